@@ -1,13 +1,15 @@
 """The arms of GRPO: each trained on RL from one judge, kept step by step with its scores, and one of them chosen on CAL and paid for.
 
-An arm is a reward (`rewards.ARMS`). A control (`rewards.CONTROLS`) is the weighted cross-entropy on the same rows, steps, rate and optimizer: it
-is trained, scored and audited like an arm, but nothing is chosen among controls, so they cost no confidence. ``judges/<judge>/<corpus>/arms/``
-holds a folder for each::
+An arm is a reward (`rewards.ARMS`). A control (`rewards.CONTROLS`) is the weighted cross-entropy on
+the same rows, steps, rate and optimizer: it is trained, scored and audited like an arm, but nothing
+is chosen among controls, so they cost no confidence. ``judges/<judge>/<corpus>/arms/`` holds a
+folder for each::
 
     run.json            what the training depends on, with its hash
     step_<n>/           the adapter after n steps
     arm.json            written last: without it the training was cut short, and goes on
-    cal_<n>.parquet     scores, with cal_<n>.json on what they are of; test_<n> the same without outcomes
+    cal_<n>.parquet     scores, with cal_<n>.json on what they are of; test_<n> the same without
+    outcomes
 """
 
 from __future__ import annotations
@@ -121,7 +123,10 @@ class Candidate:
 
 
 def candidates(spec: JudgeSpec) -> tuple[Candidate, ...]:
-    """What the deployed judge is chosen among: the start, and every arm after each number of steps."""
+    """What the deployed judge is chosen among.
+
+    The start, and every arm after each number of steps.
+    """
     return (
         Candidate(START),
         *(Candidate(arm, step) for arm in ARMS for step in grpo_config(spec).evaluate_at),
@@ -160,7 +165,9 @@ def arm_key(judge: JudgedCorpus, arm: str) -> str:
 
 
 def train_arm(judge: JudgedCorpus, arm: str, *, report: Report = silent) -> dict[str, Any]:
-    """Train an arm or a control and score CAL with each of its steps; take up what is finished, and go on with what was killed.
+    """Train an arm or a control and score CAL with each of its steps.
+
+    Take up what is finished, and go on with what was killed.
 
     Parameters
     ----------
@@ -176,7 +183,8 @@ def train_arm(judge: JudgedCorpus, arm: str, *, report: Report = silent) -> dict
     Returns
     -------
     dict
-        The arm's document. Its ``key`` is the hash of all that the training depends on: start, reward, settings, optimiser, RL rows, renderer.
+        The arm's document. Its ``key`` is the hash of all that the training depends on: start,
+        reward, settings, optimiser, RL rows, renderer.
 
     Raises
     ------
@@ -195,12 +203,15 @@ def train_arm(judge: JudgedCorpus, arm: str, *, report: Report = silent) -> dict
 
 
 def select_arm(judge: JudgedCorpus, *, report: Report = silent) -> dict[str, Any]:
-    """Choose the arm and step that certify most on CAL, or the start where none beats it; arms that are missing are trained.
+    """Choose the arm and step that certify most on CAL, or the start where none beats it.
+
+    Arms that are missing are trained.
 
     Returns
     -------
     dict
-        Of the adapter document: the candidates with their certified coverage, the rule, their number, the chosen one and the arms' keys.
+        Of the adapter document: the candidates with their certified coverage, the rule, their
+        number, the chosen one and the arms' keys.
     """
     before = judge.beside(judge.spec.start).artifact
     documents = {arm: train_arm(judge, arm, report=report) for arm in ARMS}
@@ -269,7 +280,8 @@ def scored_candidate(
     Returns
     -------
     (pandas.DataFrame, dict of str to str)
-        The labelled rows of CAL, or every row of TEST without outcomes; hashes of adapter, rows and table.
+        The labelled rows of CAL, or every row of TEST without outcomes; hashes of adapter, rows and
+        table.
 
     Raises
     ------
@@ -289,7 +301,8 @@ def scored_candidate(
         if of.items() <= known.items():
             if judge.store.sha256(f"{key}.parquet") != known["scores_sha256"]:
                 raise IntegrityError(
-                    f"{judge.store.locate(f'{key}.parquet')} was altered after it was scored; delete it and {split}_{candidate.step}.json."
+                    f"{judge.store.locate(f'{key}.parquet')} was altered after it was scored; "
+                    f"delete it and {split}_{candidate.step}.json."
                 )
             return judge.store.read_table(f"{key}.parquet"), known
         table, adapter_sha256 = _score(

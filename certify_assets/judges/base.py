@@ -1,4 +1,7 @@
-"""The contract of every judge: rendered texts in, log-probabilities of success and failure out, with its provenance."""
+"""The contract of every judge.
+
+Rendered texts in, log-probabilities of success and failure out, with its provenance.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +19,6 @@ from certify_assets.files import canonical_json, sha256_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "SCORE_COLUMNS",
-    "Judge",
-    "JudgeProvenance",
-    "Scores",
-    "judge_auroc",
-    "score_table",
-    "scores_from_log_odds",
-]
 
 SCORE_COLUMNS: tuple[str, ...] = (
     "corpus",
@@ -47,7 +40,8 @@ class Scores:
     Parameters
     ----------
     log_p_success, log_p_fail : float64 arrays, shape (n,)
-        Natural logarithms of the probabilities of the two verdicts, at most 0; NaN in both where the judge gave no verdict.
+        Natural logarithms of the probabilities of the two verdicts, at most 0; NaN in both where
+        the judge gave no verdict.
 
     Raises
     ------
@@ -62,11 +56,13 @@ class Scores:
         success, fail = self.log_p_success, self.log_p_fail
         if success.ndim != 1 or success.shape != fail.shape:
             raise InputError(
-                f"the judge gave {success.shape} and {fail.shape} log-probabilities; it owes one of each a text."
+                f"the judge gave {success.shape} and {fail.shape} log-probabilities; it owes one "
+                "of each a text."
             )
         if (success > 0).any() or (fail > 0).any() or (np.isnan(success) != np.isnan(fail)).any():
             raise InputError(
-                "the judge gave a positive log-probability or only one of two; it owes both, or NaN for both."
+                "the judge gave a positive log-probability or only one of two; it owes both, or "
+                "NaN for both."
             )
 
     @property
@@ -173,7 +169,8 @@ def score_table(
     expected = judge.provenance().renderer_sha256
     if expected != renderer.sha256:
         raise StaleCertificateError(
-            f"judge {judge} reads the texts of renderer {expected[:12] or '(none)'}, not of {renderer.sha256[:12]}; "
+            f"judge {judge} reads the texts of renderer {expected[:12] or '(none)'}, not of "
+            f"{renderer.sha256[:12]}; "
             "render with its own settings or train it again."
         )
     texts = [

@@ -1,4 +1,7 @@
-"""Judges that do not read the run: what length alone and agent alone would have said. A judge that does not beat them learnt a leak."""
+"""Judges that do not read the run.
+
+What length alone and agent alone would have said. A judge that does not beat them learnt a leak.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,6 @@ from certify_assets.corpora.rendering import Renderer
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import JudgeProvenance, Scores, scores_from_log_odds
-
-__all__ = ["UNCUT", "AgentJudge", "LengthJudge"]
 
 # a text that was cut to a budget has lost the very length that this control is about
 UNCUT = Renderer(budget_chars=10**9, action_chars=10**9, observation_chars=10**9)
@@ -119,7 +120,8 @@ def _labels(rows: int, outcomes: ArrayLike) -> NDArray[np.float64]:
         or not 0 < labels.sum() < rows
     ):
         raise InputError(
-            f"{rows} training runs need as many outcomes, 0 and 1 and some of each; train on labelled runs of both."
+            f"{rows} training runs need as many outcomes, 0 and 1 and some of each; train on "
+            "labelled runs of both."
         )
     return labels
 

@@ -312,7 +312,10 @@ class JudgedCorpus:
     def load(
         self, *, expected_sha256: str = "", resume: bool = False, replay: bool = False
     ) -> Judge:
-        """Load the trained judge; see `JudgeFamily.load`. By default the current one is expected."""
+        """Load the trained judge.
+
+        See `JudgeFamily.load`. By default the current one is expected.
+        """
         return self.family.load(
             self,
             expected_sha256=expected_sha256 or self.artifact.adapter_sha256,
@@ -405,7 +408,8 @@ class JudgedCorpus:
         if all(models) and len({tuple(names) for names in models}) > 1:
             raise StaleCertificateError(
                 f"the server of {self} answers as {models[0][0]} now and answered as "
-                f"{models[1][0]} when {self.corpus} was scored; materialize judges/{self}/scores again "
+                f"{models[1][0]} when {self.corpus} was scored; materialize judges/{self}/scores "
+                "again "
                 "and certify anew."
             )
         return table, bill

@@ -16,8 +16,6 @@ from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes, write_atomic
 from certify_assets.judges.base import JudgeProvenance, Scores, scores_from_log_odds
 
-__all__ = ["SUCCESS_WEIGHTS", "LexicalJudge", "LexicalSettings"]
-
 SUCCESS_WEIGHTS: tuple[float, ...] = (1.0, 3.0, 10.0, 30.0)
 
 _SCHEMA = "certify_assets/lexical_judge/1"
@@ -34,8 +32,8 @@ class LexicalSettings:
     Parameters
     ----------
     success_weight : float
-        Weight of a success against a failure of weight 1: above 1 the judge is slower to call a run a failure, which serves the
-        reject side.
+        Weight of a success against a failure of weight 1: above 1 the judge is slower to call a run
+        a failure, which serves the reject side.
     inverse_regularization : float
         C of the logistic regression.
     longest_ngram : int
@@ -91,8 +89,8 @@ class LexicalJudge:
 
     Notes
     -----
-    The score of a text is its log-odds of success  b + w·x/‖x‖  with  x_j = (1 + ln c_j)·idf_j  for a feature that occurs c_j > 0
-    times, and  idf_j = 1 + ln((1 + n)/(1 + n_j)).
+    The score of a text is its log-odds of success  b + w·x/‖x‖  with  x_j = (1 + ln c_j)·idf_j  for
+    a feature that occurs c_j > 0 times, and  idf_j = 1 + ln((1 + n)/(1 + n_j)).
 
     References
     ----------
@@ -142,7 +140,8 @@ class LexicalJudge:
         Raises
         ------
         InputError
-            If lengths differ, an outcome is neither 0 nor 1, one of the two is absent, or no feature occurs often enough.
+            If lengths differ, an outcome is neither 0 nor 1, one of the two is absent, or no
+            feature occurs often enough.
         """
         from sklearn.linear_model import LogisticRegression
         from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
@@ -152,7 +151,8 @@ class LexicalJudge:
         vocabulary, counts = _vocabulary(texts, settings)
         idf = 1.0 + np.log((1 + len(texts)) / (1 + counts.getnnz(axis=0)))
         model = LogisticRegression(C=settings.inverse_regularization, tol=1e-5, max_iter=2000)
-        # one thread: sums in one order give the same weights on any number of cores, and on vectors this short it is faster
+        # one thread: sums in one order give the same weights on any number of cores, and on vectors
+        # this short it is faster
         with threadpool_limits(1):
             model.fit(
                 _weigh(counts, idf),
@@ -205,7 +205,8 @@ class LexicalJudge:
     def save(self, folder: Path) -> str:
         """Write the judge as JSON and safetensors; return the adapter hash.
 
-        The document, which names the hash of the weights, is written last: a folder without it holds no judge.
+        The document, which names the hash of the weights, is written last: a folder without it
+        holds no judge.
         """
         files = self._files()
         for name in (_WEIGHTS, _DOCUMENT):
@@ -228,12 +229,14 @@ class LexicalJudge:
         InputError
             If the folder holds no lexical judge.
         IntegrityError
-            If its files do not belong together, have impossible shapes or values, or another hash than expected.
+            If its files do not belong together, have impossible shapes or values, or another hash
+            than expected.
         """
         files = {name: _read(folder / name) for name in (_DOCUMENT, _WEIGHTS)}
         if expected_sha256 is not None and _hash(files) != expected_sha256:
             raise IntegrityError(
-                f"{folder} holds adapter {_hash(files)[:12]}, not {expected_sha256[:12]}; use the judge that was certified."
+                f"{folder} holds adapter {_hash(files)[:12]}, not {expected_sha256[:12]}; use the "
+                "judge that was certified."
             )
         document = _document(folder, files)
         arrays = _arrays(folder, files[_WEIGHTS], len(document["vocabulary"]))
@@ -278,7 +281,8 @@ def _labels(texts: Sequence[str], outcomes: ArrayLike) -> NDArray[np.int64]:
         raise InputError("an outcome is neither 0 nor 1; train on labelled trajectories.")
     if np.unique(labels).size < 2:
         raise InputError(
-            f"all {len(texts)} training runs have one outcome; a judge needs successes and failures to learn from."
+            f"all {len(texts)} training runs have one outcome; a judge needs successes and "
+            "failures to learn from."
         )
     return labels.astype(np.int64)
 
@@ -300,7 +304,8 @@ def _vocabulary(texts: Sequence[str], settings: LexicalSettings) -> tuple[tuple[
     kept = kept[np.argsort(-totals[kept], kind="stable")][: settings.max_features]
     if not kept.size:
         raise InputError(
-            f"no word occurs in {settings.min_documents} of {len(texts)} training texts; lower min_documents."
+            f"no word occurs in {settings.min_documents} of {len(texts)} training texts; lower "
+            "min_documents."
         )
     kept = np.sort(kept)
     return tuple(str(names[place]) for place in kept), _sorted_rows(counts[:, kept])
@@ -378,7 +383,8 @@ def _document(folder: Path, files: Mapping[str, bytes]) -> dict[str, Any]:
         or not vocabulary
     ):
         raise IntegrityError(
-            f"{folder / _DOCUMENT} has values of the wrong type or a vocabulary out of order; train the judge again."
+            f"{folder / _DOCUMENT} has values of the wrong type or a vocabulary out of order; "
+            "train the judge again."
         )
     if document["settings"].keys() != asdict(LexicalSettings()).keys():
         raise IntegrityError(
@@ -400,12 +406,14 @@ def _arrays(folder: Path, data: bytes, features: int) -> dict[str, NDArray[np.fl
         arrays = load(data)
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise IntegrityError(
-            f"{folder / _WEIGHTS} is not a safetensors file of numbers ({error}); train the judge again."
+            f"{folder / _WEIGHTS} is not a safetensors file of numbers ({error}); train the judge "
+            "again."
         ) from None
     shapes = {"idf": (features,), "coefficients": (features,), "intercept": (1,)}
     if {name: array.shape for name, array in arrays.items()} != shapes:
         raise IntegrityError(
-            f"{folder / _WEIGHTS} has arrays of other names or shapes than its {features} features; train the judge again."
+            f"{folder / _WEIGHTS} has arrays of other names or shapes than its {features} "
+            "features; train the judge again."
         )
     if any(array.dtype != np.float64 or not np.isfinite(array).all() for array in arrays.values()):
         raise IntegrityError(

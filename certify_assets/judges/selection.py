@@ -1,7 +1,10 @@
-"""The choice among arms and steps on CAL, and what it costs: every candidate counted in the level, or half of the tasks for the choice alone.
+"""The choice among arms and steps on CAL, and what it costs.
 
-A certificate holds for a judge that was fixed before its outcomes were read. The best of several on one table is a maximum: certified there at δ
-it breaks its promise more often than δ. Two rules pay for it (`select`), and what the choice cost is read on TEST afterwards (`bracket`).
+Every candidate counted in the level, or half of the tasks for the choice alone.
+
+A certificate holds for a judge that was fixed before its outcomes were read. The best of several on
+one table is a maximum: certified there at δ it breaks its promise more often than δ. Two rules pay
+for it (`select`), and what the choice cost is read on TEST afterwards (`bracket`).
 """
 
 from __future__ import annotations
@@ -17,17 +20,6 @@ from certify_assets.errors import InputError, LedgerError
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate, Settings
-
-__all__ = [
-    "RULES",
-    "ArmAudit",
-    "Bracket",
-    "CandidateRow",
-    "Selection",
-    "bracket",
-    "choosing_half",
-    "select",
-]
 
 #: rule → how a certificate words it
 RULES = {
@@ -47,7 +39,8 @@ class CandidateRow:
     coverage : float
         Certified on the rows of the choice, at the level of the rule: what is compared.
     certified_coverage : float
-        Of the certificate that it would get: the same under "counted", that of the other half under "halves".
+        Of the certificate that it would get: the same under "counted", that of the other half under
+        "halves".
     uncorrected : float
         Certified on all of CAL as if there were no other candidate: the paper's number, no promise.
     """
@@ -71,12 +64,14 @@ class Selection:
     rows : tuple of CandidateRow
         In the order given.
     certificates : dict of str to Certificate
-        Of every candidate on the rows that certify. Only that of the one chosen is a promise; the others are for `bracket`.
+        Of every candidate on the rows that certify. Only that of the one chosen is a promise; the
+        others are for `bracket`.
     uncorrected : Certificate
         Of the one chosen on all of CAL as if there were no other: no promise.
     choosing_tasks, certifying_tasks : int
     controls : dict of str to Certificate
-        Of what the choice is held against, at the level of the candidates. Nothing is chosen among them, so they are not counted.
+        Of what the choice is held against, at the level of the candidates. Nothing is chosen among
+        them, so they are not counted.
     """
 
     rule: str
@@ -106,7 +101,10 @@ class Selection:
         ).name
 
     def plan(self) -> dict[str, Any]:
-        """Return what has to be registered in the ledger before TEST is read for any candidate: JSON values."""
+        """Return what has to be registered in the ledger before TEST is read for any candidate.
+
+        JSON values.
+        """
         best = max(self.controls, key=lambda name: self.controls[name].coverage, default=None)
         return {
             "selection_rule": self.rule,
@@ -153,7 +151,8 @@ def select(
     Parameters
     ----------
     candidates : mapping of str to array_like of float
-        Scores on CAL, the same rows for all; NaN = unscored. Every candidate that was looked at belongs here.
+        Scores on CAL, the same rows for all; NaN = unscored. Every candidate that was looked at
+        belongs here.
     outcomes : array_like
         1 success, 0 failure.
     tasks : sequence of hashables
@@ -167,7 +166,8 @@ def select(
     provenance : mapping, optional
         Of each candidate, for its certificate.
     controls : mapping of str to array_like of float, optional
-        Scores of judges that the choice is held against and that nobody deploys: certified like the candidates, neither chosen nor counted.
+        Scores of judges that the choice is held against and that nobody deploys: certified like the
+        candidates, neither chosen nor counted.
 
     Returns
     -------
@@ -176,7 +176,8 @@ def select(
     Raises
     ------
     InputError
-        If the baseline is no candidate, rows do not match, the rule is unknown, or halves cannot be cut.
+        If the baseline is no candidate, rows do not match, the rule is unknown, or halves cannot be
+        cut.
     """
     given = _checked(candidates, baseline, rule, settings)
     labels, right = list(tasks), np.asarray(outcomes)
@@ -186,7 +187,8 @@ def select(
     for name, scores in [*given.items(), *beside.items()]:
         if scores.shape != (len(labels),) or right.shape != (len(labels),):
             raise InputError(
-                f"the candidate {name!r} has {scores.size} scores for {len(labels)} rows of CAL; give one score a row."
+                f"the candidate {name!r} has {scores.size} scores for {len(labels)} rows of CAL; "
+                "give one score a row."
             )
     everything = np.ones(len(labels), dtype=bool)
     choosing = choosing_half(labels, seed) if rule == "halves" else everything
@@ -265,7 +267,8 @@ class Bracket:
     ----------
     chosen, baseline : ArmAudit
     oracle, worst : ArmAudit
-        Of the largest and least coverage on TEST. The oracle is chosen with TEST's outcomes: it is reported, never deployed.
+        Of the largest and least coverage on TEST. The oracle is chosen with TEST's outcomes: it is
+        reported, never deployed.
     arms : tuple of ArmAudit
         Every candidate.
     control : ArmAudit or None
@@ -323,10 +326,12 @@ def bracket(plan: Mapping[str, Any], audits: Mapping[str, Mapping[str, Any]]) ->
     Parameters
     ----------
     plan : mapping
-        ``Selection.plan()`` as it was registered in the ledger before TEST was read. Its "chosen" may name another candidate: the one that is
-        deployed, where it was chosen at another budget or side.
+        ``Selection.plan()`` as it was registered in the ledger before TEST was read. Its "chosen"
+        may name another candidate: the one that is deployed, where it was chosen at another budget
+        or side.
     audits : mapping of str to mapping
-        The audit of every candidate's and control's certificate (``Audit.to_dict()``), read through the ledger.
+        The audit of every candidate's and control's certificate (``Audit.to_dict()``), read through
+        the ledger.
 
     Returns
     -------
@@ -335,15 +340,16 @@ def bracket(plan: Mapping[str, Any], audits: Mapping[str, Mapping[str, Any]]) ->
     Raises
     ------
     LedgerError
-        If an audit is of a candidate or a certificate that the plan does not name, or a planned one is missing: what was registered is
-        reported, no less.
+        If an audit is of a candidate or a certificate that the plan does not name, or a planned one
+        is missing: what was registered is reported, no less.
     """
     beside = dict(plan.get("controls", {}))
     planned = dict(plan["certificates"]) | beside
     if set(planned) != set(audits):
         odd = ", ".join(sorted(set(planned) ^ set(audits)))
         raise LedgerError(
-            f"the audits are not those of the registered candidates: {odd}; register all, and read TEST for all of them."
+            f"the audits are not those of the registered candidates: {odd}; register all, and "
+            "read TEST for all of them."
         )
     changed = next(
         (name for name, audit in audits.items() if audit["certificate_sha256"] != planned[name]),
@@ -351,7 +357,8 @@ def bracket(plan: Mapping[str, Any], audits: Mapping[str, Mapping[str, Any]]) ->
     )
     if changed is not None:
         raise LedgerError(
-            f"the audit of {changed} is of another certificate than the one registered; register the choice again."
+            f"the audit of {changed} is of another certificate than the one registered; register "
+            "the choice again."
         )
     wanted = ("coverage", "own_coverage", "realized_error", "verdict")
     seen = {name: ArmAudit(name, **{key: audits[name][key] for key in wanted}) for name in planned}
@@ -399,11 +406,13 @@ def _checked(
         raise InputError(f"rule is {rule!r}; give one of {', '.join(RULES)}.")
     if baseline not in candidates:
         raise InputError(
-            f"the baseline {baseline!r} is none of the candidates {', '.join(candidates) or '(none)'}; score it on CAL as well."
+            f"the baseline {baseline!r} is none of the candidates "
+            f"{', '.join(candidates) or '(none)'}; score it on CAL as well."
         )
     if settings.candidates != 1:
         raise InputError(
-            f"the settings count {settings.candidates} candidates; give 1, as the candidates given here are counted."
+            f"the settings count {settings.candidates} candidates; give 1, as the candidates "
+            "given here are counted."
         )
     return {name: np.asarray(scores, dtype=np.float64) for name, scores in candidates.items()}
 

@@ -1,7 +1,10 @@
-"""What a transfer judge is trained on: the SFT splits of the other corpora of the data root, an equal share of each, nothing of the target.
+"""What a transfer judge is trained on.
 
-Corpora may share tasks: the same benchmark with other agents, or one page under two names. A source's row whose task or instruction is in the
-target's CAL or TEST is left out and counted. Of the target, ids and instructions of these two splits are read, and no outcome.
+The SFT splits of the other corpora of the data root, an equal share of each, nothing of the target.
+
+Corpora may share tasks: the same benchmark with other agents, or one page under two names. A
+source's row whose task or instruction is in the target's CAL or TEST is left out and counted. Of
+the target, ids and instructions of these two splits are read, and no outcome.
 """
 
 from __future__ import annotations
@@ -25,17 +28,8 @@ from certify_assets.storage.store import Store
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "TRANSFER_ROWS",
-    "Pool",
-    "Source",
-    "describe_sources",
-    "gather_pool",
-    "require_sources",
-    "share_rows",
-]
-
-#: most rows that a transfer judge is trained on (appendix "Leave-one-corpus-out transfer" of the paper)
+#: most rows that a transfer judge is trained on (appendix "Leave-one-corpus-out transfer" of the
+#: paper)
 TRANSFER_ROWS = 2600
 
 _MANIFEST = "corpora/{}/splits/manifest.json"
@@ -54,7 +48,8 @@ class Source:
     rows, tasks, successes : int
         Drawn.
     dropped : dict of str to int
-        Rows of its SFT split that were not, by reason: ``no_label``, ``shared_task``, ``shared_instruction``, ``above_share``.
+        Rows of its SFT split that were not, by reason: ``no_label``, ``shared_task``,
+        ``shared_instruction``, ``above_share``.
     """
 
     corpus: str
@@ -142,18 +137,21 @@ def gather_pool(
     Raises
     ------
     InputError
-        If the pool is strict and the target's domain is unknown, or the limit is no positive number.
+        If the pool is strict and the target's domain is unknown, or the limit is no positive
+        number.
     ManifestError
         If the target's splits do not hold.
 
     References
     ----------
-    Appendix "Leave-one-corpus-out transfer" of the paper: a balanced sample, equal per source, of the pooled SFT splits. It balances sources,
-    not outcomes. Where a source has fewer rows than its share, the others share what it leaves.
+    Appendix "Leave-one-corpus-out transfer" of the paper: a balanced sample, equal per source, of
+    the pooled SFT splits. It balances sources, not outcomes. Where a source has fewer rows than its
+    share, the others share what it leaves.
     """
     if type(limit) is not int or limit < 1:
         raise InputError(
-            f"the pool of a transfer judge is limited to {limit!r} rows; give a whole number of at least 1."
+            f"the pool of a transfer judge is limited to {limit!r} rows; give a whole number of "
+            "at least 1."
         )
     domain = _target_domain(corpus, strict=strict)
     held_out = _HeldOut.of(corpus.trajectories, corpus.manifest)
@@ -188,7 +186,9 @@ def gather_pool(
 
 
 def share_rows(available: Mapping[str, int], limit: int) -> dict[str, int]:
-    """Share a number of rows equally; a source with fewer gives all it has, and the others share the rest.
+    """Share a number of rows equally.
+
+    A source with fewer gives all it has, and the others share the rest.
 
     Examples
     --------
@@ -205,12 +205,14 @@ def share_rows(available: Mapping[str, int], limit: int) -> dict[str, int]:
 def require_sources(judge: JudgedCorpus, document: Mapping[str, Any]) -> None:
     """Refuse a transfer judge that would be trained on other rows now.
 
-    A source that was removed does not make it stale, nor does a new corpus: the judge is still what its document says.
+    A source that was removed does not make it stale, nor does a new corpus: the judge is still what
+    its document says.
 
     Raises
     ------
     StaleCertificateError
-        If a source has other splits, the target's CAL or TEST other tasks or instructions, or the sources of a strict judge other domains.
+        If a source has other splits, the target's CAL or TEST other tasks or instructions, or the
+        sources of a strict judge other domains.
     """
     again = f"materialize judges/{judge}/model again."
     if (
@@ -218,7 +220,8 @@ def require_sources(judge: JudgedCorpus, document: Mapping[str, Any]) -> None:
         != document["held_out_sha256"]
     ):
         raise StaleCertificateError(
-            f"CAL or TEST of {judge.corpus} has other tasks or instructions than those that {judge} was kept apart from; {again}"
+            f"CAL or TEST of {judge.corpus} has other tasks or instructions than those that "
+            f"{judge} was kept apart from; {again}"
         )
     known = set(registered_corpora(judge.store))
     for source in document["sources"]:
@@ -230,7 +233,8 @@ def require_sources(judge: JudgedCorpus, document: Mapping[str, Any]) -> None:
             != source["manifest_sha256"]
         ):
             raise StaleCertificateError(
-                f"the splits of {name}, on which {judge} for {judge.corpus} was trained, are others now; {again}"
+                f"the splits of {name}, on which {judge} for {judge.corpus} was trained, are "
+                f"others now; {again}"
             )
         if document["strict"] and (
             reason := _excluded(judge.store, name, _target_domain(judge.corpus, strict=True))
@@ -243,7 +247,8 @@ def require_sources(judge: JudgedCorpus, document: Mapping[str, Any]) -> None:
 def describe_sources(document: Mapping[str, Any]) -> str:
     """Name the sources of a transfer judge in one line: rows, tasks and manifest of each."""
     parts = [
-        f"{item['corpus']} ({item['domain'] or 'domain not stated'}): {item['rows']} rows of {item['tasks']} tasks, manifest {item['manifest_sha256'][:12]}"
+        f"{item['corpus']} ({item['domain'] or 'domain not stated'}): {item['rows']} rows of "
+        f"{item['tasks']} tasks, manifest {item['manifest_sha256'][:12]}"
         for item in document["sources"]
     ]
     return "; ".join(parts)
@@ -313,7 +318,8 @@ def _target_domain(corpus: Corpus, *, strict: bool) -> str:
     domain = corpus.domain
     if strict and not domain.name:
         raise InputError(
-            f"the domain of {corpus} is not stated, so nothing tells which corpora are of another; state it with `certify corpus import --domain`."
+            f"the domain of {corpus} is not stated, so nothing tells which corpora are of "
+            "another; state it with `certify corpus import --domain`."
         )
     return domain.name
 
@@ -340,7 +346,10 @@ def _excluded(store: Store, name: str, domain: str | None) -> str:
 
 
 def _draw(rows: pd.DataFrame, number: int, seed: int) -> pd.DataFrame:
-    """Draw whole tasks in the order of SHA-256(seed, corpus, task); the last one gives as many runs as the share has left."""
+    """Draw whole tasks in the order of SHA-256(seed, corpus, task).
+
+    The last one gives as many runs as the share has left.
+    """
 
     def order(*parts: str) -> bytes:
         return hashlib.sha256("\0".join((str(seed), *parts)).encode()).digest()

@@ -1,4 +1,7 @@
-"""The compact model on the platform: what was altered is named, and no task of CAL or TEST was read."""
+"""The compact model on the platform.
+
+What was altered is named, and no task of CAL or TEST was read.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The chain of a language-model judge on small corpora: made, scored, certified, recomputed; a changed adapter is refused."""
+"""The chain of a language-model judge on small corpora: made, scored, certified, recomputed.
+
+A changed adapter is refused.
+"""
 
 from __future__ import annotations
 

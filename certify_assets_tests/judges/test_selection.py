@@ -137,7 +137,10 @@ def test_the_choice_is_bracketed_on_test_by_what_was_registered() -> None:
 
 @pytest.mark.slow
 def test_the_uncorrected_maximum_breaks_its_promise_and_the_rules_keep_it() -> None:
-    """300 trials with 12 candidates that are all wrong: a rate of .05 has a standard error of .013."""
+    """300 trials with 12 candidates that are all wrong.
+
+    A rate of .05 has a standard error of .013.
+    """
     spec = importlib.util.spec_from_file_location(
         "selection_benchmark", REPOSITORY / "benchmarks" / "selection.py"
     )

@@ -1,4 +1,7 @@
-"""What a transfer judge is trained on: an equal share of every other corpus, and nothing that the target's CAL or TEST holds."""
+"""What a transfer judge is trained on.
+
+An equal share of every other corpus, and nothing that the target's CAL or TEST holds.
+"""
 
 from __future__ import annotations
 

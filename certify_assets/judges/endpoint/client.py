@@ -68,7 +68,10 @@ class Pause:
 
 
 def backoff_seconds(attempt: int, first: float) -> float:
-    """Return a random wait before attempt + 1, 50 to 150 % of first · 2^(attempt − 1): workers that failed together part."""
+    """Return a random wait before attempt + 1, 50 to 150 % of first · 2^(attempt − 1).
+
+    Workers that failed together part.
+    """
     return float(min(first * 2 ** (attempt - 1), _LONGEST_BACKOFF) * random.uniform(0.5, 1.5))
 
 
@@ -107,7 +110,10 @@ class RefusedError(CertifyError):
 
 
 class UnavailableError(CertifyError):
-    """The server did not answer one request, however often it was asked; status 0 is no response at all."""
+    """The server did not answer one request, however often it was asked.
+
+    Status 0 is no response at all.
+    """
 
     def __init__(self, said: str, status: int = 0) -> None:
         super().__init__(said)
@@ -235,7 +241,8 @@ class Client:
         except (aiohttp.ClientError, OSError, EOFError) as error:
             return _Response(
                 0,
-                f"the connection failed ({self._strike(type(error).__name__ + ': ' + str(error))[:_SHOWN]})",
+                "the connection failed "
+                f"({self._strike(type(error).__name__ + ': ' + str(error))[:_SHOWN]})",
             )
 
     async def _read(self, response: aiohttp.ClientResponse) -> _Response:
@@ -279,13 +286,15 @@ class Client:
             raise InputError(f"{shown} refused {where} ({response.reason}).")
         if 300 <= status < 400:
             raise InputError(
-                f"{shown} redirects elsewhere ({response.reason}); give the address it redirects to as the base URL."
+                f"{shown} redirects elsewhere ({response.reason}); give the address it redirects "
+                "to as the base URL."
             )
         if status and status not in _RETRIED and status < 500:
             raise RefusedError(status, response.reason.partition(": ")[2])
         if response.wait is not None and response.wait > self.server.longest_wait_seconds:
             raise InputError(
-                f"{shown} asks to wait {response.wait:.0f} s, longer than the {self.server.longest_wait_seconds:g} s allowed; "
+                f"{shown} asks to wait {response.wait:.0f} s, longer than the "
+                f"{self.server.longest_wait_seconds:g} s allowed; "
                 "score again later: what was answered is kept."
             )
 

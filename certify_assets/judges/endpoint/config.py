@@ -172,7 +172,8 @@ class ParityConfig:
     revision : str, optional
         Commit of the repository.
     adapter : str
-        LoRA adapter on it: the name of a judge of the platform whose adapter is stored for the corpus, or a folder; empty for none.
+        LoRA adapter on it: the name of a judge of the platform whose adapter is stored for the
+        corpus, or a folder; empty for none.
     rows : int
         Runs of CAL that are compared.
     tolerance : float
@@ -191,7 +192,8 @@ class ParityConfig:
     def __post_init__(self) -> None:
         if self.rows < 2 or not self.tolerance > 0 or not 0 < self.least_agreement <= 1:
             raise InputError(
-                "parity needs at least 2 rows, a tolerance above 0 and a least_agreement in (0, 1]; correct its settings."
+                "parity needs at least 2 rows, a tolerance above 0 and a least_agreement in (0, "
+                "1]; correct its settings."
             )
 
 
@@ -243,7 +245,10 @@ class EndpointConfig:
         )
 
     def settings(self) -> dict[str, Any]:
-        """Return everything the scores depend on that was written down: not prices, pace, or the parity test."""
+        """Return everything the scores depend on that was written down.
+
+        Not prices, pace, or the parity test.
+        """
         return {
             "url": self.server.plain_url,
             "model": self.server.model,

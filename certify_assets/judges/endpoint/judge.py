@@ -71,7 +71,8 @@ class EndpointReport:
     answers, unparsed_answers : int
         Answers read, and those in which no verdict was found; with k votes a text has k.
     same_votes : int
-        Texts whose votes, two or more, are word for word the same: where that is most of them, the server does not sample.
+        Texts whose votes, two or more, are word for word the same: where that is most of them, the
+        server does not sample.
     requests, retries, cache_hits : int
         Sent now (those sent again included), sent again, and answers that the journal had.
     prompt_tokens, completion_tokens : int
@@ -149,7 +150,8 @@ class EndpointReport:
         models = tuple(sorted({name for report in reports for name in report.models}))
         if len(models) > 1:
             raise IntegrityError(
-                f"the server answered as {' and as '.join(models)} in one scoring; pin one model and score again."
+                f"the server answered as {' and as '.join(models)} in one scoring; pin one model "
+                "and score again."
             )
         unscored: Counter[str] = Counter()
         for report in reports:
@@ -384,7 +386,8 @@ class EndpointJudge:
         models = tuple(sorted({reply.model for reply in replies.values() if reply.model}))
         if len(models) > 1:
             raise IntegrityError(
-                f"the server answered as {' and as '.join(models)} in one scoring; pin one model and score again."
+                f"the server answered as {' and as '.join(models)} in one scoring; pin one model "
+                "and score again."
             )
         fresh = [replies[place] for place in answers.fresh]
         total = tokens.sum(axis=0)

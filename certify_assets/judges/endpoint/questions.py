@@ -20,7 +20,8 @@ Question = Sequence[Mapping[str, str]] | Sequence[int] | str
 # the last lines of the auditor's prompt where the answer is more than one word
 _CLOSINGS = {
     "cot": (
-        "END OF RUN\nWas the task done? Reason in a few sentences, then end with one line P_SUCCESS=n, where n is a whole number from 0 "
+        "END OF RUN\nWas the task done? Reason in a few sentences, then end with one line "
+        "P_SUCCESS=n, where n is a whole number from 0 "
         "to 100: the probability in percent that the task was done."
     ),
     "vote": "END OF RUN\nWas the task done? Reason in a few sentences, then end with one line, VERDICT: SUCCESS or VERDICT: FAIL.",
@@ -65,7 +66,9 @@ def _safe(text: str, marker: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
-    """Two messages, the same that the local encoder puts into a chat template: the auditor's rules, then the run and the question.
+    """Two messages, the same that the local encoder puts into a chat template.
+
+    The auditor's rules, then the run and the question.
 
     Parameters
     ----------
@@ -114,7 +117,9 @@ class CompletionPrompt:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TokenPrompt:
-    """The token ids of a local encoder: a server gets exactly what the local judge of the same model reads.
+    """The token ids of a local encoder.
+
+    A server gets exactly what the local judge of the same model reads.
 
     Parameters
     ----------
@@ -165,7 +170,8 @@ class Reply:
     cut : bool
         Whether it ended at the limit of tokens.
     reason : str
-        Why there is no number: missing (not among the tokens returned) or not_finite; empty otherwise.
+        Why there is no number: missing (not among the tokens returned) or not_finite; empty
+        otherwise.
     model, fingerprint : str
         What the server says it is.
     prompt_tokens, completion_tokens : int, optional
@@ -199,7 +205,8 @@ class Reply:
             return cls(**{**value, "logs": None if logs is None else tuple(map(float, logs))})
         except (TypeError, KeyError, ValueError):
             raise IntegrityError(
-                "an answer in the journal is of another version; delete the file and ask the server again."
+                "an answer in the journal is of another version; delete the file and ask the "
+                "server again."
             ) from None
 
 
@@ -284,8 +291,8 @@ def stated_vote(text: str, *, cut: bool = False) -> bool | None:
 def conclude(mode: str, replies: Sequence[Reply], votes: int) -> tuple[float, float, str]:
     """Return log p(success), log p(failure) and, where there is no verdict (NaN twice), why.
 
-    Modes cot and vote state p coarsely; (100 p + ½)/101 and (k p + ½)/(k + 1) keep the order and keep 0 and 1 finite. A vote needs more
-    than half of its k answers readable.
+    Modes cot and vote state p coarsely; (100 p + ½)/101 and (k p + ½)/(k + 1) keep the order and
+    keep 0 and 1 finite. A vote needs more than half of its k answers readable.
     """
     reason = next((reply.reason for reply in replies if reply.reason), "")
     if mode == "logprob":
@@ -447,7 +454,8 @@ def request(
         )
     if ids is None:
         raise InputError(
-            f"reading verdicts by {read} needs their token ids and the server has no /tokenize; give verdict_ids."
+            f"reading verdicts by {read} needs their token ids and the server has no /tokenize; "
+            "give verdict_ids."
         )
     if read == "token_ids":
         asked = {
@@ -459,7 +467,8 @@ def request(
         return _routed(server, asking, question, first | asked, partial(read_logprobs, names=names))
     if chat:
         raise InputError(
-            "reading verdicts by scoring takes a text or token ids, not messages; choose another way or a completion prompt."
+            "reading verdicts by scoring takes a text or token ids, not messages; choose another "
+            "way or a completion prompt."
         )
     return _scoring(server, asking, question, ids if index == 0 else ids[::-1])
 
@@ -487,7 +496,8 @@ def _routed(
 def _scoring(
     server: Server, asking: Asking, question: Question, labels: tuple[int, ...]
 ) -> Request:
-    # the score is the probability of the first label: one request a verdict keeps small probabilities exact
+    # the score is the probability of the first label: one request a verdict keeps small
+    # probabilities exact
     empty: str | list[int] = "" if isinstance(question, str) else []
     query = question if isinstance(question, str) else list(question)
     fields = {

@@ -149,7 +149,8 @@ class Asked:
     ids : tuple of int, optional
         Tokens of the verdicts.
     identity : mapping
-        What the server says of itself: an answer is reused for the same server, model and version only.
+        What the server says of itself: an answer is reused for the same server, model and version
+        only.
     max_failed : int
         Texts that may stay unanswered.
     budget_tokens : int, optional
@@ -267,7 +268,8 @@ async def ask_all(
         raise _first(errors) from None
     if texts and len(answers.lost) == len(texts):
         raise InputError(
-            f"none of {len(texts)} texts was answered: {answers.complaint.rstrip('.')}; check the model's name and the settings."
+            f"none of {len(texts)} texts was answered: {answers.complaint.rstrip('.')}; check the "
+            "model's name and the settings."
         )
     return answers
 
@@ -333,7 +335,8 @@ class _Workers:
         ):
             words = " and ".join(map(repr, self.asked.asking.words))
             raise InputError(
-                f"none of the first {_SILENT} answers of {self.asked.server.plain_url} has {words} among its likeliest tokens; "
+                f"none of the first {_SILENT} answers of {self.asked.server.plain_url} has "
+                f"{words} among its likeliest tokens; "
                 "ask in another form, or choose asking cot."
             )
 
@@ -341,14 +344,16 @@ class _Workers:
         shown = self.asked.server.plain_url
         if isinstance(error, RefusedError) and error.status in (404, 405):
             raise InputError(
-                f"{shown} has no model {self.asked.server.model!r} at this route ({error}); check URL and model."
+                f"{shown} has no model {self.asked.server.model!r} at this route ({error}); check "
+                "URL and model."
             )
         self.answers.lost[row] = reason
         self.answers.complaint = self.answers.complaint or str(error)
         failed = sum(why == "failed" for why in self.answers.lost.values())
         if failed > self.asked.max_failed and not self.asked.replay:
             raise UnavailableError(
-                f"text {row + 1} of {len(self.texts)} was not answered ({str(error).rstrip('.')}); {len(self.journal)} answers are kept, "
+                f"text {row + 1} of {len(self.texts)} was not answered "
+                f"({str(error).rstrip('.')}); {len(self.journal)} answers are kept, "
                 "score again to go on, or allow failed texts by max_failed."
             )
 
@@ -427,7 +432,8 @@ async def fitted(
         count = await _count(client, journal, asked, question)
         if count <= budget:
             break
-        # as many characters as the excess has on average, and a tenth more: the next count mostly fits
+        # as many characters as the excess has on average, and a tenth more: the next count mostly
+        # fits
         kept = min(
             kept - 1,
             kept - int(1.1 * (count - budget) * _characters(question) / count) - len(_NOTE),
@@ -473,7 +479,9 @@ _PROBE = "TASK\n  none\n"
 
 
 async def connect(asked: Asked, journal_path: Path | None) -> Asked:
-    """Complete what every request shares: the server's identity, the verdicts' tokens, the way to read them.
+    """Complete what every request shares.
+
+    The server's identity, the verdicts' tokens, the way to read them.
 
     Parameters
     ----------
@@ -517,7 +525,8 @@ async def _told(client: Client, url: str) -> Mapping[str, Any]:
         if not error.status:
             raise UnavailableError(f"{error}; start the server, or correct the url.", 0) from None
     except CertifyError:
-        # a server, or a key, may be good for verdicts and not for this; whether it is, the first verdict says
+        # a server, or a key, may be good for verdicts and not for this; whether it is, the first
+        # verdict says
         pass
     return {}
 
@@ -577,7 +586,8 @@ async def _settled(client: Client, journal: AnswerJournal, asked: Asked) -> Aske
         if read == "top" or _exact(reply):
             return replace(asked, read=read)
     raise InputError(
-        f"{asked.server.plain_url} gives no log-probabilities of verdicts ({said}); check URL and model, or choose mode cot or vote."
+        f"{asked.server.plain_url} gives no log-probabilities of verdicts ({said}); check URL and "
+        "model, or choose mode cot or vote."
     )
 
 

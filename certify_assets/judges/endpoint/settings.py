@@ -11,8 +11,6 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from certify_assets.errors import InputError
 
-__all__ = ["MODES", "READS", "Asking", "Prices", "Server"]
-
 MODES = ("logprob", "cot", "vote")
 READS = ("token_ids", "scoring", "top")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -25,11 +23,13 @@ class Server:
     Parameters
     ----------
     base_url : str
-        For example "http://127.0.0.1:8000/v1". A user and password inside it are used and never shown.
+        For example "http://127.0.0.1:8000/v1". A user and password inside it are used and never
+        shown.
     model : str
         Name the server knows the model or LoRA module by.
     key_variable : str, optional
-        Name of the environment variable that holds the API key; the key itself is read when a scoring starts.
+        Name of the environment variable that holds the API key; the key itself is read when a
+        scoring starts.
     concurrency : int
         Most requests in flight.
     attempts : int
@@ -45,7 +45,8 @@ class Server:
     first_wait_seconds : float
         Mean wait before the second attempt; it doubles from attempt to attempt.
     revision : str
-        Commit or hash of the weights behind the model's name, if known: servers do not say, and kept answers are of one revision.
+        Commit or hash of the weights behind the model's name, if known: servers do not say, and
+        kept answers are of one revision.
 
     Raises
     ------
@@ -80,7 +81,8 @@ class Server:
             usable = False
         if not usable:
             raise InputError(
-                "the base URL of the server is not like http://host:port/v1, without a query; give it so, and the API key by key_variable."
+                "the base URL of the server is not like http://host:port/v1, without a query; "
+                "give it so, and the API key by key_variable."
             )
         if not self.model:
             raise InputError(
@@ -89,7 +91,8 @@ class Server:
         if self.key_variable is not None and not _VARIABLE.fullmatch(self.key_variable):
             # it may be the key itself, so it is not repeated here
             raise InputError(
-                "key_variable is no name of an environment variable; give the variable's name, not the key."
+                "key_variable is no name of an environment variable; give the variable's name, "
+                "not the key."
             )
         positive = {
             name: getattr(self, name)
@@ -144,11 +147,13 @@ class Server:
         value = os.environ.get(self.key_variable, "").strip()
         if not value:
             raise InputError(
-                f"the environment variable {self.key_variable} is not set; export the API key of the server in it."
+                f"the environment variable {self.key_variable} is not set; export the API key of "
+                "the server in it."
             )
         if not value.isascii() or not value.isprintable():
             raise InputError(
-                f"the environment variable {self.key_variable} holds characters that no API key has; export the key alone."
+                f"the environment variable {self.key_variable} holds characters that no API key "
+                "has; export the key alone."
             )
         return value
 
@@ -160,7 +165,8 @@ class Asking:
     Parameters
     ----------
     mode : {"logprob", "cot", "vote"}
-        One token's probabilities; reasoning and P_SUCCESS=0–100; share of SUCCESS among votes (self-consistency).
+        One token's probabilities; reasoning and P_SUCCESS=0–100; share of SUCCESS among votes
+        (self-consistency).
     votes : int
         Samples a text in mode vote: 5 and 10 are usual.
     temperature : float, optional
@@ -170,17 +176,20 @@ class Asking:
     max_tokens : int
         Longest answer in modes cot and vote.
     words : tuple of str
-        Tokens of success and failure as the server writes them; with a space before them where they follow a marker.
+        Tokens of success and failure as the server writes them; with a space before them where they
+        follow a marker.
     marker : str
         What the prompt ends with in completion mode; empty in chat.
     verdict_ids : tuple of int, optional
         Their token ids; by default the server's /tokenize is asked.
     read : str
-        "auto", or one of token_ids (exact, vLLM), scoring (vLLM's /generative_scoring), top (the 20 likeliest tokens).
+        "auto", or one of token_ids (exact, vLLM), scoring (vLLM's /generative_scoring), top (the 20
+        likeliest tokens).
     top : int
         Likeliest tokens asked for where read is top; servers give at most 20, some fewer.
     extra : mapping
-        Further fields of the request body, such as {"chat_template_kwargs": {"enable_thinking": False}}; None takes a field out.
+        Further fields of the request body, such as {"chat_template_kwargs": {"enable_thinking":
+        False}}; None takes a field out.
     """
 
     mode: str = "logprob"
@@ -206,7 +215,8 @@ class Asking:
             )
         if self.votes < 1 or self.max_tokens < 1 or not 2 <= self.top <= 20:
             raise InputError(
-                f"{self.votes} votes of at most {self.max_tokens} tokens, or {self.top} likeliest tokens, cannot be asked for; "
+                f"{self.votes} votes of at most {self.max_tokens} tokens, or {self.top} likeliest "
+                "tokens, cannot be asked for; "
                 "give numbers above 0, and 2 to 20 likeliest tokens."
             )
         if self.words[0] == self.words[1] or not all(self.words):
@@ -256,7 +266,8 @@ class Prices:
     def __post_init__(self) -> None:
         if not (0 <= self.prompt < float("inf") and 0 <= self.completion < float("inf")):
             raise InputError(
-                f"prices of {self.prompt} and {self.completion} a million tokens cannot be used; give numbers from 0."
+                f"prices of {self.prompt} and {self.completion} a million tokens cannot be used; "
+                "give numbers from 0."
             )
 
     def cost(self, prompt_tokens: int, completion_tokens: int) -> float:

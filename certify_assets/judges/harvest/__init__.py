@@ -1,1 +1,4 @@
-"""CertHarvest (Algorithm 2 of the paper): the certificate as the filter of self-training, with its controls."""
+"""CertHarvest (Algorithm 2 of the paper).
+
+The certificate as the filter of self-training, with its controls.
+"""

@@ -65,7 +65,10 @@ class HarvestGate:
     needed: int
 
     def taken(self, scores: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Rows of a pool inside the certified region; none where the gate is closed. An unscored row is never taken."""
+        """Rows of a pool inside the certified region.
+
+        None where the gate is closed. An unscored row is never taken.
+        """
         if not self.open:
             return np.zeros(scores.size, dtype=bool)
         return np.asarray(decide(self.certificate, scores).decisions == self.certificate.side)
@@ -127,7 +130,11 @@ def open_gate(
 
 
 def fewest_tasks(settings: Settings) -> int:
-    """Fewest tasks of half A: the paper's 20 for a bootstrap, the error-free minimum where the certificate is of finite samples."""
+    """Fewest tasks of half A.
+
+    The paper's 20 for a bootstrap, the error-free minimum where the certificate is of finite
+    samples.
+    """
     exact = settings.method.validity == "finite-sample"
     return n_min(settings.alpha, settings.delta) if exact else SMALLEST
 
@@ -170,7 +177,8 @@ def withhold(frame: pd.DataFrame) -> Pool:
     labelled = frame[frame["outcome"].notna()].reset_index(drop=True)
     if labelled.empty:
         raise InputError(
-            "the pool of the harvest is empty: this corpus has no RL split; split it again with --rl."
+            "the pool of the harvest is empty: this corpus has no RL split; split it again with "
+            "--rl."
         )
     return Pool(labelled.assign(outcome=None), labelled["outcome"].to_numpy(np.int8))
 
@@ -251,7 +259,8 @@ def refuse_held_out(
     if len(found):
         row = found.iloc[0]
         raise LeakError(
-            f"{len(found)} {what} rows are of tasks that certify or audit, the first being {row['trajectory_id']!r} of task {row['task_id']!r} in "
+            f"{len(found)} {what} rows are of tasks that certify or audit, the first being "
+            f"{row['trajectory_id']!r} of task {row['task_id']!r} in "
             f"{manifest.assignment[row['task_id']].upper()}; train on tasks of SFT and RL alone."
         )
 
@@ -267,8 +276,9 @@ def contamination(gate: HarvestGate, table: pd.DataFrame, pool: Pool) -> dict[st
     Returns
     -------
     dict
-        ``size``, ``pool``, ``contamination``, its task-level lower bound, and the verdict of an audit of the gate on the pool: ERROR only where
-        the bound is above α, because the promise is on the population below the threshold and a finite pool scatters around it.
+        ``size``, ``pool``, ``contamination``, its task-level lower bound, and the verdict of an
+        audit of the gate on the pool: ERROR only where the bound is above α, because the promise is
+        on the population below the threshold and a finite pool scatters around it.
     """
     scores = table["score"].to_numpy(np.float64)
     taken = gate.taken(scores)
@@ -310,9 +320,10 @@ def skew(
     Returns
     -------
     dict or None
-        Total variation distance of agents and of tasks between harvest and pool (0 = alike, 1 = disjoint), tasks that are in it, the number of
-        equally large tasks that would be as concentrated (Kish), the Kolmogorov-Smirnov distance of lengths, and mean length against the pool's.
-        None for an empty harvest.
+        Total variation distance of agents and of tasks between harvest and pool (0 = alike, 1 =
+        disjoint), tasks that are in it, the number of equally large tasks that would be as
+        concentrated (Kish), the Kolmogorov-Smirnov distance of lengths, and mean length against the
+        pool's. None for an empty harvest.
     """
     if not taken.any():
         return None

@@ -53,17 +53,21 @@ class Learner:
     ----------
     name : str
     source : pandas.DataFrame
-        Rows labelled by people: the target's SFT split (in-domain), or SFT rows of other corpora (transfer).
+        Rows labelled by people: the target's SFT split (in-domain), or SFT rows of other corpora
+        (transfer).
     train : callable
         From rows with outcomes, and a name for the place of their checkpoints, to a judge.
     score : callable
         From a judge and trajectories to a score table.
     transfer : bool
-        Whether the source holds no row of the target: its SFT split is then part of the pool, labels withheld.
+        Whether the source holds no row of the target: its SFT split is then part of the pool,
+        labels withheld.
     dear : bool
-        Whether a training takes minutes: of the controls then only those are trained that stand for the labels of half A.
+        Whether a training takes minutes: of the controls then only those are trained that stand for
+        the labels of half A.
     trainings : dict of str to dict
-        What a training told of itself (settings, steps, loss), by its name; empty where it tells nothing.
+        What a training told of itself (settings, steps, loss), by its name; empty where it tells
+        nothing.
     """
 
     name: str
@@ -108,7 +112,10 @@ class Loop:
         return 0 if self.settings.side == "reject" else 1
 
     def pool(self) -> Pool:
-        """Trajectories to harvest from, outcomes withheld: the unseen RL split, and SFT where the source is of other corpora."""
+        """Trajectories to harvest from, outcomes withheld.
+
+        The unseen RL split, and SFT where the source is of other corpora.
+        """
         import pandas as pd
 
         parts = [self.splits.sft, self.splits.rl] if self.learner.transfer else [self.splits.rl]
@@ -139,11 +146,15 @@ class Parts:
 
 
 def gate_of(loop: Loop, parts: Parts, judge: Judge) -> tuple[HarvestGate, pd.DataFrame]:
-    """Open or close the gate of a judge on half A; return it with the judge's scores of the pool, which carry no outcome."""
+    """Open or close the gate of a judge on half A.
+
+    Return it with the judge's scores of the pool, which carry no outcome.
+    """
     import pandas as pd
 
     frames = [parts.half_a, parts.pool.frame]
-    # bets are fixed on the learner's own labels: no task of them is in CAL, and no outcome of the pool is read
+    # bets are fixed on the learner's own labels: no task of them is in CAL, and no outcome of the
+    # pool is read
     pilot = loop.settings.procedure == "betting"
     scored = loop.learner.score(
         judge, pd.concat([*frames, loop.learner.source] if pilot else frames, ignore_index=True)
@@ -240,7 +251,8 @@ def language_learner(
     manifest : SplitManifest
         Of the target: rows of its CAL and TEST tasks are refused.
     folder : Path
-        Where adapters, checkpoints and finished shares of scores are kept, so that a killed loop goes on.
+        Where adapters, checkpoints and finished shares of scores are kept, so that a killed loop
+        goes on.
     """
     from certify_assets.judges.lm.judge import CausalJudge, load_base
     from certify_assets.judges.lm.training import fine_tuned
@@ -297,7 +309,10 @@ def _remembering(
 
 
 def _refuse(rows: pd.DataFrame, manifest: SplitManifest) -> None:
-    """Refuse rows of tasks that certify or audit; those of half A are let through where their labels were given up for it."""
+    """Refuse rows of tasks that certify or audit.
+
+    Those of half A are let through where their labels were given up for it.
+    """
     spent = (
         set(rows.loc[rows[LABEL_SOURCE] == HALF_A, "task_id"]) if LABEL_SOURCE in rows else set()
     )

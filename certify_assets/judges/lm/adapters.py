@@ -13,21 +13,6 @@ from certify_assets.errors import InputError, IntegrityError, StaleCertificateEr
 from certify_assets.files import canonical_json, read_json, sha256_bytes, sha256_file, write_atomic
 from certify_assets.judges.lm.contract import LanguageModel
 
-__all__ = [
-    "AdapterBank",
-    "attach_lora",
-    "bulk_weights",
-    "inner_model",
-    "linear_targets",
-    "merged",
-    "native_inputs",
-    "quiet",
-    "read_adapter",
-    "save_adapter",
-    "trainable_parameters",
-    "write_weights",
-]
-
 _SCHEMA = "certify_assets/lora_adapter/1"
 _WEIGHTS = "adapter_model.safetensors"
 _CONFIG = "adapter_config.json"
@@ -35,7 +20,10 @@ _DOCUMENT = "provenance.json"
 
 
 def inner_model(model: Any) -> Any:
-    """Return the causal language model inside a PEFT model, or the model itself; active adapters stay in its layers."""
+    """Return the causal language model inside a PEFT model, or the model itself.
+
+    Active adapters stay in its layers.
+    """
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
@@ -50,8 +38,8 @@ def linear_targets(model: Any) -> tuple[str, ...]:
     Returns
     -------
     tuple of str
-        Last parts of the names, sorted, where these alone tell the layers from the rest of the model (the head, a vision tower);
-        full names otherwise.
+        Last parts of the names, sorted, where these alone tell the layers from the rest of the
+        model (the head, a vision tower); full names otherwise.
 
     Raises
     ------
@@ -75,7 +63,8 @@ def linear_targets(model: Any) -> tuple[str, ...]:
     wanted = {name for name, key in linear.items() if key in inside}
     if not wanted:
         raise InputError(
-            f"{type(model).__name__} has no linear layers in its decoder; give a causal language model of transformers."
+            f"{type(model).__name__} has no linear layers in its decoder; give a causal language "
+            "model of transformers."
         )
     leaves = {name.rpartition(".")[2] for name in wanted}
     alone = {name for name in linear if name.rpartition(".")[2] in leaves} == wanted
@@ -83,7 +72,9 @@ def linear_targets(model: Any) -> tuple[str, ...]:
 
 
 def attach_lora(model: Any, *, rank: int, alpha: int, dropout: float, seed: int) -> Any:
-    """Put a fresh adapter named "default" on all linear layers of attention and MLP, in place; its `unload()` takes it off again.
+    """Put a fresh adapter named "default" on all linear layers of attention and MLP, in place.
+
+    Its `unload()` takes it off again.
 
     Returns
     -------
@@ -108,7 +99,10 @@ def attach_lora(model: Any, *, rank: int, alpha: int, dropout: float, seed: int)
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence what the libraries say to each other about names of their own that will change; users can do nothing about it."""
+    """Silence what the libraries say to each other about names of their own that will change.
+
+    Users can do nothing about it.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", message=".*gradient_checkpointing.* is deprecated", category=FutureWarning
@@ -124,7 +118,9 @@ def trainable_parameters(model: Any) -> int:
 def save_adapter(
     model: Any, folder: Path, document: Mapping[str, Any], *, source: str = ""
 ) -> dict[str, Any]:
-    """Write the adapter "default" of a PEFT model: safetensors, the configuration that PEFT and vLLM read, and its provenance last.
+    """Write the adapter "default" of a PEFT model.
+
+    Safetensors, the configuration that PEFT and vLLM read, and its provenance last.
 
     Parameters
     ----------
@@ -182,18 +178,21 @@ def read_adapter(folder: Path) -> dict[str, Any]:
     document = read_json(folder / _DOCUMENT)
     if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
         raise InputError(
-            f"{folder / _DOCUMENT} is not the provenance of an adapter; train the adapter with this package."
+            f"{folder / _DOCUMENT} is not the provenance of an adapter; train the adapter with "
+            "this package."
         )
     for name in (_WEIGHTS, _CONFIG):
         if not (folder / name).is_file():
             raise InputError(
-                f"{folder} has no {name}; give the folder as it was saved, pickled weights are refused."
+                f"{folder} has no {name}; give the folder as it was saved, pickled weights are "
+                "refused."
             )
     if _hash(sha256_file(folder / _WEIGHTS), sha256_file(folder / _CONFIG)) != document.get(
         "adapter_sha256"
     ):
         raise IntegrityError(
-            f"the adapter in {folder} is not the one its provenance names; train it again or restore its files."
+            f"the adapter in {folder} is not the one its provenance names; train it again or "
+            "restore its files."
         )
     return document
 
@@ -208,7 +207,8 @@ class AdapterBank:
 
     Notes
     -----
-    With no adapter active a wrapped layer calls the base layer alone, so base scores stay the same bit for bit after any swaps.
+    With no adapter active a wrapped layer calls the base layer alone, so base scores stay the same
+    bit for bit after any swaps.
     """
 
     def __init__(self, base: LanguageModel) -> None:
@@ -231,8 +231,10 @@ class AdapterBank:
         document = read_adapter(folder)
         if document.get("base_revision") != self._base.revision:
             raise StaleCertificateError(
-                f"the adapter in {folder} was trained on {document.get('base')} {str(document.get('base_revision'))[:12]}, "
-                f"not on {self._base.source} {self._base.revision[:12]}; load that base model or train the adapter again."
+                f"the adapter in {folder} was trained on {document.get('base')} "
+                f"{str(document.get('base_revision'))[:12]}, "
+                f"not on {self._base.source} {self._base.revision[:12]}; load that base model or "
+                "train the adapter again."
             )
         from peft import PeftModel
 
@@ -253,12 +255,15 @@ class AdapterBank:
     def using(
         self, name: str = "base", *, merge: bool = False
     ) -> Iterator[tuple[LanguageModel, str]]:
-        """Activate an adapter, or none for "base"; yield the model to score with and the adapter's hash ("" for the base).
+        """Activate an adapter, or none for "base".
+
+        Yield the model to score with and the adapter's hash ("" for the base).
 
         Parameters
         ----------
         merge : bool
-            Add the adapter to the weights for bulk scoring; on leaving, the weights are the base's again, bit for bit.
+            Add the adapter to the weights for bulk scoring; on leaving, the weights are the base's
+            again, bit for bit.
         """
         if name == "base":
             if self._model is None:
@@ -269,7 +274,8 @@ class AdapterBank:
             return
         if name not in self._documents:
             raise InputError(
-                f"the bank holds no adapter {name!r}; it holds {', '.join(sorted(self._documents)) or 'none'}."
+                f"the bank holds no adapter {name!r}; it holds "
+                f"{', '.join(sorted(self._documents)) or 'none'}."
             )
         document = self._documents[name]
         self._model.set_adapter(document["_inside"])
@@ -283,7 +289,10 @@ class AdapterBank:
 
 @contextmanager
 def merged(model: Any, name: str) -> Iterator[None]:
-    """Add an adapter to the weights and, on leaving, put a copy of the weights back: subtracting it would leave rounding behind."""
+    """Add an adapter to the weights and, on leaving, put a copy of the weights back.
+
+    Subtracting it would leave rounding behind.
+    """
     import torch
     from peft.tuners.tuners_utils import BaseTunerLayer
 
@@ -321,7 +330,10 @@ def bulk_weights(model: Any) -> Iterator[None]:
 
 @contextmanager
 def native_inputs(model: Any) -> Iterator[None]:
-    """Let autocast alone choose the type in which a float32 adapter multiplies: a float32 copy of every layer's input would be kept for it."""
+    """Let autocast alone choose the type in which a float32 adapter multiplies.
+
+    A float32 copy of every layer's input would be kept for it.
+    """
     from peft.helpers import disable_input_dtype_casting
 
     from certify_assets.judges.lm.contract import Hardware

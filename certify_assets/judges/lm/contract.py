@@ -41,7 +41,10 @@ class Hardware:
 
     @property
     def accelerated(self) -> bool:
-        """Whether rows are packed, adapters merged and optimizers fused: on CUDA; a CPU keeps to the reference."""
+        """Whether rows are packed, adapters merged and optimizers fused: on CUDA.
+
+        A CPU keeps to the reference.
+        """
         return self.device == "cuda"
 
     @property
@@ -71,7 +74,10 @@ class Hardware:
         return {"fused": True} if self.accelerated else {}
 
     def compiler(self) -> dict[str, Any]:
-        """Return the keywords of torch.compile: code for CUDA; on a CPU layers are traced alone, which shows that they can be."""
+        """Return the keywords of torch.compile: code for CUDA.
+
+        On a CPU layers are traced alone, which shows that they can be.
+        """
         return {"dynamic": True} if self.accelerated else {"dynamic": True, "backend": "eager"}
 
     def tensor(self, values: Sequence[Any], dtype: Any = None) -> Any:
@@ -133,7 +139,8 @@ class VerdictTokens:
         shorter = min(len(self.success), len(self.fail))
         if not shorter or self.success[:shorter] == self.fail[:shorter]:
             raise InputError(
-                f"the verdicts are the tokens {self.success} and {self.fail}, which cannot be told apart; choose other words for the verdicts."
+                f"the verdicts are the tokens {self.success} and {self.fail}, which cannot be "
+                "told apart; choose other words for the verdicts."
             )
 
     @property
@@ -155,7 +162,8 @@ class LanguageModel:
     source : str
         Name at a model hub, or "compact", or the last part of a folder's path.
     revision : str
-        Commit of the hub repository, or the SHA-256 of the weights of a local model: part of every provenance.
+        Commit of the hub repository, or the SHA-256 of the weights of a local model: part of every
+        provenance.
     """
 
     model: Any
@@ -179,7 +187,8 @@ def verdict_tokens(tokenizer: Any, marker: str, words: Sequence[str]) -> Verdict
     Raises
     ------
     InputError
-        If the marker's own tokens change when a verdict follows it: the verdict then is not read where the prompt ends.
+        If the marker's own tokens change when a verdict follows it: the verdict then is not read
+        where the prompt ends.
     """
     before = list(tokenizer.encode(marker, add_special_tokens=False))
     found = []
@@ -187,7 +196,8 @@ def verdict_tokens(tokenizer: Any, marker: str, words: Sequence[str]) -> Verdict
         whole = list(tokenizer.encode(marker + word, add_special_tokens=False))
         if whole[: len(before)] != before or len(whole) == len(before):
             raise InputError(
-                f"the verdict {word!r} is joined to the marker {marker!r} by this tokenizer; end the marker with another character, "
+                f"the verdict {word!r} is joined to the marker {marker!r} by this tokenizer; end "
+                "the marker with another character, "
                 "or begin the verdict with a space."
             )
         found.append(tuple(whole[len(before) :]))
@@ -213,14 +223,16 @@ def load_language_model(
     verdicts : VerdictTokens, optional
         By default the tokens of ``words`` as they follow ``marker``.
     revision : str, optional
-        Commit of the hub repository; required for a hub model, so that what was certified can be loaded again.
+        Commit of the hub repository; required for a hub model, so that what was certified can be
+        loaded again.
     device, dtype : str
         For example "cuda" and "bfloat16".
 
     Raises
     ------
     InputError
-        If a hub model comes without a revision, or the folder has no safetensors: pickled weights are refused.
+        If a hub model comes without a revision, or the folder has no safetensors: pickled weights
+        are refused.
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -233,11 +245,13 @@ def load_language_model(
     local = folder.is_dir()
     if local and not list(folder.glob("*.safetensors")):
         raise InputError(
-            f"{folder} has no .safetensors; save the model with safetensors, pickled weights are refused."
+            f"{folder} has no .safetensors; save the model with safetensors, pickled weights are "
+            "refused."
         )
     if not local and revision is None:
         raise InputError(
-            f"{source} is no folder and has no revision; give the commit of the hub repository, so that the model can be loaded again."
+            f"{source} is no folder and has no revision; give the commit of the hub repository, "
+            "so that the model can be loaded again."
         )
     keywords: dict[str, Any] = {} if local else {"revision": revision}
     tokenizer = AutoTokenizer.from_pretrained(str(source), trust_remote_code=False, **keywords)

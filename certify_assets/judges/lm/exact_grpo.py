@@ -65,7 +65,8 @@ def trainable_weights(model: Any) -> dict[str, Any]:
     named = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
     if not named:
         raise InputError(
-            "the model has no trainable weight; load the adapter with is_trainable=True, or add one."
+            "the model has no trainable weight; load the adapter with is_trainable=True, or add "
+            "one."
         )
     return named
 
@@ -135,7 +136,8 @@ def load_checkpoint(
     metadata, tensors = _read(path)
     if metadata.get("run") != run:
         raise InputError(
-            f"{path} is of a run with other rows, settings or judge; give another folder, or delete it to start anew."
+            f"{path} is of a run with other rows, settings or judge; give another folder, or "
+            "delete it to start anew."
         )
     weights = trainable_weights(model)
     if {name.partition("/")[2] for name in tensors if name.startswith("weight/")} != set(weights):
@@ -352,13 +354,16 @@ def train_exact(
     arm : Arm
     config : GrpoConfig
     folder : Path, optional
-        Where checkpoints go; a run that finds its own there goes on from it and ends with the same bits.
+        Where checkpoints go; a run that finds its own there goes on from it and ends with the same
+        bits.
     evaluate : callable, optional
-        Called with the number of steps taken at each of ``config.evaluate_at``, the model being in evaluation mode.
+        Called with the number of steps taken at each of ``config.evaluate_at``, the model being in
+        evaluation mode.
     progress : callable, optional
         Called after each step.
     packed : bool, optional
-        Whether rows lie in one sequence instead of a padded batch; by default on CUDA, where every layer keeps rows apart.
+        Whether rows lie in one sequence instead of a padded batch; by default on CUDA, where every
+        layer keeps rows apart.
 
     Returns
     -------
@@ -367,7 +372,8 @@ def train_exact(
     Raises
     ------
     InputError
-        If rows, verdicts or weights cannot be trained on, the folder holds another run, or the loss is no longer finite.
+        If rows, verdicts or weights cannot be trained on, the folder holds another run, or the loss
+        is no longer finite.
     """
     check_rows(prompts, outcomes)
     trainer = _Trainer(language, prompts, outcomes, arm=arm, config=config, packed=packed)
@@ -464,7 +470,8 @@ class _Trainer:
         norm = torch.nn.utils.clip_grad_norm_(self.weights, self.config.max_grad_norm or math.inf)
         if not (math.isfinite(loss) and math.isfinite(float(norm))):
             raise InputError(
-                f"the loss or its gradient is not finite at step {step + 1}; lower the learning rate."
+                f"the loss or its gradient is not finite at step {step + 1}; lower the learning "
+                "rate."
             )
         rate = self.config.rate(step)
         for group in self.optimizer.param_groups:

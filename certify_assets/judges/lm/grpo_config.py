@@ -1,4 +1,7 @@
-"""What a run of GRPO depends on beside the judge it starts from and its rows; the exact and the sampled optimiser share it."""
+"""What a run of GRPO depends on beside the judge it starts from and its rows.
+
+The exact and the sampled optimiser share it.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +18,6 @@ from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.lm.contract import Encoded, LanguageModel, VerdictTokens
 from certify_assets.judges.lm.rewards import Arm
-
-__all__ = [
-    "COMPACT_LEARNING_RATE",
-    "LEARNING_RATE",
-    "STEPS",
-    "STEPS_TERMINAL",
-    "GrpoConfig",
-    "check_rows",
-    "run_sha256",
-    "single_tokens",
-]
 
 #: optimizer steps of the paper, and those on its terminal corpus
 STEPS, STEPS_TERMINAL = 150, 40
@@ -50,12 +42,14 @@ class GrpoConfig:
     steps : int
         Optimizer steps.
     prompts_per_step, samples : int
-        The global batch is their product in completions, whatever the number of devices: 48, the paper's 8 a device on 6 devices.
-        Exact GRPO draws no sample and takes their number as the factor (n − 1)/n.
+        The global batch is their product in completions, whatever the number of devices: 48, the
+        paper's 8 a device on 6 devices. Exact GRPO draws no sample and takes their number as the
+        factor (n − 1)/n.
     seed : int
         Of the order of the rows, and of sampling.
     objective : {"reward", "cross_entropy"}
-        Of the exact optimiser: the expected reward, or as a control the cross-entropy with the arm's weights on the outcomes.
+        Of the exact optimiser: the expected reward, or as a control the cross-entropy with the
+        arm's weights on the outcomes.
     beta : float
         Weight of the divergence from the judge at the start.
     max_grad_norm : float
@@ -72,7 +66,8 @@ class GrpoConfig:
     max_completion_tokens, completions_per_device : int
         Of the sampled optimiser.
     scale_rewards : {"none", "batch", "group"}
-        Of the sampled optimiser. "group" divides by the standard deviation of a group, which removes λ and μ.
+        Of the sampled optimiser. "group" divides by the standard deviation of a group, which
+        removes λ and μ.
     loss_type : {"dapo", "dr_grpo", "grpo", "bnpo"}
         Of the sampled optimiser. They agree while every completion is one token.
     """
@@ -108,7 +103,8 @@ class GrpoConfig:
         for name, value in least.items():
             if getattr(self, name) < value:
                 raise InputError(
-                    f"{name} of GRPO is {getattr(self, name)}; give a whole number of at least {value}."
+                    f"{name} of GRPO is {getattr(self, name)}; give a whole number of at least "
+                    f"{value}."
                 )
         if not self.learning_rate > 0 or not min(self.beta, self.max_grad_norm) >= 0:
             raise InputError(
@@ -127,11 +123,13 @@ class GrpoConfig:
                 )
         if not all(0 <= step <= self.steps for step in self.evaluate_at):
             raise InputError(
-                f"evaluate_at of GRPO is {tuple(self.evaluate_at)}; give steps from 0 to {self.steps}."
+                f"evaluate_at of GRPO is {tuple(self.evaluate_at)}; give steps from 0 to "
+                f"{self.steps}."
             )
         if self.global_batch % self.completions_per_device:
             raise InputError(
-                f"the global batch of {self.global_batch} completions is no multiple of {self.completions_per_device} a device; change either."
+                f"the global batch of {self.global_batch} completions is no multiple of "
+                f"{self.completions_per_device} a device; change either."
             )
 
     @property
@@ -171,12 +169,14 @@ def check_rows(prompts: Sequence[Encoded], outcomes: Sequence[int]) -> None:
     """
     if not prompts or len(prompts) != len(outcomes):
         raise InputError(
-            f"there are {len(prompts)} prompts and {len(outcomes)} outcomes; give one outcome a prompt, and at least one."
+            f"there are {len(prompts)} prompts and {len(outcomes)} outcomes; give one outcome a "
+            "prompt, and at least one."
         )
     wrong = next((row for row, outcome in enumerate(outcomes, 1) if outcome not in (0, 1)), None)
     if wrong is not None:
         raise InputError(
-            f"the outcome of row {wrong} is {outcomes[wrong - 1]!r}, not 0 or 1; train on labelled trajectories."
+            f"the outcome of row {wrong} is {outcomes[wrong - 1]!r}, not 0 or 1; train on "
+            "labelled trajectories."
         )
 
 
@@ -190,7 +190,8 @@ def single_tokens(verdicts: VerdictTokens) -> tuple[int, int]:
     """
     if not verdicts.single:
         raise InputError(
-            f"the verdicts are the tokens {verdicts.success} and {verdicts.fail}; GRPO reads one token each, so choose words that are one."
+            f"the verdicts are the tokens {verdicts.success} and {verdicts.fail}; GRPO reads one "
+            "token each, so choose words that are one."
         )
     return verdicts.success[0], verdicts.fail[0]
 
@@ -203,7 +204,10 @@ def run_sha256(
     arm: Arm,
     config: GrpoConfig,
 ) -> str:
-    """Return the hash of all that decides a run, the trainable weights at its start included: its checkpoints carry it."""
+    """Return the hash of all that decides a run, the trainable weights at its start included.
+
+    Its checkpoints carry it.
+    """
     settings = config.to_dict()
     for name in ("evaluate_at", "save_every"):
         # neither changes a weight

@@ -1,4 +1,7 @@
-"""The language-model judge behind the contract of all judges: a base model, a prompt, and perhaps an adapter."""
+"""The language-model judge behind the contract of all judges.
+
+A base model, a prompt, and perhaps an adapter.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,6 @@ from certify_assets.judges.lm.scoring import (
     score_group,
     score_prompts,
 )
-
-__all__ = ["JUDGE_FILE", "CausalJudge", "load_base", "load_tokenizer"]
 
 JUDGE_FILE = "judge.json"
 _SCHEMA = "certify_assets/causal-judge/1"
@@ -79,7 +80,8 @@ class CausalJudge:
             "attention": fingerprint["attention"],
         }
         if not config.is_reference:
-            # the adapter is merged while scores are computed, and these are computed only after the comparison
+            # the adapter is merged while scores are computed, and these are computed only after the
+            # comparison
             settings |= {"merged": bool(self.lora_sha256), "parity": engine_limits(self.language)}
         return JudgeProvenance(
             judge=self.name,
@@ -133,7 +135,10 @@ class CausalJudge:
             )
 
     def save(self, folder: Path) -> None:
-        """Write the adapter, where there is one, and what it belongs to; the base model stays where it is."""
+        """Write the adapter, where there is one, and what it belongs to.
+
+        The base model stays where it is.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         if self.adapter is not None and self.adapter != folder:
             for path in sorted(path for path in self.adapter.iterdir() if path.is_file()):
@@ -170,16 +175,21 @@ class CausalJudge:
         ]
         if differing:
             raise StaleCertificateError(
-                f"the judge in {folder} was made with another {differing[0]} than the present one; train it again."
+                f"the judge in {folder} was made with another {differing[0]} than the present "
+                "one; train it again."
             )
         if judge.adapter_sha256 != expected_sha256:
             raise IntegrityError(
-                f"the judge in {folder} is not the one that was recorded; train it again or restore its files."
+                f"the judge in {folder} is not the one that was recorded; train it again or "
+                "restore its files."
             )
         return judge
 
     def with_adapter(self, folder: Path) -> CausalJudge:
-        """Return the judge with an adapter active; its layers now wrap those of the base model, whose own scores do not change."""
+        """Return the judge with an adapter active.
+
+        Its layers now wrap those of the base model, whose own scores do not change.
+        """
         from certify_assets.judges.lm.adapters import AdapterBank
 
         bank = AdapterBank(self.language)
@@ -209,7 +219,8 @@ def load_base(model: str, revision: str | None = None) -> tuple[LanguageModel, P
 
     Notes
     -----
-    The compact model stays on the CPU, where its scores are the same bits on every machine; any other goes to CUDA where there is a device.
+    The compact model stays on the CPU, where its scores are the same bits on every machine; any
+    other goes to CUDA where there is a device.
     """
     from certify_assets.judges.lm.compact import CONTEXT, load_compact
     from certify_assets.judges.lm.contract import load_language_model
@@ -240,7 +251,8 @@ def load_tokenizer(model: str, revision: str | None = None) -> Any:
     folder = compact_model_path() if model == "compact" else Path(model)
     if not folder.is_dir() and revision is None:
         raise InputError(
-            f"{model} is no folder and has no revision; give the commit of the hub repository of the tokenizer."
+            f"{model} is no folder and has no revision; give the commit of the hub repository of "
+            "the tokenizer."
         )
     keywords = {} if folder.is_dir() else {"revision": revision}
     try:
@@ -249,5 +261,6 @@ def load_tokenizer(model: str, revision: str | None = None) -> Any:
         )
     except (OSError, ValueError) as error:
         raise InputError(
-            f"the tokenizer of {model} cannot be loaded ({str(error).splitlines()[0]}); check name and revision."
+            f"the tokenizer of {model} cannot be loaded ({str(error).splitlines()[0]}); check "
+            "name and revision."
         ) from None

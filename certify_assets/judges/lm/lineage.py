@@ -1,4 +1,7 @@
-"""What is recorded of a language-model judge's adapter: its settings, its loss, and where it comes from, base → sft → grpo."""
+"""What is recorded of a language-model judge's adapter.
+
+Its settings, its loss, and where it comes from, base → sft → grpo.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ _FILES = ("adapter_model.safetensors", "adapter_config.json", "judge.json", "pro
 
 
 def check_prepared(judge: JudgedCorpus) -> dict[str, Any]:
-    """Return what a judge's training will read; refuse before a device is waited for what it would refuse on the device.
+    """Return what a judge's training will read.
+
+    Refuse before a device is waited for what it would refuse on the device.
 
     Raises
     ------
@@ -39,13 +44,17 @@ def check_prepared(judge: JudgedCorpus) -> dict[str, Any]:
         facts[f"{split}_trajectories"] = int(frame["outcome"].notna().sum())
         if not facts[f"{split}_trajectories"] and spec.training_splits:
             raise InputError(
-                f"{judge.corpus} has no labelled trajectory in its {split.upper()} split; {judge} cannot be trained on it."
+                f"{judge.corpus} has no labelled trajectory in its {split.upper()} split; {judge} "
+                "cannot be trained on it."
             )
     return facts
 
 
 def adapter_tags(record: JudgeRecord) -> dict[str, str]:
-    """Return the tags of an adapter's record: its hash, that of what it started from, and the base model with its revision."""
+    """Return the tags of an adapter's record.
+
+    Its hash, that of what it started from, and the base model with its revision.
+    """
     base = record.details["provenance"]["settings"]
     tags = {
         "adapter_sha256": record.adapter_sha256,
@@ -105,5 +114,8 @@ def adapter_curves(record: JudgeRecord) -> dict[str, list[tuple[int, float]]]:
 
 
 def adapter_files(folder: Path) -> dict[Path, str]:
-    """Return the files of a stored adapter that are kept as artifacts: weights as safetensors, and JSON."""
+    """Return the files of a stored adapter that are kept as artifacts.
+
+    Weights as safetensors, and JSON.
+    """
     return {folder / name: "adapter" for name in _FILES if (folder / name).is_file()}

@@ -62,9 +62,12 @@ class Parity:
         """
         if not self.passed:
             raise StaleCertificateError(
-                f"engine {engine} differs from the reference on {self.rows} rows: log-odds by up to {self.max_difference:.2g} "
-                f"({self.tolerance:g} allowed), rank agreement {self.rank_agreement:.4f} (at least {self.least_agreement:g}), "
-                f"{self.changed_decisions} changed decisions, {self.unscored_by_one} rows scored by one of them alone; "
+                f"engine {engine} differs from the reference on {self.rows} rows: log-odds by up "
+                f"to {self.max_difference:.2g} "
+                f"({self.tolerance:g} allowed), rank agreement {self.rank_agreement:.4f} (at "
+                f"least {self.least_agreement:g}), "
+                f"{self.changed_decisions} changed decisions, {self.unscored_by_one} rows scored "
+                "by one of them alone; "
                 "certify with the reference's scores, or calibrate again with this engine's."
             )
 
@@ -90,8 +93,8 @@ def parity(
     thresholds : sequence of float
         Log-odds at which decisions fall: those of the certificates that are to be kept.
     tolerance : float
-        Largest difference of log-odds allowed; the default lets bfloat16 weights pass (1.7e-2 was measured), float32 engines differ
-        by less than 1e-5.
+        Largest difference of log-odds allowed; the default lets bfloat16 weights pass (1.7e-2 was
+        measured), float32 engines differ by less than 1e-5.
     least_agreement : float
         Least Kendall tau-b.
 
@@ -105,7 +108,8 @@ def parity(
     a, b = scores_a.score, scores_b.score
     if a.shape != b.shape or not len(a):
         raise InputError(
-            f"the engines scored {len(a)} and {len(b)} rows; give the same rows, at least one, to both."
+            f"the engines scored {len(a)} and {len(b)} rows; give the same rows, at least one, to "
+            "both."
         )
     both = ~np.isnan(a) & ~np.isnan(b)
     first, second = a[both], b[both]
@@ -137,8 +141,9 @@ def engine_limits(judge: LanguageModel) -> dict[str, Any]:
 
     Notes
     -----
-    Weights of eight bits of precision round otherwise in other batches and when an adapter is added to them, so that log-odds differ in the second
-    digit; an engine that read another row's tokens, or the wrong position, would differ by the spread of the scores.
+    Weights of eight bits of precision round otherwise in other batches and when an adapter is added
+    to them, so that log-odds differ in the second digit; an engine that read another row's tokens,
+    or the wrong position, would differ by the spread of the scores.
     """
     half = Hardware.of(judge.model).half
     return {
@@ -151,7 +156,9 @@ def engine_limits(judge: LanguageModel) -> dict[str, Any]:
 def engine_parity(
     judge: LanguageModel, prompts: Sequence[Encoded], *, config: ScoringConfig
 ) -> Parity:
-    """Compare an engine with the reference: the same model on the same device, a row a batch, its own attention, adapter not merged.
+    """Compare an engine with the reference.
+
+    The same model on the same device, a row a batch, its own attention, adapter not merged.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""Reading a causal language model at the end of its prompts: hidden state, head in float32, logarithms of two probabilities."""
+"""Reading a causal language model at the end of its prompts.
+
+Hidden state, head in float32, logarithms of two probabilities.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,6 @@ from certify_assets.errors import InputError
 from certify_assets.judges.lm.adapters import inner_model
 from certify_assets.judges.lm.contract import Hardware, LanguageModel, VerdictTokens
 from certify_assets.judges.lm.varlen import pack, packed_attention
-
-__all__ = ["VerdictReader"]
 
 # what some architectures do to the logits after the head; reading the head alone would leave it out
 _AFTER_THE_HEAD = (
@@ -68,7 +69,8 @@ class VerdictReader:
         for name in _AFTER_THE_HEAD:
             if getattr(text, name, None) not in (None, 1, 1.0):
                 raise InputError(
-                    f"{judge.source} changes its logits after the head ({name}); choose a model without it, such as Qwen3."
+                    f"{judge.source} changes its logits after the head ({name}); choose a model "
+                    "without it, such as Qwen3."
                 )
         head = inner.get_output_embeddings()
         bias = getattr(head, "bias", None)
@@ -145,7 +147,10 @@ class VerdictReader:
         return self._log_probs(last)[:, [self.verdicts.success[0], self.verdicts.fail[0]]]
 
     def _sequences(self, rows: Sequence[Sequence[int]]) -> Any:
-        """Multiply the conditional probabilities of a verdict's tokens; both verdicts go on from one pass over the prompt."""
+        """Multiply the conditional probabilities of a verdict's tokens.
+
+        Both verdicts go on from one pass over the prompt.
+        """
         import torch
 
         ids, mask, positions = self._padded(rows)
@@ -166,7 +171,8 @@ class VerdictReader:
                     if mask is None
                     else torch.cat([mask, torch.ones_like(more)], dim=1),
                     position_ids=lengths + steps,
-                    # not every cache can be cut back to the prompt: linear attention keeps a running state
+                    # not every cache can be cut back to the prompt: linear attention keeps a
+                    # running state
                     past_key_values=copy.deepcopy(prompt.past_key_values),
                     use_cache=True,
                 ).last_hidden_state

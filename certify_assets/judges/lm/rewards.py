@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from certify_assets.errors import InputError
 
-__all__ = ["ARMS", "CONTROLS", "Arm", "arm_named", "completion_reward"]
-
 
 @dataclass(frozen=True, slots=True)
 class Arm:
@@ -27,8 +25,8 @@ class Arm:
 
     Notes
     -----
-    A completion that is no verdict earns −max(λ, μ), the least that any verdict earns. At 0 it would be the best answer of a judge that is not
-    sure, see :meth:`abstention`.
+    A completion that is no verdict earns −max(λ, μ), the least that any verdict earns. At 0 it
+    would be the best answer of a judge that is not sure, see :meth:`abstention`.
     """
 
     name: str
@@ -39,7 +37,8 @@ class Arm:
         for sign, value in (("lambda", self.lam), ("mu", self.mu)):
             if not (math.isfinite(value) and value >= 0):
                 raise InputError(
-                    f"{sign} of the arm {self.name!r} is {value!r}; give a finite number that is not negative."
+                    f"{sign} of the arm {self.name!r} is {value!r}; give a finite number that is "
+                    "not negative."
                 )
 
     @property
@@ -71,12 +70,18 @@ class Arm:
         return self.reward(1, outcome) - self.reward(0, outcome)
 
     def class_weight(self, outcome: int) -> float:
-        """Weight of an outcome in the cross-entropy that stands beside this arm: |D| over the mean of both |D|."""
+        """Weight of an outcome in the cross-entropy that stands beside this arm.
+
+        |D| over the mean of both |D|.
+        """
         return 2 * abs(self.gap(outcome)) / (2 + self.lam + self.mu)
 
     @property
     def threshold(self) -> float:
-        """Probability of success above which the verdict success earns more in expectation: (1 + λ)/(2 + λ + μ)."""
+        """Probability of success above which the verdict success earns more in expectation.
+
+        (1 + λ)/(2 + λ + μ).
+        """
         return (1 + self.lam) / (2 + self.lam + self.mu)
 
     def abstention(self, unparsed: float | None = None) -> tuple[float, float] | None:
@@ -89,8 +94,8 @@ class Arm:
 
         Notes
         -----
-        With q the probability of success, success earns q − (1 − q)λ and failure (1 − q) − qμ; at a reward of 0 the interval is
-        (1/(1 + μ), λ/(1 + λ)).
+        With q the probability of success, success earns q − (1 − q)λ and failure (1 − q) − qμ; at a
+        reward of 0 the interval is (1/(1 + μ), λ/(1 + λ)).
         """
         floor = self.unparsed if unparsed is None else unparsed
         low, high = (
@@ -111,7 +116,8 @@ ARMS = {
 }
 
 
-#: weighted cross-entropies that stand beside the arms: a gap of w : 1 weighs a success w times a failure
+#: weighted cross-entropies that stand beside the arms: a gap of w : 1 weighs a success w times a
+#: failure
 CONTROLS = {arm.name: arm for arm in (Arm("weighted_3", 0.0, 2.0), Arm("weighted_5", 0.0, 4.0))}
 
 

@@ -1,4 +1,7 @@
-"""Eq. 2 of the paper in one forward pass: log-probabilities of the two verdicts, read where the prompt ends."""
+"""Eq. 2 of the paper in one forward pass.
+
+Log-probabilities of the two verdicts, read where the prompt ends.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,10 @@ class Shards:
     folder: Path | None
 
     def read(self, key: str, rows: int) -> Shard | None:
-        """Return a finished shard; None where it is absent, cut short or of another key: it is then computed again."""
+        """Return a finished shard.
+
+        None where it is absent, cut short or of another key: it is then computed again.
+        """
         if self.folder is None or not self._path(key).is_file():
             return None
         try:
@@ -148,10 +154,12 @@ class ScoringConfig:
     rows : int
         Most prompts in a batch; 0 = as many as the budget holds.
     padding : str
-        "left": mask and positions given, the last column is read. "right": no mask, which the causal attention of fast kernels does
-        not need, and each row is read at its own end. "packed": rows one after the other without padding, attention kept within each.
+        "left": mask and positions given, the last column is read. "right": no mask, which the
+        causal attention of fast kernels does not need, and each row is read at its own end.
+        "packed": rows one after the other without padding, attention kept within each.
     workers : int
-        Batches at once on a CPU, each on one thread; 0 = one for each core of this process. The numbers do not depend on it.
+        Batches at once on a CPU, each on one thread; 0 = one for each core of this process. The
+        numbers do not depend on it.
     shard_rows : int
         Least prompts in a share of the work that is kept.
     compiled : bool
@@ -169,7 +177,8 @@ class ScoringConfig:
         for name, least in (("token_budget", 1), ("rows", 0), ("workers", 0), ("shard_rows", 1)):
             if type(getattr(self, name)) is not int or getattr(self, name) < least:
                 raise InputError(
-                    f"the {name} of scoring is {getattr(self, name)!r}; give a whole number of at least {least}."
+                    f"the {name} of scoring is {getattr(self, name)!r}; give a whole number of at "
+                    f"least {least}."
                 )
         if self.padding not in ("left", "right", "packed"):
             raise InputError(
@@ -180,8 +189,9 @@ class ScoringConfig:
     def suited(cls, judge: LanguageModel) -> ScoringConfig:
         """Return what suits a model and the device it lies on.
 
-        On a CPU a prompt fills a core, so each has a batch for itself: no padding, and a score that depends on no other prompt; this is the
-        reference of all engines. On CUDA rows are packed, or padded on the right where a layer would carry a state from row to row.
+        On a CPU a prompt fills a core, so each has a batch for itself: no padding, and a score that
+        depends on no other prompt; this is the reference of all engines. On CUDA rows are packed,
+        or padded on the right where a layer would carry a state from row to row.
         """
         if not Hardware.of(judge.model).accelerated:
             return cls(rows=1)
@@ -216,13 +226,15 @@ class ScoringRun:
     scores : Scores, shape (n,)
         NaN where a logit was not finite.
     fingerprint : mapping
-        Model, adapter, engine, type of the numbers and batching: what must be the same for two runs to be comparable.
+        Model, adapter, engine, type of the numbers and batching: what must be the same for two runs
+        to be comparable.
     composition_sha256 : str
         Hash of which prompts were run together, in which order.
     tokens, padded_tokens : int
         Of the prompts; of the batches as planned, padding included.
     unscored, cut_prompts, out_of_memory, kept_rows : int
-        Prompts without a score; prompts whose middle was cut; times that memory ran out; prompts whose scores an earlier run left.
+        Prompts without a score; prompts whose middle was cut; times that memory ran out; prompts
+        whose scores an earlier run left.
     """
 
     scores: Scores
@@ -322,11 +334,13 @@ def score_prompts(
     adapter_sha256 : str
         Hash of the active adapter; part of the name of every shard.
     shards : Path, optional
-        Folder where finished shares are kept; the next run with the same model, adapter, engine and prompts takes them up.
+        Folder where finished shares are kept; the next run with the same model, adapter, engine and
+        prompts takes them up.
     progress : callable, optional
         Called with the prompts done and the prompts in all.
     spread : callable, optional
-        Scores groups of batches elsewhere, each as :func:`score_group` does; the same numbers, as the batches are the same.
+        Scores groups of batches elsewhere, each as :func:`score_group` does; the same numbers, as
+        the batches are the same.
 
     Raises
     ------
@@ -398,7 +412,8 @@ def score_group(
     ]
     if differing:
         raise StaleCertificateError(
-            f"a worker would score with another {differing[0]} than the run that asks it; give all of them the same packages and devices."
+            f"a worker would score with another {differing[0]} than the run that asks it; give "
+            "all of them the same packages and devices."
         )
     return next(iter(_here(judge, config, lambda _: None, [group])))[1]
 
@@ -422,7 +437,8 @@ def _size(group: Group) -> int:
 def _check_packing(judge: LanguageModel, config: ScoringConfig) -> None:
     if config.padding == "packed" and not packable(inner_model(judge.model)):
         raise InputError(
-            f"{judge.source} has layers that carry a state from row to row; choose padding 'right' instead of 'packed'."
+            f"{judge.source} has layers that carry a state from row to row; choose padding "
+            "'right' instead of 'packed'."
         )
 
 
@@ -487,7 +503,8 @@ class _Runner:
         if reader.hardware.accelerated:
             yield cls(reader, config, None)
             return
-        # the number of threads of a matrix product may change its last bits: one thread each, many batches at once
+        # the number of threads of a matrix product may change its last bits: one thread each, many
+        # batches at once
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         with ThreadPoolExecutor(config.workers or cores, initializer=_one_thread) as pool:
             yield cls(reader, config, pool)
@@ -525,7 +542,8 @@ class _Runner:
                 lengths = [len(prompt.ids) for prompt in batch]
                 if max(map(len, compose(batch, config))) == 1:
                     raise InputError(
-                        f"a prompt of {lengths[0]} tokens alone does not fit into the memory of {self._reader.hardware.device}; "
+                        f"a prompt of {lengths[0]} tokens alone does not fit into the memory of "
+                        f"{self._reader.hardware.device}; "
                         "encode with fewer tokens."
                     ) from None
                 ran_out += 1

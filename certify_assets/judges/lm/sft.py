@@ -1,6 +1,7 @@
 """Supervised fine-tuning of the language-model judge: LoRA through TRL, loss on the verdict alone.
 
-On a CPU in float32 the same rows, settings and versions give the same adapter bytes, also where the training was stopped and taken up again.
+On a CPU in float32 the same rows, settings and versions give the same adapter bytes, also where the
+training was stopped and taken up again.
 """
 
 from __future__ import annotations
@@ -26,13 +27,7 @@ from certify_assets.judges.lm.adapters import (
     trainable_parameters,
 )
 from certify_assets.judges.lm.contract import Hardware, LanguageModel
-from certify_assets.judges.lm.sft_config import (
-    SFT_SOURCES,
-    SftConfig,
-    SftRow,
-    latest_checkpoint,
-    training_rows,
-)
+from certify_assets.judges.lm.sft_config import SftConfig, SftRow, latest_checkpoint, training_rows
 from certify_assets.judges.lm.sft_trainer import (
     collate,
     collate_packed,
@@ -41,8 +36,6 @@ from certify_assets.judges.lm.sft_trainer import (
     watcher,
 )
 from certify_assets.judges.lm.varlen import packable, packed_attention
-
-__all__ = ["SFT_SOURCES", "SftConfig", "SftRow", "TrainedAdapter", "train_sft"]
 
 # what the trainer aligns with the tokenizer, or switches off
 _ALIGNED = ("bos_token_id", "eos_token_id", "pad_token_id", "use_cache")
@@ -57,7 +50,8 @@ class TrainedAdapter:
     folder : Path
         adapter_model.safetensors, adapter_config.json and provenance.json.
     document : dict
-        The provenance: hashes of adapter, settings and rows, base model, trainable parameters, loss of every step.
+        The provenance: hashes of adapter, settings and rows, base model, trainable parameters, loss
+        of every step.
     """
 
     folder: Path
@@ -97,8 +91,8 @@ def train_sft(
     progress : callable, optional
         Called with the step, the steps in all and the loss.
     packed : bool, optional
-        Whether the rows of a batch lie in one sequence instead of being padded; by default on one CUDA device, where every layer keeps rows
-        apart.
+        Whether the rows of a batch lie in one sequence instead of being padded; by default on one
+        CUDA device, where every layer keeps rows apart.
 
     Returns
     -------
@@ -119,7 +113,8 @@ def train_sft(
     config = config or SftConfig()
     if hasattr(base.model, "peft_config"):
         raise InputError(
-            f"{base.source} already carries an adapter; load the base model again and train on that."
+            f"{base.source} already carries an adapter; load the base model again and train on "
+            "that."
         )
     built = training_rows(rows, base.verdicts, config)
     hardware = Hardware.of(base.model)

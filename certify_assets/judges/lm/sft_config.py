@@ -27,8 +27,8 @@ class SftConfig:
     Parameters
     ----------
     rank : int
-        Of LoRA. The paper gives 32.5 M trainable parameters and no rank: 16 gives 32.46 M at the shape of Qwen3.5-4B, its base model
-        (33.03 M at that of Qwen3-4B).
+        Of LoRA. The paper gives 32.5 M trainable parameters and no rank: 16 gives 32.46 M at the
+        shape of Qwen3.5-4B, its base model (33.03 M at that of Qwen3-4B).
     alpha, dropout
         Of LoRA; the paper gives neither: scale 2, and no dropout.
     epochs, learning_rate, batch_size, accumulation, max_tokens, seed
@@ -36,7 +36,8 @@ class SftConfig:
     warmup_steps, weight_decay, max_grad_norm
         The paper gives none: those of the trainer.
     success_weight : float
-        Weight of a row with outcome 1 against one with outcome 0; the weights of all rows average 1.
+        Weight of a row with outcome 1 against one with outcome 0; the weights of all rows average
+        1.
     gradient_checkpointing : bool
         Compute activations twice and keep less of them.
     """
@@ -81,7 +82,10 @@ class SftConfig:
         max_tokens: int = 1024,
         success_weight: float = 1.0,
     ) -> SftConfig:
-        """Return settings for the compact model: the paper's learning rate is for four billion parameters and would not move it."""
+        """Return settings for the compact model.
+
+        The paper's learning rate is for four billion parameters and would not move it.
+        """
         return cls(
             epochs=epochs,
             learning_rate=learning_rate,
@@ -105,7 +109,8 @@ class SftRow:
     outcome : int
         0 or 1.
     source : str
-        Where the outcome is from: "sft" or "rl" (verified labels of these splits), or "harvest" (pseudo-labels of an unlabeled pool).
+        Where the outcome is from: "sft" or "rl" (verified labels of these splits), or "harvest"
+        (pseudo-labels of an unlabeled pool).
     """
 
     prompt: Encoded
@@ -126,7 +131,8 @@ def training_rows(
     Raises
     ------
     InputError
-        If there are no rows, an outcome is neither 0 nor 1, or a row is too long: cutting it would drop its label.
+        If there are no rows, an outcome is neither 0 nor 1, or a row is too long: cutting it would
+        drop its label.
     LeakError
         If a row is from a split that training must not see.
     """
@@ -155,18 +161,22 @@ def training_rows(
 def _check(place: int, row: SftRow, verdicts: VerdictTokens, config: SftConfig) -> None:
     if row.source not in SFT_SOURCES:
         raise LeakError(
-            f"row {place} for fine-tuning is from {row.source!r}; labels and pseudo-labels of CAL and TEST never train a judge, "
+            f"row {place} for fine-tuning is from {row.source!r}; labels and pseudo-labels of CAL "
+            "and TEST never train a judge, "
             f"give rows from {', '.join(SFT_SOURCES)}."
         )
     if row.outcome not in (0, 1):
         raise InputError(
-            f"row {place} for fine-tuning has outcome {row.outcome!r}; give 0 or 1, and leave unlabelled rows out."
+            f"row {place} for fine-tuning has outcome {row.outcome!r}; give 0 or 1, and leave "
+            "unlabelled rows out."
         )
     longest = max(len(verdicts.success), len(verdicts.fail))
     if len(row.prompt.ids) + longest > config.max_tokens:
         raise InputError(
-            f"row {place} for fine-tuning has {len(row.prompt.ids)} tokens and its verdict {longest}, above max_tokens {config.max_tokens}; "
-            f"encode prompts with at most {config.max_tokens - longest} tokens, for the encoder cuts the body and keeps the verdict."
+            f"row {place} for fine-tuning has {len(row.prompt.ids)} tokens and its verdict "
+            f"{longest}, above max_tokens {config.max_tokens}; "
+            f"encode prompts with at most {config.max_tokens - longest} tokens, for the encoder "
+            "cuts the body and keeps the verdict."
         )
 
 
@@ -287,7 +297,8 @@ def latest_checkpoint(folder: Path, run_sha256: str) -> Path | None:
             continue
         if read_json(mark).get("run_sha256") != run_sha256:
             raise InputError(
-                f"{steps[step]} is a checkpoint of another model, other settings or rows; give another folder or delete it."
+                f"{steps[step]} is a checkpoint of another model, other settings or rows; give "
+                "another folder or delete it."
             )
         return steps[step]
     return None

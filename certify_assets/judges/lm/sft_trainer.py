@@ -1,4 +1,7 @@
-"""TRL's SFT trainer with four changes: weighted rows, checkpoints without pickles, no model card and nothing sent anywhere."""
+"""TRL's SFT trainer with four changes.
+
+Weighted rows, checkpoints without pickles, no model card and nothing sent anywhere.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +23,8 @@ from certify_assets.judges.lm.sft_config import (
 )
 from certify_assets.judges.lm.varlen import bounds_of, pack
 
-__all__ = [
-    "collate",
-    "collate_packed",
-    "packed_loss",
-    "sft_arguments",
-    "sft_trainer_class",
-    "watcher",
-]
-
-# the rows are ready: TRL would cut at 1,024 tokens and lose the label, and train in bfloat16 even on a CPU
+# the rows are ready: TRL would cut at 1,024 tokens and lose the label, and train in bfloat16 even
+# on a CPU
 _FIXED: Mapping[str, Any] = {
     "max_length": None,
     "dataset_kwargs": {"skip_prepare_dataset": True},
@@ -84,7 +79,9 @@ def collate_packed(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def packed_loss(model: Any, inputs: Mapping[str, Any], tokens: Any = None) -> Any:
-    """Cross-entropy of the labels of packed rows; no position but those before a label goes through the head, in float32.
+    """Cross-entropy of the labels of packed rows.
+
+    No position but those before a label goes through the head, in float32.
 
     Parameters
     ----------
@@ -93,7 +90,8 @@ def packed_loss(model: Any, inputs: Mapping[str, Any], tokens: Any = None) -> An
     inputs : mapping
         Of `collate_packed`.
     tokens : int, optional
-        What the sum is divided by: the labels of all batches of a step; by default those of this one.
+        What the sum is divided by: the labels of all batches of a step; by default those of this
+        one.
     """
     import torch
 
@@ -249,7 +247,8 @@ def watcher(progress: Callable[[int, int, float], None] | None, stop_after: int 
                 return
             if loss != loss:
                 raise InputError(
-                    f"the loss of step {state.global_step} is not a number; lower the learning rate."
+                    f"the loss of step {state.global_step} is not a number; lower the learning "
+                    "rate."
                 )
             if progress is not None:
                 progress(state.global_step, state.max_steps, loss)

@@ -27,7 +27,9 @@ def fine_tuned(
     report: Report = silent,
     epochs: float = 2.0,
 ) -> tuple[CausalJudge, dict[str, Any]]:
-    """Fine-tune a base model on verdicts; rows may name the source of their labels in a column ``label_source``.
+    """Fine-tune a base model on verdicts.
+
+    Rows may name the source of their labels in a column ``label_source``.
 
     Parameters
     ----------
@@ -44,7 +46,8 @@ def fine_tuned(
     epochs : float
         Of the compact model.
     """
-    from certify_assets.judges.lm.sft import SftConfig, SftRow, train_sft
+    from certify_assets.judges.lm.sft import train_sft
+    from certify_assets.judges.lm.sft_config import SftConfig, SftRow
 
     sources = (
         labelled["label_source"].map({"harvest": "harvest"}).fillna("sft")
@@ -71,7 +74,8 @@ def fine_tuned(
     )
     if trained is None:
         raise InputError(
-            f"the training of {judge} stopped before its end; materialize judges/{judge}/model again."
+            f"the training of {judge} stopped before its end; materialize judges/{judge}/model "
+            "again."
         )
     return judge.with_adapter(trained.folder), trained.document
 

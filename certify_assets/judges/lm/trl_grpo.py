@@ -2,12 +2,17 @@
 
 What differs from TRL's defaults, and why:
 
-* ``scale_rewards="none"``: a group has two rewards, and dividing by its standard deviation removes the distance between them, so λ and μ.
-* The verdict tokens end a completion. TRL's loss, DAPO, averages over the tokens of all completions: what is written behind a verdict would share
-  in its advantage, and a batch with long completions would weigh each verdict less. While every completion is one verdict, all losses agree.
+* ``scale_rewards="none"``: a group has two rewards, and dividing by its standard deviation removes
+  the distance between them, so λ and μ.
+* The verdict tokens end a completion. TRL's loss, DAPO, averages over the tokens of all
+  completions: what is written behind a verdict would share
+  in its advantage, and a batch with long completions would weigh each verdict less. While every
+  completion is one verdict, all losses agree.
 * A completion that does not begin with a verdict earns −max(λ, μ).
-* Prompts come as token ids, as the renderer made them: TRL would tokenise text anew, and no longer cuts long prompts.
-* The adapter comes with the model, trainable; with a ``peft_config`` TRL would put a second one on top.
+* Prompts come as token ids, as the renderer made them: TRL would tokenise text anew, and no longer
+  cuts long prompts.
+* The adapter comes with the model, trainable; with a ``peft_config`` TRL would put a second one on
+  top.
 * β = 0, no dropout, float32 unless the model is bfloat16.
 """
 
@@ -23,8 +28,6 @@ from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel
 from certify_assets.judges.lm.grpo_config import GrpoConfig, check_rows, run_sha256, single_tokens
 from certify_assets.judges.lm.rewards import Arm, completion_reward
 
-__all__ = ["make_trainer", "train_trl"]
-
 
 def train_trl(
     language: LanguageModel,
@@ -37,7 +40,9 @@ def train_trl(
     evaluate: Callable[[int], None] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Train the adapter in place with TRL; go on from the last checkpoint in the folder where there is one.
+    """Train the adapter in place with TRL.
+
+    Go on from the last checkpoint in the folder where there is one.
 
     Parameters
     ----------
@@ -62,7 +67,8 @@ def train_trl(
     Raises
     ------
     InputError
-        If rows, verdicts or model cannot be trained on, the rows do not fill one step, or the folder holds another run.
+        If rows, verdicts or model cannot be trained on, the rows do not fill one step, or the
+        folder holds another run.
     """
     from certify_assets.files import write_atomic
 
@@ -105,7 +111,8 @@ def make_trainer(
     if len(prompts) < config.prompts_per_step:
         # TRL's sampler drops what does not fill a step, and its trainer then ends without one
         raise InputError(
-            f"{len(prompts)} RL runs do not fill one step of {config.prompts_per_step} prompts, so TRL would take none; lower prompts_per_step, "
+            f"{len(prompts)} RL runs do not fill one step of {config.prompts_per_step} prompts, "
+            "so TRL would take none; lower prompts_per_step, "
             "give more RL runs, or use the exact optimiser."
         )
     success, fail = single_tokens(language.verdicts)
@@ -209,7 +216,8 @@ def _arguments(language: LanguageModel, config: GrpoConfig, folder: Path) -> Any
     here = config.completions_per_device
     if config.global_batch % (here * world):
         raise InputError(
-            f"the global batch of {config.global_batch} completions cannot be cut among {world} devices of {here}."
+            f"the global batch of {config.global_batch} completions cannot be cut among {world} "
+            f"devices of {here}."
         )
     return GRPOConfig(
         output_dir=str(folder),

@@ -1,8 +1,12 @@
-"""Rows of different lengths without padding: one after the other in a single sequence, attention kept within each.
+"""Rows of different lengths without padding.
 
-The rows' boundaries go to every layer under the names that transformers uses for flash attention (``cu_seq_lens_q``, ``max_length_q`` …), and
-positions start anew with each row. In half precision on CUDA torch's own flash kernel for variable lengths computes the attention; anywhere
-else each row goes through the attention of the padded path by itself, which is the reference that the kernel is compared with.
+One after the other in a single sequence, attention kept within each.
+
+The rows' boundaries go to every layer under the names that transformers uses for flash attention
+(``cu_seq_lens_q``, ``max_length_q`` …), and positions start anew with each row. In half precision
+on CUDA torch's own flash kernel for variable lengths computes the attention; anywhere else each row
+goes through the attention of the padded path by itself, which is the reference that the kernel is
+compared with.
 """
 
 from __future__ import annotations
@@ -16,8 +20,6 @@ from itertools import accumulate, chain, pairwise
 from typing import Any
 
 from certify_assets.judges.lm.contract import Hardware
-
-__all__ = ["ATTENTION", "Packed", "pack", "packable", "packed_attention"]
 
 ATTENTION = "certify_varlen"
 
@@ -93,8 +95,9 @@ def packable(model: Any) -> bool:
 
     Notes
     -----
-    Linear attention and state-space layers carry a state, and a convolution, over the boundaries unless kernels that are no part of torch are
-    installed; models with such a layer are read in padded batches.
+    Linear attention and state-space layers carry a state, and a convolution, over the boundaries
+    unless kernels that are no part of torch are installed; models with such a layer are read in
+    padded batches.
     """
     import torch
 
@@ -135,7 +138,10 @@ def packed_attention(model: Any) -> Iterator[None]:
 
 @lru_cache(maxsize=4)
 def _attention_on(hardware: Hardware) -> _Rows:
-    """Return the attention of a device, the same object each time: a compiled layer would be compiled anew for another."""
+    """Return the attention of a device, the same object each time.
+
+    A compiled layer would be compiled anew for another.
+    """
     import torch
 
     # left out of compiled layers: traced, the loop would be compiled for each number of rows
@@ -158,7 +164,8 @@ def _attention(
     bounds = keywords.get("cu_seq_lens_q")
     if bounds is None or attention_mask is not None or query.shape[0] != 1:
         raise ValueError(
-            f"attention {ATTENTION} takes one sequence of packed rows with their boundaries, and no mask."
+            f"attention {ATTENTION} takes one sequence of packed rows with their boundaries, and "
+            "no mask."
         )
     named = [name for name in _ADDED if keywords.get(name) is not None]
     if named:
@@ -215,14 +222,18 @@ def _flash(
 
 
 def _flash_on(hardware: Hardware) -> _Rows | None:
-    """Return the attention of torch's own kernel for variable lengths on this device; None where rows go one by one."""
+    """Return the attention of torch's own kernel for variable lengths on this device.
+
+    None where rows go one by one.
+    """
     if not hardware.half:
         return None
     import torch
 
     probe = torch.zeros((16, 2, 64), dtype=torch.bfloat16, device=hardware.device)
     bounds = torch.tensor([0, 16], dtype=torch.int32, device=hardware.device)
-    # one split makes a row independent of the others; where the kernel cannot be told so, it splits for single queries alone
+    # one split makes a row independent of the others; where the kernel cannot be told so, it splits
+    # for single queries alone
     kernel = _varlen_kernel(num_splits=1)
     try:
         kernel(probe, probe, probe, bounds, bounds, 16, 16, window_size=(-1, 0))

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-__all__ = ["Action", "Faulty", "chat_body", "faulty_server", "text_of"]
-
 
 @dataclass(frozen=True)
 class Action:
@@ -130,7 +128,10 @@ class _Quiet(ThreadingHTTPServer):
 
 @contextmanager
 def faulty_server(answer: Callable[[dict[str, Any], int], Action]) -> Iterator[Faulty]:
-    """Serve until the block ends; ``answer`` gets a request and how often this very request has arrived."""
+    """Serve until the block ends.
+
+    ``answer`` gets a request and how often this very request has arrived.
+    """
     faulty = Faulty(answer)
     server = _Quiet(("127.0.0.1", 0), type("Handler", (_Handler,), {"faulty": faulty}))
     faulty.port = server.server_address[1]

@@ -143,7 +143,8 @@ def test_votes_differ_by_seed_and_ten_reuse_five(tmp_path: Path) -> None:
     np.testing.assert_allclose(np.exp(five.scores.log_p_success[0]), (3 + 0.5) / 6)
     np.testing.assert_allclose(np.exp(ten.scores.log_p_success[0]), 0.5)
     assert five.reasons[1] == "unparsed" and five.report.parse_rate == 0.5
-    # run 1 is told the same five times over: a server that does not sample looks like this on every text
+    # run 1 is told the same five times over: a server that does not sample looks like this on every
+    # text
     assert five.report.same_votes == 1
     assert ten.report.cost == pytest.approx(20 * 3e-4) and ten.report.cost_now == pytest.approx(
         10 * 3e-4
@@ -165,7 +166,8 @@ def test_requests_keep_to_their_rate() -> None:
         # eight gaps of 50 ms
         assert server.times[-1] - server.times[0] >= 0.35
         server.times.clear()
-        # 1100 tokens a request at 1,320,000 a minute: 50 ms, which the estimate from the prompt's length falls short of
+        # 1100 tokens a request at 1,320,000 a minute: 50 ms, which the estimate from the prompt's
+        # length falls short of
         judge = _judge(server.url, Asking(read="top"), tokens_per_minute=1_320_000.0, concurrency=1)
         judge.run([f"run {number}" for number in range(9)])
         assert server.times[-1] - server.times[0] >= 0.35

@@ -146,7 +146,8 @@ def test_a_pace_is_even_and_put_right() -> None:
         await pace.wait(1)
         return time.monotonic() - begun
 
-    # starts are 10 ms apart: the twelfth at 110 ms, then 100 ms later for what was used beyond the estimate
+    # starts are 10 ms apart: the twelfth at 110 ms, then 100 ms later for what was used beyond the
+    # estimate
     assert 0.205 <= asyncio.run(paced()) < 2.0
 
     async def free() -> None:

@@ -1,4 +1,7 @@
-"""The endpoint judge against a real vLLM on this machine's CPU; `tools/vllm_server.sh install` makes its venv."""
+"""The endpoint judge against a real vLLM on this machine's CPU.
+
+`tools/vllm_server.sh install` makes its venv.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,8 @@ pytestmark = [
 ]
 
 TEXTS = [
-    f"TASK\n  press button {number}\nSTEP 1\n  {'click ' * (1 + number % 5)}the page {number * number}\n"
+    f"TASK\n  press button {number}\nSTEP 1\n  {'click ' * (1 + number % 5)}the page "
+    f"{number * number}\n"
     for number in range(24)
 ]
 FOLLOWING = {"words": (" SUCCESS", " FAIL"), "marker": "VERDICT:"}
@@ -155,7 +159,8 @@ def test_a_verdict_beyond_the_likeliest_tokens_is_unscored(vllm: Vllm) -> None:
 
 
 def test_reasoning_and_votes_are_drawn_kept_and_repeated(vllm: Vllm, tmp_path: Path) -> None:
-    # a random model states nothing; the first prompt's reply is scripted by forced choice, the second is free
+    # a random model states nothing; the first prompt's reply is scripted by forced choice, the
+    # second is free
     forced = {"structured_outputs": {"choice": ["P_SUCCESS=70", "P_SUCCESS=20"]}}
     run = _run(vllm, Asking(mode="cot", max_tokens=24, extra=forced), chat_prompt("cot"))
     assert run.report.parse_rate == 1.0 and set(np.round(np.exp(run.scores.log_p_success), 3)) <= {

@@ -1,4 +1,7 @@
-"""A real vLLM on this machine's CPU for the tests that need one; `tools/vllm_server.sh install` makes its venv."""
+"""A real vLLM on this machine's CPU for the tests that need one.
+
+`tools/vllm_server.sh install` makes its venv.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,6 @@ from certify_assets.judges.endpoint.questions import chat_prompt
 from certify_assets.judges.endpoint.settings import Asking, Server
 from certify_assets_tests.paths import REPOSITORY
 
-__all__ = ["require_vllm", "vllm_server"]
-
 _START_SECONDS = 600
 
 
@@ -29,7 +30,8 @@ def require_vllm() -> Path:
     venv = Path(os.environ.get("CERTIFY_VLLM_VENV", REPOSITORY / ".vllm"))
     if not (venv / "bin" / "python").exists():
         pytest.skip(
-            "no vLLM here; tools/vllm_server.sh install makes its venv (2.5 GB), CERTIFY_VLLM_VENV names another"
+            "no vLLM here; tools/vllm_server.sh install makes its venv (2.5 GB), "
+            "CERTIFY_VLLM_VENV names another"
         )
     return venv
 
@@ -38,7 +40,10 @@ def require_vllm() -> Path:
 def vllm_server(
     model: Path, name: str, log: Path, *, options: Sequence[str] = (), max_len: int = 1024
 ) -> Iterator[str]:
-    """Serve a model folder under a name, its whole process group ended afterwards; give the base URL."""
+    """Serve a model folder under a name, its whole process group ended afterwards.
+
+    Give the base URL.
+    """
     venv = require_vllm()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -77,7 +82,8 @@ def vllm_server(
 
 
 def _until_ready(process: subprocess.Popen[bytes], url: str, name: str, log: Path) -> None:
-    # /health also answers where the first request would end the engine: ready means that a request was answered
+    # /health also answers where the first request would end the engine: ready means that a request
+    # was answered
     server = Server(url, name, attempts=1, timeout_seconds=60)
     until = time.monotonic() + _START_SECONDS
     while time.monotonic() < until:

@@ -1,4 +1,7 @@
-"""The loop on a corpus of its own: rounds, studies, chains, and everything that must close or refuse."""
+"""The loop on a corpus of its own.
+
+Rounds, studies, chains, and everything that must close or refuse.
+"""
 
 from __future__ import annotations
 

@@ -89,7 +89,10 @@ def test_names_shared_with_other_parts_are_given_in_full() -> None:
 
 
 def test_rank_16_has_the_papers_trainable_parameters() -> None:
-    """32.5 M at the shape of Qwen3.5-4B (0.77 % of it), the paper's base model; built without memory for its weights."""
+    """32.5 M at the shape of Qwen3.5-4B (0.77 % of it), the paper's base model.
+
+    Built without memory for its weights.
+    """
     import torch
     from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig, Qwen3Config, Qwen3ForCausalLM
 

@@ -1,4 +1,7 @@
-"""What only a CUDA device can show: run with `pytest -m gpu`; without a device each test says so and skips."""
+"""What only a CUDA device can show: run with `pytest -m gpu`.
+
+Without a device each test says so and skips.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ from certify_assets.judges.lm.compact.settings import train_tokenizer
 from certify_assets.judges.lm.prompt import AuditorPrompt, PromptEncoder
 
 TEXTS = [
-    f"TASK\n  Click on button {n}.\nSTEP 1\nACTION\n  click(button {n})\nOBSERVATION\n  nothing visible changed\n"
+    f"TASK\n  Click on button {n}.\nSTEP 1\nACTION\n  click(button {n})\nOBSERVATION\n  nothing "
+    "visible changed\n"
     for n in range(40)
 ]
 FORGERIES = (
@@ -45,7 +46,10 @@ UNTRUSTED = st.lists(
 
 
 def tokenizer_of(kind: str) -> Any:
-    """Tokenizers as models have them: a chat template, none, added control tokens that are not marked special, a BOS."""
+    """Tokenizers as models have them.
+
+    A chat template, none, added control tokens that are not marked special, a BOS.
+    """
     from tokenizers import AddedToken, processors
 
     tokenizer = train_tokenizer(TEXTS, AuditorPrompt(), size=700)

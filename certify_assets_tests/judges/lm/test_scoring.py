@@ -1,4 +1,7 @@
-"""Scores of a language model: the same numbers in any batch, on any thread, after a crash and with little memory."""
+"""Scores of a language model.
+
+The same numbers in any batch, on any thread, after a crash and with little memory.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,8 @@ def test_no_score_depends_on_its_batch(
         batched = score_prompts(
             judge, prompts, config=ScoringConfig(token_budget=budget, padding=padding)
         )
-        # the chunks of linear attention begin elsewhere behind left padding, and their sums of decays in float32 round otherwise
+        # the chunks of linear attention begin elsewhere behind left padding, and their sums of
+        # decays in float32 round otherwise
         np.testing.assert_allclose(
             _log_odds(batched),
             alone,

@@ -1,4 +1,7 @@
-"""Supervised fine-tuning: loss on the verdict alone, the paper's settings, and a training that can be stopped at any step."""
+"""Supervised fine-tuning.
+
+Loss on the verdict alone, the paper's settings, and a training that can be stopped at any step.
+"""
 
 from __future__ import annotations
 
@@ -243,7 +246,10 @@ def _train(folder: Path, **keywords: Any) -> Any:
 
 
 def test_a_stopped_training_ends_in_the_same_bytes(tmp_path: Path) -> None:
-    """Six steps, against three and three in two calls; dropout draws random numbers, so their state is restored too."""
+    """Six steps, against three and three in two calls.
+
+    Dropout draws random numbers, so their state is restored too.
+    """
     whole = _train(tmp_path / "whole")
     assert whole.document["steps"] == 6
     assert _train(tmp_path / "halves", stop_after=3) is None

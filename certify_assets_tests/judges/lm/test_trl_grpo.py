@@ -113,7 +113,10 @@ def test_the_first_gradient_of_trl_is_that_of_the_sampled_formula(tmp_path: Path
 
 @pytest.mark.parametrize("outcome", [0, 1])
 def test_sampled_gradients_converge_to_the_exact_one(outcome: int) -> None:
-    """4,000 groups of 8 on one prompt, gradient in the log-odds of every token; 40 z-scores, of which the largest is below 4."""
+    """4,000 groups of 8 on one prompt, gradient in the log-odds of every token.
+
+    40 z-scores, of which the largest is below 4.
+    """
     judge = tiny_judge(taught=12)
     prompt = random_rows(1)[0]
     import torch
@@ -144,13 +147,17 @@ def test_sampled_gradients_converge_to_the_exact_one(outcome: int) -> None:
     error = each.std(0, ddof=1) / np.sqrt(len(each))
     scores = (each.mean(0) - exact) / np.maximum(error, 1e-12)
     assert np.abs(scores).max() < 4
-    # the test has power: a gradient without (n − 1)/n lies 1/7 away, at the verdicts many standard errors
+    # the test has power: a gradient without (n − 1)/n lies 1/7 away, at the verdicts many standard
+    # errors
     assert (np.abs(exact / 7) / error)[2:4].max() > 6
 
 
 @pytest.mark.slow
 def test_gradients_of_trl_average_to_the_exact_one(tmp_path: Path) -> None:
-    """60 steps of TRL at a rate of almost 0, 48 completions each: the mean gradient along the exact one, and away from it."""
+    """60 steps of TRL at a rate of almost 0, 48 completions each.
+
+    The mean gradient along the exact one, and away from it.
+    """
     import torch
 
     judge = with_adapter(tiny_judge(taught=12))
@@ -174,7 +181,8 @@ def test_gradients_of_trl_average_to_the_exact_one(tmp_path: Path) -> None:
     assert abs(float(along.mean()) - 1) < 3.5 * error
     # the factor 7/8 is seen
     assert error < 0.08
-    # what is left over shrinks like noise: the square of its mean is a sum of χ² with the covariance's eigenvalues as weights
+    # what is left over shrinks like noise: the square of its mean is a sum of χ² with the
+    # covariance's eigenvalues as weights
     rest = sampled - along[:, None] * exact
     sizes = torch.linalg.eigvalsh(rest @ rest.T / len(rest))
     ratio = float(rest.mean(0).square().sum() * len(rest) / sizes.sum())

@@ -346,7 +346,10 @@ def test_what_is_handed_to_the_kernel(qwen3: LanguageModel, window: int | None) 
 
 
 def test_torchs_kernel_takes_these_shapes_forward_and_backward() -> None:
-    """On the meta device, which computes no numbers: arguments, shapes and types of the kernel's own operator."""
+    """On the meta device, which computes no numbers.
+
+    Arguments, shapes and types of the kernel's own operator.
+    """
     import torch
 
     whole = [

@@ -11,8 +11,6 @@ from certify_assets.judges.lm.exact_grpo import train_exact
 from certify_assets.judges.lm.grpo_config import GrpoConfig
 from certify_assets.judges.lm.rewards import ARMS
 
-__all__ = ["SUCCESS_WORDS", "random_rows", "tiny_judge", "with_adapter"]
-
 WORDS = 40
 _SPECIAL = ["<pad>", "<eos>", "SUCCESS", "FAIL"]
 #: words that a successful run has more often
@@ -22,7 +20,10 @@ SUCCESS_WORDS = tuple(range(4, 12))
 def tiny_judge(
     *, seed: int = 0, taught: int = 0, words: int = WORDS, **shape: Any
 ) -> LanguageModel:
-    """Return a random Qwen3 with a tokenizer of words; ``taught`` steps let it answer with a verdict, of no particular kind."""
+    """Return a random Qwen3 with a tokenizer of words.
+
+    ``taught`` steps let it answer with a verdict, of no particular kind.
+    """
     import torch
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel

@@ -1,4 +1,7 @@
-"""Build the compact model in a folder: tokenizer, weights, and the record of how they came about."""
+"""Build the compact model in a folder.
+
+Tokenizer, weights, and the record of how they came about.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,6 @@ from certify_assets.judges.lm.compact.settings import (
 )
 from certify_assets.judges.lm.prompt import AuditorPrompt, PromptEncoder
 
-__all__ = ["PROVENANCE_FILE", "Built", "build_compact"]
-
 PROVENANCE_FILE = "provenance.json"
 
 _SCHEMA = "certify_assets/compact_model/1"
@@ -57,13 +58,14 @@ def build_compact(
 ) -> Built:
     """Learn the tokenizer, pretrain the model, and write both with their provenance.
 
-    Equal settings and runs give the same bytes with the same versions of torch and the same kind of processor. A call that was
-    interrupted goes on from its last checkpoint.
+    Equal settings and runs give the same bytes with the same versions of torch and the same kind of
+    processor. A call that was interrupted goes on from its last checkpoint.
 
     Parameters
     ----------
     folder : Path
-        Where tokenizer.json, config.json, model.safetensors (bfloat16) and provenance.json are written.
+        Where tokenizer.json, config.json, model.safetensors (bfloat16) and provenance.json are
+        written.
     settings : CompactSettings, optional
     runs : Path
         Runs of further seeds, as `generate_runs` writes them.
@@ -149,7 +151,8 @@ def _provenance(
     return {
         "schema": _SCHEMA,
         "what": "A small causal language model of the Qwen3 architecture that judges runs of agents; built by "
-        "`python -m certify_assets.research.build_compact --out DIR` from labelled runs of the pretraining tasks.",
+        "`python -m certify_assets.research.build_compact --out DIR` from labelled runs of the "
+        "pretraining tasks.",
         "settings": asdict(settings),
         "prompt": asdict(encoder.prompt),
         "renderer_sha256": encoder.renderer.sha256,

@@ -2,8 +2,9 @@
 
     python -m certify_assets.research.build_compact --out DIR
 
-Deltas from a plain causal language model: the auditor's prompt around the run is read and never predicted; the verdict has a loss of its
-own; rows are batched by length, right-padded and unmasked, because a causal model never sees what follows.
+Deltas from a plain causal language model: the auditor's prompt around the run is read and never
+predicted; the verdict has a loss of its own; rows are batched by length, right-padded and unmasked,
+because a causal model never sees what follows.
 """
 
 from __future__ import annotations
@@ -22,8 +23,6 @@ from numpy.typing import NDArray
 
 from certify_assets.files import canonical_json, sha256_bytes, write_atomic
 from certify_assets.judges.lm.compact.settings import CompactSettings
-
-__all__ = ["Example", "Progress", "new_model", "plan_batches", "pretrain"]
 
 _CHECKPOINT = "checkpoint.safetensors"
 _SAVE_EVERY_S = 60.0
@@ -89,7 +88,8 @@ def plan_batches(lengths: Sequence[int], settings: CompactSettings) -> list[list
     steps: list[list[int]] = []
     for epoch in range(settings.epochs):
         generator = np.random.default_rng((settings.seed, epoch))
-        # equal lengths come in the epoch's random order, and lengths are jittered, so that batches differ between epochs
+        # equal lengths come in the epoch's random order, and lengths are jittered, so that batches
+        # differ between epochs
         jitter = generator.uniform(0.9, 1.1, len(lengths))
         order = np.argsort(np.asarray(lengths) * jitter, kind="stable")
         batches: list[list[int]] = [[]]
@@ -122,7 +122,8 @@ def pretrain(
     pad, end : int
         Token ids of padding and of the end of a message.
     folder : Path, optional
-        Where a checkpoint is kept once a minute; a later call with the same examples and settings goes on from it, to the same weights.
+        Where a checkpoint is kept once a minute; a later call with the same examples and settings
+        goes on from it, to the same weights.
     progress : callable, optional
         Called after every step.
 
@@ -194,7 +195,10 @@ def _pretrain(
 
 
 def _losses(model: Any, examples: Sequence[Example], pad: int) -> tuple[Any, Any]:
-    """Mean loss of the runs' own tokens, and of the verdicts; logits are made for these places alone."""
+    """Mean loss of the runs' own tokens, and of the verdicts.
+
+    Logits are made for these places alone.
+    """
     import torch
     from torch.nn.functional import cross_entropy
 
@@ -278,7 +282,10 @@ def _save(folder: Path, key: str, model: Any, optimizer: Any, curve: Sequence[Pr
 
 
 def _resume(folder: Path, key: str, model: Any, optimizer: Any, curve: list[Progress]) -> int:
-    """Go on from the folder's checkpoint if it is of these examples and settings; return the number of steps done."""
+    """Go on from the folder's checkpoint if it is of these examples and settings.
+
+    Return the number of steps done.
+    """
     import torch
     from safetensors import safe_open
 

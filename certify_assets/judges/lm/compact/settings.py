@@ -29,19 +29,22 @@ class CompactSettings:
     vocabulary : int
         Tokens of the tokenizer.
     context : int
-        Tokens of the longest prompt in pretraining; the positions are rotary, so longer prompts can be read.
+        Tokens of the longest prompt in pretraining; the positions are rotary, so longer prompts can
+        be read.
     epochs : int
         Passes over the runs.
     batch_tokens : int
         Most tokens in one step.
     learning_rate, weight_decay, warmup : float
-        Peak of AdamW's rate, its decay of matrices, and the share of steps before the peak; the rate then falls in a line to 0.
+        Peak of AdamW's rate, its decay of matrices, and the share of steps before the peak; the
+        rate then falls in a line to 0.
     verdict_weight : float
         Weight of the mean loss of the verdicts against the mean loss of the runs' own tokens.
     seed : int
         Names the initial weights and the order of the runs.
     threads : int
-        Threads of torch: sums are taken in another order for another number, so it is part of the recipe.
+        Threads of torch: sums are taken in another order for another number, so it is part of the
+        recipe.
     """
 
     layers: int = 4
@@ -81,11 +84,13 @@ class CompactSettings:
                 )
         if self.heads % self.key_value_heads:
             raise InputError(
-                f"{self.heads} heads cannot share {self.key_value_heads} heads of keys; give a divisor."
+                f"{self.heads} heads cannot share {self.key_value_heads} heads of keys; give a "
+                "divisor."
             )
         if self.head_dim not in (32, 64, 80, 96, 112, 128):
             raise InputError(
-                f"the compact model's head_dim is {self.head_dim!r}; give 32, 64, 80, 96, 112 or 128, which servers support."
+                f"the compact model's head_dim is {self.head_dim!r}; give 32, 64, 80, 96, 112 or "
+                "128, which servers support."
             )
 
     @property
@@ -99,7 +104,8 @@ CHAT_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-# words, numbers of up to three digits, runs of other signs, blanks before a line break: a number never joins a word
+# words, numbers of up to three digits, runs of other signs, blanks before a line break: a number
+# never joins a word
 _PIECES = r"\n ?| ?\p{L}+| ?\p{N}{1,3}| ?[^\s\p{L}\p{N}]{1,3}|\s+(?!\S)|\s"
 
 

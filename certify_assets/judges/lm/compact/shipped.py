@@ -1,4 +1,7 @@
-"""The compact model as the platform sees it: is what is there what was shipped, whose tasks has it read, and can it be built again."""
+"""The compact model as the platform sees it.
+
+Is what is there what was shipped, whose tasks has it read, and can it be built again.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,6 @@ from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import read_json, sha256_file
 from certify_assets.storage.progress import Advance, Report, silent
 from certify_assets.storage.store import Store
-
-__all__ = ["Shipped", "rebuild", "require_shipped", "shipped", "tasks_in_common"]
 
 _PROVENANCE = "provenance.json"
 _WEIGHTS = "model.safetensors"
@@ -55,12 +56,14 @@ class Shipped:
             name for name in {*recorded, *self.files} if recorded.get(name) != self.files.get(name)
         )
         found = [
-            f"{name} of the compact model is not the file that its provenance names; install the package again."
+            f"{name} of the compact model is not the file that its provenance names; install the "
+            "package again."
             for name in names
         ]
         if self.parameters != self.provenance["parameters"]:
             found.append(
-                f"the compact model has {self.parameters:,} parameters, its provenance says {self.provenance['parameters']:,}."
+                f"the compact model has {self.parameters:,} parameters, its provenance says "
+                f"{self.provenance['parameters']:,}."
             )
         return tuple(found)
 
@@ -79,7 +82,8 @@ def shipped(folder: Path | None = None) -> Shipped:
     place = folder or compact_model_path()
     if not (place / _WEIGHTS).is_file():
         raise InputError(
-            f"{place} has no {_WEIGHTS}; install the package again, or build the model with its asset."
+            f"{place} has no {_WEIGHTS}; install the package again, or build the model with its "
+            "asset."
         )
     document = read_json(place / _PROVENANCE)
     if (
@@ -88,7 +92,8 @@ def shipped(folder: Path | None = None) -> Shipped:
         or "parameters" not in document
     ):
         raise InputError(
-            f"{place / _PROVENANCE} is not the provenance of a compact model; install the package again."
+            f"{place / _PROVENANCE} is not the provenance of a compact model; install the package "
+            "again."
         )
     files = {
         path.name: sha256_file(path)
@@ -114,7 +119,8 @@ def require_shipped(folder: Path | None = None) -> Shipped:
 def tasks_in_common(store: Store) -> dict[str, tuple[str, ...]]:
     """Return, for every corpus where there are any, the tasks of its CAL and TEST that the compact model was pretrained on.
 
-    The splits are those that stand in the data root; an embedded corpus that was not split there has those it would get.
+    The splits are those that stand in the data root; an embedded corpus that was not split there
+    has those it would get.
     """
     found = {}
     for corpus in (Corpus(store, name) for name in registered_corpora(store)):
@@ -139,7 +145,9 @@ def _planned(corpus: Corpus) -> SplitManifest:
 def rebuild(
     store: Store, *, limit: int | None = None, report: Report = silent
 ) -> tuple[Shipped, dict[str, bool]]:
-    """Pretrain the compact model again in the data root; a killed call goes on from its last checkpoint.
+    """Pretrain the compact model again in the data root.
+
+    A killed call goes on from its last checkpoint.
 
     Parameters
     ----------
@@ -151,7 +159,8 @@ def rebuild(
     Returns
     -------
     model, same
-        What was built, and for every file of the shipped model whether the bytes are equal. Judges go on reading the shipped one.
+        What was built, and for every file of the shipped model whether the bytes are equal. Judges
+        go on reading the shipped one.
 
     Raises
     ------

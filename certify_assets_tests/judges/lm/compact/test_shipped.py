@@ -1,4 +1,7 @@
-"""The compact model that comes with the package: small, quick to load, a judge as it stands, and pretrained on no CAL or TEST task."""
+"""The compact model that comes with the package.
+
+Small, quick to load, a judge as it stands, and pretrained on no CAL or TEST task.
+"""
 
 from __future__ import annotations
 
