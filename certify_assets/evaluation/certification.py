@@ -85,8 +85,8 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
         If scores, artifact, renderer, manifest or trajectories have changed since, or the parity
         test of a server's scores.
     ForgedCertificateError
-        If a certificate does not recompute: a check guards only the run that it is in, this
-        guards every reader.
+        If a certificate does not recompute: a check guards only the run that it is in, this guards
+        every reader.
     """
     from certify_assets.certificates import Certificate, verify_certificate
 

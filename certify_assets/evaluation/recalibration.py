@@ -8,7 +8,7 @@ blocks, and what a block holds is decided alike. Maps are fitted on RL or SFT al
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -74,8 +74,7 @@ def fit_recalibration(method: str, scores: _Floats, outcomes: NDArray[np.int8]) 
     Notes
     -----
     Temperature and Platt scaling aim at (n₊ + 1)/(n₊ + 2) and 1/(n₋ + 2) instead of 1 and 0 (Platt
-    1999), so that rows that a score separates
-    do not send the slope to infinity.
+    1999), so that rows that a score separates do not send the slope to infinity.
     """
     if method not in METHODS:
         raise InputError(
@@ -103,26 +102,25 @@ def recalibrate(judge: JudgedCorpus) -> dict[str, Any]:
     -------
     dict
         Split and rows that the maps were fitted on; for each method its parameters, log loss and
-        distinct scores on CAL, and for each side
-        and budget coverage, threshold, rank of the threshold and rows of CAL and TEST that are
-        decided otherwise than by the scores as they are.
+        distinct scores on CAL, and for each side and budget coverage, threshold, rank of the
+        threshold and rows of CAL and TEST that are decided otherwise than by the scores as they
+        are.
     """
     cal, hashes, adapter = judge.calibration
     fitted_on, fit = _fitting_rows(judge)
     table = judge.store.read_table(judge.key("scores.parquet"))
     everything = table.loc[table["split"].isin(["cal", "test"]), "score"].to_numpy(np.float64)
     maps = [fit_recalibration(method, *fit) for method in METHODS]
-    plain: dict[tuple[str, float], Any] = {}
+    plain: dict[tuple[str, float], NDArray[np.bool_]] = {}
     methods = [_method(item, cal, everything, adapter.candidates, plain) for item in maps]
-    changed = [item["method"] for item in methods if item["effect"] == "changed"]
-    ties = [item["method"] for item in methods if item["effect"] == "ties"]
-    said = "Every certificate is unchanged by every method." if not changed + ties else ""
-    said += (
-        f"Changed by ties alone: {', '.join(ties)}; unchanged by the others."
-        if ties and not changed
-        else ""
-    )
-    said += f"Orders turned round: {', '.join(changed)}." if changed else ""
+    changed = [item.method for item in methods if item.effect == "changed"]
+    ties = [item.method for item in methods if item.effect == "ties"]
+    if changed:
+        said = f"Orders turned round: {', '.join(changed)}."
+    elif ties:
+        said = f"Changed by ties alone: {', '.join(ties)}; unchanged by the others."
+    else:
+        said = "Every certificate is unchanged by every method."
     return {
         "judge": judge.name,
         "corpus": judge.corpus.name,
@@ -132,7 +130,7 @@ def recalibrate(judge: JudgedCorpus) -> dict[str, Any]:
         "delta": DELTA,
         "grid": GRID,
         "verdict": said,
-        "methods": methods,
+        "methods": [asdict(item) for item in methods],
         **hashes,
     }
 
@@ -175,13 +173,38 @@ def recalibration_lines(document: dict[str, Any]) -> list[str]:
     return said
 
 
+@dataclass(frozen=True)
+class RecalibratedCertificate:
+    """A side and budget under one map; decisions differ from those of the scores as they are."""
+
+    side: str
+    alpha: float
+    certified: bool
+    coverage: float
+    threshold: float | None
+    threshold_rank: int
+    differing_decisions: int
+
+
+@dataclass(frozen=True)
+class RecalibrationEffect:
+    """One map with what it does to the certificates."""
+
+    method: str
+    parameters: dict[str, float]
+    log_loss: float
+    distinct_scores: int
+    effect: str
+    certificates: list[RecalibratedCertificate]
+
+
 def _method(
     item: Recalibration,
     cal: pd.DataFrame,
     everything: _Floats,
     candidates: int,
-    plain: dict[tuple[str, float], Any],
-) -> dict[str, Any]:
+    plain: dict[tuple[str, float], NDArray[np.bool_]],
+) -> RecalibrationEffect:
     from certify_assets.certificates import certify
 
     scores, outcomes, tasks = columns(cal)
@@ -189,35 +212,29 @@ def _method(
     cells = []
     for side in SIDES:
         for alpha in ALPHAS:
-            keywords: dict[str, Any] = {
-                "alpha": alpha,
-                "delta": DELTA,
-                "side": side,
-                "procedure": PROCEDURES[0],
-                "grid": GRID,
-            }
-            certificate = certify(mapped, outcomes, tasks, candidates=candidates, **keywords)
-            decided = _decided(certificate, elsewhere)
-            before = plain.setdefault((side, alpha), decided)
-            cells.append(
-                {
-                    "side": side,
-                    "alpha": alpha,
-                    "certified": certificate.certified,
-                    "coverage": certificate.coverage,
-                    "threshold": certificate.threshold,
-                    "threshold_rank": int(_decided(certificate, mapped).sum()),
-                    "differing_decisions": int((decided != before).sum()),
-                }
+            found = certify(
+                mapped,
+                outcomes,
+                tasks,
+                alpha=alpha,
+                delta=DELTA,
+                side=side,
+                procedure=PROCEDURES[0],
+                grid=GRID,
+                candidates=candidates,
             )
-    return {
-        "method": item.method,
-        "parameters": item.parameters,
-        "log_loss": _log_loss(mapped, outcomes),
-        "distinct_scores": int(np.unique(mapped[np.isfinite(mapped)]).size),
-        "effect": _effect(everything, elsewhere, cells),
-        "certificates": cells,
-    }
+            decided = _decided(found, elsewhere)
+            differing = int((decided != plain.setdefault((side, alpha), decided)).sum())
+            rank = int(_decided(found, mapped).sum())
+            cells.append(
+                RecalibratedCertificate(
+                    side, alpha, found.certified, found.coverage, found.threshold, rank, differing
+                )
+            )
+    distinct = int(np.unique(mapped[np.isfinite(mapped)]).size)
+    effect = _effect(everything, elsewhere, cells)
+    loss = _log_loss(mapped, outcomes)
+    return RecalibrationEffect(item.method, item.parameters, loss, distinct, effect, cells)
 
 
 def _decided(certificate: Certificate, scores: _Floats) -> NDArray[np.bool_]:
@@ -227,12 +244,12 @@ def _decided(certificate: Certificate, scores: _Floats) -> NDArray[np.bool_]:
     return np.asarray(decide(certificate, scores).decisions != "human")
 
 
-def _effect(before: _Floats, after: _Floats, cells: list[dict[str, Any]]) -> str:
+def _effect(before: _Floats, after: _Floats, cells: list[RecalibratedCertificate]) -> str:
     known = np.isfinite(before)
     order = np.argsort(before[known], kind="stable")
     if (np.diff(after[known][order]) < 0).any():
         return "changed"
-    return "ties" if any(cell["differing_decisions"] for cell in cells) else "unchanged"
+    return "ties" if any(cell.differing_decisions for cell in cells) else "unchanged"
 
 
 def _fitting_rows(judge: JudgedCorpus) -> tuple[str, tuple[_Floats, NDArray[np.int8]]]:

@@ -180,8 +180,8 @@ def read_score_table(path: Path, *, columns: ColumnNames | None = None) -> Score
     ------
     InputError
         For an empty or unreadable file, a missing column, a missing task, a score that is text or
-        infinite, an outcome other than 0
-        or 1, a repeated trajectory_id. One sentence with file, row, column and remedy.
+        infinite, an outcome other than 0 or 1, a repeated trajectory_id. One sentence with file,
+        row, column and remedy.
     """
     names = columns or ColumnNames()
     _refuse_one_column_twice(path, names)
@@ -431,8 +431,8 @@ def require_audit_sample(path: Path) -> bool:
     ----------
     path : Path
         A score table. Its column ``provenance`` must say ``audit_sample`` in every row, its column
-        ``audit_sample`` be true in every row, its column
-        ``asked``, as decisions have it, say ``audit_sample`` or ``spot_check``.
+        ``audit_sample`` be true in every row, its column ``asked``, as decisions have it, say
+        ``audit_sample`` or ``spot_check``.
 
     Returns
     -------

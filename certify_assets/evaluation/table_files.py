@@ -102,8 +102,8 @@ def read_columns(
         Columns to read; others may hold anything.
     numbers : set of str, optional
         Those of them in which a missing value is as good as NaN. Where this is given, a Parquet
-        file's numbers come as they are stored, and its other
-        texts as :class:`Texts`: without a Python object a row.
+        file's numbers come as they are stored, and its other texts as :class:`Texts`: without a
+        Python object a row.
 
     Returns
     -------

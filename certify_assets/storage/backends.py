@@ -1,7 +1,7 @@
 """Where a data root is stored: a local folder, or any file system that fsspec knows.
 
-Another backend is one class: five abstract methods, registered under the scheme of its URLs.
-The other methods work on top of these five and may be replaced where a backend can do better.
+Another backend is one class: five abstract methods, registered under the scheme of its URLs. The
+other methods work on top of these five and may be replaced where a backend can do better.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Append-only journals: one JSON object a line, chained by hashes.
 
 A line names the hash of the line before it, so a line that was changed, added or taken out is
-found by every reader. What is cut off at the end is found by those who stored a later head.
-A last line without its end is the trace of a kill in the middle of a write: nothing was
-confirmed, readers leave it out and the next append cuts it off.
+found by every reader. What is cut off at the end is found by those who stored a later head. A last
+line without its end is the trace of a kill in the middle of a write: nothing was confirmed,
+readers leave it out and the next append cuts it off.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class LineFormat:
     number : str
         Field with the number of the line; "" where lines have none.
     seal : str
-        Field with the line's own hash, of the canonical JSON of all its other fields. Without
-        it the hash is that of the line's bytes.
+        Field with the line's own hash, of the canonical JSON of all its other fields. Without it
+        the hash is that of the line's bytes.
     genesis : str
         What the first line names as the line before.
     unchained_start : bool
