@@ -99,8 +99,7 @@ class Certificate:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document as JSON values, lists and dicts fresh."""
-        document: dict[str, Any] = json.loads(self.to_json())
-        return document
+        return dict(json.loads(self.to_json()))
 
     def to_json(self) -> bytes:
         """Return the canonical bytes."""

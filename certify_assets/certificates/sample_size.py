@@ -487,7 +487,7 @@ def _model(facts: CorpusFacts, population: Population) -> dict[str, Any]:
     numbers = {
         name: getattr(population, name) for name in ("base", "spread", "separation", "loading")
     }
-    document: dict[str, Any] = rounded(
+    document = rounded(
         {
             "description": (
                 "Gaussian task effect on the logit of success, Gaussian score noise of standard "
@@ -505,4 +505,4 @@ def _model(facts: CorpusFacts, population: Population) -> dict[str, Any]:
             },
         }
     )
-    return document
+    return dict(document)

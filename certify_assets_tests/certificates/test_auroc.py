@@ -130,7 +130,9 @@ def test_resamples_take_tasks_whole_and_are_those_of_the_seed() -> None:
 
 
 def test_the_interval_covers_the_truth_of_clustered_runs() -> None:
-    """60 tasks of 4 attempts, the true AUROC from 2 million pairs; in 150 trials a 95 % interval misses 7.5 times, standard error 2.7."""
+    """60 tasks of 4 attempts, the true AUROC from 2 million pairs; in 150 trials a 95 % interval
+    misses 7.5 times, standard error 2.7.
+    """
     rng = np.random.default_rng(7)
 
     def drawn(tasks: int) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:

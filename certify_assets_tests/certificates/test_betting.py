@@ -232,7 +232,8 @@ def fooled_rate(tasks: int, share: float, trials: int, pilot_tasks: int = 100) -
 
 
 def test_betting_is_not_fooled_whatever_the_pilot_says() -> None:
-    # promised .05; standard error over 100 trials at that rate .022. Every second pilot is of easier tasks and bets high
+    # promised .05; standard error over 100 trials at that rate .022. Every second pilot is of
+    # easier tasks and bets high
     for tasks, share in ((50, 0.11), (100, 0.15)):
         assert fooled_rate(tasks, share, 100) <= 0.05 + 3 * 0.022
 
@@ -245,7 +246,8 @@ def larger(tasks: int, share: float, ratio: int, rng: np.random.Generator) -> Sa
 
 
 def test_larger_wrong_tasks_are_seen_over_trajectories_only() -> None:
-    # one task in forty-one is wrong and five times as large: .024 of the tasks, .11 of the trajectories, and alpha is .1
+    # one task in forty-one is wrong and five times as large: .024 of the tasks, .11 of the
+    # trajectories, and alpha is .1
     hits = {"task": 0, "trajectory": 0}
     for trial in range(40):
         table = observe(*larger(100, 0.0241, 5, np.random.default_rng([trial, 100])))

@@ -195,7 +195,8 @@ def test_attempts_copied_within_their_task_change_no_decision_of_the_bootstrap()
         procedure="taskboot",
         grid=39,
     )
-    # n_g and k_g both triple, so the sum keeps its sign: repeated attempts are no new evidence; the grid moves by at most a row
+    # n_g and k_g both triple, so the sum keeps its sign: repeated attempts are no new evidence; the
+    # grid moves by at most a row
     assert thrice.coverage == pytest.approx(once.coverage, abs=0.03)
     naive = [
         certify(
@@ -286,7 +287,8 @@ def test_small_and_odd_tables(
 def test_error_free_data_certify_with_enough_tasks_only() -> None:
     for tasks, certified in ((48, False), (49, True)):
         owner = np.repeat(np.arange(tasks), 8)
-        # the narrowest thresholds cover few tasks, the widest nearly all: spread the scores over tasks evenly
+        # the narrowest thresholds cover few tasks, the widest nearly all: spread the scores over
+        # tasks evenly
         scores = np.tile(np.arange(8), tasks) + owner / 1000
         assert certify(scores, np.zeros(owner.size), owner).certified is certified
         assert certify(scores, np.zeros(owner.size), owner, procedure="taskboot").certified
@@ -404,7 +406,10 @@ def test_the_joint_promise_names_the_scores_that_lie_in_both_regions() -> None:
     )
     assert wide[0].threshold > wide[1].threshold and sum(item.coverage for item in wide) > 1
     inside = np.mean((data.scores <= wide[0].threshold) & (data.scores >= wide[1].threshold))
-    words = f"Scores from {wide[1].threshold!r} to {wide[0].threshold!r} ({100 * inside:.1f} % of the rows) lie in both regions"
+    words = (
+        f"Scores from {wide[1].threshold!r} to {wide[0].threshold!r} ({100 * inside:.1f} % of the "
+        "rows) lie in both regions"
+    )
     assert words in joint_promise(wide)
     assert narrow[0].threshold < narrow[1].threshold and "both regions" not in joint_promise(narrow)
 
@@ -460,7 +465,9 @@ def test_few_draws_never_certify() -> None:
 
 
 def dominated(right: bool = True, tasks: int = 101) -> Sample:
-    """A task of nearly all rows beside many of five, with scores that say nothing and five errors in a hundred in the small ones."""
+    """A task of nearly all rows beside many of five, with scores that say nothing and five errors
+    in a hundred in the small ones.
+    """
     rng = np.random.default_rng(3)
     owner = np.concatenate([np.zeros(20_000, int), 1 + np.repeat(np.arange(tasks), 5)])
     outcomes = np.where(owner == 0, 0 if right else 1, rng.random(owner.size) < 0.05)

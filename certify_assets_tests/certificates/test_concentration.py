@@ -40,7 +40,8 @@ def test_one_task_of_more_than_twice_alpha_is_refused(alpha: float) -> None:
 
 
 def test_even_odds_by_hand() -> None:
-    # five tasks hold W of all: (1 - .1/W)^5 is above one half where W exceeds .1/(1 - .5^(1/5)) = .7725
+    # five tasks hold W of all: (1 - .1/W)^5 is above one half where W exceeds .1/(1 - .5^(1/5)) =
+    # .7725
     for light, refused in ((590, False), (587, True)):
         found = [400] * 5 + [1] * light
         share = 2000 / (2000 + light)

@@ -1,4 +1,6 @@
-"""Exact, saddlepoint and Monte-Carlo tails agree within stated errors over random tables: unequal tasks and equal ones of 1, 8, 16."""
+"""Exact, saddlepoint and Monte-Carlo tails agree within stated errors over random tables: unequal
+tasks and equal ones of 1, 8, 16.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,8 @@ def montecarlo_error(exact: np.ndarray) -> np.ndarray:
 
 
 def saddlepoint_error(counts: TaskCounts, budget: Fraction, exact: np.ndarray) -> np.ndarray:
-    """About twice what 18,000 random tables showed: .15 of the smaller tail where 16 tasks err above the budget, .12 where fewer do.
+    """About twice what 18,000 random tables showed: .15 of the smaller tail where 16 tasks err
+    above the budget, .12 where fewer do.
 
     Near 1 the lattice of a few wholly wrong tasks adds 1e-4.
     """
@@ -81,7 +84,8 @@ def test_engines_agree_over_random_tables(
 def test_engines_agree_where_the_formula_cancels(
     seed: int, size: int, tasks: int, off: int
 ) -> None:
-    # the observed error is α, or α and one error more or less: 2(tx − K) is tiny, and the plain formula subtracts 1/w from 1/u
+    # the observed error is α, or α and one error more or less: 2(tx − K) is tiny, and the plain
+    # formula subtracts 1/w from 1/u
     rng = np.random.default_rng(seed)
     wrong = rng.choice(size * tasks, size * tasks // 10 + off, replace=False) // size
     counts = counts_of(np.full((1, tasks), size), np.bincount(wrong, minlength=tasks)[None])

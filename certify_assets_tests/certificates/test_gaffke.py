@@ -1,4 +1,6 @@
-"""Gaffke's test: Clopper–Pearson for tasks of one, an exact tail otherwise, and the label that it is conjectured."""
+"""Gaffke's test: Clopper–Pearson for tasks of one, an exact tail otherwise, and the label that it
+is conjectured.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from certify_assets.certificates.gates import (
 from certify_assets.errors import InputError
 from certify_assets.research.populations import Clustered
 
-#: corpus → A0, A_SFT and n_eff in the paper, what the three gates say here, and the gate at which the paper says that it fails
+#: corpus → A0, A_SFT and n_eff in the paper, what the three gates say here, and the gate at which
+#: the paper says that it fails
 PAPER = {
     "Tool": (0.798, 0.899, 257, (True, True, True), None),
     "Term": (0.864, 0.871, 29.5, (True, True, False), 3),

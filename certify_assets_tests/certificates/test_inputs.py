@@ -1,4 +1,6 @@
-"""Labels of large tables: one object a label, as readers of files give them, and an object a row are one table."""
+"""Labels of large tables: one object a label, as readers of files give them, and an object a row
+are one table.
+"""
 
 from __future__ import annotations
 

@@ -166,7 +166,10 @@ def test_kernels_work_where_no_cache_can_be_written(tmp_path: Path) -> None:
         folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
     home = tmp_path / "home"
     home.mkdir()
-    code = "import numpy as np, certify_assets.certificates.kernels as k; print(k.group_order(np.array([2, 0, 1]), 3).tolist(), k.__file__)"
+    code = (
+        "import numpy as np, certify_assets.certificates.kernels as k; "
+        "print(k.group_order(np.array([2, 0, 1]), 3).tolist(), k.__file__)"
+    )
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(home),

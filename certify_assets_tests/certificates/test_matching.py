@@ -50,7 +50,8 @@ def test_draws_have_the_facts_that_were_asked_for(
     )
     assert within is None or population.within_auroc == pytest.approx(within)
     found = np.array([figures(population, trial) for trial in range(_DRAWS)])
-    # Monte-Carlo error of the mean of 16 draws of 1,000 tasks: .001 to .005; an ICC of 0 is clipped below
+    # Monte-Carlo error of the mean of 16 draws of 1,000 tasks: .001 to .005; an ICC of 0 is clipped
+    # below
     error = found.std(axis=0, ddof=1) / np.sqrt(_DRAWS)
     assert (np.abs(found.mean(axis=0) - wanted) <= 4 * error + 1e-3).all()
     assert error.max() < 0.006

@@ -1,4 +1,6 @@
-"""The monitor: against direct recomputation, what it refuses, and what its promises come to on data with known truth."""
+"""The monitor: against direct recomputation, what it refuses, and what its promises come to on data
+with known truth.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def threshold(error: float, rho: float) -> float:
 def stream(
     tasks: int, error: float, rho: float, rng: np.random.Generator, cap: int | None = None
 ) -> TaskStream:
-    """Tasks of the paper's process at the threshold of a true error; 0 takes that of .01 and right outcomes."""
+    """Tasks of the paper's process at the threshold of a true error; 0 takes that of .01 and right
+    outcomes.
+    """
     sample = paper_process(tasks, rho, rng)
     inside = sample.scores <= threshold(error or 0.01, rho)
     covered, errors, sizes = (
@@ -242,7 +246,8 @@ def test_refusals() -> None:
 
 
 def test_false_alarms_at_an_error_of_alpha() -> None:
-    # page: .020 to .026; standard error of a rate of .05 over 300 streams .013, of .05 for the bound on Shiryaev–Roberts the same
+    # page: .020 to .026; standard error of a rate of .05 over 300 streams .013, of .05 for the
+    # bound on Shiryaev–Roberts the same
     streams = [stream(500, ALPHA, 0.5, np.random.default_rng([trial, 1])) for trial in range(300)]
     assert share([first(alarm_process(part, ALPHA), 1 / DELTA) <= 500 for part in streams]) <= DELTA
     assert (
@@ -287,7 +292,9 @@ def test_delay_interval_and_certification() -> None:
 
 
 def retested(part: TaskStream, every: int = 20) -> tuple[bool, bool]:
-    """Whether a bootstrap or a binomial lower bound, computed anew every so many tasks, ever exceeds α."""
+    """Whether a bootstrap or a binomial lower bound, computed anew every so many tasks, ever
+    exceeds α.
+    """
     bootstrap = binomial = False
     for end in range(every, part.covered.size + 1, every):
         covered, errors = part.covered[:end], part.errors[:end]

@@ -1,4 +1,6 @@
-"""How the grid is paid for: levels of chains, max-T as TaskBoot's own, and what a certificate says of it."""
+"""How the grid is paid for: levels of chains, max-T as TaskBoot's own, and what a certificate says
+of it.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,8 @@ def test_fallback_hands_levels_on_and_loses_them_by_failing() -> None:
 
 
 def test_chains_spend_no_more_than_delta() -> None:
-    # uniform tails under the null, all thresholds wrong: 20,000 trials have a standard error of .0015 at .05
+    # uniform tails under the null, all thresholds wrong: 20,000 trials have a standard error of
+    # .0015 at .05
     rng = np.random.default_rng(0)
     for places, shares in (((3,), 1), ((0, 3, 6), 3)):
         hits = sum(chain(rng.random(10), places, 0.05 / shares)[1].any() for _ in range(20_000))
@@ -73,7 +76,8 @@ def test_max_t_of_one_threshold_is_the_monte_carlo_tail(data: Sample) -> None:
     for place in range(12):
         assert maxt_tails(counts.at(place), budget, 500, 3)[0] == pytest.approx(alone[place])
     together = maxt_tails(counts, budget, 500, 3)
-    # adjusted for all; studentised, so a threshold of few covered tasks need not be cheaper than by Bonferroni
+    # adjusted for all; studentised, so a threshold of few covered tasks need not be cheaper than by
+    # Bonferroni
     assert (together >= alone - 1e-12).all() and (together[1:8] <= 12 * alone[1:8]).all()
 
 

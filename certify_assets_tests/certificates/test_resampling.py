@@ -1,4 +1,6 @@
-"""The Monte-Carlo kernel against its plain twin: exact integers for any values, shapes, number of threads and pieces."""
+"""The Monte-Carlo kernel against its plain twin: exact integers for any values, shapes, number of
+threads and pieces.
+"""
 
 from __future__ import annotations
 

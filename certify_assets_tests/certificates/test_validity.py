@@ -1,4 +1,6 @@
-"""Violation and coverage with known truth; the larger tier is marked slow. Monte-Carlo errors stand beside each bound."""
+"""Violation and coverage with known truth; the larger tier is marked slow. Monte-Carlo errors stand
+beside each bound.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from certify_assets.certificates import Settings, evaluate, observe
 from certify_assets.research.designs import fooled, study_designs
 from certify_assets.research.simulation import Rates, simulate
 
-#: mean certified coverage of the reference runs at α = .1: (tasks, ρ) → TaskBoot; of the paper's table for naive Clopper–Pearson
+#: mean certified coverage of the reference runs at α = .1: (tasks, ρ) → TaskBoot; of the paper's
+#: table for naive Clopper–Pearson
 TASKBOOT = {
     (20, 0.1): 0.669, (20, 0.5): 0.607, (20, 0.8): 0.568,
     (50, 0.1): 0.690, (50, 0.5): 0.615, (50, 0.8): 0.577,
@@ -71,7 +74,8 @@ def test_every_cell_of_the_reference_table(tasks: int, rho: float) -> None:
     }
     named = [procedure for procedure, cells in references.items() if (tasks, rho) in cells]
     for procedure, cell in run(tasks, rho, 300, named).items():
-        # at twenty tasks DEFF certifies in few trials, so that 300 of them scatter beyond .03: that cell alone is held to its own error
+        # at twenty tasks DEFF certifies in few trials, so that 300 of them scatter beyond .03: that
+        # cell alone is held to its own error
         scattered = (procedure, tasks, rho) == ("deff", 20, 0.1)
         bound = 3 * np.sqrt(2) * cell.coverage_se if scattered else 0.03
         assert abs(cell.coverage - references[procedure][tasks, rho]) <= bound, cell
@@ -90,7 +94,8 @@ def certifying(tasks: int, share: float, trials: int) -> dict[str, float]:
 
 
 def test_taskboot_is_fooled_and_the_guard_is_not() -> None:
-    # reference: TaskBoot .45 at fifty tasks and a true error of .15; standard error over 120 trials .045
+    # reference: TaskBoot .45 at fifty tasks and a true error of .15; standard error over 120 trials
+    # .045
     found = certifying(50, 0.15, 120)
     assert found["none"] > 0.15
     assert found["floor"] <= 0.05 and found["kish"] <= 0.05

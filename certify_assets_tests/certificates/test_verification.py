@@ -144,7 +144,8 @@ def test_every_altered_value_is_found(certificate: Certificate, data: Sample) ->
 def test_altered_settings_that_change_nothing_else_are_found(
     certificate: Certificate, data: Sample
 ) -> None:
-    # a larger grid or seed would be taken as the setting to recompute under, so what depends on it must not fit
+    # a larger grid or seed would be taken as the setting to recompute under, so what depends on it
+    # must not fit
     document = certificate.to_dict()
     assert "level is" in verify_certificate(
         {**document, "parameters": {**document["parameters"], "grid": 41}}, *data
