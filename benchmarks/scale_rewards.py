@@ -66,6 +66,10 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--quick", action="store_true", help="one step of four prompts, two scales")
     arguments = parser.parse_args()
+    import torch
+
+    # waiting threads would count as CPU time where other processes run
+    torch.set_num_threads(1)
     warnings.filterwarnings("ignore", category=FutureWarning)
     optima()
     steps, prompts = (1, 4) if arguments.quick else (arguments.steps, GrpoConfig().prompts_per_step)

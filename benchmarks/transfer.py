@@ -102,8 +102,8 @@ def measure(store: Store, target: str, judge: str) -> Row:
     return Row(
         target=target,
         judge=judge,
-        rows=adapter["sft_trajectories"],
-        sources=len(adapter["transfer"]["sources"]) if "transfer" in adapter else 1,
+        rows=adapter.sft_trajectories,
+        sources=len(adapter.detail("transfer").get("sources", [""])),
         auroc=judge_auroc(cal),
         certified=tuple(
             certification.certificate_of(certificates, side="reject", alpha=alpha).coverage
