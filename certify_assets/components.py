@@ -1,4 +1,4 @@
-"""Corpora declared in YAML: ``dg scaffold defs certify_assets.components.Corpora my_corpora`` writes the file to fill in."""
+"""Corpora declared in YAML: ``dg scaffold defs certify_assets.components.Corpora NAME`` writes it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Corpora", "DeclaredCorpus", "with_declared"]
 # how pydantic names the branches of a union between the parts of a place
 _TYPES = ("bool", "dict", "int", "str")
 _TEMPLATE = """\
-# The corpora of this project: `dg list components` names the component, docs/corpora.md describes it.
+# The corpora of this project; docs/corpora.md describes the component.
 type: {type_name}
 
 attributes:
@@ -93,7 +93,7 @@ class _Scaffolder(dg.Scaffolder[Any]):
 
 @dg.scaffold_with(_Scaffolder)
 class Corpora(dg.Component, dg.Resolvable, dg.Model):
-    """Corpora of agent runs: registered, partitioned and certified by a sensor once their files are complete, and again when they change."""
+    """Register and certify corpora of agent runs once their files are complete, and on changes."""
 
     corpora: list[DeclaredCorpus] = pydantic.Field(description="The corpora.", min_length=1)
     running: bool = pydantic.Field(
@@ -122,7 +122,7 @@ class Corpora(dg.Component, dg.Resolvable, dg.Model):
 
 
 def with_declared(definitions: dg.Definitions, folder: Path) -> dg.Definitions:
-    """Add the components below a package of definitions: those of its folders that hold a ``defs.yaml``.
+    """Add the components of a package of definitions: its folders with a ``defs.yaml``.
 
     Raises
     ------
@@ -149,7 +149,7 @@ def with_declared(definitions: dg.Definitions, folder: Path) -> dg.Definitions:
 
 
 def _load(tree: dg.ComponentTree, folder: Path, place: Path) -> dg.Definitions:
-    """Load one component; what is wrong with its file is said in a sentence, without the tree of everything else."""
+    """Load one component; an error of its file becomes one sentence."""
     try:
         return tree.build_defs_at_path(place.relative_to(folder))
     except Exception as error:
@@ -166,7 +166,8 @@ def _load(tree: dg.ComponentTree, folder: Path, place: Path) -> dg.Definitions:
 
 
 def _first_error(error: pydantic.ValidationError) -> str:
-    # a value may be a template too, so pydantic complains of a text as well: what it says of the value itself comes from deepest inside
+    # a value may be a template too, so pydantic complains of a text as well: what it says of the
+    # value itself comes from deepest inside
     first = max(error.errors(), key=lambda found: len(found["loc"]))
     where = ".".join(
         str(part)
@@ -204,7 +205,8 @@ def _refuse_unknown(config: CorpusConfig) -> None:
         )
     if config.profile not in PROFILES:
         raise InputError(
-            f"{config.name}: there is no split profile {config.profile!r}; choose one of {', '.join(sorted(PROFILES))}."
+            f"{config.name}: there is no split profile {config.profile!r}; choose one of "
+            f"{', '.join(sorted(PROFILES))}."
         )
     if config.seed < 0:
         raise InputError(
@@ -213,10 +215,12 @@ def _refuse_unknown(config: CorpusConfig) -> None:
     formats = sorted(FORMATS) if config.format == "auto" else config.format.split("+")
     if unknown := [name for name in formats if name not in FORMATS]:
         raise InputError(
-            f"{config.name}: there is no format {unknown[0]!r}; name one of {', '.join(sorted(FORMATS))} or auto."
+            f"{config.name}: there is no format {unknown[0]!r}; name one of "
+            f"{', '.join(sorted(FORMATS))} or auto."
         )
     known = {*COMMON_OPTIONS, *(option for name in formats for option in FORMATS[name].options)}
     if strange := sorted(set(config.options) - known):
         raise InputError(
-            f"{config.name}: format {config.format} has no option {strange[0]!r}; it has {', '.join(sorted(known))}."
+            f"{config.name}: format {config.format} has no option {strange[0]!r}; it has "
+            f"{', '.join(sorted(known))}."
         )

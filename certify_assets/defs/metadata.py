@@ -26,7 +26,7 @@ _BILLED = (
 
 
 def table_metadata(frame: pd.DataFrame, rows: int | None = None) -> dict[str, Any]:
-    """Return row count and column schema under the names that Dagster's pages know; `rows` where the table at hand holds none of them."""
+    """Return row count and column schema; `rows` where the table at hand holds none of them."""
     columns = [
         dg.TableColumn(name=str(name), type=str(dtype)) for name, dtype in frame.dtypes.items()
     ]
@@ -64,7 +64,7 @@ def score_metadata(table: pd.DataFrame) -> tuple[dict[str, Any], dict[str, float
 
 
 def bill_metrics(bill: Mapping[str, Any] | None) -> dict[str, float]:
-    """Return what an endpoint judge's scores cost as numbers with a name; nothing for other judges."""
+    """Return the cost of an endpoint judge's scores by name; nothing for other judges."""
     if bill is None:
         return {}
     count = max(1, bill["decisions"])

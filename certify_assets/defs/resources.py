@@ -18,7 +18,8 @@ class DataRoot(dg.ConfigurableResource):  # type: ignore[type-arg]
     Parameters
     ----------
     root : str
-        A folder or an fsspec URL; empty for ``CERTIFY_ROOT``, else ``.certify`` in the working directory.
+        A folder or an fsspec URL; empty for ``CERTIFY_ROOT``, else ``.certify`` in the working
+        directory.
     """
 
     root: str = ""
@@ -56,7 +57,8 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
     ) -> dict[str, dg.MetadataValue[Any]]:
         """Write one MLflow run and return its address as asset metadata.
 
-        A record that cannot be written is said in the log and in the metadata, kept, and sent with a later one; the asset stands all the same.
+        A record that cannot be written is logged, kept and sent with a later one; the asset is
+        complete without it.
         """
         if not self.enabled:
             return {}
@@ -81,7 +83,8 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
         done = write_or_keep(store, record, experiment=self.experiment)
         if done.url is None:
             context.log.warning(
-                f"MLflow did not take the record of {asset} ({done.reason}); the asset is complete without it."
+                f"MLflow did not take the record of {asset} ({done.reason}); the asset is complete "
+                "without it."
             )
             return {"mlflow_run": dg.MetadataValue.text(f"not recorded: {done.reason}")}
         # the id stands beside the link, which is only as good as the address of the MLflow UI
@@ -98,14 +101,14 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
         store: Store,
         tags: Mapping[str, str],
     ) -> str | None:
-        """Return the id of the latest MLflow run with these tags; None where there is none, or MLflow does not answer."""
+        """Return the id of the latest MLflow run with these tags; None where none is found."""
         if not self.enabled:
             return None
         try:
             return Tracker.for_store(store, experiment=self.experiment).find(tags)
         except Exception as error:
-            told = without_credentials(f"{type(error).__name__}: {error}")
-            context.log.warning(f"MLflow was not asked for the run before this one ({told}).")
+            reason = without_credentials(f"{type(error).__name__}: {error}")
+            context.log.warning(f"MLflow was not asked for the run before this one ({reason}).")
             return None
 
 
@@ -116,7 +119,8 @@ def resources() -> dict[str, Any]:
 
 EXECUTOR_VARIABLE = "CERTIFY_EXECUTOR"
 _NAMES = ("in_process", "multiprocess", "ray")
-# what a Ray job gets from the process that submits it; passwords are not among it, as Ray's dashboard shows a job's variables
+# variables that a Ray job gets from the process that submits it; no passwords, since Ray's
+# dashboard shows them
 _HANDED_ON = [
     "DAGSTER_HOME",
     "CERTIFY_ROOT",
@@ -129,7 +133,7 @@ _HANDED_ON = [
 
 
 def job_executor() -> dg.ExecutorDefinition:
-    """Return the executor that ``CERTIFY_EXECUTOR`` names: in_process (the default), multiprocess or ray.
+    """Return the executor that ``CERTIFY_EXECUTOR`` names; in_process by default.
 
     Raises
     ------
@@ -159,9 +163,11 @@ def _ray() -> dg.ExecutorDefinition:
         from dagster_ray import ray_executor
     except ImportError:
         raise MissingToolError(
-            f"{EXECUTOR_VARIABLE} is 'ray', and the package dagster-ray is not installed; install certify_assets[ray]."
+            f"{EXECUTOR_VARIABLE} is 'ray', and the package dagster-ray is not installed; install "
+            "certify_assets[ray]."
         ) from None
-    # a job without a number of cores is taken for one that needs none, and all of them would start at once; a GPU is asked for by a step's own tags
+    # a job without a number of cores is taken for one that needs none, and all of them would start
+    # at once; a GPU is requested by a step's own tags
     configured: dg.ExecutorDefinition = ray_executor.configured(
         {"ray": {"env_vars": _HANDED_ON, "num_cpus": 1}}, "ray_jobs"
     )

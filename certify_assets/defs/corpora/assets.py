@@ -1,4 +1,4 @@
-"""Assets of a corpus: runs → trajectories → profile, leak controls, manifest → four splits."""
+"""Assets of a corpus: runs, trajectories, profile, leak controls, manifest, four splits."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Data-quality checks: Great Expectations suites behind blocking asset checks, one evaluation for all checks of a table."""
+"""Data quality: Great Expectations suites behind blocking checks, one evaluation a table."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -13,8 +13,6 @@ from certify_assets.reports.corpus_page import check_table, write_data_docs
 
 if TYPE_CHECKING:
     from certify_assets.corpora.quality import QualityResult
-
-__all__ = ["corpus_checks"]
 
 _TABLE_SUITES = {
     "schema": "Every column of a trajectory is there and no identity is missing.",
@@ -55,7 +53,8 @@ def trajectory_quality(
             dg.AssetCheckSpec(
                 "disjoint_tasks",
                 asset=key(f"corpora/{split}_split"),
-                description="No task is in two splits, and the stored splits are those of the manifest.",
+                description="No task is in two splits, and the stored splits are those of the "
+                "manifest.",
                 blocking=True,
                 additional_deps=[
                     key(f"corpora/{other}_split") for other in SPLITS if other != split
@@ -96,7 +95,8 @@ def split_quality(
     name="no_structural_leak",
     blocking=True,
     partitions_def=corpora_partitions,
-    description="Length, steps, agent and verdict phrases alone do not tell the outcome, or the owner accepted that with a reason.",
+    description="Length, steps, agent and verdict phrases alone do not predict the outcome, or the "
+    "owner accepted that with a reason.",
 )
 def no_structural_leak(
     context: dg.AssetCheckExecutionContext, data_root: DataRoot
@@ -111,7 +111,8 @@ def no_structural_leak(
     )
     if over and not accepted:
         text += (
-            ", and a judge would certify that, not the work; remove the leak, or say why to go on: certify corpus import … --replace "
+            ", and a judge would certify that, not the work; remove the leak, or say why to go "
+            "on: certify corpus import … --replace "
             "--accept-structural-leak REASON (accept_structural_leak in YAML)"
         )
     return dg.AssetCheckResult(
@@ -133,7 +134,7 @@ def corpus_checks() -> list[dg.AssetChecksDefinition]:
 def _evaluated(
     data_root: DataRoot, corpus: str, *, stored_splits: bool
 ) -> tuple[dict[str, "QualityResult"], str]:
-    """Run the suites and write their Data Docs, here and not in an asset: what a failed check blocks would never be written."""
+    """Run the suites and write their Data Docs: an asset that a failed check blocks would not."""
     store = data_root.store()
     report = Corpus(store, corpus).quality_report(stored_splits=stored_splits)
     return {result.name: result for result in report.results}, write_data_docs(

@@ -1,4 +1,4 @@
-"""Arms of GRPO: one asset a judge, partitioned by arm and corpus, and the audit that puts the choice among them on TEST."""
+"""Arms of GRPO: an asset partitioned by arm and corpus, and the audit of the choice on TEST."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -40,7 +40,7 @@ def arm_checks(specs: Sequence[JudgeSpec] = REINFORCED) -> list[dg.AssetChecksDe
 
 
 def arm_deps(spec: JudgeSpec) -> list[dg.AssetDep]:
-    """Return what the adapter of a judge with arms depends on beside its splits: all arms of the corpus."""
+    """Return what the model of a judge with arms depends on: all arms of the corpus."""
     return (
         [dg.AssetDep(judge_key(spec.name, "arm"), partition_mapping=_BY_CORPUS)]
         if spec.arms
@@ -51,7 +51,7 @@ def arm_deps(spec: JudgeSpec) -> list[dg.AssetDep]:
 def arm_events(
     instance: dg.DagsterInstance, spec: JudgeSpec, record: JudgeRecord
 ) -> list[dg.AssetMaterialization]:
-    """Return the arms on which a choice stands and which no partition shows yet: the adapter of such a judge trains what is missing."""
+    """Return the arms that a choice depends on and no partition shows: the model trained them."""
     arm_key, found = judge_key(spec.name, "arm"), []
     for arm, version in record.detail("arms").items():
         partition = dg.MultiPartitionKey({"arm": arm, "corpus": record.corpus})
@@ -69,7 +69,7 @@ def arm_events(
 
 
 def audit_deps(spec: JudgeSpec) -> list[dg.AssetKey]:
-    """Return what the page of a judge with arms shows beside its certificates."""
+    """Return what the report of a judge with arms shows next to its certificates."""
     return [judge_key(spec.name, "arms_audit")] if spec.arms else []
 
 
@@ -77,7 +77,8 @@ def audit_deps(spec: JudgeSpec) -> list[dg.AssetKey]:
 arms_job = dg.define_asset_job(
     "grpo_arms",
     selection=dg.AssetSelection.assets(*[judge_key(spec.name, "arm") for spec in REINFORCED]),
-    description="Train one arm, or a control, on one corpus. The job train_lm_judges trains what is missing by itself.",
+    description="Train one arm, or a control, on one corpus. The job train_lm_judges trains what is "
+    "missing by itself.",
 )
 
 

@@ -1,4 +1,4 @@
-"""Checks of every judge's chain: the certificate recomputes, the audit holds, TEST was read once."""
+"""Checks of every judge: the certificate recomputes, the audit holds, TEST was read once."""
 
 from collections.abc import Callable
 

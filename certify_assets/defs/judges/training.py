@@ -32,7 +32,7 @@ _LASTING = (
 
 
 def machine_tags(model: str) -> dict[str, Any]:
-    """Return op tags that executors on Ray and Kubernetes read: a GPU, but for the compact model, which two cores train in minutes."""
+    """Return op tags for Ray and Kubernetes: a GPU, except for the compact model."""
     if model == "compact":
         return {
             "dagster-ray/config": {"num_cpus": 2},
@@ -50,9 +50,9 @@ def _container(resources: dict[str, str]) -> dict[str, Any]:
 
 @contextmanager
 def attempted(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> Iterator[None]:
-    """Ask for another attempt where a device, a network or a disk failed; what was trained and scored by then is kept.
+    """Request another attempt where a device, a network or a disk failed.
 
-    An op's RetryPolicy would try a user's mistake again as well, and also what the user has just stopped.
+    An op's RetryPolicy would retry a user's mistake as well, and what the user has just stopped.
     """
     try:
         yield
@@ -60,7 +60,8 @@ def attempted(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> Iter
         if isinstance(error, _LASTING) or context.retry_number >= _RETRIES:
             raise
         context.log.warning(
-            f"attempt {context.retry_number + 1} failed ({type(error).__name__}: {error}); another one follows."
+            f"attempt {context.retry_number + 1} failed ({type(error).__name__}: {error}); "
+            "another one follows."
         )
         raise dg.RetryRequested(
             max_retries=_RETRIES, seconds_to_wait=_DELAY_S * 2**context.retry_number
@@ -69,7 +70,7 @@ def attempted(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> Iter
 
 @contextmanager
 def adapter_artifacts(judge: JudgedCorpus, record: JudgeRecord) -> Iterator[dict[str, Any]]:
-    """Give what the record of a language model's adapter holds beside its figures: its weights as safetensors, and its loss; nothing for others."""
+    """Give the weights and the loss of a language model's adapter; nothing for others."""
     if not judge.spec.uses_language_model:
         yield {}
         return

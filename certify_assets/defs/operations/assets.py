@@ -1,4 +1,4 @@
-"""Assets of operation: inbox → batches → decisions → review queue → labels → recertification."""
+"""Assets of operation: inbox, batches, decisions, review queue, labels, recertification."""
 
 from typing import Any
 
@@ -213,7 +213,7 @@ def _sources(corpus: Corpus) -> dict[str, list[tuple[dg.AssetKey, str]]]:
     kinds={"parquet", "html"},
     description="List the runs that need human review and have no label, the most needed first: "
     "the audit sample by whole tasks, spot checks, then what the judge left undecided; a table, "
-    "and a page with the budget. `certify review serve` serves the page on which they are labelled.",
+    "and a page with the budget. `certify review serve` serves the page for labelling.",
     **_COMMON,
 )
 def review_queue(

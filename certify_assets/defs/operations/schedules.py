@@ -13,8 +13,6 @@ from certify_assets.defs.resources import DataRoot
 from certify_assets.operations.recertification import to_recertify
 from certify_assets.storage.store import Store
 
-__all__ = ["TIMEZONE", "weekly_recertification", "weekly_timezone"]
-
 TIMEZONE = "CERTIFY_TIMEZONE"
 _OPERATION = (
     "review_queue",
@@ -26,7 +24,7 @@ _OPERATION = (
 
 
 def weekly_timezone() -> str:
-    """Return the time zone of the schedule; UTC where the variable names none that is known, with a warning."""
+    """Return the time zone of the schedule; UTC, with a warning, where an unknown one is named."""
     name = os.environ.get(TIMEZONE) or "UTC"
     try:
         ZoneInfo(name)
@@ -43,15 +41,13 @@ def weekly_timezone() -> str:
     job_name=WEEKLY,
     cron_schedule="0 6 * * 1",
     execution_timezone=weekly_timezone(),
-    description=(
-        "Every Monday at 06:00 (UTC, or CERTIFY_TIMEZONE): certify every judge that is there anew, without scoring again what still stands, and "
-        "recertify the deployed one."
-    ),
+    description="Every Monday at 06:00 (UTC, or CERTIFY_TIMEZONE), certify every stored judge again, "
+    "without scoring what is up to date, and recertify the deployed one.",
 )
 def weekly_recertification(
     context: dg.ScheduleEvaluationContext, data_root: DataRoot
 ) -> Iterator[dg.RunRequest | dg.SkipReason]:
-    """Ask for one run a corpus; the run key is the scheduled time, so that a tick evaluated twice runs once."""
+    """Request one run a corpus; the run key is the time, so that a repeated tick runs once."""
     corpora = context.instance.get_dynamic_partitions(CORPORA)
     if not corpora:
         yield dg.SkipReason(

@@ -64,8 +64,8 @@ def declared_corpora_sensor(
         default_status=dg.DefaultSensorStatus.RUNNING
         if running
         else dg.DefaultSensorStatus.STOPPED,
-        description=f"Register {', '.join(declared)} as declared, add the partitions, and start the "
-        "whole line where files or settings changed.",
+        description=f"Register {', '.join(declared)} as declared, add the partitions, and start "
+        "the whole line where files or settings changed.",
         metadata={"corpora": dg.MetadataValue.json(list(declared))},
     )
     def look(
@@ -95,7 +95,8 @@ def new_inbox_sensor(
     store = data_root.store()
     if not store.is_local:
         return dg.SkipReason(
-            f"the data root {store.root} is remote; call `certify ops ingest` there, which reads its inbox"
+            f"the data root {store.root} is remote; call `certify ops ingest` there, which reads "
+            "its inbox"
         )
     seen: dict[str, str] = json.loads(context.cursor or "{}")
     arrivals, waiting = scan_inbox(store)
@@ -164,7 +165,7 @@ def _ask(
 
 
 def _name(entry: str) -> str:
-    """Return the name of a folder as it may stand in a log: whoever can drop files can name them."""
+    """Return the name of a folder, safe for a log: anyone who can drop files can name them."""
     return entry if entry.isprintable() else ascii(entry)
 
 

@@ -342,9 +342,9 @@ def real_scores(
     # every partition of each: the model is over all corpora
     deps=[judge_key(judge, "certificate") for judge in judges()],
     kinds={"json", "html"},
-    description="Fit certified coverage against (1−π)(2A₀−1) over every corpus with certificates: "
-    "leave-one-corpus-out, other forms, the influence of each corpus, and how far the fit can be "
-    "trusted. With fewer than three corpora it shows the points and says so.",
+    description="Fit certified coverage against (1−π)(2A₀−1) over every corpus with "
+    "certificates: leave-one-corpus-out, other forms, the influence of each corpus, and how far "
+    "the fit can be trusted. With fewer than three corpora it shows the points and says so.",
     **_TABLE,
 )
 def certifiability_model(

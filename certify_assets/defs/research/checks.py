@@ -93,8 +93,8 @@ def certifiability_model_honest(data_root: DataRoot) -> dg.AssetCheckResult:
         passed=not found,
         severity=_WARN,
         description=" ".join(found)
-        or "seven corpora or more, no single one carries the fit, and A₀ is that of the untrained "
-        "judge on all.",
+        or "seven corpora or more, no single one carries the fit, and A₀ is that of the "
+        "untrained judge on all.",
     )
 
 
