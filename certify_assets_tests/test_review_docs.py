@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from certify_assets.cli.review import review
-from certify_assets.cli.review_server import Limits
+from certify_assets.cli.review_server import ReviewLimits
 from certify_assets.operations.label_files import STUDIO_CONFIG
 from certify_assets.reports import review_page
 from certify_assets_tests.paths import REPOSITORY
@@ -29,10 +29,10 @@ def test_the_labelling_interface_is_the_one_that_tasks_are_made_for() -> None:
 def test_limits_and_folds_are_as_written() -> None:
     text = " ".join(PAGE.split())
     assert (
-        f"{Limits().body_bytes // 1024} KiB" in text
-        and f"more than {Limits().seconds:g} seconds" in text
+        f"{ReviewLimits().body_bytes // 1024} KiB" in text
+        and f"more than {ReviewLimits().seconds:g} seconds" in text
     )
-    assert f"at most {Limits().connections} are served" in text
+    assert f"at most {ReviewLimits().connections} are served" in text
     assert (
         f"more than {review_page._SHOWN_CHARS} characters" in text
         and f"more than {review_page._WHOLE_CHARS:,}" in text

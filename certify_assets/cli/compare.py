@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     "--csv",
     type=PATH,
     default=None,
-    help="Write the first table as CSV to FILE, the others beside it under their names.",
+    help="Write the first table as CSV to FILE, the others next to it under their names.",
 )
 @click.option("--markdown", type=PATH, default=None, help="Write the tables as Markdown, one file.")
 @click.option("--latex", type=PATH, default=None, help="Write the tables as LaTeX, one file.")

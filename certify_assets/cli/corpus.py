@@ -93,7 +93,7 @@ def corpus() -> None:
 @click.option(
     "--replace",
     is_flag=True,
-    help="Read the corpus of this name anew; its trajectories are not kept.",
+    help="Read the corpus of this name again; its trajectories are not kept.",
 )
 @root_option
 @json_option

@@ -53,11 +53,11 @@ def decide(
     as_json: bool,
     **columns: str,
 ) -> None:
-    """Decide new trajectories: reject, release, or a person.
+    """Decide new trajectories: reject, release or human review.
 
     CERTIFICATE is one certificate, or a document with one a side; --side, --alpha and --procedure
     choose from a document of more. A row in both regions, an unscored row and every row where
-    nothing was certified go to a person (exit 3 when nothing was certified at all).
+    nothing was certified go to human review (exit 3 when nothing was certified at all).
     """
     from certify_assets.evaluation.decisions import decide_table
     from certify_assets.evaluation.table_files import check_table_file, write_table_file

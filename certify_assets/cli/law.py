@@ -29,7 +29,7 @@ _SHARE = Finite(min=0, max=1)
 @click.command()
 @click.argument("points", type=PATH, required=False)
 @click.option(
-    "--paper", is_flag=True, help="Use the paper's seven points, and print its table beside ours."
+    "--paper", is_flag=True, help="Use the paper's seven points, and print its table next to ours."
 )
 @click.option(
     "--predict", is_flag=True, help="Predict a new corpus from --success-rate and --auroc."

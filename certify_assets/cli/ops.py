@@ -189,7 +189,7 @@ def lineage(
     ID is the trajectory_id of a decided run, the beginning of a certificate's SHA-256 (8 digits or
     more), or a batch. Each link is named by a hash, which is compared with what is stored now: it
     holds, differs or is missing, and exit 3 says that one does not hold. A source file that lies no
-    longer where it was read is told and breaks nothing: the data root does not own it.
+    longer where it was read is reported and breaks nothing: the data root does not own it.
     """
     from certify_assets.cli.launching import open_corpus_store, open_store
     from certify_assets.operations.lineage import find, walk

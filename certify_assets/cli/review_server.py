@@ -48,7 +48,7 @@ _HEADERS: Final = {
 
 
 @dataclass(frozen=True)
-class Limits:
+class ReviewLimits:
     """What one client may take."""
 
     #: longest form
@@ -92,10 +92,10 @@ class ReviewServer(ThreadingHTTPServer):
         *,
         host: str = "127.0.0.1",
         port: int = 0,
-        limits: Limits | None = None,
+        limits: ReviewLimits | None = None,
     ) -> None:
         self.session = session
-        self.limits = limits or Limits()
+        self.limits = limits or ReviewLimits()
         self.token = secrets.token_urlsafe(32)
         self.names = frozenset(
             {host.lower(), "127.0.0.1", "localhost", "::1"} if is_loopback(host) else {host.lower()}

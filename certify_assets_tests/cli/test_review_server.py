@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.cli.review_server import Limits, ReviewServer, is_loopback
+from certify_assets.cli.review_server import ReviewLimits, ReviewServer, is_loopback
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.operations.labels import read_labels
@@ -286,7 +286,7 @@ def test_a_form_that_ends_early_is_not_written(
 
 
 @contextmanager
-def running(store: Store, limits: Limits) -> Iterator[ReviewServer]:
+def running(store: Store, limits: ReviewLimits) -> Iterator[ReviewServer]:
     server = ReviewServer(ReviewSession(store, "c"), limits=limits)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
@@ -300,7 +300,7 @@ def running(store: Store, limits: Limits) -> Iterator[ReviewServer]:
 
 def test_a_slow_client_is_cut_off_and_stands_in_nobodys_way(store: Store) -> None:
     with (
-        running(store, Limits(seconds=2.0)) as server,
+        running(store, ReviewLimits(seconds=2.0)) as server,
         socket.create_connection(("127.0.0.1", server.server_port)) as slow,
     ):
         slow.settimeout(10)
@@ -320,7 +320,7 @@ def test_a_slow_client_is_cut_off_and_stands_in_nobodys_way(store: Store) -> Non
 
 
 def test_more_clients_than_places_are_turned_away_and_places_come_back(store: Store) -> None:
-    with running(store, Limits(seconds=2.0, connections=3)) as server:
+    with running(store, ReviewLimits(seconds=2.0, connections=3)) as server:
         idle = [socket.create_connection(("127.0.0.1", server.server_port)) for _ in range(3)]
         time.sleep(0.2)
         with pytest.raises((ConnectionError, OSError)):
@@ -336,7 +336,7 @@ def test_a_label_that_cannot_be_written_is_not_confirmed(
 ) -> None:
     store = Store(str(tmp_path))
     session_batch(store)
-    with running(store, Limits()) as server:
+    with running(store, ReviewLimits()) as server:
         client = Client(server.url)
         page = client.enter("Full")
         store.local_path(labels_key("c")).mkdir()
@@ -352,7 +352,7 @@ def test_addresses(store: Store) -> None:
         map(is_loopback, ("192.0.2.1", "example.org"))
     )
     with (
-        running(store, Limits()) as server,
+        running(store, ReviewLimits()) as server,
         pytest.raises(InputError, match=f"127.0.0.1:{server.server_port} cannot be listened on"),
     ):
         ReviewServer(ReviewSession(store, "c"), port=server.server_port)
