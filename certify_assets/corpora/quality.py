@@ -74,7 +74,7 @@ class QualityReport:
     Parameters
     ----------
     results : tuple of QualityResult
-        In the order of `run_suites`.
+        In the order of the checks.
     documents : dict of str to object
         For every table that was validated, what Great Expectations renders of it for its Data Docs,
         as a JSON object.
@@ -82,20 +82,6 @@ class QualityReport:
 
     results: tuple[QualityResult, ...]
     documents: dict[str, Any]
-
-
-def run_suites(
-    frame: pd.DataFrame,
-    manifest: SplitManifest | None = None,
-    *,
-    splits: Mapping[str, pd.DataFrame] | None = None,
-    rendered: Sequence[Rendered | Outline] | None = None,
-    alpha: float = 0.2,
-) -> list[QualityResult]:
-    """Check a corpus and its splits: the results of `evaluate_suites`."""
-    return list(
-        evaluate_suites(frame, manifest, splits=splits, rendered=rendered, alpha=alpha).results
-    )
 
 
 def evaluate_suites(

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from certify_assets.corpora.quality import BLOCKING, QualityResult, run_suites
+from certify_assets.corpora.quality import BLOCKING, QualityResult, evaluate_suites
 from certify_assets.corpora.schema import Step, from_frame, to_frame
 from certify_assets.corpora.splits import SPLITS, make_manifest, select
 from certify_assets_tests.corpora.builders import corpus
@@ -16,7 +16,7 @@ MANIFEST = make_manifest(FRAME["task_id"], "made")
 
 
 def by_name(*arguments: Any, **options: Any) -> dict[str, QualityResult]:
-    return {result.name: result for result in run_suites(*arguments, **options)}
+    return {result.name: result for result in evaluate_suites(*arguments, **options).results}
 
 
 def stored() -> dict[str, pd.DataFrame]:
@@ -26,7 +26,7 @@ def stored() -> dict[str, pd.DataFrame]:
 def test_a_sound_corpus_passes_every_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    results = run_suites(FRAME, MANIFEST, splits=stored())
+    results = evaluate_suites(FRAME, MANIFEST, splits=stored()).results
     assert {result.name for result in results} == {*BLOCKING, "n_min_tasks", "duplicates"} and all(
         result.passed for result in results
     )
