@@ -31,15 +31,19 @@ from certify_assets.storage.store import Store
 from certify_assets_tests.operations_builders import fail_audit, raise_alarm
 
 
+def judge_of(store: Store) -> JudgedCorpus:
+    return JudgedCorpus(Corpus(store, "c"), "lexical")
+
+
 def put(store: Store, **options: Any) -> Any:
-    return deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), track=False, **options)
+    return deploy(judge_of(store), track=False, **options)
 
 
 def reissue(store: Store) -> None:
     """Certify again as if two judges had been tried: other certificates of the same scores."""
     key = "judges/lexical/c/adapter.json"
     store.write_json(key, store.read_json(key) | {"candidates": 2, "selection_rule": "by hand"})
-    certification.certify_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    certification.certify_judge(judge_of(store))
 
 
 def test_the_strictest_budget_that_certifies_is_deployed_and_its_certificates_are_kept(
@@ -149,9 +153,7 @@ def altered_audit(store: Store) -> None:
 
 
 def changed_read(store: Store) -> None:
-    registration = certification.load_certificates(JudgedCorpus(Corpus(store, "c"), "lexical"))[
-        0
-    ].provenance["registration"]
+    registration = certification.load_certificates(judge_of(store))[0].provenance["registration"]
     record_read(
         Corpus(store, "c"),
         judge="lexical",
@@ -256,8 +258,8 @@ def test_mlflow_gets_a_version_with_alias_certificates_and_hashes(
 ) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     first, second = (
-        deploy(JudgedCorpus(Corpus(operated, "c"), "lexical")),
-        deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"), alpha=0.2),
+        deploy(judge_of(operated)),
+        deploy(judge_of(operated), alpha=0.2),
     )
     assert load_deployment(Corpus(operated, "c")) == second and first.mlflow and second.mlflow
     assert "error" not in first.mlflow, first.mlflow
@@ -291,7 +293,7 @@ def test_a_deployment_holds_without_mlflow_and_says_so(
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    made = deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"))
+    made = deploy(judge_of(operated))
     assert (
         made.mlflow
         and made.mlflow["error"].startswith("not recorded: ")

@@ -31,6 +31,10 @@ pytestmark = pytest.mark.slow
 _GOOD = ("order confirmed", "shows the name that was asked for", "is sorted now")
 
 
+def judge_of(store: Store) -> JudgedCorpus:
+    return JudgedCorpus(Corpus(store, "c"), "mine")
+
+
 def _answer(payload: dict[str, Any], times: int) -> Action:
     text = payload["messages"][1]["content"]
     # ties would put half of the runs at one threshold
@@ -68,11 +72,11 @@ def test_a_server_decides_as_long_as_it_is_the_registered_one(
     operated: Store, server: Faulty, tmp_path: Path
 ) -> None:
     configure(operated, server, prices={"prompt": 2.0, "completion": 10.0})
-    JudgedCorpus(Corpus(operated, "c"), "mine").train()
-    JudgedCorpus(Corpus(operated, "c"), "mine").score()
-    certification.certify_judge(JudgedCorpus(Corpus(operated, "c"), "mine"))
-    audit_judge(JudgedCorpus(Corpus(operated, "c"), "mine"))
-    made = deploy(JudgedCorpus(Corpus(operated, "c"), "mine"), track=False)
+    judge_of(operated).train()
+    judge_of(operated).score()
+    certification.certify_judge(judge_of(operated))
+    audit_judge(judge_of(operated))
+    made = deploy(judge_of(operated), track=False)
     assert made.fingerprint["prompt_sha256"] and "chosen_among_judges" in {
         finding["code"] for finding in made.findings
     }
@@ -93,11 +97,11 @@ def test_a_server_decides_as_long_as_it_is_the_registered_one(
 def test_a_server_that_is_down_leaves_the_batch_waiting(operated: Store, tmp_path: Path) -> None:
     with faulty_server(_answer) as server:
         configure(operated, server)
-        JudgedCorpus(Corpus(operated, "c"), "mine").train()
-        JudgedCorpus(Corpus(operated, "c"), "mine").score()
-        certification.certify_judge(JudgedCorpus(Corpus(operated, "c"), "mine"))
-        audit_judge(JudgedCorpus(Corpus(operated, "c"), "mine"))
-        deploy(JudgedCorpus(Corpus(operated, "c"), "mine"), track=False)
+        judge_of(operated).train()
+        judge_of(operated).score()
+        certification.certify_judge(judge_of(operated))
+        audit_judge(judge_of(operated))
+        deploy(judge_of(operated), track=False)
     receive(Corpus(operated, "c"), [str(deliver(tmp_path / "a.jsonl", tasks=5))])
     with pytest.raises(CertifyError):
         decide_ready(Corpus(operated, "c"))

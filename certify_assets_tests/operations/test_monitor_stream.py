@@ -39,6 +39,10 @@ AUDIT = drawn_tasks(PLAN, "one", "audit", 40)
 SPOT = drawn_tasks(PLAN, "one", "spot", 40)
 
 
+def judge_of(store: Store) -> JudgedCorpus:
+    return JudgedCorpus(Corpus(store, "one"), JUDGE)
+
+
 @pytest.fixture
 def store(corpora: Store) -> Store:
     deploy_by_hand(corpora, "one", PLAN)
@@ -94,7 +98,7 @@ def test_nothing_moves_when_more_comes(store: Store, certificate: Certificate) -
     first = write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT[:20], *SPOT[:20]])
     label_rows(store, "one", first.iloc[::-1])
     before = operation_stream(Corpus(store, "one"), certificate)
-    monitor_judge(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    monitor_judge(judge_of(store))
     later = write_batch(
         store, "one", "0002-b", PLAN, tasks=[*AUDIT[10:40], *SPOT[10:40]], first=4, seed=1
     )
@@ -103,15 +107,14 @@ def test_nothing_moves_when_more_comes(store: Store, certificate: Certificate) -
     assert after.sha256(len(before.scores)) == before.sha256(len(before.scores)) and len(
         after.scores
     ) > len(before.scores)
-    document = monitor_judge(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    document = monitor_judge(judge_of(store))
     assert not [item for item in document["findings"] if item["code"] == "stream_rewritten"]
     append_label(Corpus(store, "one"), Label(f"{AUDIT[0]}/0", None, "ann", "page", "taken back"))
-    document = monitor_judge(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    document = monitor_judge(judge_of(store))
     assert [item["code"] for item in document["findings"]].count("stream_rewritten") == 1
-    assert [
-        item["code"]
-        for item in monitor_judge(JudgedCorpus(Corpus(store, "one"), JUDGE))["findings"]
-    ].count("stream_rewritten") == 1, "it stays told"
+    assert [item["code"] for item in monitor_judge(judge_of(store))["findings"]].count(
+        "stream_rewritten"
+    ) == 1, "it stays told"
 
 
 def test_an_alarm_is_raised_recorded_once_with_its_time_and_stays_in_the_journal(
@@ -119,13 +122,10 @@ def test_an_alarm_is_raised_recorded_once_with_its_time_and_stays_in_the_journal
 ) -> None:
     rows = write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT, *SPOT], error=0.7)
     label_rows(store, "one", rows)
-    document = monitor_judge(JudgedCorpus(Corpus(store, "one"), JUDGE))
-    assert (
-        document["status"] == "alarm"
-        and load_monitor(JudgedCorpus(Corpus(store, "one"), JUDGE)) == document
-    )
+    document = monitor_judge(judge_of(store))
+    assert document["status"] == "alarm" and load_monitor(judge_of(store)) == document
     assert [entry["source"] for entry in document["monitors"]] == ["operation"]
-    monitor_judge(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    monitor_judge(judge_of(store))
     (alarm,) = read_alarms(Corpus(store, "one"))
     assert (
         alarm.certificate_sha256 == document["certificates"][0]
@@ -148,7 +148,7 @@ def test_files_and_operation_are_two_streams(store: Store, certificate: Certific
         }
     )
     frame.to_csv(folder / "1.csv", index=False)
-    document = monitor_judge(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    document = monitor_judge(judge_of(store))
     assert [entry["source"] for entry in document["monitors"]] == [
         "files",
         "operation",
@@ -159,9 +159,7 @@ def test_files_and_operation_are_two_streams(store: Store, certificate: Certific
         metrics
     ) <= 12
     assert len(monitor_markdown(document)) < 1000
-    page = Path(write_monitor_page(JudgedCorpus(Corpus(store, "one"), JUDGE))).read_text(
-        encoding="utf-8"
-    )
+    page = Path(write_monitor_page(judge_of(store))).read_text(encoding="utf-8")
     assert "labels of operation" in page and "labels.jsonl" in page
 
 
@@ -169,18 +167,18 @@ def test_a_recertified_threshold_is_monitored_on_what_came_after_it(store: Store
     label_rows(
         store, "one", write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT[:30], *SPOT[:10]])
     )
-    document, _ = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    document, _ = recertify(judge_of(store))
     assert document is not None
     chosen = strictest_certificates(recertification_certificates(Corpus(store, "one"), 1))
     deploy_by_hand(store, "one", PLAN, key=document.certificates_key, number=2)
-    seen = monitor_judge(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    seen = monitor_judge(judge_of(store))
     assert seen["certificates"] == [item.sha256 for item in chosen] and seen["monitors"] == []
     about = seen["operation"]["streams"][chosen[0].sha256]
     assert about["audit_tasks"] == 0 and about["left_out"]["before_certificate"] >= 30
     label_rows(store, "one", write_batch(store, "one", "0002-b", PLAN, tasks=AUDIT[30:], seed=2))
-    seen = monitor_judge(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    seen = monitor_judge(judge_of(store))
     assert (
         seen["monitors"][0]["result"]["tasks"] == 10
         and seen["monitors"][0]["delta"] == document.delta
     )
-    assert load_monitor(JudgedCorpus(Corpus(store, "one"), JUDGE)) == seen
+    assert load_monitor(judge_of(store)) == seen

@@ -28,6 +28,10 @@ JUDGE = "lexical"
 FOLDER = f"monitoring/c/{JUDGE}"
 
 
+def judge_of(store: Store) -> JudgedCorpus:
+    return JudgedCorpus(Corpus(store, "c"), JUDGE)
+
+
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("monitoring")
@@ -35,9 +39,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     register_runs(store, "c", write_runs(folder / "runs.jsonl", tasks=60))
     Corpus(store, "c").prepare_splits()
     Corpus(store, "c").measure_leaks()
-    JudgedCorpus(Corpus(store, "c"), JUDGE).train()
-    JudgedCorpus(Corpus(store, "c"), JUDGE).score()
-    certification.certify_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
+    judge_of(store).train()
+    judge_of(store).score()
+    certification.certify_judge(judge_of(store))
     return folder / "root"
 
 
@@ -51,9 +55,9 @@ def sample(
     store: Store, *, tasks: int, error: float, start: int = 0, seed: int = 5
 ) -> pd.DataFrame:
     """Tasks that the reject certificate decides throughout, wrong with a probability of `error` a run."""
-    threshold = strictest_certificates(
-        certification.load_certificates(JudgedCorpus(Corpus(store, "c"), JUDGE))
-    )[0].threshold
+    threshold = strictest_certificates(certification.load_certificates(judge_of(store)))[
+        0
+    ].threshold
     assert threshold is not None
     rng = np.random.default_rng(seed)
     rows = tasks * 4
@@ -81,17 +85,14 @@ def put(store: Store, frame: pd.DataFrame, name: str = "2026-01.csv") -> None:
 
 
 def test_without_labels_it_says_so(store: Store) -> None:
-    document = monitor_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
+    document = monitor_judge(judge_of(store))
     assert document["status"] == "nothing" and FOLDER in document["reason"]
-    assert (
-        document["monitors"] == []
-        and load_monitor(JudgedCorpus(Corpus(store, "c"), JUDGE)) == document
-    )
+    assert document["monitors"] == [] and load_monitor(judge_of(store)) == document
     assert "Nothing was monitored" in monitor_markdown(document) and monitor_metrics(document) == {}
 
 
 def test_only_the_strictest_certified_budget_of_a_side_is_monitored(store: Store) -> None:
-    certificates = certification.load_certificates(JudgedCorpus(Corpus(store, "c"), JUDGE))
+    certificates = certification.load_certificates(judge_of(store))
     chosen = strictest_certificates(certificates)
     assert chosen and all(
         item.certified and item.procedure == "guarded_taskboot" for item in chosen
@@ -108,10 +109,10 @@ def test_only_the_strictest_certified_budget_of_a_side_is_monitored(store: Store
 
 def test_few_tasks_are_too_few_many_good_ones_are_quiet_and_bad_ones_alarm(store: Store) -> None:
     put(store, sample(store, tasks=5, error=0.0))
-    document = monitor_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
+    document = monitor_judge(judge_of(store))
     assert document["status"] == "too_few" and "too few" in document["reason"]
     put(store, sample(store, tasks=80, error=0.01, start=5), "2026-02.parquet")
-    quiet = monitor_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
+    quiet = monitor_judge(judge_of(store))
     reject = quiet["monitors"][0]
     assert [entry["side"] for entry in quiet["monitors"]] == ["reject"] and quiet[
         "status"
@@ -123,7 +124,7 @@ def test_few_tasks_are_too_few_many_good_ones_are_quiet_and_bad_ones_alarm(store
     )
     assert not [finding for finding in quiet["findings"] if finding["code"] == "stream_rewritten"]
     put(store, sample(store, tasks=60, error=0.6, start=85), "2026-03.jsonl")
-    alarm = monitor_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
+    alarm = monitor_judge(judge_of(store))
     result = alarm["monitors"][0]["result"]
     assert (
         alarm["status"] == "alarm"
@@ -136,23 +137,15 @@ def test_few_tasks_are_too_few_many_good_ones_are_quiet_and_bad_ones_alarm(store
         "2026-03.jsonl",
     ]
     assert len(monitor_markdown(alarm)) < 1000 and max(monitor_metrics(alarm).values()) >= 20
-    assert (
-        Path(write_monitor_page(JudgedCorpus(Corpus(store, "c"), JUDGE)))
-        .read_text(encoding="utf-8")
-        .count("<svg")
-        >= 3
-    )
+    assert Path(write_monitor_page(judge_of(store))).read_text(encoding="utf-8").count("<svg") >= 3
 
 
 def test_it_is_the_same_twice_and_the_path_ends_where_the_result_does(store: Store) -> None:
     put(store, sample(store, tasks=90, error=0.05))
-    first = monitor_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
+    first = monitor_judge(judge_of(store))
     key = f"judges/{JUDGE}/c/monitor.json"
     written = store.read_bytes(key)
-    assert (
-        monitor_judge(JudgedCorpus(Corpus(store, "c"), JUDGE)) == first
-        and store.read_bytes(key) == written
-    )
+    assert monitor_judge(judge_of(store)) == first and store.read_bytes(key) == written
     entry = first["monitors"][0]
     path, result = entry["path"], entry["result"]
     assert (
@@ -171,12 +164,11 @@ def test_it_is_the_same_twice_and_the_path_ends_where_the_result_does(store: Sto
 
 def test_a_stream_that_was_rewritten_is_told_until_the_certificate_is_new(store: Store) -> None:
     put(store, sample(store, tasks=40, error=0.0), "b.csv")
-    monitor_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
+    monitor_judge(judge_of(store))
     put(store, sample(store, tasks=40, error=0.0, start=100), "a.csv")
     for _ in range(2):
         assert "stream_rewritten" in {
-            finding["code"]
-            for finding in monitor_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))["findings"]
+            finding["code"] for finding in monitor_judge(judge_of(store))["findings"]
         }
 
 
@@ -194,7 +186,7 @@ def test_rows_that_may_not_feed_it_are_refused(
 ) -> None:
     put(store, sample(store, tasks=10, error=0.0).assign(**change))
     with pytest.raises(InputError, match=words) as refused:
-        monitor_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
+        monitor_judge(judge_of(store))
     assert f"{FOLDER}/2026-01.csv" in str(refused.value)
     assert not store.exists(f"judges/{JUDGE}/c/monitor.json")
 
@@ -205,29 +197,29 @@ def test_tasks_of_the_splits_and_tasks_in_two_files_are_refused(store: Store) ->
         seen = next(task for task, name in assignment.items() if name == split)
         put(store, sample(store, tasks=3, error=0.0).assign(task_id=["new-1"] * 8 + [seen] * 4))
         with pytest.raises(InputError, match=f"{seen}' is in the {split} split"):
-            read_audit_sample(JudgedCorpus(Corpus(store, "c"), JUDGE))
+            read_audit_sample(judge_of(store))
     put(store, sample(store, tasks=3, error=0.0))
     put(store, sample(store, tasks=3, error=0.0, start=2), "2026-02.csv")
     with pytest.raises(InputError, match=r"'new-0002' is in 2026-01.csv as well"):
-        read_audit_sample(JudgedCorpus(Corpus(store, "c"), JUDGE))
+        read_audit_sample(judge_of(store))
 
 
 def test_anything_but_a_score_table_is_refused(store: Store) -> None:
     put(store, sample(store, tasks=3, error=0.0))
     (Path(store.root) / FOLDER / "notes.txt").write_text("x", encoding="utf-8")
     with pytest.raises(InputError, match=r"notes.txt is no score table"):
-        monitor_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
+        monitor_judge(judge_of(store))
 
 
 def test_a_monitor_of_other_labels_is_stale(store: Store) -> None:
     put(store, sample(store, tasks=3, error=0.0))
-    monitor_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
+    monitor_judge(judge_of(store))
     put(store, sample(store, tasks=3, error=0.0, start=3), "2026-02.csv")
     with pytest.raises(StaleCertificateError, match="materialize judges/lexical/monitor again"):
-        load_monitor(JudgedCorpus(Corpus(store, "c"), JUDGE))
+        load_monitor(judge_of(store))
 
 
 def test_a_table_without_provenance_is_taken_on_trust_and_says_so(store: Store) -> None:
     put(store, sample(store, tasks=40, error=0.0).drop(columns="provenance"))
-    document = monitor_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
+    document = monitor_judge(judge_of(store))
     assert "provenance_not_stated" in {finding["code"] for finding in document["findings"]}

@@ -44,6 +44,10 @@ AUDIT = drawn_tasks(PLAN, "one", "audit", 60)
 NAMES = ("recertification.json", "certificates.json", "scores.parquet")
 
 
+def judge_of(store: Store) -> JudgedCorpus:
+    return JudgedCorpus(Corpus(store, "one"), JUDGE)
+
+
 @pytest.fixture
 def store(corpora: Store) -> Store:
     deploy_by_hand(corpora, "one", PLAN)
@@ -66,9 +70,9 @@ def key(number: int, name: str = NAMES[0]) -> str:
 
 
 def test_it_certifies_on_cal_and_the_audit_sample_and_says_what_it_is_made_of(store: Store) -> None:
-    document, said = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    document, said = recertify(judge_of(store))
     assert document is not None and "2 of 4" in said
-    first = certification.load_certificates(JudgedCorpus(Corpus(store, "one"), JUDGE))[0]
+    first = certification.load_certificates(judge_of(store))[0]
     assert document.tasks == {
         "cal": first.tasks,
         "audit_sample": 30,
@@ -95,18 +99,18 @@ def test_it_certifies_on_cal_and_the_audit_sample_and_says_what_it_is_made_of(st
 
 
 def test_a_stranger_recomputes_it_from_what_lies_beside_it(store: Store) -> None:
-    recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    recertify(judge_of(store))
     files = [str(store.local_path(key(1, name))) for name in NAMES[1:]]
     done = CliRunner().invoke(verify, [*files, "--json"])
     assert done.exit_code == 0 and json.loads(done.stdout)["certificates"] == 4
 
 
 def test_the_same_labels_twice_are_one_recertification_and_spend_once(store: Store) -> None:
-    document, _ = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    document, _ = recertify(judge_of(store))
     before = {name: store.sha256(key(1, name)) for name in NAMES}
     # a label of a run that does not count changes the journal and nothing else
     append_label(Corpus(store, "one"), Label("elsewhere", 1, "ann", "page", "t"))
-    again, said = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    again, said = recertify(judge_of(store))
     assert again == document and "nothing was spent" in said
     assert (
         before == {name: store.sha256(key(1, name)) for name in NAMES}
@@ -115,16 +119,16 @@ def test_the_same_labels_twice_are_one_recertification_and_spend_once(store: Sto
 
 
 def test_the_next_one_counts_more_and_spends_less(store: Store) -> None:
-    first, _ = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    first, _ = recertify(judge_of(store))
     more(store, last=45)
-    nothing, said = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    nothing, said = recertify(judge_of(store))
     assert (
         nothing is None
         and "15 tasks are new" in said
         and len(read_spending(Corpus(store, "one")).claims) == 1
     )
     more(store, "0003-c", first=45)
-    second, _ = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    second, _ = recertify(judge_of(store))
     assert first is not None and second is not None
     assert second.number == 2 and second.delta < first.delta and second.tasks["audit_sample"] == 60
     assert list(second.new_tasks) == AUDIT[30:] and second.spent == pytest.approx(
@@ -138,7 +142,7 @@ def test_the_next_one_counts_more_and_spends_less(store: Store) -> None:
 
 
 def test_a_look_before_says_nothing_of_what_would_come_of_it(store: Store) -> None:
-    plan = plan_recertification(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    plan = plan_recertification(judge_of(store))
     assert len(plan.new_tasks) == 30 and store.names("operations/one/recertifications") == []
     assert read_spending(Corpus(store, "one")).claims == () and not {
         "threshold",
@@ -149,13 +153,13 @@ def test_a_look_before_says_nothing_of_what_would_come_of_it(store: Store) -> No
 
 @pytest.mark.parametrize("left", [0, 1, 2])
 def test_a_kill_at_any_place_ends_in_the_same_recertification(store: Store, left: int) -> None:
-    document, _ = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    document, _ = recertify(judge_of(store))
     before = {name: store.sha256(key(1, name)) for name in NAMES}
     # what is on the disk when the process ends after the claim, after the rows, or after the certificates
     for name in NAMES[: 3 - left]:
         store.delete(key(1, name))
     assert recertifications(Corpus(store, "one")) == []
-    again, _ = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    again, _ = recertify(judge_of(store))
     assert again == document and before == {name: store.sha256(key(1, name)) for name in NAMES}
     assert len(read_spending(Corpus(store, "one")).claims) == 1
 
@@ -163,10 +167,7 @@ def test_a_kill_at_any_place_ends_in_the_same_recertification(store: Store, left
 def test_two_at_once_are_one_recertification(store: Store) -> None:
     with ThreadPoolExecutor(3) as pool:
         made = [
-            done.result()[0]
-            for done in [
-                pool.submit(recertify, JudgedCorpus(Corpus(store, "one"), JUDGE)) for _ in range(3)
-            ]
+            done.result()[0] for done in [pool.submit(recertify, judge_of(store)) for _ in range(3)]
         ]
     assert (
         made[0] is not None
@@ -177,10 +178,10 @@ def test_two_at_once_are_one_recertification(store: Store) -> None:
 
 
 def test_what_was_begun_and_never_finished_stays_spent(store: Store) -> None:
-    document, _ = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    document, _ = recertify(judge_of(store))
     store.delete(key(1))
     more(store)
-    later, _ = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    later, _ = recertify(judge_of(store))
     assert document is not None and later is not None
     # its certificates may have been seen: the next one has a number of its own, and both are paid for
     assert later.number == 2 and later.spent == pytest.approx(document.delta + later.delta)
@@ -188,7 +189,7 @@ def test_what_was_begun_and_never_finished_stays_spent(store: Store) -> None:
 
 @pytest.mark.parametrize("attack", ["rows", "threshold", "missing", "claim"])
 def test_a_recertification_that_was_altered_is_refused(store: Store, attack: str) -> None:
-    recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    recertify(judge_of(store))
     certificates = store.read_json(key(1, "certificates.json"))
     if attack == "rows":
         table = store.read_table(key(1, "scores.parquet"))
@@ -210,7 +211,7 @@ def test_a_recertification_that_was_altered_is_refused(store: Store, attack: str
 
 
 def test_another_adapter_makes_it_stale_and_the_old_rows_do_not_count(store: Store) -> None:
-    recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    recertify(judge_of(store))
     path = Path(store.root) / "judges" / JUDGE / "one/adapter.json"
     adapter = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps({**adapter, "adapter_sha256": "e" * 64}), encoding="utf-8")
@@ -223,12 +224,12 @@ def test_another_adapter_makes_it_stale_and_the_old_rows_do_not_count(store: Sto
 def test_labels_corrected_afterwards_make_another_recertification_when_it_is_asked_for(
     store: Store,
 ) -> None:
-    document, _ = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    document, _ = recertify(judge_of(store))
     run = f"{AUDIT[0]}/0"
     for reviewer in ("bob", "cleo"):
         append_label(Corpus(store, "one"), Label(run, 1, reviewer, "page", f"{reviewer} {run}"))
-    assert recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))[0] is None
-    corrected, _ = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE), least_new_tasks=0)
+    assert recertify(judge_of(store))[0] is None
+    corrected, _ = recertify(judge_of(store), least_new_tasks=0)
     assert (
         document is not None
         and corrected is not None
@@ -248,7 +249,7 @@ def test_open_tasks_are_met_with_a_warning_and_the_worst_case(store: Store) -> N
     rows = write_batch(store, "one", "0002-b", PLAN, tasks=AUDIT[30:], seed=3)
     label_rows(store, "one", rows.iloc[1:])
     label_rows(store, "one", rows[rows["task_id"] != AUDIT[59]].iloc[:0])
-    document, _ = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    document, _ = recertify(judge_of(store))
     assert (
         document is not None
         and document.left_out == {"open": 1}
@@ -274,7 +275,7 @@ def test_open_tasks_are_met_with_a_warning_and_the_worst_case(store: Store) -> N
             seed=5,
         ),
     )
-    document, _ = recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    document, _ = recertify(judge_of(store))
     assert document is not None and document.open_share == pytest.approx(11 / 90)
     assert [item["code"] for item in document.findings] == ["open_tasks", "open"]
     side = document.sides[0]
@@ -282,7 +283,7 @@ def test_open_tasks_are_met_with_a_warning_and_the_worst_case(store: Store) -> N
 
 
 def test_a_run_that_is_in_cal_too_is_refused(store: Store) -> None:
-    cal = JudgedCorpus(Corpus(store, "one"), JUDGE).calibration[0]
+    cal = judge_of(store).calibration[0]
     table = store.read_table(batch_key("one", "0001-a", "decisions.parquet"))
     table.loc[0, "trajectory_id"] = cal["trajectory_id"].iloc[0]
     write_decisions(store, "one", "0001-a", table)
@@ -290,11 +291,11 @@ def test_a_run_that_is_in_cal_too_is_refused(store: Store) -> None:
         Corpus(store, "one"), Label(str(table.loc[0, "trajectory_id"]), 0, "ann", "page", "x")
     )
     with pytest.raises(CertifyError, match="in CAL and in the audit sample"):
-        plan_recertification(JudgedCorpus(Corpus(store, "one"), JUDGE))
+        plan_recertification(judge_of(store))
 
 
 def test_scores_of_other_data_make_it_stale(store: Store) -> None:
-    recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
+    recertify(judge_of(store))
     path = Path(store.root) / "judges" / JUDGE / "one/scores.json"
     path.write_text(
         json.dumps({**json.loads(path.read_text(encoding="utf-8")), "manifest_sha256": "0" * 64}),

@@ -50,10 +50,14 @@ from certify_assets_tests.operations_builders import certified_corpus, deliver
 PLAN = SamplingPlan(0.3, 0.2, 5)
 
 
+def judge_of(store: Store) -> JudgedCorpus:
+    return JudgedCorpus(Corpus(store, "c"), "lexical")
+
+
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = certified_corpus(tmp_path_factory.mktemp("recertified") / "root")
-    deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=PLAN, track=False)
+    deploy(judge_of(store), sampling=PLAN, track=False)
     return Path(store.root)
 
 
@@ -119,7 +123,7 @@ def test_a_recertification_is_deployed_and_decides(store: Store) -> None:
         set(rows["certificate_sha256"]) == {";".join(now.certificates)}
         and (rows["decision"] != "human").any()
     )
-    seen = monitor_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    seen = monitor_judge(judge_of(store))
     about = next(iter(seen["operation"]["streams"].values()))
     assert about["audit_tasks"] > 0 and about["left_out"]["before_certificate"] > 0
     assert (
@@ -133,7 +137,7 @@ def test_the_lineage_of_a_recertified_certificate_names_its_labels_and_batches(
     store: Store,
 ) -> None:
     batch = bring(store, seed=1)
-    document = recertify(JudgedCorpus(Corpus(store, "c"), "lexical"))[0]
+    document = recertify(judge_of(store))[0]
     assert document is not None
     found = find(store, document.certificates[0])[0]
     links = {link.kind: link for link in walk(store, found).walk()}
@@ -179,7 +183,7 @@ def test_a_recertification_on_less_than_half_of_what_was_drawn_is_not_deployed(
     store: Store,
 ) -> None:
     bring(store, seed=1)
-    document, _ = recertify(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    document, _ = recertify(judge_of(store))
     assert document is not None and document.open_share == 0.0
     with pytest.raises(GateClosedError, match="60 % of the drawn tasks were open or tied"):
         promote(Corpus(store, "c"), replace(document, open_share=0.6))
@@ -197,7 +201,7 @@ def test_labels_that_show_errors_stop_the_next_batch_and_every_certificate_that_
         with pytest.raises(
             GateClosedError, match=r"raise an alarm for its reject side|nothing is certified"
         ):
-            deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), alpha=alpha, track=False)
+            deploy(judge_of(store), alpha=alpha, track=False)
     with pytest.raises(GateClosedError, match="labels that are there raise an alarm"):
         redeploy(Corpus(store, "c"), 1, track=False)
     assert len(read_deployments(Corpus(store, "c"))) == len(before)
@@ -218,16 +222,16 @@ def test_after_an_alarm_the_drawn_tasks_of_refused_batches_are_scored_for_the_re
 ) -> None:
     bring(store, seed=1, wrong=True)
     assert (
-        monitor_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))["status"] == "alarm"
+        monitor_judge(judge_of(store))["status"] == "alarm"
         and no_alarm(Corpus(store, "c")).status == "ERROR"
     )
     batch = bring(store, seed=2)
     rows = decisions_of(Corpus(store, "c"), batch)
     assert set(rows["reason"]) == {"alarm"} and rows["score"].isna().all()
-    plan = plan_recertification(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    plan = plan_recertification(judge_of(store))
     late = plan.table[plan.table["batch"] == batch]
     assert len(late) and late["score"].notna().all() and set(late["provenance"]) == {"audit_sample"}
-    document, _ = recertify(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    document, _ = recertify(judge_of(store))
     assert document is not None
     # every failure of the first delivery was called a success: nothing can be certified on that
     with pytest.raises(GateClosedError):
@@ -280,7 +284,7 @@ def test_a_kill_at_any_moment_of_the_command_leaves_one_claim_and_the_next_call_
 
 def test_what_the_audit_sample_alone_speaks_against_is_not_deployed(store: Store) -> None:
     bring(store, seed=1)
-    document, _ = recertify(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    document, _ = recertify(judge_of(store))
     assert document is not None
     failed = {"verdict": "ERROR", "reason": "too many."}
     sides = tuple(replace(side, audit_sample=failed) for side in document.sides)

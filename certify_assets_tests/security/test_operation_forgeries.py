@@ -102,23 +102,27 @@ OF_A_BATCH = (
 )
 
 
+def judge_of(store: Store) -> JudgedCorpus:
+    return JudgedCorpus(Corpus(store, "c"), "lexical")
+
+
 @pytest.fixture(scope="module")
 def root(_operated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus that was deployed, labelled, recertified and deployed again."""
     folder = tmp_path_factory.mktemp("forged") / "root"
     shutil.copytree(_operated, folder)
     store = Store(str(folder))
-    deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=PLAN, track=False)
+    deploy(judge_of(store), sampling=PLAN, track=False)
     for seed in (1, 2):
         _bring(store, seed)
-    document, _ = recertify(JudgedCorpus(Corpus(store, "c"), "lexical"), least_new_tasks=0)
+    document, _ = recertify(judge_of(store), least_new_tasks=0)
     assert document is not None
     deploy(
-        JudgedCorpus(Corpus(store, "c"), "lexical"),
+        judge_of(store),
         certificates_key=document.certificates_key,
         track=False,
     )
-    monitor_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    monitor_judge(judge_of(store))
     return folder
 
 
@@ -149,12 +153,12 @@ def _decide(store: Store) -> None:
 
 
 def _recertify(store: Store) -> None:
-    plan_recertification(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    plan_recertification(judge_of(store))
     recertification_certificates(Corpus(store, "c"), 1)
 
 
 def _monitor(store: Store) -> None:
-    load_monitor(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    load_monitor(judge_of(store))
     for certificate in deployed_certificates(Corpus(store, "c")):
         operation_stream(Corpus(store, "c"), certificate)
 
@@ -343,7 +347,7 @@ def test_a_claim_that_is_removed_with_its_folder_is_missed(store: Store) -> None
     )
     assert "was deployed: lines were cut off" in delta_left(Corpus(store, "c")).sentence
     with pytest.raises(IntegrityError, match="lines were cut off"):
-        recertify(JudgedCorpus(Corpus(store, "c"), "lexical"), least_new_tasks=0)
+        recertify(judge_of(store), least_new_tasks=0)
 
 
 def test_an_alarm_stays_when_its_document_is_altered_or_deleted(store: Store) -> None:
@@ -356,7 +360,7 @@ def test_an_alarm_stays_when_its_document_is_altered_or_deleted(store: Store) ->
         "source": "operation",
         "result": {"alarm": True, "first_alarm_at": 9, "e_value": 40.0, "interval": (0.3, 0.5)},
     }
-    record_alarms(JudgedCorpus(Corpus(store, "c"), "lexical"), [entry])
+    record_alarms(judge_of(store), [entry])
     for kept in (True, False):
         if not kept:
             store.delete("judges/lexical/c/monitor.json")
@@ -386,7 +390,7 @@ def test_a_recertification_pays_for_as_many_candidates_as_the_judge_has(store: S
     key = "judges/lexical/c/adapter.json"
     store.write_json(key, store.read_json(key) | {"candidates": 0})
     with pytest.raises(IntegrityError, match="counts 0 candidates, and the judge has 1"):
-        plan_recertification(JudgedCorpus(Corpus(store, "c"), "lexical"))
+        plan_recertification(judge_of(store))
 
 
 def test_runs_that_were_altered_are_not_shown_to_people(store: Store) -> None:
