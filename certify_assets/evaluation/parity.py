@@ -24,7 +24,7 @@ from certify_assets.judges.specs import JUDGES, JudgeSpec
 if TYPE_CHECKING:
     from certify_assets.judges.base import Scores
     from certify_assets.judges.endpoint.config import ParityConfig
-    from certify_assets.judges.endpoint.scoring import Asked
+    from certify_assets.judges.endpoint.scoring import EndpointSetup
     from certify_assets.judges.lm.contract import LanguageModel
 
 
@@ -158,7 +158,7 @@ def _rows(corpus: Corpus, count: int) -> Any:
 
 
 def _reference(
-    corpus: Corpus, config: ParityConfig, asked: Asked, questions: Sequence[Any]
+    corpus: Corpus, config: ParityConfig, asked: EndpointSetup, questions: Sequence[Any]
 ) -> tuple[Scores, dict[str, Any]]:
     """Score the server's own questions with the local model."""
     from certify_assets.judges.lm.contract import Encoded, verdict_tokens

@@ -41,13 +41,7 @@ class LengthJudge:
 
     @classmethod
     def train(cls, texts: Sequence[str], outcomes: ArrayLike) -> LengthJudge:
-        """Fit on texts rendered by `UNCUT`.
-
-        Raises
-        ------
-        InputError
-            If lengths differ or all outcomes are equal.
-        """
+        """Fit on texts rendered by `UNCUT`."""
         from sklearn.linear_model import LogisticRegression
 
         labels = _labels(len(texts), outcomes)
@@ -87,13 +81,7 @@ class AgentJudge:
 
     @classmethod
     def train(cls, agents: Sequence[str], outcomes: ArrayLike) -> AgentJudge:
-        """Fit on the agents of training runs.
-
-        Raises
-        ------
-        InputError
-            If lengths differ or all outcomes are equal.
-        """
+        """Fit on the agents of training runs."""
         labels = _labels(len(agents), outcomes)
         names = np.asarray(agents, dtype=object)
         rates = {agent: _log_odds(labels[names == agent]) for agent in sorted(set(agents))}

@@ -513,7 +513,7 @@ def _labelled(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 @dataclass(slots=True)
-class Stage:
+class StageTiming:
     """What a running stage measures of itself.
 
     Attributes
@@ -529,7 +529,7 @@ class Stage:
 
 
 @contextmanager
-def timed(judge: JudgedCorpus, stage: str) -> Iterator[Stage]:
+def timed(judge: JudgedCorpus, stage: str) -> Iterator[StageTiming]:
     """Measure a stage and keep its figures in timings.json; a stage that fails keeps none.
 
     Notes
@@ -538,7 +538,7 @@ def timed(judge: JudgedCorpus, stage: str) -> Iterator[Stage]:
     far, so it is the stage's own only where the stage has a process of its own. A run that resumes
     an earlier one does not replace the figures of a whole run with the same product.
     """
-    running = Stage()
+    running = StageTiming()
     wall, cpu = time.perf_counter(), time.process_time()
     yield running
     name, product = _PRODUCTS[stage]

@@ -146,39 +146,7 @@ def select(
     provenance: Mapping[str, Mapping[str, str]] | None = None,
     controls: Mapping[str, ArrayLike] | None = None,
 ) -> Selection:
-    """Choose one of several judges, arms or steps by certified coverage on CAL, and certify it.
-
-    Parameters
-    ----------
-    candidates : mapping of str to array_like of float
-        Scores on CAL, the same rows for all; NaN = unscored. Every candidate that was looked at
-        belongs here.
-    outcomes : array_like
-        1 success, 0 failure.
-    tasks : sequence of hashables
-    settings : Settings
-        Of the certificates, with one candidate.
-    baseline : str
-        The candidate to be kept unless another certifies more, usually SFT.
-    rule : {"counted", "halves"}
-    seed : int
-        Of the halves.
-    provenance : mapping, optional
-        Of each candidate, for its certificate.
-    controls : mapping of str to array_like of float, optional
-        Scores of judges that the choice is held against and that nobody deploys: certified like the
-        candidates, neither chosen nor counted.
-
-    Returns
-    -------
-    Selection
-
-    Raises
-    ------
-    InputError
-        If the baseline is no candidate, rows do not match, the rule is unknown, or halves cannot be
-        cut.
-    """
+    """Choose one of several judges, arms or steps by certified coverage on CAL, and certify it."""
     given = _checked(candidates, baseline, rule, settings)
     labels, right = list(tasks), np.asarray(outcomes)
     beside = {
@@ -222,13 +190,7 @@ def select(
 
 
 def choosing_half(tasks: Sequence[Any], seed: int) -> NDArray[np.bool_]:
-    """Rows of the half of the tasks on which the choice is made, the smaller one where their number is odd.
-
-    Raises
-    ------
-    InputError
-        If there are fewer than two tasks.
-    """
+    """Rows of the half of the tasks on which the choice is made, the smaller one where their number is odd."""
     names = sorted({str(task) for task in tasks})
     if len(names) < 2:
         raise InputError(f"CAL has {len(names)} task; the rule of halves needs at least 2.")
@@ -321,28 +283,7 @@ class Bracket:
 
 
 def bracket(plan: Mapping[str, Any], audits: Mapping[str, Mapping[str, Any]]) -> Bracket:
-    """Put the choice between the best and the worst candidate on TEST.
-
-    Parameters
-    ----------
-    plan : mapping
-        ``Selection.plan()`` as it was registered in the ledger before TEST was read. Its "chosen"
-        may name another candidate: the one that is deployed, where it was chosen at another budget
-        or side.
-    audits : mapping of str to mapping
-        The audit of every candidate's and control's certificate (``Audit.to_dict()``), read through
-        the ledger.
-
-    Returns
-    -------
-    Bracket
-
-    Raises
-    ------
-    LedgerError
-        If an audit is of a candidate or a certificate that the plan does not name, or a planned one
-        is missing: what was registered is reported, no less.
-    """
+    """Put the choice between the best and the worst candidate on TEST."""
     beside = dict(plan.get("controls", {}))
     planned = dict(plan["certificates"]) | beside
     if set(planned) != set(audits):

@@ -63,7 +63,7 @@ class Source:
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
+class TransferPool:
     """The training rows of a transfer judge.
 
     Parameters
@@ -119,28 +119,8 @@ class Pool:
 
 def gather_pool(
     corpus: Corpus, *, strict: bool = False, limit: int = TRANSFER_ROWS, seed: int = 42
-) -> Pool:
-    """Gather the training rows of a transfer judge; `Pool.missing` says why there are none.
-
-    Parameters
-    ----------
-    store : Store
-    corpus : str
-        The target; its own SFT split is never read.
-    strict : bool
-        Leave out every corpus of the target's domain, and every corpus whose domain is unknown.
-    limit : int
-        Most rows.
-    seed : int
-        Of the draw.
-
-    Raises
-    ------
-    InputError
-        If the pool is strict and the target's domain is unknown, or the limit is no positive
-        number.
-    ManifestError
-        If the target's splits do not hold.
+) -> TransferPool:
+    """Gather the training rows of a transfer judge; `TransferPool.missing` says why there are none.
 
     References
     ----------
@@ -172,7 +152,7 @@ def gather_pool(
         _source(corpus.store, name, rows, usable[name]) for name, rows in drawn.items() if len(rows)
     )
     frame = _joined([drawn[source.corpus] for source in sources])
-    return Pool(
+    return TransferPool(
         corpus.name,
         domain,
         strict,
@@ -207,12 +187,6 @@ def require_sources(judge: JudgedCorpus, document: Mapping[str, Any]) -> None:
 
     A source that was removed does not make it stale, nor does a new corpus: the judge is still what
     its document says.
-
-    Raises
-    ------
-    StaleCertificateError
-        If a source has other splits, the target's CAL or TEST other tasks or instructions, or the
-        sources of a strict judge other domains.
     """
     again = f"materialize judges/{judge}/model again."
     if (

@@ -180,30 +180,7 @@ class Client:
             await self._session.close()
 
     async def ask(self, url: str, payload: Any, *, tokens: int = 0) -> dict[str, Any]:
-        """Send a request until it is answered.
-
-        Parameters
-        ----------
-        url : str
-        payload : JSON value
-            None sends GET.
-        tokens : int
-            Estimate of what the request uses, for the rate.
-
-        Returns
-        -------
-        dict
-            The response, the API key struck out of every text in it.
-
-        Raises
-        ------
-        RefusedError
-            On a status that asking again would not change.
-        UnavailableError
-            If every attempt failed, or the body is longer than the server's `longest_body`.
-        InputError
-            If no request can succeed: key refused, redirection, a wait longer than allowed.
-        """
+        """Send a request until it is answered."""
         reason, status = "", 0
         for attempt in range(1, self.server.attempts + 1):
             if attempt > 1:

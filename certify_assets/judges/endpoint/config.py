@@ -274,14 +274,7 @@ class EndpointConfig:
 
 
 def parse_judge(entry: Mapping[str, Any]) -> EndpointConfig:
-    """Read one entry of `judges.yaml`.
-
-    Raises
-    ------
-    InputError
-        For an unknown setting, a value of another kind, or settings that do not go together; no
-        value is repeated, it may be a key.
-    """
+    """Read one entry of `judges.yaml`."""
     found = _validated(entry)
     mode, votes = _mode(found.asking)
     if found.form not in FORMS or (found.form == "tokens" and mode != "logprob"):

@@ -31,7 +31,7 @@ from certify_assets.judges.endpoint.questions import (
 from certify_assets.judges.endpoint.scoring import (
     AnswerJournal,
     Answers,
-    Asked,
+    EndpointSetup,
     ask_all,
     complete,
     connect,
@@ -140,13 +140,7 @@ class EndpointReport:
 
     @classmethod
     def merged(cls, reports: Sequence[EndpointReport]) -> EndpointReport:
-        """Add up the scorings of several tables, in their order.
-
-        Raises
-        ------
-        IntegrityError
-            If the server answered as another model in one of them.
-        """
+        """Add up the scorings of several tables, in their order."""
         models = tuple(sorted({name for report in reports for name in report.models}))
         if len(models) > 1:
             raise IntegrityError(
@@ -197,7 +191,7 @@ class EndpointJudge:
 
     Parameters
     ----------
-    asked : Asked
+    asked : EndpointSetup
         Server, question, and what the server says of itself.
     name : str
         Short name, unique among the judges of a project.
@@ -209,7 +203,7 @@ class EndpointJudge:
         File of answers; a scoring that was interrupted goes on from it.
     """
 
-    asked: Asked
+    asked: EndpointSetup
     name: str = "endpoint"
     renderer_sha256: str = ""
     prices: Prices = field(default_factory=Prices)
@@ -226,29 +220,9 @@ class EndpointJudge:
         budget_tokens: int | None = None,
         **rest: Any,
     ) -> EndpointJudge:
-        """Ask the server what it is and, in mode logprob, settle by one real request how verdicts are read.
-
-        Parameters
-        ----------
-        server : Server
-        asking : Asking
-        prompt : EndpointPrompt
-        max_failed : int
-            Texts that may stay unanswered, and unscored, before a scoring ends with an error.
-        budget_tokens : int, optional
-            Longest prompt; what does not fit is cut from the middle of the run.
-        **rest
-            Name, renderer_sha256, prices and journal of the judge.
-
-        Raises
-        ------
-        InputError
-            If the key is missing or refused, or the server cannot be used as asked.
-        UnavailableError
-            If it does not answer.
-        """
+        """Ask the server what it is and, in mode logprob, settle by one real request how verdicts are read."""
         judge = cls(
-            Asked(
+            EndpointSetup(
                 server,
                 asking,
                 prompt,
@@ -298,21 +272,7 @@ class EndpointJudge:
     def run(
         self, texts: Sequence[str], *, progress: Callable[[int, int], None] | None = None
     ) -> EndpointRun:
-        """Judge rendered trajectories and say what it cost.
-
-        Parameters
-        ----------
-        texts : sequence of str
-        progress : callable, optional
-            Called with the requests answered and their total.
-
-        Raises
-        ------
-        InputError, UnavailableError
-            If the server cannot be used, or too many texts stay unanswered.
-        IntegrityError
-            If the journal was tampered with, or the server changed its model on the way.
-        """
+        """Judge rendered trajectories and say what it cost."""
         begun = time.monotonic()
         return complete(self._run(list(texts), progress, begun))
 
@@ -502,13 +462,7 @@ def journal(judge: JudgedCorpus) -> Iterator[Path]:
 
 
 def register(judge: JudgedCorpus, config: EndpointConfig) -> EndpointJudge:
-    """Ask the server what it is; the judge that it can be asked as is not stored yet.
-
-    Raises
-    ------
-    InputError, UnavailableError
-        If the server cannot be used as the user's document says.
-    """
+    """Ask the server what it is; the judge that it can be asked as is not stored yet."""
     with journal(judge) as path:
         asked = _connected(judge.name, config, path).asked
     return EndpointJudge(asked, judge.name, renderer().sha256)
@@ -517,22 +471,10 @@ def register(judge: JudgedCorpus, config: EndpointConfig) -> EndpointJudge:
 def registered_judge(
     judge: JudgedCorpus, config: EndpointConfig, record: JudgeRecord, *, replay: bool
 ) -> BilledJudge:
-    """Return the judge as it was registered.
-
-    Parameters
-    ----------
-    replay : bool
-        Take answers from the journal alone: no request, no cost. Without it the server must still
-        be the registered one.
-
-    Raises
-    ------
-    StaleCertificateError
-        If the server is no longer that of the registration.
-    """
+    """Return the judge as it was registered."""
     reading = record.details["reading"]
     ids = reading["verdict_ids"]
-    asked = Asked(
+    asked = EndpointSetup(
         config.server,
         config.asking,
         config.prompt(),

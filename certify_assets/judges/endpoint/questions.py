@@ -41,14 +41,7 @@ class EndpointPrompt(Protocol):
 
 
 def auditor_prompt(mode: str, **texts: str) -> AuditorPrompt:
-    """Return the prompt of all judges, with the question of a mode at its end.
-
-    Parameters
-    ----------
-    mode : {"logprob", "cot", "vote"}
-    **texts
-        Fields of `AuditorPrompt` in other words.
-    """
+    """Return the prompt of all judges, with the question of a mode at its end."""
     closing = {"closing": _CLOSINGS[mode]} if mode in _CLOSINGS else {}
     return replace(AuditorPrompt(), **{**closing, **texts})
 
@@ -193,13 +186,7 @@ class Reply:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Reply:
-        """Take it back from a journal.
-
-        Raises
-        ------
-        IntegrityError
-            If it is no reply that this module wrote.
-        """
+        """Take it back from a journal."""
         try:
             logs = value["logs"]
             return cls(**{**value, "logs": None if logs is None else tuple(map(float, logs))})
@@ -211,13 +198,7 @@ class Reply:
 
 
 def read_logprobs(body: Mapping[str, Any], names: Sequence[str]) -> Reply:
-    """Read the log-probabilities of two tokens at the first position, from a chat or a completion.
-
-    Raises
-    ------
-    MisshapenError
-        If there is no list of tokens.
-    """
+    """Read the log-probabilities of two tokens at the first position, from a chat or a completion."""
     choice = _choice(body)
     found = _first_position(choice)
     values = [found.get(name) for name in names]
@@ -230,13 +211,7 @@ def read_logprobs(body: Mapping[str, Any], names: Sequence[str]) -> Reply:
 
 
 def read_probability(body: Mapping[str, Any]) -> Reply:
-    """Read the probability of the first label from an answer of /generative_scoring.
-
-    Raises
-    ------
-    MisshapenError
-        If there is no list with one score.
-    """
+    """Read the probability of the first label from an answer of /generative_scoring."""
     results = body.get("data", body.get("results"))
     if (
         not isinstance(results, list)
@@ -252,13 +227,7 @@ def read_probability(body: Mapping[str, Any]) -> Reply:
 
 
 def read_text(body: Mapping[str, Any]) -> Reply:
-    """Read what was written.
-
-    Raises
-    ------
-    MisshapenError
-        If there is neither a message nor a text.
-    """
+    """Read what was written."""
     choice = _choice(body)
     message = choice.get("message")
     text = message.get("content", "") if isinstance(message, dict) else choice.get("text")
@@ -417,25 +386,7 @@ def request(
     ids: tuple[int, int] | None,
     index: int,
 ) -> Request:
-    """Build request number ``index`` of a text.
-
-    Parameters
-    ----------
-    server : Server
-    asking : Asking
-    question : messages, text or token ids
-    read : str
-        How a verdict is read in mode logprob.
-    ids : tuple of int, optional
-        Tokens of the two verdicts.
-    index : int
-        From 0 to `per_text` − 1.
-
-    Raises
-    ------
-    InputError
-        If the way to read verdicts needs token ids that are not known, or does not take messages.
-    """
+    """Build request number ``index`` of a text."""
     chat = is_chat(question)
     if asking.mode != "logprob":
         fields: dict[str, Any] = {

@@ -137,7 +137,7 @@ _SILENT = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class EndpointSetup:
     """What every request of a scoring shares.
 
     Parameters
@@ -210,17 +210,9 @@ def complete(work: Coroutine[Any, Any, _T]) -> _T:
 
 
 async def ask_once(
-    client: Client, journal: AnswerJournal, asked: Asked, item: Request
+    client: Client, journal: AnswerJournal, asked: EndpointSetup, item: Request
 ) -> tuple[Reply, bool]:
-    """Answer one request from the journal or the server; return whether the server was asked.
-
-    Raises
-    ------
-    RefusedError, UnavailableError, InputError
-        As `Client.ask`.
-    MisshapenError
-        If the answer is none of the interface.
-    """
+    """Answer one request from the journal or the server; return whether the server was asked."""
     key = _key(asked, item)
     if (known := journal.get(key)) is not None:
         return Reply.from_dict(known), False
@@ -234,28 +226,11 @@ async def ask_once(
 async def ask_all(
     client: Client,
     journal: AnswerJournal,
-    asked: Asked,
+    asked: EndpointSetup,
     texts: Sequence[str],
     progress: Callable[[int, int], None] | None = None,
 ) -> Answers:
-    """Ask every request of every text.
-
-    Parameters
-    ----------
-    client : Client
-    journal : AnswerJournal
-    asked : Asked
-    texts : sequence of str
-    progress : callable, optional
-        Called with the requests answered and their total.
-
-    Raises
-    ------
-    InputError
-        If no request can succeed.
-    UnavailableError
-        If more than `max_failed` texts stay unanswered; what was answered is in the journal.
-    """
+    """Ask every request of every text."""
     answers = Answers()
     count = per_text(asked.asking, asked.read)
     jobs = iter([(row, index) for row in range(len(texts)) for index in range(count)])
@@ -278,7 +253,7 @@ async def ask_all(
 class _Workers:
     client: Client
     journal: AnswerJournal
-    asked: Asked
+    asked: EndpointSetup
     texts: Sequence[str]
     answers: Answers
     progress: Callable[[int, int], None] | None
@@ -358,7 +333,7 @@ class _Workers:
             )
 
 
-def _key(asked: Asked, item: Request) -> str:
+def _key(asked: EndpointSetup, item: Request) -> str:
     return sha256_bytes(
         canonical_json({"server": dict(asked.identity), "url": item.url, "payload": item.payload})
     )
@@ -396,25 +371,9 @@ async def can_count(client: Client) -> bool:
 
 
 async def fitted(
-    client: Client, journal: AnswerJournal, asked: Asked, text: str
+    client: Client, journal: AnswerJournal, asked: EndpointSetup, text: str
 ) -> tuple[Question, bool]:
-    """Render a text, cut in its middle until its prompt fits.
-
-    Parameters
-    ----------
-    client : Client
-    journal : AnswerJournal
-        Keeps the counts, so that a scoring can be repeated without the server.
-    asked : Asked
-        With the budget; none where the prompt cuts for itself.
-    text : str
-
-    Returns
-    -------
-    question : messages, text or token ids
-    cut : bool
-        Whether something of the run is missing.
-    """
+    """Render a text, cut in its middle until its prompt fits."""
     whole = question = asked.prompt.render(text)
     budget = asked.budget_tokens
     # a token is at least one byte
@@ -442,7 +401,9 @@ async def fitted(
     return question, question != whole
 
 
-async def _count(client: Client, journal: AnswerJournal, asked: Asked, question: Question) -> int:
+async def _count(
+    client: Client, journal: AnswerJournal, asked: EndpointSetup, question: Question
+) -> int:
     if isinstance(question, str):
         content: dict[str, Any] = {"prompt": question}
     else:
@@ -478,22 +439,10 @@ def _cut(text: str, kept: int) -> str:
 _PROBE = "TASK\n  none\n"
 
 
-async def connect(asked: Asked, journal_path: Path | None) -> Asked:
+async def connect(asked: EndpointSetup, journal_path: Path | None) -> EndpointSetup:
     """Complete what every request shares.
 
     The server's identity, the verdicts' tokens, the way to read them.
-
-    Parameters
-    ----------
-    asked : Asked
-        Without identity; `read` may be "auto".
-    journal_path : Path, optional
-        Keeps the answer to the request that settles the way.
-
-    Raises
-    ------
-    InputError, UnavailableError
-        If the server cannot be used.
     """
     async with Client(asked.server) as client:
         counts = asked.budget_tokens is not None and await can_count(client)
@@ -571,7 +520,7 @@ async def _tokens(client: Client, text: str) -> list[int] | None:
     )
 
 
-async def _settled(client: Client, journal: AnswerJournal, asked: Asked) -> Asked:
+async def _settled(client: Client, journal: AnswerJournal, asked: EndpointSetup) -> EndpointSetup:
     question = asked.prompt.render(_PROBE)
     said = "it knows none of the ways"
     for read in READS:

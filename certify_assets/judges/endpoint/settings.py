@@ -135,13 +135,7 @@ class Server:
         )
 
     def key(self) -> str | None:
-        """Read the API key from its environment variable.
-
-        Raises
-        ------
-        InputError
-            If the variable is not set, or holds what no header can carry.
-        """
+        """Read the API key from its environment variable."""
         if self.key_variable is None:
             return None
         value = os.environ.get(self.key_variable, "").strip()

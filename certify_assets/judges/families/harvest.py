@@ -15,7 +15,7 @@ from certify_assets.judges.harvest.gate import (
     HALF_B,
     HALVES_SEED,
     HarvestGate,
-    Pool,
+    HarvestPool,
     contamination,
     halves,
     open_gate,
@@ -238,7 +238,7 @@ class _Harvest:
     report: dict[str, Any]
 
 
-def _harvested(pool: Pool, table: pd.DataFrame, spec: JudgeSpec) -> _Harvest:
+def _harvested(pool: HarvestPool, table: pd.DataFrame, spec: JudgeSpec) -> _Harvest:
     """Open the gate on half A of CAL and take what is inside."""
     assert isinstance(spec, HarvestSpec)
     cal = table[(table["split"] == "cal") & table["outcome"].notna()].reset_index(drop=True)

@@ -11,7 +11,12 @@ from certify_assets.judges.families.lexical import train_lexical
 from certify_assets.judges.judged import DerivedFamily, JudgedCorpus, judge_family
 from certify_assets.judges.record import JudgeRecord, renderer, save_files
 from certify_assets.judges.specs import JudgeSpec
-from certify_assets.judges.transfer import Pool, describe_sources, gather_pool, require_sources
+from certify_assets.judges.transfer import (
+    TransferPool,
+    describe_sources,
+    gather_pool,
+    require_sources,
+)
 from certify_assets.storage.progress import Report
 
 if TYPE_CHECKING:
@@ -158,7 +163,7 @@ class TransferFamily(DerivedFamily):
         require_sources(judge, record.detail("transfer"))
 
 
-def pool_of(judge: JudgedCorpus) -> Pool:
+def pool_of(judge: JudgedCorpus) -> TransferPool:
     """Gather what a transfer judge of a corpus is trained on."""
     spec = judge.spec
     assert isinstance(spec, TransferSpec)
@@ -174,7 +179,7 @@ def no_sources(judge: JudgedCorpus) -> str:
 
 
 def _fine_tune(
-    judge: JudgedCorpus, pool: Pool, report: Report
+    judge: JudgedCorpus, pool: TransferPool, report: Report
 ) -> tuple[CausalJudge, dict[str, Any]]:
     from certify_assets.judges.lm.training import train_on_rows
 
@@ -183,7 +188,7 @@ def _fine_tune(
     return train_on_rows(judge, pool.frame, run=run, epochs=_EPOCHS, report=report)
 
 
-def _limits(pool: Pool, spec: JudgeSpec) -> list[str]:
+def _limits(pool: TransferPool, spec: JudgeSpec) -> list[str]:
     if pool.strict and spec.model == "compact" and pool.domain == format_domain("embedded").name:
         return [
             "the compact base model was pretrained on MiniWoB++ runs, so this judge has read "

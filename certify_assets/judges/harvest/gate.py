@@ -89,17 +89,7 @@ class HarvestGate:
 def open_gate(
     half: pd.DataFrame, settings: Settings, pilot: pd.DataFrame | None = None
 ) -> HarvestGate:
-    """Certify half A and say whether there may be a harvest.
-
-    Parameters
-    ----------
-    half : pandas.DataFrame
-        Score table of half A with outcomes.
-    settings : Settings
-        Side, α, δ, grid and procedure.
-    pilot : pandas.DataFrame, optional
-        Labelled score table of other tasks, for betting.
-    """
+    """Certify half A and say whether there may be a harvest."""
     given = {
         name: getattr(settings, name)
         for name in ("alpha", "delta", "side", "procedure", "grid", "guard", "seed")
@@ -151,7 +141,7 @@ class Splits:
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
+class HarvestPool:
     """Trajectories to harvest from.
 
     Attributes
@@ -166,31 +156,19 @@ class Pool:
     withheld: NDArray[np.int8]
 
 
-def withhold(frame: pd.DataFrame) -> Pool:
-    """Take the outcomes of labelled trajectories away.
-
-    Raises
-    ------
-    InputError
-        If there is none: a harvest needs a pool, and its contamination needs the truth of it.
-    """
+def withhold(frame: pd.DataFrame) -> HarvestPool:
+    """Take the outcomes of labelled trajectories away."""
     labelled = frame[frame["outcome"].notna()].reset_index(drop=True)
     if labelled.empty:
         raise InputError(
             "the pool of the harvest is empty: this corpus has no RL split; split it again with "
             "--rl."
         )
-    return Pool(labelled.assign(outcome=None), labelled["outcome"].to_numpy(np.int8))
+    return HarvestPool(labelled.assign(outcome=None), labelled["outcome"].to_numpy(np.int8))
 
 
 def halves(cal: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Cut CAL by task: half A sets the threshold of the harvest, half B certifies what was trained on it.
-
-    Raises
-    ------
-    InputError
-        If CAL has fewer than two tasks.
-    """
+    """Cut CAL by task: half A sets the threshold of the harvest, half B certifies what was trained on it."""
     first = choosing_half(cal["task_id"].tolist(), seed)
     return cal[first].reset_index(drop=True), cal[~first].reset_index(drop=True)
 
@@ -198,29 +176,7 @@ def halves(cal: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
 def training_set(
     source: pd.DataFrame, harvested: pd.DataFrame, *, label: int, manifest: SplitManifest
 ) -> pd.DataFrame:
-    """Join human-labelled source rows and pseudo-labelled ones.
-
-    Parameters
-    ----------
-    source : pandas.DataFrame
-        Labelled by people.
-    harvested : pandas.DataFrame
-        Rows of the pool; their outcomes are ignored.
-    label : {0, 1}
-        The pseudo-label: 0 on the reject side, 1 on the release side.
-    manifest : SplitManifest
-        Of the target.
-
-    Returns
-    -------
-    pandas.DataFrame
-        With the column ``label_source``: "human" or "harvest".
-
-    Raises
-    ------
-    LeakError
-        If a harvested row is of a task of CAL or TEST.
-    """
+    """Join human-labelled source rows and pseudo-labelled ones."""
     import pandas as pd
 
     refuse_held_out(harvested, manifest, what="pseudo-labelled")
@@ -236,22 +192,7 @@ def training_set(
 def refuse_held_out(
     frame: pd.DataFrame, manifest: SplitManifest, *, what: str, spent: Collection[str] = ()
 ) -> None:
-    """Refuse rows whose tasks are kept for certifying or auditing.
-
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-    manifest : SplitManifest
-    what : str
-        The rows in a word, for the sentence.
-    spent : collection of str
-        Tasks of CAL whose labels were given up for training, and which certify nothing any more.
-
-    Raises
-    ------
-    LeakError
-        Names the first such row.
-    """
+    """Refuse rows whose tasks are kept for certifying or auditing."""
     kept = {task for task, split in manifest.assignment.items() if split in {"cal", "test"}} - set(
         spent
     )
@@ -270,16 +211,8 @@ def share_wrong(taken: NDArray[np.bool_], withheld: NDArray[np.int8], label: int
     return float(np.mean(withheld[taken] != label)) if taken.any() else None
 
 
-def contamination(gate: HarvestGate, table: pd.DataFrame, pool: Pool) -> dict[str, Any]:
-    """Compare pseudo-labels with the withheld outcomes: to be reported, never used.
-
-    Returns
-    -------
-    dict
-        ``size``, ``pool``, ``contamination``, its task-level lower bound, and the verdict of an
-        audit of the gate on the pool: ERROR only where the bound is above α, because the promise is
-        on the population below the threshold and a finite pool scatters around it.
-    """
+def contamination(gate: HarvestGate, table: pd.DataFrame, pool: HarvestPool) -> dict[str, Any]:
+    """Compare pseudo-labels with the withheld outcomes: to be reported, never used."""
     scores = table["score"].to_numpy(np.float64)
     taken = gate.taken(scores)
     found: dict[str, Any] = {
@@ -307,24 +240,7 @@ def rendered_lengths(frame: pd.DataFrame) -> NDArray[np.int64]:
 def skew(
     frame: pd.DataFrame, taken: NDArray[np.bool_], lengths: NDArray[np.int64]
 ) -> dict[str, Any] | None:
-    """Say how far a harvest is from its pool: what the bound on wrong labels does not cover.
-
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        The pool.
-    taken : bool array, shape (rows,)
-    lengths : int array, shape (rows,)
-        Characters of the rendered runs.
-
-    Returns
-    -------
-    dict or None
-        Total variation distance of agents and of tasks between harvest and pool (0 = alike, 1 =
-        disjoint), tasks that are in it, the number of equally large tasks that would be as
-        concentrated (Kish), the Kolmogorov-Smirnov distance of lengths, and mean length against the
-        pool's. None for an empty harvest.
-    """
+    """Say how far a harvest is from its pool: what the bound on wrong labels does not cover."""
     if not taken.any():
         return None
     tasks = frame.loc[taken, "task_id"].value_counts().to_numpy(np.float64)

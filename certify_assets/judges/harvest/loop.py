@@ -22,7 +22,7 @@ from certify_assets.judges.harvest.gate import (
     HALF_A,
     LABEL_SOURCE,
     HarvestGate,
-    Pool,
+    HarvestPool,
     Splits,
     halves,
     open_gate,
@@ -111,7 +111,7 @@ class Loop:
         """The pseudo-label."""
         return 0 if self.settings.side == "reject" else 1
 
-    def pool(self) -> Pool:
+    def pool(self) -> HarvestPool:
         """Trajectories to harvest from, outcomes withheld.
 
         The unseen RL split, and SFT where the source is of other corpora.
@@ -132,7 +132,7 @@ class Parts:
 
     half_a: pd.DataFrame
     half_b: pd.DataFrame
-    pool: Pool
+    pool: HarvestPool
 
     @classmethod
     def of(cls, loop: Loop) -> Parts:
@@ -243,17 +243,7 @@ def language_learner(
     transfer: bool = False,
     report: Report = silent,
 ) -> Learner:
-    """Return the learner that fine-tunes a language model from its base in every round.
-
-    Parameters
-    ----------
-    source : pandas.DataFrame
-    manifest : SplitManifest
-        Of the target: rows of its CAL and TEST tasks are refused.
-    folder : Path
-        Where adapters, checkpoints and finished shares of scores are kept, so that a killed loop
-        goes on.
-    """
+    """Return the learner that fine-tunes a language model from its base in every round."""
     from certify_assets.judges.lm.judge import CausalJudge, load_base
     from certify_assets.judges.lm.training import fine_tuned
 

@@ -28,24 +28,7 @@ def inner_model(model: Any) -> Any:
 
 
 def linear_targets(model: Any) -> tuple[str, ...]:
-    """Name the linear layers of attention and MLP, whatever the architecture calls them.
-
-    Parameters
-    ----------
-    model : transformers.PreTrainedModel
-        Without adapters.
-
-    Returns
-    -------
-    tuple of str
-        Last parts of the names, sorted, where these alone tell the layers from the rest of the
-        model (the head, a vision tower); full names otherwise.
-
-    Raises
-    ------
-    InputError
-        If the model has no decoder layers with linear layers in them.
-    """
+    """Name the linear layers of attention and MLP, whatever the architecture calls them."""
     import torch
 
     layers = getattr(model.get_decoder(), "layers", ())
@@ -75,11 +58,6 @@ def attach_lora(model: Any, *, rank: int, alpha: int, dropout: float, seed: int)
     """Put a fresh adapter named "default" on all linear layers of attention and MLP, in place.
 
     Its `unload()` takes it off again.
-
-    Returns
-    -------
-    peft.PeftModel
-        With the adapter trainable and the base frozen.
     """
     import torch
     from peft import LoraConfig, get_peft_model
@@ -121,21 +99,6 @@ def save_adapter(
     """Write the adapter "default" of a PEFT model.
 
     Safetensors, the configuration that PEFT and vLLM read, and its provenance last.
-
-    Parameters
-    ----------
-    model : peft.PeftModel
-    folder : Path
-        A folder without provenance.json holds no adapter.
-    document : mapping
-        JSON values: the provenance of the training.
-    source : str
-        Name of the base model, in place of a path of this machine.
-
-    Returns
-    -------
-    dict
-        The provenance as written, with ``adapter_sha256``.
     """
     written = {
         "schema": _SCHEMA,
@@ -166,15 +129,7 @@ def write_weights(model: Any, folder: Path, *, source: str = "") -> str:
 
 
 def read_adapter(folder: Path) -> dict[str, Any]:
-    """Read the provenance of an adapter and check that its files are the ones it speaks of.
-
-    Raises
-    ------
-    InputError
-        If the folder holds no adapter of this package.
-    IntegrityError
-        If weights or configuration were altered.
-    """
+    """Read the provenance of an adapter and check that its files are the ones it speaks of."""
     document = read_json(folder / _DOCUMENT)
     if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
         raise InputError(
@@ -217,15 +172,7 @@ class AdapterBank:
         self._documents: dict[str, dict[str, Any]] = {}
 
     def add(self, name: str, folder: Path) -> dict[str, Any]:
-        """Load an adapter under a name; return its provenance.
-
-        Raises
-        ------
-        InputError
-            If the name is taken or the folder holds no adapter.
-        StaleCertificateError
-            If the adapter was trained on another base model.
-        """
+        """Load an adapter under a name; return its provenance."""
         if name in self._documents or name == "base":
             raise InputError(f"the name {name!r} is taken in this bank of adapters; give another.")
         document = read_adapter(folder)
@@ -258,12 +205,6 @@ class AdapterBank:
         """Activate an adapter, or none for "base".
 
         Yield the model to score with and the adapter's hash ("" for the base).
-
-        Parameters
-        ----------
-        merge : bool
-            Add the adapter to the weights for bulk scoring; on leaving, the weights are the base's
-            again, bit for bit.
         """
         if name == "base":
             if self._model is None:

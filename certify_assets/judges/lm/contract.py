@@ -174,22 +174,7 @@ class LanguageModel:
 
 
 def verdict_tokens(tokenizer: Any, marker: str, words: Sequence[str]) -> VerdictTokens:
-    """Return the tokens of two words as they follow the marker.
-
-    Parameters
-    ----------
-    tokenizer : transformers tokenizer
-    marker : str
-        What a prompt ends with.
-    words : sequence of str
-        The verdict of success, then that of failure, with the space that precedes them, if any.
-
-    Raises
-    ------
-    InputError
-        If the marker's own tokens change when a verdict follows it: the verdict then is not read
-        where the prompt ends.
-    """
+    """Return the tokens of two words as they follow the marker."""
     before = list(tokenizer.encode(marker, add_special_tokens=False))
     found = []
     for word in words:
@@ -214,26 +199,7 @@ def load_language_model(
     device: str = "cpu",
     dtype: str = "float32",
 ) -> LanguageModel:
-    """Load a causal language model from a hub by name, or from a folder.
-
-    Parameters
-    ----------
-    source : str or Path
-        Folder with config.json, tokenizer and safetensors, or the name of a hub repository.
-    verdicts : VerdictTokens, optional
-        By default the tokens of ``words`` as they follow ``marker``.
-    revision : str, optional
-        Commit of the hub repository; required for a hub model, so that what was certified can be
-        loaded again.
-    device, dtype : str
-        For example "cuda" and "bfloat16".
-
-    Raises
-    ------
-    InputError
-        If a hub model comes without a revision, or the folder has no safetensors: pickled weights
-        are refused.
-    """
+    """Load a causal language model from a hub by name, or from a folder."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging

@@ -55,13 +55,7 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 def trainable_weights(model: Any) -> dict[str, Any]:
-    """Return the parameters that training changes, by name.
-
-    Raises
-    ------
-    InputError
-        If there is none: an adapter that was loaded for inference is frozen.
-    """
+    """Return the parameters that training changes, by name."""
     named = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
     if not named:
         raise InputError(
@@ -80,20 +74,7 @@ def save_checkpoint(
     document: dict[str, Any],
     reference: Any = None,
 ) -> Path:
-    """Write the state after a step, in the place of the last one.
-
-    Parameters
-    ----------
-    folder : Path
-    model : torch.nn.Module
-    optimizer : torch.optim.AdamW
-    run : str
-        Hash of what the run is.
-    document : dict
-        JSON values: the step and the history.
-    reference : torch.Tensor, optional
-        Log-probabilities of the judge at the start.
-    """
+    """Write the state after a step, in the place of the last one."""
     from safetensors.torch import save
 
     tensors = {}
@@ -114,20 +95,7 @@ def save_checkpoint(
 def load_checkpoint(
     folder: Path, model: Any, optimizer: Any, *, run: str
 ) -> tuple[dict[str, Any], Any] | None:
-    """Put weights and optimizer back where a checkpoint left them.
-
-    Returns
-    -------
-    (dict, torch.Tensor or None) or None
-        Document and reference; None where the folder holds no checkpoint.
-
-    Raises
-    ------
-    InputError
-        If the checkpoint is of another run.
-    IntegrityError
-        If the file is damaged.
-    """
+    """Put weights and optimizer back where a checkpoint left them."""
     import torch
 
     path = folder / CHECKPOINT
@@ -236,18 +204,6 @@ def verdict_log_probs(
 ) -> Any:
     """Log-probabilities of success, failure and anything else after the marker, with gradients.
 
-    Parameters
-    ----------
-    language : LanguageModel
-    prompts : sequence of Encoded
-        One batch; padded on the left.
-    packed : bool
-        Without padding instead, inside `packed_attention`, where the backward pass belongs too.
-
-    Returns
-    -------
-    torch.Tensor of float32, shape (prompts, 3)
-
     Notes
     -----
     Only the last position goes through the head, in float32.
@@ -305,21 +261,7 @@ def expected_reward(log_probs: Any, outcomes: Sequence[int], arm: Arm) -> Any:
 def exact_loss(
     log_probs: Any, outcomes: Sequence[int], arm: Arm, config: GrpoConfig, reference: Any = None
 ) -> Any:
-    """Loss of each prompt whose gradient is minus the expected gradient of GRPO, or that of the weighted cross-entropy.
-
-    Parameters
-    ----------
-    log_probs : torch.Tensor, shape (prompts, 3)
-    outcomes : sequence of {0, 1}
-    arm : Arm
-    config : GrpoConfig
-    reference : torch.Tensor, shape (prompts, 3), optional
-        Log-probabilities of the judge at the start, for β.
-
-    Returns
-    -------
-    torch.Tensor, shape (prompts,)
-    """
+    """Loss of each prompt whose gradient is minus the expected gradient of GRPO, or that of the weighted cross-entropy."""
     if config.objective == "cross_entropy":
         places = log_probs.new_tensor([1 - outcome for outcome in outcomes]).long()
         weights = log_probs.new_tensor([arm.class_weight(outcome) for outcome in outcomes])
@@ -343,38 +285,7 @@ def train_exact(
     progress: Callable[[GrpoStep], None] | None = None,
     packed: bool | None = None,
 ) -> GrpoRun:
-    """Train the model's trainable weights in place by exact GRPO, or by its control.
-
-    Parameters
-    ----------
-    language : LanguageModel
-        Its model is usually a PeftModel with the adapter of SFT, trainable. Dropout stays off.
-    prompts, outcomes : sequences
-        The RL split: encoded prompts and their outcomes, 0 or 1.
-    arm : Arm
-    config : GrpoConfig
-    folder : Path, optional
-        Where checkpoints go; a run that finds its own there goes on from it and ends with the same
-        bits.
-    evaluate : callable, optional
-        Called with the number of steps taken at each of ``config.evaluate_at``, the model being in
-        evaluation mode.
-    progress : callable, optional
-        Called after each step.
-    packed : bool, optional
-        Whether rows lie in one sequence instead of a padded batch; by default on CUDA, where every
-        layer keeps rows apart.
-
-    Returns
-    -------
-    GrpoRun
-
-    Raises
-    ------
-    InputError
-        If rows, verdicts or weights cannot be trained on, the folder holds another run, or the loss
-        is no longer finite.
-    """
+    """Train the model's trainable weights in place by exact GRPO, or by its control."""
     check_rows(prompts, outcomes)
     trainer = _Trainer(language, prompts, outcomes, arm=arm, config=config, packed=packed)
     start, history = trainer.resume(folder)

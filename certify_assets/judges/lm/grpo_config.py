@@ -161,12 +161,7 @@ def _permutation(seed: int, epoch: int, rows: int) -> NDArray[np.int64]:
 
 
 def check_rows(prompts: Sequence[Encoded], outcomes: Sequence[int]) -> None:
-    """Refuse rows that cannot be trained on.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse rows that cannot be trained on."""
     if not prompts or len(prompts) != len(outcomes):
         raise InputError(
             f"there are {len(prompts)} prompts and {len(outcomes)} outcomes; give one outcome a "
@@ -181,13 +176,7 @@ def check_rows(prompts: Sequence[Encoded], outcomes: Sequence[int]) -> None:
 
 
 def single_tokens(verdicts: VerdictTokens) -> tuple[int, int]:
-    """Return the tokens of success and failure.
-
-    Raises
-    ------
-    InputError
-        If a verdict has several: GRPO trains the distribution of one token.
-    """
+    """Return the tokens of success and failure."""
     if not verdicts.single:
         raise InputError(
             f"the verdicts are the tokens {verdicts.success} and {verdicts.fail}; GRPO reads one "

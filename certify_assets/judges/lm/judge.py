@@ -93,13 +93,7 @@ class CausalJudge:
         )
 
     def score(self, texts: Sequence[str]) -> Scores:
-        """Judge rendered trajectories.
-
-        Raises
-        ------
-        StaleCertificateError
-            If a fast engine differs from the reference on a sample of them.
-        """
+        """Judge rendered trajectories."""
         prompts, config = self.encoder.encode_texts(texts), ScoringConfig.suited(self.language)
         if prompts and not config.is_reference:
             fingerprint = engine_fingerprint(self.language, self.lora_sha256, config)
@@ -117,13 +111,7 @@ class CausalJudge:
         return run.scores
 
     def answer(self, group: Group, fingerprint: Mapping[str, Any]) -> Shard:
-        """Score one group of a run that another process leads, on one core.
-
-        Raises
-        ------
-        StaleCertificateError
-            If this process would give other numbers.
-        """
+        """Score one group of a run that another process leads, on one core."""
         config = replace(ScoringConfig.suited(self.language), workers=1)
         with bulk_weights(self.language.model) if self.lora_sha256 else nullcontext():
             return score_group(
@@ -155,15 +143,7 @@ class CausalJudge:
         name: str,
         expected_sha256: str,
     ) -> CausalJudge:
-        """Read a saved judge.
-
-        Raises
-        ------
-        StaleCertificateError
-            If it was saved for another base model or prompt.
-        IntegrityError
-            If it is not the expected one.
-        """
+        """Read a saved judge."""
         document = read_json(folder / JUDGE_FILE)
         judge = cls(name, base, encoder)
         if isinstance(document, dict) and document.get("lora_sha256"):
@@ -210,13 +190,6 @@ class CausalJudge:
 def load_base(model: str, revision: str | None = None) -> tuple[LanguageModel, PromptEncoder]:
     """Load a base model with the encoder of its prompts.
 
-    Parameters
-    ----------
-    model : str
-        "compact", a folder, or the name of a hub repository.
-    revision : str, optional
-        Commit of the repository.
-
     Notes
     -----
     The compact model stays on the CPU, where its scores are the same bits on every machine; any
@@ -237,13 +210,7 @@ def load_base(model: str, revision: str | None = None) -> tuple[LanguageModel, P
 
 
 def load_tokenizer(model: str, revision: str | None = None) -> Any:
-    """Load the tokenizer of a base model alone.
-
-    Raises
-    ------
-    InputError
-        If there is none, or a hub model comes without a revision.
-    """
+    """Load the tokenizer of a base model alone."""
     from transformers import AutoTokenizer
 
     from certify_assets.judges.lm.compact import compact_model_path

@@ -23,13 +23,6 @@ def check_prepared(judge: JudgedCorpus) -> dict[str, Any]:
     """Return what a judge's training will read.
 
     Refuse before a device is waited for what it would refuse on the device.
-
-    Raises
-    ------
-    InputError
-        If a split is missing or has no labels.
-    IntegrityError
-        If a split, the judge to start from or the compact model is not what it says it is.
     """
     spec = judge_spec(judge.name)
     facts: dict[str, Any] = {"model": spec.model, "revision": spec.revision}

@@ -53,13 +53,7 @@ class Parity:
         return self.rows > 0 and close and self.unscored_by_one == 0 and self.changed_decisions == 0
 
     def require(self, engine: str) -> None:
-        """Raise unless the engine passed.
-
-        Raises
-        ------
-        StaleCertificateError
-            With the figures, in one sentence.
-        """
+        """Raise unless the engine passed."""
         if not self.passed:
             raise StaleCertificateError(
                 f"engine {engine} differs from the reference on {self.rows} rows: log-odds by up "
@@ -84,25 +78,7 @@ def parity(
     tolerance: float = 0.02,
     least_agreement: float = 0.99,
 ) -> Parity:
-    """Compare two engines on the same rows.
-
-    Parameters
-    ----------
-    scores_a, scores_b : Scores, shape (n,)
-        Reference, then candidate.
-    thresholds : sequence of float
-        Log-odds at which decisions fall: those of the certificates that are to be kept.
-    tolerance : float
-        Largest difference of log-odds allowed; the default lets bfloat16 weights pass (1.7e-2 was
-        measured), float32 engines differ by less than 1e-5.
-    least_agreement : float
-        Least Kendall tau-b.
-
-    Raises
-    ------
-    InputError
-        If the numbers of rows differ or there are none.
-    """
+    """Compare two engines on the same rows."""
     from scipy.stats import kendalltau
 
     a, b = scores_a.score, scores_b.score
@@ -159,14 +135,6 @@ def engine_parity(
     """Compare an engine with the reference.
 
     The same model on the same device, a row a batch, its own attention, adapter not merged.
-
-    Parameters
-    ----------
-    judge : LanguageModel
-    prompts : sequence of Encoded
-        What is to be scored; rows of all lengths are taken from it, evenly.
-    config : ScoringConfig
-        Of the engine.
     """
     limits = engine_limits(judge)
     order = sorted(range(len(prompts)), key=lambda row: (len(prompts[row].ids), prompts[row].ids))

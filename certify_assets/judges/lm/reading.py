@@ -57,13 +57,7 @@ class VerdictReader:
 
     @classmethod
     def of(cls, judge: LanguageModel, padding: str) -> VerdictReader:
-        """Take a language model apart.
-
-        Raises
-        ------
-        InputError
-            If its logits are more than the head's product.
-        """
+        """Take a language model apart."""
         inner = inner_model(judge.model)
         text = inner.config.get_text_config()
         for name in _AFTER_THE_HEAD:
@@ -86,18 +80,7 @@ class VerdictReader:
         )
 
     def read(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float64]:
-        """Return log-probabilities of success and failure for a batch.
-
-        Parameters
-        ----------
-        rows : sequence of sequences of int
-            Token ids of the prompts.
-
-        Returns
-        -------
-        float64 array, shape (rows, 2)
-            NaN in both where one of them is not finite.
-        """
+        """Return log-probabilities of success and failure for a batch."""
         import torch
 
         with torch.inference_mode():
@@ -108,13 +91,7 @@ class VerdictReader:
 
     @contextmanager
     def ready(self, *, compiled: bool = False) -> Iterator[None]:
-        """Give the model the attention that the batches need; on leaving it has its own again.
-
-        Parameters
-        ----------
-        compiled : bool
-            Let torch compile the layers, once for all lengths.
-        """
+        """Give the model the attention that the batches need; on leaving it has its own again."""
         layers = list(self.decoder.layers) if compiled else []
         with packed_attention(self.model) if self.padding == "packed" else nullcontext():
             for layer in layers:

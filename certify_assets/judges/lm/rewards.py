@@ -47,14 +47,7 @@ class Arm:
         return -max(self.lam, self.mu)
 
     def reward(self, verdict: int | None, outcome: int) -> float:
-        """Return the reward of one verdict.
-
-        Parameters
-        ----------
-        verdict : {1, 0, None}
-            Success, failure, no verdict.
-        outcome : {0, 1}
-        """
+        """Return the reward of one verdict."""
         if verdict is None:
             return self.unparsed
         if verdict == outcome:
@@ -87,11 +80,6 @@ class Arm:
     def abstention(self, unparsed: float | None = None) -> tuple[float, float] | None:
         """Return the open interval of the probability of success in which no verdict earns more than either verdict, None where there is none.
 
-        Parameters
-        ----------
-        unparsed : float, optional
-            Reward of no verdict; by default the arm's own.
-
         Notes
         -----
         With q the probability of success, success earns q − (1 − q)λ and failure (1 − q) − qμ; at a
@@ -122,13 +110,7 @@ CONTROLS = {arm.name: arm for arm in (Arm("weighted_3", 0.0, 2.0), Arm("weighted
 
 
 def arm_named(name: str) -> Arm:
-    """Return an arm of the paper, or a control.
-
-    Raises
-    ------
-    InputError
-        If there is none of this name; the sentence lists those that exist.
-    """
+    """Return an arm of the paper, or a control."""
     known = ARMS | CONTROLS
     if name not in known:
         raise InputError(f"there is no arm {name!r}; name one of {', '.join(known)}.")
@@ -138,17 +120,7 @@ def arm_named(name: str) -> Arm:
 def completion_reward(
     arm: Arm, completion: Sequence[int], outcome: int, *, success: int, fail: int
 ) -> float:
-    """Return the reward of a sampled completion: its first token is a verdict, or it is unparsable.
-
-    Parameters
-    ----------
-    arm : Arm
-    completion : sequence of int
-        Token ids after the verdict marker.
-    outcome : {0, 1}
-    success, fail : int
-        The tokens of the two verdicts.
-    """
+    """Return the reward of a sampled completion: its first token is a verdict, or it is unparsable."""
     # the judge is read at the marker, so a verdict further on is none
     first = completion[0] if len(completion) else None
     return arm.reward({success: 1, fail: 0}.get(first) if first is not None else None, outcome)

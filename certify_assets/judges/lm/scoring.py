@@ -103,15 +103,7 @@ def ids_sha256(ids: Sequence[int]) -> str:
 
 
 def shard_key(fingerprint: Mapping[str, Any], batches: Sequence[Sequence[str]]) -> str:
-    """Name a shard by everything its numbers depend on.
-
-    Parameters
-    ----------
-    fingerprint : mapping
-        JSON values: model, adapter, type of the numbers, engine.
-    batches : sequence of sequences of str
-        Hashes of the prompts, batch by batch.
-    """
+    """Name a shard by everything its numbers depend on."""
     return sha256_bytes(
         canonical_json(
             {"fingerprint": dict(fingerprint), "batches": [list(batch) for batch in batches]}
@@ -263,13 +255,7 @@ class ScoringRun:
 
 
 def compose(prompts: Sequence[Encoded], config: ScoringConfig) -> list[_Rows]:
-    """Put prompts into batches, the longest first: where memory runs out, it does so at the start.
-
-    Returns
-    -------
-    list of tuples of int
-        Places of the prompts. The batches depend on the prompts as a set, not on their order.
-    """
+    """Put prompts into batches, the longest first: where memory runs out, it does so at the start."""
     batches: list[list[int]] = []
     lengths: list[int] = []
     for row in sorted(
@@ -322,31 +308,7 @@ def score_prompts(
     progress: Callable[[int, int], None] | None = None,
     spread: Spread | None = None,
 ) -> ScoringRun:
-    """Score prompts.
-
-    Parameters
-    ----------
-    judge : LanguageModel
-        With the adapter active that is to be scored (`AdapterBank.using`).
-    prompts : sequence of Encoded
-    config : ScoringConfig, optional
-        By default what suits the model's device.
-    adapter_sha256 : str
-        Hash of the active adapter; part of the name of every shard.
-    shards : Path, optional
-        Folder where finished shares are kept; the next run with the same model, adapter, engine and
-        prompts takes them up.
-    progress : callable, optional
-        Called with the prompts done and the prompts in all.
-    spread : callable, optional
-        Scores groups of batches elsewhere, each as :func:`score_group` does; the same numbers, as
-        the batches are the same.
-
-    Raises
-    ------
-    InputError
-        If one prompt alone does not fit into memory.
-    """
+    """Score prompts."""
     config = config or ScoringConfig.suited(judge)
     _check_packing(judge, config)
     fingerprint = engine_fingerprint(judge, adapter_sha256, config)
@@ -398,13 +360,7 @@ def score_group(
     adapter_sha256: str,
     fingerprint: Mapping[str, Any],
 ) -> Shard:
-    """Score one group of batches for a run that another process leads.
-
-    Raises
-    ------
-    StaleCertificateError
-        If this process would score with another model, adapter, engine or device than that run's.
-    """
+    """Score one group of batches for a run that another process leads."""
     differing = [
         name
         for name, value in engine_fingerprint(judge, adapter_sha256, config).items()

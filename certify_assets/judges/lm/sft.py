@@ -76,36 +76,6 @@ def train_sft(
 ) -> TrainedAdapter | None:
     """Train an adapter; a folder with checkpoints of the same run is taken up where it stopped.
 
-    Parameters
-    ----------
-    base : LanguageModel
-        Without adapters; its weights are the same after training, bit for bit.
-    rows : sequence of SftRow
-    folder : Path
-        Where the adapter goes; checkpoints lie in its folder "checkpoints".
-    config : SftConfig, optional
-    checkpoint_steps : int
-        Steps from one checkpoint to the next.
-    stop_after : int, optional
-        Steps of this call; the next call goes on.
-    progress : callable, optional
-        Called with the step, the steps in all and the loss.
-    packed : bool, optional
-        Whether the rows of a batch lie in one sequence instead of being padded; by default on one
-        CUDA device, where every layer keeps rows apart.
-
-    Returns
-    -------
-    TrainedAdapter or None
-        None where ``stop_after`` came before the end.
-
-    Raises
-    ------
-    InputError
-        If rows or settings cannot be used, or the folder holds checkpoints of another run.
-    LeakError
-        If a row is of a split that training must not see.
-
     References
     ----------
     Appendix "Training details" of the paper; Hu et al. (2021), "LoRA".

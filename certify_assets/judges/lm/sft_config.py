@@ -121,21 +121,7 @@ class SftRow:
 def training_rows(
     rows: Sequence[SftRow], verdicts: VerdictTokens, config: SftConfig
 ) -> list[dict[str, Any]]:
-    """Turn rows into token ids, labels on the verdict's tokens alone, and weights that average 1.
-
-    Returns
-    -------
-    list of dict
-        ``input_ids``, ``labels`` (-100 where no loss falls) and ``weight``.
-
-    Raises
-    ------
-    InputError
-        If there are no rows, an outcome is neither 0 nor 1, or a row is too long: cutting it would
-        drop its label.
-    LeakError
-        If a row is from a split that training must not see.
-    """
+    """Turn rows into token ids, labels on the verdict's tokens alone, and weights that average 1."""
     if not rows:
         raise InputError(
             "there are no rows to fine-tune on; give labelled trajectories of the SFT split."
@@ -279,13 +265,7 @@ def mark_complete(folder: Path, run_sha256: str, step: int) -> None:
 
 
 def latest_checkpoint(folder: Path, run_sha256: str) -> Path | None:
-    """Find the last complete checkpoint of a run; None where there is none.
-
-    Raises
-    ------
-    InputError
-        If the folder holds a checkpoint of other settings or rows.
-    """
+    """Find the last complete checkpoint of a run; None where there is none."""
     steps = {
         int(match[1]): path
         for path in folder.glob("checkpoint-*")

@@ -82,16 +82,6 @@ def packed_loss(model: Any, inputs: Mapping[str, Any], tokens: Any = None) -> An
     """Cross-entropy of the labels of packed rows.
 
     No position but those before a label goes through the head, in float32.
-
-    Parameters
-    ----------
-    model : transformers.PreTrainedModel
-        Inside `packed_attention`.
-    inputs : mapping
-        Of `collate_packed`.
-    tokens : int, optional
-        What the sum is divided by: the labels of all batches of a step; by default those of this
-        one.
     """
     import torch
 
@@ -223,7 +213,7 @@ def watcher(progress: Callable[[int, int, float], None] | None, stop_after: int 
 
     steps = 0
 
-    class Watcher(TrainerCallback):
+    class SftWatcher(TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             nonlocal steps
             steps += 1
@@ -253,4 +243,4 @@ def watcher(progress: Callable[[int, int, float], None] | None, stop_after: int 
             if progress is not None:
                 progress(state.global_step, state.max_steps, loss)
 
-    return Watcher()
+    return SftWatcher()

@@ -30,21 +30,6 @@ def fine_tuned(
     """Fine-tune a base model on verdicts.
 
     Rows may name the source of their labels in a column ``label_source``.
-
-    Parameters
-    ----------
-    judge : CausalJudge
-        Of the base model.
-    labelled : pandas.DataFrame
-    folder : Path
-        Of the adapter; a folder with checkpoints of the same run is taken up where it stopped.
-    model : str
-        "compact" has a learning rate of its own, and passes over the rows more often.
-    seed : int
-    report : callable
-        Told how far the training has come.
-    epochs : float
-        Of the compact model.
     """
     from certify_assets.judges.lm.sft import train_sft
     from certify_assets.judges.lm.sft_config import SftConfig, SftRow
@@ -88,13 +73,7 @@ def train_on_rows(
     epochs: float,
     report: Report = silent,
 ) -> tuple[CausalJudge, dict[str, Any]]:
-    """Fine-tune a judge on given rows, with checkpoints in a folder of this run, and store its adapter.
-
-    Raises
-    ------
-    InputError
-        If the training stopped before its end.
-    """
+    """Fine-tune a judge on given rows, with checkpoints in a folder of this run, and store its adapter."""
     from certify_assets.judges.lm.judge import CausalJudge, load_base
 
     base, encoder = load_base(judged.spec.model, judged.spec.revision)

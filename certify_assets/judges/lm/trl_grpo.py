@@ -43,32 +43,6 @@ def train_trl(
     """Train the adapter in place with TRL.
 
     Go on from the last checkpoint in the folder where there is one.
-
-    Parameters
-    ----------
-    language : LanguageModel
-        Its model is a PeftModel with trainable weights.
-    prompts, outcomes : sequences
-        The RL split.
-    arm : Arm
-    config : GrpoConfig
-    folder : Path
-        Of TRL's checkpoints, in its own format: use only folders that you wrote.
-    evaluate : callable, optional
-        Called with the number of steps taken at each of ``config.evaluate_at`` but 0.
-    progress : callable, optional
-        Called with the number of steps taken after each step.
-
-    Returns
-    -------
-    dict
-        Arm, settings, hash of the run, and TRL's log, as JSON values.
-
-    Raises
-    ------
-    InputError
-        If rows, verdicts or model cannot be trained on, the rows do not fill one step, or the
-        folder holds another run.
     """
     from certify_assets.files import write_atomic
 
@@ -175,14 +149,14 @@ def _watcher(
 ) -> Any:
     from transformers import TrainerCallback
 
-    class Watcher(TrainerCallback):
+    class GrpoWatcher(TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             if evaluate is not None and state.global_step in steps:
                 evaluate(state.global_step)
             if progress is not None:
                 progress(state.global_step)
 
-    return Watcher()
+    return GrpoWatcher()
 
 
 def _check_adapter(model: Any) -> None:

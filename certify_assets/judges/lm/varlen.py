@@ -89,10 +89,6 @@ def pack(rows: Sequence[Sequence[int]], device: str = "cpu") -> Packed:
 def packable(model: Any) -> bool:
     """Whether every layer of a model keeps to the rows' boundaries.
 
-    Parameters
-    ----------
-    model : transformers.PreTrainedModel
-
     Notes
     -----
     Linear attention and state-space layers carry a state, and a convolution, over the boundaries
@@ -118,13 +114,7 @@ def packable(model: Any) -> bool:
 
 @contextmanager
 def packed_attention(model: Any) -> Iterator[None]:
-    """Let the layers of a model read packed rows; on leaving, its attention is the one it had.
-
-    Parameters
-    ----------
-    model : transformers.PreTrainedModel
-        A backward pass belongs inside: layers that are computed again would find another attention.
-    """
+    """Let the layers of a model read packed rows; on leaving, its attention is the one it had."""
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     before = model.config._attn_implementation

@@ -60,21 +60,6 @@ def build_compact(
 
     Equal settings and runs give the same bytes with the same versions of torch and the same kind of
     processor. A call that was interrupted goes on from its last checkpoint.
-
-    Parameters
-    ----------
-    folder : Path
-        Where tokenizer.json, config.json, model.safetensors (bfloat16) and provenance.json are
-        written.
-    settings : CompactSettings, optional
-    runs : Path
-        Runs of further seeds, as `generate_runs` writes them.
-    limit : int, optional
-        Only so many runs, evenly spaced: for trials.
-    prompt : AuditorPrompt, optional
-        What stands around every run.
-    progress : callable, optional
-        Called after every step.
     """
     settings = settings or CompactSettings()
     frame = pretraining_runs(runs)

@@ -113,25 +113,7 @@ def pretrain(
     folder: Path | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> tuple[Any, list[Progress]]:
-    """Train a new model on the examples.
-
-    Parameters
-    ----------
-    examples : sequence of Example
-    settings : CompactSettings
-    pad, end : int
-        Token ids of padding and of the end of a message.
-    folder : Path, optional
-        Where a checkpoint is kept once a minute; a later call with the same examples and settings
-        goes on from it, to the same weights.
-    progress : callable, optional
-        Called after every step.
-
-    Returns
-    -------
-    model, curve
-        The model in evaluation mode and its losses, step by step.
-    """
+    """Train a new model on the examples."""
     with _deterministic(settings.threads):
         return _pretrain(examples, settings, (pad, end), folder, progress or _silent)
 

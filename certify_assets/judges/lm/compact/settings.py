@@ -110,26 +110,7 @@ _PIECES = r"\n ?| ?\p{L}+| ?\p{N}{1,3}| ?[^\s\p{L}\p{N}]{1,3}|\s+(?!\S)|\s"
 
 
 def train_tokenizer(texts: Iterable[str], prompt: AuditorPrompt, *, size: int = 4096) -> Any:
-    """Learn a tokenizer; the same texts in the same order give the same tokenizer.
-
-    Parameters
-    ----------
-    texts : iterable of str
-        Rendered runs.
-    prompt : AuditorPrompt
-        Its words are learnt as well, and its verdicts become one token each.
-    size : int
-        Tokens in all.
-
-    Returns
-    -------
-    transformers.PreTrainedTokenizerFast
-
-    Raises
-    ------
-    InputError
-        If a verdict did not become one token: the size is too small.
-    """
+    """Learn a tokenizer; the same texts in the same order give the same tokenizer."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 

@@ -69,13 +69,7 @@ class Shipped:
 
 
 def shipped(folder: Path | None = None) -> Shipped:
-    """Read the compact model's folder: hashes and a count, no weights are loaded.
-
-    Raises
-    ------
-    InputError
-        If the folder holds no compact model.
-    """
+    """Read the compact model's folder: hashes and a count, no weights are loaded."""
     from certify_assets.judges.lm.compact import compact_model_path
     from certify_assets.judges.lm.contract import weights_sha256
 
@@ -104,12 +98,7 @@ def shipped(folder: Path | None = None) -> Shipped:
 
 
 def require_shipped(folder: Path | None = None) -> Shipped:
-    """Return the compact model's description, refusing one that is not as its provenance says.
-
-    Raises
-    ------
-    IntegrityError
-    """
+    """Return the compact model's description, refusing one that is not as its provenance says."""
     found = shipped(folder)
     if found.faults:
         raise IntegrityError(found.faults[0])
@@ -148,24 +137,6 @@ def rebuild(
     """Pretrain the compact model again in the data root.
 
     A killed call goes on from its last checkpoint.
-
-    Parameters
-    ----------
-    limit : int, optional
-        Only so many runs, for a trial: the bytes are others then.
-    report : callable, optional
-        Told how far it has come.
-
-    Returns
-    -------
-    model, same
-        What was built, and for every file of the shipped model whether the bytes are equal. Judges
-        go on reading the shipped one.
-
-    Raises
-    ------
-    InputError
-        If the data root is remote: checkpoints need a folder.
     """
     from certify_assets.judges.lm.compact.build import build_compact
 
