@@ -65,8 +65,8 @@ judge.add_command(compare)
 def list_(ctx: click.Context, /, root: str | None, as_json: bool) -> None:
     """List the judges and what each is: those of the platform, then those of judges.yaml.
 
-    judges.yaml is stored in the data root or where CERTIFY_JUDGES says; exit 2 where something of it
-    cannot be used.
+    judges.yaml is stored in the data root or where CERTIFY_JUDGES says; exit 2 where something of
+    it cannot be used.
     """
     from certify_assets.cli.launching import open_store
 
