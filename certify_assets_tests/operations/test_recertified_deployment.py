@@ -114,7 +114,7 @@ def test_a_recertification_is_deployed_and_decides(store: Store) -> None:
     )
     assert Deployment.of(Corpus(store, "c")).refusal is None
     assert (
-        promote(Corpus(store, "c"), document) == now
+        promote(Corpus(store, "c"), load_recertification(Corpus(store, "c"), 1)) == now
         and len(read_deployments(Corpus(store, "c"))) == 2
     )
     batch = bring(store, seed=2)
