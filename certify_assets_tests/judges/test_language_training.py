@@ -73,7 +73,7 @@ def test_fine_tuning_and_reinforcement_go_from_adapter_to_certificate(store: Sto
         certification.verify_stored(JudgedCorpus(Corpus(store, NAME), "sft")) == []
         and certification.verify_stored(JudgedCorpus(Corpus(store, NAME), "grpo")) == []
     )
-    again = JudgedCorpus(Corpus(store, NAME), "sft").train()
+    again = JudgedCorpus(Corpus(store, NAME), "sft").train().to_dict()
     assert again["adapter_sha256"] == sft["adapter_sha256"], (
         "what was finished is not trained again"
     )
