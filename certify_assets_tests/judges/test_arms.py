@@ -240,7 +240,7 @@ def test_the_choice_is_bracketed_and_held_against_the_controls(tmp_path: Path) -
             ("cal", "test"), strengths.get(each.name, (1.0, 1.0)), strict=True
         ):
             rescore(store, each, split, strength)
-    adapter = JudgedCorpus(Corpus(store, CORPUS), "grpo").train()
+    adapter = JudgedCorpus(Corpus(store, CORPUS), "grpo").train().to_dict()
     found = arms_audit.audit_arms(JudgedCorpus.of(Corpus(store, CORPUS), TINY))
     place = next(
         place
