@@ -66,6 +66,22 @@ def corpus() -> None:
     help="Keep a share for RL; --no-rl gives it to CAL.",
 )
 @click.option(
+    "--alpha",
+    "alphas",
+    type=float,
+    multiple=True,
+    default=(0.1, 0.2),
+    show_default=True,
+    help="Error budget to certify, the strictest first; repeat for more.",
+)
+@click.option(
+    "--grid",
+    type=click.IntRange(min=1),
+    default=40,
+    show_default=True,
+    help="Thresholds to try on each side.",
+)
+@click.option(
     "--accept-structural-leak",
     default=None,
     metavar="REASON",
@@ -244,7 +260,9 @@ def _profile(imported: Corpus, config: CorpusConfig, dropped: dict[str, int]) ->
         )
     except InputError as error:
         say(f"The corpus is stored but cannot be split, so the gate below is of all of it: {error}")
-    return profile_corpus(frame, manifest, dropped=dropped, rendered=imported.outlines()).to_dict()
+    return profile_corpus(
+        frame, manifest, dropped=dropped, rendered=imported.outlines(), settings=config
+    ).to_dict()
 
 
 @corpus.command("list")

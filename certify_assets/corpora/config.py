@@ -76,6 +76,15 @@ class CorpusConfig:
             json_schema_extra=_LEAK_THRESHOLDS,
         ),
     ] = pydantic.Field(default_factory=dict)
+    alphas: Annotated[
+        tuple[float, ...],
+        _field(
+            "Error budgets that are certified, the strictest first.",
+            examples=[[0.05, 0.1]],
+            json_schema_extra={"minItems": 1},
+        ),
+    ] = (0.1, 0.2)
+    grid: Annotated[int, _field("Number of thresholds tried on each side.", strict=True)] = 40
     domain: Annotated[
         str,
         _field(
@@ -100,6 +109,18 @@ class CorpusConfig:
                 "'_' or '-', at most 64 characters."
             )
         complete_thresholds(self.leak_thresholds)
+        if not self.alphas or any(not 0 < alpha < 1 for alpha in self.alphas):
+            raise InputError(
+                f"alphas of corpus.json is {list(self.alphas)}; give at least one error budget "
+                "between 0 and 1."
+            )
+        if list(self.alphas) != sorted(set(self.alphas)):
+            raise InputError(
+                f"alphas of corpus.json is {list(self.alphas)}; give each error budget once, the "
+                "strictest first."
+            )
+        if self.grid < 1:
+            raise InputError(f"grid of corpus.json is {self.grid}; give at least 1 threshold.")
         if self.domain and not re.fullmatch(_DOMAIN, self.domain):
             raise InputError(
                 f"{self.domain!r} cannot name a domain; use a small letter followed by small "
@@ -113,6 +134,7 @@ class CorpusConfig:
             "paths": list(self.paths),
             "options": dict(self.options),
             "leak_thresholds": dict(self.leak_thresholds),
+            "alphas": list(self.alphas),
         }
 
     @classmethod

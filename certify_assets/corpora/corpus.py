@@ -347,7 +347,9 @@ class Corpus:
         # without the steps, so that a corpus larger than memory can be profiled
         frame, manifest = self.columns(), self.stored_manifest
         dropped = self.store.read_json(self.key("import.json"))["dropped"]
-        profile = profile_corpus(frame, manifest, dropped=dropped, rendered=self.outlines())
+        profile = profile_corpus(
+            frame, manifest, dropped=dropped, rendered=self.outlines(), settings=self.config
+        )
         self.store.write_json(self.key("profile.json"), {**profile.to_dict(), **self.hashes})
         return profile
 

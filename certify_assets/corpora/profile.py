@@ -19,7 +19,9 @@ from certify_assets.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-ALPHAS: tuple[float, ...] = (0.1, 0.2)
+    from certify_assets.corpora.config import CorpusConfig
+
+_ALPHAS = (0.1, 0.2)
 _DELTA = 0.05
 _GRID = 40
 # the adaptive floor asks for P(no error) ≤ δ/8; see certificates.guard
@@ -153,7 +155,7 @@ def profile_corpus(
     *,
     dropped: Mapping[str, int] | None = None,
     rendered: Sequence[Rendered | Outline] | None = None,
-    alphas: Sequence[float] = ALPHAS,
+    settings: CorpusConfig | None = None,
 ) -> CorpusProfile:
     """Profile a corpus, and its splits where a manifest says what they are.
 
@@ -167,8 +169,8 @@ def profile_corpus(
         Counts of the import.
     rendered : sequence of Rendered or Outline, optional
         Renderings of the rows, or their outlines, to save rendering them again.
-    alphas : sequence of float
-        Error budgets to judge possibility at, with δ = .05 and 40 thresholds.
+    settings : CorpusConfig, optional
+        Error budgets and thresholds to judge possibility at; by default .1 and .2, and 40.
 
     Raises
     ------
@@ -179,6 +181,7 @@ def profile_corpus(
     """
     if frame.empty:
         raise InputError("the corpus has no trajectory; import or generate some first.")
+    alphas, grid = (_ALPHAS, _GRID) if settings is None else (settings.alphas, settings.grid)
     whole = cluster_summary(frame)
     splits: dict[str, ClusterSummary] = {}
     if manifest is not None:
@@ -220,7 +223,7 @@ def profile_corpus(
         dropped=dict(dropped or {}),
         splits=splits,
         gates=tuple(
-            certification_gate(summary, alpha, split=name)
+            certification_gate(summary, alpha, grid=grid, split=name)
             for name, summary in judged.items()
             for alpha in alphas
         ),

@@ -136,7 +136,7 @@ def _profile(
 ) -> CorpusProfile:
     if _is_current(corpus, "profile.json", manifest):
         return corpus.profile
-    return profile_corpus(frame, manifest, dropped=dropped)
+    return profile_corpus(frame, manifest, dropped=dropped, settings=corpus.config)
 
 
 def _leak_checks(

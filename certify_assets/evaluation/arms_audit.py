@@ -6,7 +6,7 @@ is chosen with TEST's outcomes: it says what a better choice could have had, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from certify_assets.errors import LedgerError, StaleCertificateError
@@ -31,7 +31,7 @@ from certify_assets.judges.arms import (
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS
 from certify_assets.judges.record import columns, renderer
-from certify_assets.judges.specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES, JudgeSpec
+from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES, JudgeSpec
 from certify_assets.storage.progress import Report, silent
 
 if TYPE_CHECKING:
@@ -138,7 +138,11 @@ def plan_arms(
         "renderer_sha256": renderer().sha256,
     }
     provenance = {name: {**about, "arm": name, **found} for name, found in hashes.items()}
-    cells = {cell: _selection(judge.spec, tables, provenance, cell) for cell in _cells()}
+    cells = {
+        (side, alpha): _selection(judge, tables, provenance, (side, alpha))
+        for side in SIDES
+        for alpha in judge.corpus.config.alphas
+    }
     plan = {
         **about,
         "adapter_sha256": adapter.adapter_sha256,
@@ -146,7 +150,7 @@ def plan_arms(
         "selection_rule": adapter.selection_rule,
         "procedure": PROCEDURES[0],
         "delta": DELTA,
-        "grid": GRID,
+        "grid": judge.corpus.config.grid,
         "arms": keys,
         "scores": {name: found["scores_sha256"] for name, found in hashes.items()},
         "auroc": {name: _auroc(table) for name, table in tables.items()},
@@ -262,12 +266,8 @@ def _entries(spec: JudgeSpec) -> tuple[Candidate, ...]:
     return (*candidates(spec), *controls(spec))
 
 
-def _cells() -> Iterator[tuple[str, float]]:
-    return ((side, alpha) for side in SIDES for alpha in ALPHAS)
-
-
 def _selection(
-    spec: JudgeSpec,
+    judge: JudgedCorpus,
     tables: Mapping[str, pd.DataFrame],
     provenance: Mapping[str, Mapping[str, str]],
     cell: tuple[str, float],
@@ -276,13 +276,14 @@ def _selection(
     from certify_assets.judges.arms import START
     from certify_assets.judges.selection import select
 
+    spec, grid = judge.spec, judge.corpus.config.grid
     _, outcomes, tasks = columns(tables[START])
     scores = {name: table["score"].to_numpy(float) for name, table in tables.items()}
     return select(
         {each.name: scores[each.name] for each in candidates(spec)},
         outcomes,
         tasks,
-        settings=Settings(side=cell[0], alpha=cell[1], delta=DELTA, grid=GRID),
+        settings=Settings(side=cell[0], alpha=cell[1], delta=DELTA, grid=grid),
         baseline=START,
         provenance=provenance,
         controls={each.name: scores[each.name] for each in controls(spec)},

@@ -20,11 +20,12 @@ from certify_assets.evaluation.ledger import register
 from certify_assets.evaluation.parity import parity_provenance
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
-from certify_assets.judges.specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES
+from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
 from certify_assets.storage.snapshot import remembered
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
+    from certify_assets.corpora.config import CorpusConfig
     from certify_assets.judges.specs import JudgeSpec
 
 
@@ -37,7 +38,7 @@ def certify_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> list[Certifica
     compared = parity_provenance(judge)
     require_paid(judge, adapter.candidates)
     config = judge.corpus.config
-    plan = _plan(hashes["manifest_sha256"], config.seed, judge.spec)
+    plan = _plan(hashes["manifest_sha256"], config, judge.spec)
     registration = register(judge.corpus, plan, run_id=run_id)
     provenance = {
         "corpus": judge.corpus.name,
@@ -60,12 +61,12 @@ def certify_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> list[Certifica
             delta=DELTA,
             side=side,
             procedure=procedure,
-            grid=GRID,
+            grid=config.grid,
             candidates=adapter.candidates,
             selection=adapter.selection_rule or None,
             provenance=provenance,
         )
-        for alpha in ALPHAS
+        for alpha in config.alphas
         for side in SIDES
         for procedure in PROCEDURES
     ]
@@ -175,8 +176,9 @@ def why_nothing(judge: JudgedCorpus) -> list[str]:
 
     certificates = load_certificates(judge)
     cal, _, _ = judge.calibration
+    config = judge.corpus.config
     sentences = []
-    for alpha in ALPHAS:
+    for alpha in config.alphas:
         item = certificate_of(certificates, side="reject", alpha=alpha)
         if not item.certified:
             diagnosis = diagnose(
@@ -184,7 +186,7 @@ def why_nothing(judge: JudgedCorpus) -> list[str]:
                 alpha=alpha,
                 delta=DELTA,
                 side="reject",
-                grid=GRID,
+                grid=config.grid,
                 candidates=item.candidates,
             )
             sentences.append(f"At {alpha:g}: {diagnosis.sentence}")
@@ -208,14 +210,14 @@ def require_paid(judge: JudgedCorpus, paid: int) -> None:
         )
 
 
-def _plan(manifest_sha256: str, seed: int, judge: JudgeSpec) -> dict[str, Any]:
+def _plan(manifest_sha256: str, config: CorpusConfig, judge: JudgeSpec) -> dict[str, Any]:
     # no other judge: one that is added or changed would make the registrations of the rest new, and
     # what they saw of TEST before would not count
     return {
         "manifest_sha256": manifest_sha256,
-        "seed": seed,
-        "grid": GRID,
-        "alphas": list(ALPHAS),
+        "seed": config.seed,
+        "grid": config.grid,
+        "alphas": list(config.alphas),
         "delta": DELTA,
         "sides": list(SIDES),
         "procedures": list(PROCEDURES),

@@ -30,7 +30,7 @@ from certify_assets.evaluation.judge_results import (
     gather_judges,
 )
 from certify_assets.files import canonical_json, rounded, sha256_bytes
-from certify_assets.judges.specs import ALPHAS, DELTA, PROCEDURES, SIDES
+from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def compare(corpus: Corpus) -> dict[str, Any]:
     document = {
         "schema": COMPARISON_SCHEMA,
         "corpus": corpus.name,
-        "alphas": list(ALPHAS),
+        "alphas": list(corpus.config.alphas),
         "delta": DELTA,
         "procedure": PROCEDURES[0],
         "cal": {
@@ -87,7 +87,7 @@ def compare(corpus: Corpus) -> dict[str, Any]:
         "rows": rows,
         "missing": missing,
         "differences": _differences(judged),
-        "best": _best(rows),
+        "best": _best(rows, corpus.config.alphas),
         "agent_disjoint": stored_agent_folds(corpus),
         "pretraining": pretraining_caveat(
             [item.name for item in judged], [str(name) for name in cal.agents]
@@ -215,7 +215,7 @@ def _cells(item: JudgeResults) -> list[dict[str, Any]]:
     return [
         asdict(CertifiedCell.of(one, item.audits.get(one.sha256)))
         for side in SIDES
-        for alpha in ALPHAS
+        for alpha in sorted({one.alpha for one in item.certificates})
         if (one := found.get((side, alpha))) is not None
     ]
 
@@ -330,7 +330,7 @@ def _difference(one: JudgeResults, other: JudgeResults) -> Difference:
     return replace(entry, difference=difference, low=low, high=high, verdict=verdict, sentence=said)
 
 
-def _best(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _best(rows: Sequence[Mapping[str, Any]], alphas: Sequence[float]) -> list[dict[str, Any]]:
     """Name the best judge at each thing: maybe a control, and none where there is nothing."""
     judges = [row for row in rows if row["family"] != "control"]
     best = [
@@ -341,7 +341,7 @@ def _best(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         )
     ]
     for side in SIDES:
-        for alpha in ALPHAS:
+        for alpha in alphas:
             cells = {row["judge"]: _cell(row, (side, alpha)) for row in judges}
             coverage = {name: (cell and cell["coverage"]) or None for name, cell in cells.items()}
             best.append(_largest(f"certified {side} coverage at {alpha:g}", coverage))

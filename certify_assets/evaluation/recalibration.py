@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns, renderer
-from certify_assets.judges.specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES
+from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.certificates import Certificate
+    from certify_assets.corpora.config import CorpusConfig
 
 
 METHODS = ("none", "temperature", "platt", "isotonic")
@@ -106,13 +107,16 @@ def recalibrate(judge: JudgedCorpus) -> dict[str, Any]:
         threshold and rows of CAL and TEST that are decided otherwise than by the scores as they
         are.
     """
+    config = judge.corpus.config
     cal, hashes, adapter = judge.calibration
     fitted_on, fit = _fitting_rows(judge)
     table = judge.store.read_table(judge.key("scores.parquet"))
     everything = table.loc[table["split"].isin(["cal", "test"]), "score"].to_numpy(np.float64)
     maps = [fit_recalibration(method, *fit) for method in METHODS]
     plain: dict[tuple[str, float], NDArray[np.bool_]] = {}
-    methods = [_method(item, cal, everything, adapter.candidates, plain) for item in maps]
+    methods = [
+        _method(item, config, cal, everything, adapter.candidates, plain=plain) for item in maps
+    ]
     changed = [item.method for item in methods if item.effect == "changed"]
     ties = [item.method for item in methods if item.effect == "ties"]
     if changed:
@@ -128,7 +132,7 @@ def recalibrate(judge: JudgedCorpus) -> dict[str, Any]:
         "rows": len(fit[0]),
         "trained_on": fitted_on in judge.spec.training_splits,
         "delta": DELTA,
-        "grid": GRID,
+        "grid": config.grid,
         "verdict": said,
         "methods": [asdict(item) for item in methods],
         **hashes,
@@ -200,9 +204,11 @@ class RecalibrationEffect:
 
 def _method(
     item: Recalibration,
+    config: CorpusConfig,
     cal: pd.DataFrame,
     everything: _Floats,
     candidates: int,
+    *,
     plain: dict[tuple[str, float], NDArray[np.bool_]],
 ) -> RecalibrationEffect:
     from certify_assets.certificates import certify
@@ -211,7 +217,7 @@ def _method(
     mapped, elsewhere = item.apply(scores), item.apply(everything)
     cells = []
     for side in SIDES:
-        for alpha in ALPHAS:
+        for alpha in config.alphas:
             found = certify(
                 mapped,
                 outcomes,
@@ -220,7 +226,7 @@ def _method(
                 delta=DELTA,
                 side=side,
                 procedure=PROCEDURES[0],
-                grid=GRID,
+                grid=config.grid,
                 candidates=candidates,
             )
             decided = _decided(found, elsewhere)

@@ -26,13 +26,14 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS, arm_named
 from certify_assets.judges.record import columns, renderer, stored_folder, texts, workplace
-from certify_assets.judges.specs import ALPHAS, DELTA, GRID, JudgeSpec
+from certify_assets.judges.specs import DELTA, JudgeSpec
 from certify_assets.storage.progress import Advance, Report, counted, silent
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from certify_assets.corpora.config import CorpusConfig
     from certify_assets.judges.lm.grpo_config import GrpoConfig
     from certify_assets.judges.selection import Selection
 
@@ -219,7 +220,7 @@ def select_arm(judge: JudgedCorpus, *, report: Report = silent) -> dict[str, Any
         each.name: scored_candidate(judge, each, "cal", report=report)[0]
         for each in candidates(judge.spec)
     }
-    selection, alpha = choose(tables)
+    selection, alpha = choose(tables, judge.corpus.config)
     rows = [
         {"name": row.name, "alpha": alpha, "coverage": row.coverage, "uncorrected": row.uncorrected}
         for row in selection.rows
@@ -252,19 +253,19 @@ def _curve(history: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
     ]
 
 
-def choose(tables: Mapping[str, pd.DataFrame]) -> tuple[Selection, float]:
+def choose(tables: Mapping[str, pd.DataFrame], config: CorpusConfig) -> tuple[Selection, float]:
     """Choose at the smaller budget, or at the larger one where no candidate certifies anything at the smaller."""
     from certify_assets.certificates import Settings
     from certify_assets.judges.selection import select
 
     _, outcomes, tasks = columns(tables[START])
     scores = {name: table["score"].to_numpy(float) for name, table in tables.items()}
-    for alpha in ALPHAS:
+    for alpha in config.alphas:
         found = select(
             scores,
             outcomes,
             tasks,
-            settings=Settings(alpha=alpha, delta=DELTA, grid=GRID),
+            settings=Settings(alpha=alpha, delta=DELTA, grid=config.grid),
             baseline=START,
         )
         if any(row.coverage > 0 for row in found.rows):

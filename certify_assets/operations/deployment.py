@@ -16,7 +16,7 @@ from certify_assets.evaluation.audit import load_audits
 from certify_assets.evaluation.certification import load_certificates
 from certify_assets.evaluation.ledger import ledger_violations
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import ALPHAS, GRID, PROCEDURES, SIDES
+from certify_assets.judges.specs import PROCEDURES, SIDES
 from certify_assets.operations.alarms import read_alarms
 from certify_assets.operations.decisions import BatchRecord, Refusal, decide_batch
 from certify_assets.operations.deployment_record import (
@@ -142,7 +142,7 @@ def strictest_certificates(certificates: Sequence[Certificate]) -> list[Certific
             for item in certificates
             if item.side == side and item.procedure == PROCEDURES[0] and item.certified
         ]
-        found += sorted(candidates, key=lambda item: ALPHAS.index(item.alpha))[:1]
+        found += sorted(candidates, key=lambda item: item.alpha)[:1]
     return found
 
 
@@ -205,7 +205,7 @@ def judge_fingerprint(judge: JudgedCorpus) -> dict[str, str]:
             f"restore them, or materialize judges/{judge}/model again."
         )
     prompt = judge.family.prompt_sha256(judge, record)
-    return {**hashes, "prompt_sha256": prompt, "grid": str(GRID)}
+    return {**hashes, "prompt_sha256": prompt, "grid": str(judge.corpus.config.grid)}
 
 
 def deployment_fault(

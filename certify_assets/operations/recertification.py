@@ -25,7 +25,7 @@ from certify_assets.evaluation.parity import parity_provenance
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
-from certify_assets.judges.specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES, judges
+from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES, judges
 from certify_assets.operations.audit_sample import (
     OPEN_SHARE,
     REASONS,
@@ -88,6 +88,8 @@ class Plan:
         Tasks that no earlier recertification has counted.
     hashes : mapping of str to str
     candidates : int
+    alphas : tuple of float
+    grid : int
     selection : str
     inputs_sha256 : str
         Hash of table, hashes, candidates, budgets and procedure.
@@ -99,6 +101,8 @@ class Plan:
     new_tasks: tuple[str, ...]
     hashes: Mapping[str, str]
     candidates: int
+    alphas: tuple[float, ...]
+    grid: int
     selection: str
     inputs_sha256: str
 
@@ -122,6 +126,7 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
         judge.corpus, adapter_sha256=hashes["adapter_sha256"], before=before
     )
     table = _table(cal, _scored(judge, counted.rows))
+    config = judge.corpus.config
     about = {
         "judge": judge.name,
         "rows": [
@@ -130,10 +135,10 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
         ],
         "hashes": hashes,
         "candidates": adapter.candidates,
-        "alphas": list(ALPHAS),
+        "alphas": list(config.alphas),
         "sides": list(SIDES),
         "procedure": PROCEDURES[0],
-        "grid": GRID,
+        "grid": config.grid,
     }
     return Plan(
         judge=judge.name,
@@ -142,6 +147,8 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
         new_tasks=tuple(task for task in counted.tasks if task not in before),
         hashes=hashes,
         candidates=adapter.candidates,
+        alphas=config.alphas,
+        grid=config.grid,
         selection=adapter.selection_rule,
         inputs_sha256=sha256_bytes(canonical_json(about)),
     )
@@ -313,12 +320,12 @@ def _certify(
             delta=claimed.delta,
             side=side,
             procedure=PROCEDURES[0],
-            grid=GRID,
+            grid=plan.grid,
             candidates=plan.candidates,
             selection=plan.selection or None,
             provenance=provenance,
         )
-        for alpha in ALPHAS
+        for alpha in plan.alphas
         for side in SIDES
     ]
 

@@ -13,7 +13,7 @@ from certify_assets.evaluation.audit import CertificateAudit, load_audits
 from certify_assets.evaluation.certification import certificate_of, load_certificates
 from certify_assets.judges.harvest.gate import HALF_B
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import ALPHAS, DELTA, judge_spec, judges
+from certify_assets.judges.specs import DELTA, judge_spec, judges
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
@@ -119,7 +119,8 @@ def audit_table(audits: Sequence[CertificateAudit]) -> str:
 
 def headline(certificates: list[Certificate]) -> Certificate:
     """Return the reject certificate of the strictest budget that certifies, else the strictest."""
-    chosen = [certificate_of(certificates, side="reject", alpha=alpha) for alpha in ALPHAS]
+    alphas = sorted({item.alpha for item in certificates if item.side == "reject"})
+    chosen = [certificate_of(certificates, side="reject", alpha=alpha) for alpha in alphas]
     return next((item for item in chosen if item.certified), chosen[0])
 
 
@@ -133,7 +134,7 @@ def _entry(judge: JudgedCorpus) -> dict[str, Any]:
         unknown = {
             "certified": False,
             "side": "reject",
-            "alpha": ALPHAS[0],
+            "alpha": judge.corpus.config.alphas[0],
             "delta": DELTA,
             "coverage": 0.0,
         }

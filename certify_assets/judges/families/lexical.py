@@ -19,7 +19,7 @@ from certify_assets.judges.record import (
     stored_folder,
     texts,
 )
-from certify_assets.judges.specs import ALPHAS, DELTA, GRID, JudgeSpec
+from certify_assets.judges.specs import DELTA, JudgeSpec
 from certify_assets.storage.progress import Report
 
 if TYPE_CHECKING:
@@ -163,11 +163,15 @@ def _selection(judge: JudgedCorpus, trained: Mapping[float, LexicalJudge]) -> li
     cal = cal[cal["outcome"].notna()]
     tables = {weight: score_table(model, cal, renderer()) for weight, model in trained.items()}
     rows: list[dict[str, Any]] = []
-    for alpha in ALPHAS:
+    for alpha in judge.corpus.config.alphas:
         rows = []
         for weight, table in tables.items():
             certificate = certify(
-                *columns(table), alpha=alpha, delta=DELTA, grid=GRID, candidates=len(trained)
+                *columns(table),
+                alpha=alpha,
+                delta=DELTA,
+                grid=judge.corpus.config.grid,
+                candidates=len(trained),
             )
             rows.append(
                 {

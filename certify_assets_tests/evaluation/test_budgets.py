@@ -1,0 +1,50 @@
+"""Error budgets and thresholds of a corpus: from its configuration to what is deployed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from certify_assets import InputError, Workspace
+from certify_assets.corpora.config import CorpusConfig
+from certify_assets.reports.judge_page import headline
+from certify_assets.storage.store import Store
+from certify_assets_tests.builders import register_runs, write_runs
+
+
+def test_a_corpus_has_budgets_and_a_grid_of_its_own(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    runs = write_runs(tmp_path / "runs.jsonl", tasks=200, attempts=4)
+    register_runs(Store(str(root)), "shop", runs, rl=False, alphas=(0.15, 0.3), grid=20)
+    corpus = Workspace.open(str(root)).corpus("shop")
+    corpus.prepare()
+    judge = corpus.judge("lexical")
+    judge.train()
+    judge.score()
+    made = judge.certify()
+    assert {item.alpha for item in made} == {0.15, 0.3}
+    assert {item.parameters["grid"] for item in made} == {20}
+    # a certificate is judged possible at these budgets before anything is scored
+    assert {gate.alpha for gate in corpus.profile.gates} == {0.15, 0.3}
+    judge.audit()
+    strictest = headline(made)
+    assert strictest.certified and strictest.alpha == 0.15
+    record = judge.deploy()
+    assert record.alpha["reject"] == 0.15 and record.fingerprint["grid"] == "20"
+    assert corpus.deployment().refusal is None
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"alphas": ()}, "at least one error budget between 0 and 1"),
+        ({"alphas": (0.1, 1.2)}, "at least one error budget between 0 and 1"),
+        ({"alphas": (0.2, 0.1)}, "each error budget once, the strictest first"),
+        ({"alphas": (0.1, 0.1)}, "each error budget once, the strictest first"),
+        ({"grid": 0}, "at least 1 threshold"),
+    ],
+)
+def test_what_cannot_be_a_budget_is_refused(keys: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        CorpusConfig("shop", **keys)  # type: ignore[arg-type]
