@@ -20,7 +20,7 @@ from certify_assets.judges.lm.adapters import AdapterBank, attach_lora, quiet
 from certify_assets.judges.lm.contract import Encoded, VerdictTokens
 from certify_assets.judges.lm.scoring import score_prompts
 from certify_assets.judges.lm.sft import SftConfig, SftRow, train_sft
-from certify_assets.judges.lm.sft_config import IGNORED, training_rows
+from certify_assets.judges.lm.sft_config import IGNORED, SFT_SOURCES, training_rows
 from certify_assets.judges.lm.sft_trainer import collate, sft_arguments
 from certify_assets_tests.judges.lm import models
 
@@ -133,11 +133,7 @@ def test_rows_that_cannot_train_are_refused() -> None:
         with pytest.raises(LeakError, match="pseudo-labels of CAL and TEST never train a judge"):
             training_rows([row, replace(row, source=source)], VERDICTS, SMALL)
     assert (
-        len(
-            training_rows(
-                [replace(row, source=source) for source in sft.SFT_SOURCES], VERDICTS, SMALL
-            )
-        )
+        len(training_rows([replace(row, source=source) for source in SFT_SOURCES], VERDICTS, SMALL))
         == 3
     )
 
