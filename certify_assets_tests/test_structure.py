@@ -95,6 +95,7 @@ def _declared() -> dict[str, str]:
     return {canonicalize_name(Requirement(line).name): line for line in lines}
 
 
+@pytest.mark.slow
 def test_every_import_is_of_a_declared_requirement_that_is_pinned() -> None:
     # of the Python that reads Inspect's logs, which is the user's
     foreign = {"inspect_ai"}
@@ -131,6 +132,7 @@ def test_every_import_is_of_a_declared_requirement_that_is_pinned() -> None:
     assert not unpinned and not refused
 
 
+@pytest.mark.slow
 def test_imports_point_in_one_direction() -> None:
     wrong = []
     for path in PACKAGE.rglob("*.py"):
@@ -170,6 +172,7 @@ def _measure(code: str) -> dict[str, object]:
     return result
 
 
+@pytest.mark.slow
 def test_definitions_load_fast_and_without_heavy_libraries() -> None:
     code = (
         "import json, sys, time\n"

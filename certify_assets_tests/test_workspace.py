@@ -12,6 +12,7 @@ from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.operations_builders import deliver
 
 
+@pytest.mark.slow
 def test_from_runs_to_certificates_in_one_workspace(tmp_path: Path) -> None:
     root = tmp_path / "root"
     register_runs(
@@ -32,6 +33,7 @@ def test_from_runs_to_certificates_in_one_workspace(tmp_path: Path) -> None:
     assert refusal is not None and refusal.code == "not_deployed"
 
 
+@pytest.mark.slow
 def test_a_deployment_decides_a_batch(operated: Store, tmp_path: Path) -> None:
     corpus = Workspace.open(operated.root).corpus("c")
     record = corpus.judge("lexical").deploy()

@@ -26,6 +26,7 @@ def pair(tasks: int = 60) -> tuple[Sample, Sample]:
     return paper_process(tasks, 0.5, rng), paper_process(tasks, 0.5, rng)
 
 
+@pytest.mark.slow
 def test_pass_on_fresh_tasks() -> None:
     cal, test = pair()
     certificate = certify(*cal)
@@ -56,6 +57,7 @@ def test_error_when_the_lower_bound_exceeds_alpha() -> None:
     assert "exceeds alpha" in found.reason
 
 
+@pytest.mark.slow
 def test_warn_when_only_the_point_exceeds_alpha() -> None:
     cal, _ = pair()
     certificate = certify(*cal)
@@ -148,6 +150,7 @@ def test_release_side() -> None:
     assert found.realized_error == pytest.approx((1 - test.outcomes[inside]).mean())
 
 
+@pytest.mark.slow
 def test_lower_bound_is_the_delta_quantile_of_many_resamples() -> None:
     cal, _ = pair()
     counts = count_at(observe(*cal), "reject", np.array([2.0]))

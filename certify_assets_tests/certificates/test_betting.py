@@ -231,6 +231,7 @@ def fooled_rate(tasks: int, share: float, trials: int, pilot_tasks: int = 100) -
     return hits / trials
 
 
+@pytest.mark.slow
 def test_betting_is_not_fooled_whatever_the_pilot_says() -> None:
     # promised .05; standard error over 100 trials at that rate .022. Every second pilot is of
     # easier tasks and bets high

@@ -474,6 +474,7 @@ def dominated(right: bool = True, tasks: int = 101) -> Sample:
     return Sample(rng.normal(size=owner.size), outcomes.astype(int), owner)
 
 
+@pytest.mark.slow
 def test_one_task_that_holds_nearly_everything_is_refused_and_named() -> None:
     found = certify(*dominated())
     assert not found.certified and {"guard_concentration_blocked", "nothing_passes"} <= set(

@@ -100,6 +100,7 @@ def violations(tasks: int, share: float, trials: int, **keywords: object) -> flo
     return hits / trials
 
 
+@pytest.mark.slow
 def test_gaffke_is_not_fooled() -> None:
     # promised .05; standard error over 100 trials at that rate .022
     assert violations(64, 0.11, 100) <= 0.05 + 3 * 0.022

@@ -96,6 +96,7 @@ def test_error_icc_bound_equals_its_twin(rho: float, mean: float) -> None:
     assert found.upper == pytest.approx(upper, abs=2e-4)
 
 
+@pytest.mark.slow
 def test_a_large_call_compiles_nothing_after_a_small_one() -> None:
     from certify_assets.certificates import PROCEDURES, certify
 
@@ -151,6 +152,7 @@ def _double(value: int) -> int:
     return 2 * value
 
 
+@pytest.mark.slow
 def test_kernels_work_where_no_cache_can_be_written(tmp_path: Path) -> None:
     package = tmp_path / "tree" / "certify_assets"
     source = Path(kernels.__file__).parent.parent

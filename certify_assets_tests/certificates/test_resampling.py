@@ -88,6 +88,7 @@ print(certify(scores, outcomes, tasks, engine="montecarlo", draws=3000, multipli
 """
 
 
+@pytest.mark.slow
 def test_bytes_are_the_same_with_one_and_two_threads() -> None:
     def answer(threads: int) -> str:
         # one thread: one core for the pool as well

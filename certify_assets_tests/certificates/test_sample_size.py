@@ -47,6 +47,7 @@ def _share_that_certifies(
     return float(np.mean(shares))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rate", "area", "icc", "attempts", "alpha", "side"), _QUICK)
 def test_the_planned_size_certifies_in_four_of_five_draws(
     rate: float, area: float, icc: float, attempts: int, alpha: float, side: str
@@ -64,6 +65,7 @@ def test_the_promise_over_many_settings(
     assert abs(share - 0.8) <= 0.03 + 3 * 0.4 / math.sqrt(1000)
 
 
+@pytest.mark.slow
 def test_a_plan_says_what_it_promises() -> None:
     facts = CorpusFacts(success_rate=0.3, auroc=0.95, icc=0.3, sizes=(4,), tasks=20, sft_auroc=0.9)
     document = plan_sample_size(facts, Settings(procedure="naive"), other_attempts=(1,)).to_dict()
@@ -171,6 +173,7 @@ def test_where_two_tasks_do() -> None:
     assert "as many as a certificate takes" in found.sentence
 
 
+@pytest.mark.slow
 def test_bisection_and_a_walk_find_the_same_size() -> None:
     population = match_population(success_rate=0.3, auroc=0.95, icc=0.2, sizes=(4,))
     settings = Settings(procedure="naive")
@@ -187,6 +190,7 @@ def test_bisection_and_a_walk_find_the_same_size() -> None:
     assert share(found) >= 0.8 > share(found - 3)
 
 
+@pytest.mark.slow
 def test_the_release_side_mirrors_the_reject_side() -> None:
     sizes = []
     for rate, side in ((0.3, "reject"), (0.7, "release")):

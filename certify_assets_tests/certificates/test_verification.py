@@ -127,6 +127,7 @@ def test_other_settings_verify(data: Sample, keywords: dict[str, Any]) -> None:
     assert verify_certificate(certify(*data, **keywords).to_json(), *data) is None
 
 
+@pytest.mark.slow
 def test_every_altered_value_is_found(certificate: Certificate, data: Sample) -> None:
     document = certificate.to_dict()
     tried = 0

@@ -5,8 +5,12 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import pytest
+
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.calling import Call
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_judges_of_named_corpora_are_compared(call: Call, corpora: Store) -> None:

@@ -197,6 +197,7 @@ def test_impossible_thresholds_are_refused(
     assert answer.code == 2 and said in answer.err and not root.exists()
 
 
+@pytest.mark.slow
 def test_a_corpus_is_shown_as_tables_and_as_its_page(
     call: Call, root: Path, tmp_path: Path
 ) -> None:

@@ -7,6 +7,8 @@ import pytest
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.judges.harvest.test_loop import prepared
 
+pytestmark = pytest.mark.slow
+
 _QUICK = (
     "--gate",
     "taskboot",

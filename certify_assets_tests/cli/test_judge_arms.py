@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from certify_assets.storage.store import Store
 from certify_assets_tests.arms_builders import CORPUS
 from certify_assets_tests.cli.calling import Call
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_arms_are_shown_as_the_ledger_has_them(call: Call, arms_store: Store) -> None:

@@ -20,6 +20,7 @@ def _no_tracking(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
 
 
+@pytest.mark.slow
 def test_a_judge_is_deployed_shown_and_deployed_again(call: Call, operated: Store) -> None:
     nothing = call("ops", "status", "c", "--root", operated.root, "--json")
     assert (

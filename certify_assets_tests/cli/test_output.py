@@ -64,6 +64,7 @@ def test_an_error_about_a_hostile_name_is_harmless(call: Call, tmp_path: Path) -
     assert "\x1b" not in call("certificate", tmp_path / "\x1b[31m.csv").err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "environment",
     [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}],

@@ -13,6 +13,7 @@ KEYS = ["predicted_coverage", "gates", "tasks_needed", "attempts_per_task", "suc
 _FACTS = ("--success-rate", 0.5, "--auroc", 0.85, "--icc", 0.3)
 
 
+@pytest.mark.slow
 def test_the_keys_of_the_contract(call: Call, tmp_path: Path) -> None:
     out = tmp_path / "plan.json"
     options = (

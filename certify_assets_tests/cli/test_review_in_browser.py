@@ -16,7 +16,7 @@ from certify_assets_tests.cli.review_client import Served, served
 from certify_assets_tests.paths import assert_painted
 from certify_assets_tests.review_builders import decided, session_batch, write_batch
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 HOSTILE = (
     "<script>document.title = 'owned'</script>",

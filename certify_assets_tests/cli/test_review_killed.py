@@ -113,6 +113,7 @@ def survived(
     return len(told) - lost, lost
 
 
+@pytest.mark.slow
 def test_a_killed_server_loses_nothing_that_it_confirmed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -298,6 +298,7 @@ def running(store: Store, limits: ReviewLimits) -> Iterator[ReviewServer]:
         thread.join()
 
 
+@pytest.mark.slow
 def test_a_slow_client_is_cut_off_and_stands_in_nobodys_way(store: Store) -> None:
     with (
         running(store, ReviewLimits(seconds=2.0)) as server,
@@ -319,6 +320,7 @@ def test_a_slow_client_is_cut_off_and_stands_in_nobodys_way(store: Store) -> Non
         assert time.monotonic() - started < 8
 
 
+@pytest.mark.slow
 def test_more_clients_than_places_are_turned_away_and_places_come_back(store: Store) -> None:
     with running(store, ReviewLimits(seconds=2.0, connections=3)) as server:
         idle = [socket.create_connection(("127.0.0.1", server.server_port)) for _ in range(3)]

@@ -13,6 +13,8 @@ from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.study_builders import named
 
+pytestmark = pytest.mark.slow
+
 LAW = named("law")
 NAMES = ("splits", "lexical", "sft", "real_scores")
 

@@ -182,6 +182,7 @@ def test_bytes_that_are_not_utf8_cost_their_episode(tmp_path: Path) -> None:
     ] and imported.dropped == {"unreadable_record": 1}
 
 
+@pytest.mark.slow
 def test_the_published_bash_runs() -> None:
     imported = read(sorted(shared_data("intercode_bash").glob("*.tar.gz")))
     frame = imported.frame

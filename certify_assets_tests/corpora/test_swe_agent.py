@@ -242,6 +242,7 @@ def test_a_file_without_a_trajectory_is_explained(tmp_path: Path) -> None:
         detect_format([tmp_path])
 
 
+@pytest.mark.slow
 def test_the_published_java_runs() -> None:
     paths = sorted(shared_data("multi_swe_bench_java").glob("*.tar.gz"))
     imported = import_corpus(paths, name="java")

@@ -188,6 +188,7 @@ def test_nothing_after_the_start_of_the_tests_is_read() -> None:
     assert steps_of_terminal(text) == (Step("ls", "a"),)
 
 
+@pytest.mark.slow
 def test_the_published_runs() -> None:
     imported = import_corpus(
         sorted(shared_data("terminal_bench_core").glob("*.tar.gz")), name="terminal"

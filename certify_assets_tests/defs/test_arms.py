@@ -17,6 +17,8 @@ from certify_assets.judges.specs import JUDGES
 from certify_assets.storage.store import Store
 from certify_assets_tests.arms_builders import CORPUS, TINY
 
+pytestmark = pytest.mark.slow
+
 ARM, AUDIT = dg.AssetKey(["judges", "grpo", "arm"]), dg.AssetKey(["judges", "grpo", "arms_audit"])
 
 

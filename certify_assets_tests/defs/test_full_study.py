@@ -31,6 +31,8 @@ from certify_assets.research.study import (
 from certify_assets.storage.store import Store
 from certify_assets_tests.study_builders import named, registered, states, studied
 
+pytestmark = pytest.mark.slow
+
 SHORT = named("splits", "lexical", "agents", "base", "real_scores", "comparison", "law")
 
 

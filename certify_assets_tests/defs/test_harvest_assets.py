@@ -63,6 +63,7 @@ def test_a_closed_gate_is_a_skipped_node_with_its_reason(small: Store) -> None:
     )
 
 
+@pytest.mark.slow
 def test_an_open_gate_goes_through_to_the_certificate(tmp_path: Path) -> None:
     store = prepared(tmp_path, tasks=160)
     made(store, "lexical")

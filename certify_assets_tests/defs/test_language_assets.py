@@ -23,6 +23,8 @@ from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.paths import REPOSITORY
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("one", "two")
 # what MLflow's own use of SQLAlchemy says at its import
 MLFLOW = pytest.mark.filterwarnings(

@@ -46,6 +46,7 @@ def _of_the_corpus() -> set[dg.AssetKey]:
     return set(defs.resolve_job_def("onboard_corpus").asset_layer.executable_asset_keys)
 
 
+@pytest.mark.slow
 def test_every_asset_of_the_corpus_is_materialized(instance: dg.DagsterInstance) -> None:
     for key in _of_the_corpus():
         assert instance.get_materialized_partitions(key) == {CORPUS}, key
@@ -140,6 +141,7 @@ def test_the_demo_certifies_an_embedded_corpus(demo: Demo) -> None:
     assert all(Path(judge["page"]).is_file() for judge in corpus["judges"])
 
 
+@pytest.mark.slow
 def test_the_stored_certificates_verify_from_the_command_line(demo: Demo) -> None:
     folder = demo.root / f"judges/lexical/{CORPUS}"
     command = [
@@ -231,6 +233,7 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
             continue
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_the_dagster_ui_shows_the_lineage(webserver: str, browser: Browser, tmp_path: Path) -> None:
     page = browser.new_page(viewport={"width": 1500, "height": 900})
@@ -317,6 +320,7 @@ def _runs_that_tell(path: Path) -> Path:
     return source
 
 
+@pytest.mark.slow
 def test_a_structural_leak_blocks_the_certificate_and_its_evidence_is_drawn(tmp_path: Path) -> None:
     from certify_assets.storage.store import Store
 
@@ -356,6 +360,7 @@ def test_the_cause_of_a_failed_step_is_the_sentence_alone() -> None:
     assert _cause(SerializableErrorInfo("KeyError: 'x'\n", [], "KeyError")) == "KeyError: 'x'"
 
 
+@pytest.mark.slow
 def test_what_a_blocking_check_found_is_said_and_ends_with_its_own_code(tmp_path: Path) -> None:
     from certify_assets.storage.store import Store
 

@@ -74,6 +74,7 @@ def put(store: Store, name: str, error: float, first: int) -> None:
     frame.to_csv(path, index=False)
 
 
+@pytest.mark.slow
 def test_the_check_warns_passes_and_fails_as_labels_come(store: Store) -> None:
     seen = []
     for step in (

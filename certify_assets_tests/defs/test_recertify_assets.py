@@ -151,6 +151,7 @@ def test_without_a_deployment_it_says_so(corpora: Store) -> None:
     assert {ask(Corpus(corpora, "one")).status for ask in asked} == {"WARN"}
 
 
+@pytest.mark.slow
 def test_checks_have_three_states(store: Store) -> None:
     from certify_assets.operations import checks
     from certify_assets.operations.spending import Schedule, claim, declare

@@ -121,6 +121,7 @@ def test_what_cannot_be_held_out_is_a_sentence(dialects: Store, tmp_path: Path) 
     assert "one agent alone" in evaluate_scored(Corpus(store, "c"), ["lexical"])[1][0]["reason"]
 
 
+@pytest.mark.slow
 def test_agents_that_the_compact_model_saw_are_named_for_the_judges_that_stand_on_it() -> None:
     said = pretraining_caveat(["lexical", "sft"], ["scripted-hasty", "scripted-hasty", "somebody"])
     assert "below sft is" in said and "1 of the 2" in said

@@ -80,6 +80,7 @@ def _files(store: Store) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in files}
 
 
+@pytest.mark.slow
 def test_the_chain_gives_the_same_bytes_in_another_storage_backend(template: Path) -> None:
     store = Store("ram://chain")
     _prepare(store, template / "runs.jsonl")
@@ -342,6 +343,7 @@ def _leaking(path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_structural_leak_stops_the_certificate_until_it_is_accepted_with_a_reason(
     tmp_path: Path,
 ) -> None:

@@ -241,6 +241,7 @@ def test_a_language_model_that_does_not_beat_a_control_is_named(corpora: Store) 
     assert beaten_by_controls(document) == ["said"]
 
 
+@pytest.mark.slow
 def test_a_judge_behind_a_server_is_compared_like_the_others(corpora: Store) -> None:
     with faulty_server(
         lambda payload, times: Action(

@@ -30,6 +30,8 @@ from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.operations_builders import deliver
 
+pytestmark = pytest.mark.slow
+
 # of the many reads of a decision evenly taken ones, each costing half a second
 _MOST = 16
 

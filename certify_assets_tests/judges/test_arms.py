@@ -72,6 +72,7 @@ def test_another_start_makes_other_arms_and_the_chosen_one_is_stale(arms_store: 
         arms_audit.plan_arms(JudgedCorpus.of(Corpus(arms_store, CORPUS), TINY))
 
 
+@pytest.mark.slow
 def test_an_arm_that_was_stopped_goes_on_and_ends_with_the_same_bytes(arms_store: Store) -> None:
     whole, cut = (
         TINY.model_copy(update={"name": name, "steps": (1, 2)}) for name in ("whole", "cut")

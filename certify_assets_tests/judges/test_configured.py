@@ -180,6 +180,7 @@ def _loaded(root: Path) -> tuple[dict[str, Any], str]:
     return json.loads(done.stdout.splitlines()[-1]), done.stderr
 
 
+@pytest.mark.slow
 def test_endpoint_judges_have_a_job_of_their_own_and_run_in_no_other(tmp_path: Path) -> None:
     _write(tmp_path, GOOD, {**GOOD, "name": "broken", "asking": "guess"})
     found, log = _loaded(tmp_path)

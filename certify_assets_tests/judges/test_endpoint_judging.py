@@ -140,6 +140,7 @@ def scored(
         yield server
 
 
+@pytest.mark.slow
 def test_a_served_model_certifies_as_the_same_model_here(store: Store, local: Local) -> None:
     JudgedCorpus(Corpus(store, NAME), "base").train()
     base = JudgedCorpus(Corpus(store, NAME), "base").score()
@@ -397,6 +398,7 @@ def test_new_runs_are_scored_by_the_same_model_alone(store: Store, local: Local)
             JudgedCorpus(Corpus(store, NAME), "served").score_runs(frame)[0]
 
 
+@pytest.mark.slow
 def test_a_server_that_shows_no_verdict_is_left_before_it_costs() -> None:
     def silent(payload: dict[str, Any], times: int) -> Action:
         return Action(chat_body(logs={"Well": -0.1}))

@@ -113,6 +113,7 @@ def bayes(monkeypatch: pytest.MonkeyPatch) -> Iterator[BayesSpec]:
     platform_judges().update(known)
 
 
+@pytest.mark.slow
 def test_a_new_family_goes_from_training_to_deployment(corpora: Store, bayes: BayesSpec) -> None:
     from certify_assets.operations.rollout import deploy
 

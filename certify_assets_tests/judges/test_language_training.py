@@ -44,6 +44,7 @@ def test_language_judges_are_these() -> None:
     assert [name for name, spec in JUDGES.items() if spec.chooses] == ["lexical_weighted", "grpo"]
 
 
+@pytest.mark.slow
 def test_the_base_model_judges_as_it_comes(store: Store) -> None:
     document = made(store, "base")
     assert document["candidates"] == 1 and document["provenance"]["settings"]["lora_sha256"] == ""  # type: ignore[index]

@@ -117,6 +117,7 @@ def test_the_adapter_hash_is_that_of_the_files(folder: Path) -> None:
         LexicalJudge.load(folder, expected_sha256="0" * 64)
 
 
+@pytest.mark.slow
 def test_another_process_with_other_threads_scores_the_same(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "texts.json").write_text(json.dumps(TEXTS[:20]), encoding="utf-8")
     code = (

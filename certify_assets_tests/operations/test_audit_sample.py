@@ -122,6 +122,7 @@ def drawn_names(store: Store) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_every_attempt_over_all_batches_must_be_labelled_and_later_ones_stay_out_of_what_was_counted(
     store: Store, rows: pd.DataFrame
 ) -> None:

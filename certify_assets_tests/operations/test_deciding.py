@@ -281,6 +281,7 @@ def test_checks_find_altered_decisions_and_picked_tasks(deployed: Store, tmp_pat
     assert drawn_as_planned(Corpus(deployed, "c")).status == "ERROR"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last", KILL_POINTS)
 def test_what_was_killed_is_gone_on_with(deployed: Store, tmp_path: Path, last: str) -> None:
     path = deliver(tmp_path / "a.jsonl", tasks=40)

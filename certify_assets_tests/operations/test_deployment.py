@@ -252,6 +252,7 @@ def test_labels_that_speak_against_every_budget_stop_each_and_so_does_an_unreada
 
 
 # of the registry's own queries, where it is given SQLAlchemy 2.1
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated")
 def test_mlflow_gets_a_version_with_alias_certificates_and_hashes(
     operated: Store, monkeypatch: pytest.MonkeyPatch

@@ -94,6 +94,7 @@ def test_spot_tasks_of_a_batch_under_narrower_thresholds_stay_out_all_of_them(
     }
 
 
+@pytest.mark.slow
 def test_nothing_moves_when_more_comes(store: Store, certificate: Certificate) -> None:
     first = write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT[:20], *SPOT[:20]])
     label_rows(store, "one", first.iloc[::-1])

@@ -282,6 +282,7 @@ def test_a_kill_at_any_moment_of_the_command_leaves_one_claim_and_the_next_call_
     )
 
 
+@pytest.mark.slow
 def test_what_the_audit_sample_alone_speaks_against_is_not_deployed(store: Store) -> None:
     bring(store, seed=1)
     document, _ = recertify(judge_of(store))

@@ -241,6 +241,7 @@ def _many(count: int) -> list[Trajectory]:
     ]
 
 
+@pytest.mark.slow
 def test_a_run_is_found_without_reading_its_whole_batch_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,7 @@ def roots(_operated: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
     return root, old, new
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("put_back", [False, True], ids=["swapped", "swapped and put back"])
 def test_a_batch_is_decided_by_the_deployed_judge_or_refused(
     roots: tuple[Path, Path, Path],

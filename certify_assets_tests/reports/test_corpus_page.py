@@ -178,6 +178,7 @@ def test_figures_of_other_trajectories_are_measured_anew(corpora: Store) -> None
         Corpus(corpora, "three").require_leak_checks()
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [1280, 420])
 def test_the_page_opens_without_scripts_and_fits(

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from certify_assets.certificates import table_gates
 from certify_assets.reports.certificate_page import render_page
 from certify_assets.reports.gates import gate_mark, gates_markdown, profile_markdown
@@ -37,6 +39,7 @@ def test_a_page_has_three_lamps_with_icon_word_and_reason(certified: Case, nothi
     assert [words for words, _, _ in items] == ["passed", "unknown", "passed"]
 
 
+@pytest.mark.slow
 def test_lamps_are_of_cal_and_of_the_budget_in_question(certified: Case) -> None:
     cal = score_table(30, seed=5)
     pages = [

@@ -48,6 +48,7 @@ def test_a_corpus_without_operation_has_an_empty_history(corpora: Store) -> None
     assert len(history_markdown(document)) < 1000 and history_metrics(document)["alarms"] == 0
 
 
+@pytest.mark.slow
 def test_it_tells_what_was_certified_how_often_it_was_wrong_and_what_was_spent(
     store: Store,
 ) -> None:

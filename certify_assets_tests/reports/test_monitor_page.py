@@ -101,6 +101,7 @@ def test_the_figures_say_in_words_what_they_show() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [1280, 420])
 def test_the_page_is_whole_in_a_browser(

@@ -10,7 +10,7 @@ from certify_assets.reports.certificate_page import render_index
 from certify_assets_tests.paths import assert_painted
 from certify_assets_tests.reports.conftest import Case
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.fixture

@@ -43,6 +43,7 @@ def score_as_base(store: Store, corpus: str) -> None:
     store.write_json(key, {**store.read_json(key), "scores_sha256": sha256})
 
 
+@pytest.mark.slow
 def test_a0_is_that_of_the_untrained_judge_where_it_has_scored(corpora: Store) -> None:
     assert not JUDGES["base"].chooses and not JUDGES["lexical"].chooses, "neither was picked on CAL"
     lexical = measure(Corpus(corpora, "one"))
@@ -138,6 +139,7 @@ def test_test_is_neither_read_nor_needed(corpora: Store) -> None:
     assert corpora.read_bytes("ledger/two.jsonl") == ledger
 
 
+@pytest.mark.slow
 def test_corpora_without_valid_certificates_are_left_out_with_the_reason(corpora: Store) -> None:
     measured, left_out = gather_points(corpora)
     assert [item.point.corpus for item in measured] == ["one", "three", "two"]

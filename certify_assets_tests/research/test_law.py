@@ -129,6 +129,7 @@ def test_leaving_out_in_closed_form_is_refitting(pairs: list[tuple[float, float]
     assert leave_one_out(x, y) == pytest.approx(again, abs=1e-6)
 
 
+@pytest.mark.slow
 @given(st.permutations(range(len(PAPER_POINTS))))
 def test_the_order_of_corpora_does_not_matter(order: list[int]) -> None:
     law, shuffled = fit_law(PAPER_POINTS), fit_law([PAPER_POINTS[place] for place in order])
@@ -211,6 +212,7 @@ def test_a_prediction_inside_the_range() -> None:
     assert "extrapolation" not in said
 
 
+@pytest.mark.slow
 def test_the_interval_holds_for_a_new_corpus_of_a_true_line() -> None:
     rng = np.random.default_rng(5)
     trials, hits = 500, 0

@@ -126,6 +126,7 @@ def test_names_are_text(text: str) -> None:
     assert text in unescape(html)
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [1280, 420])
 @pytest.mark.parametrize("number", [7, 0])

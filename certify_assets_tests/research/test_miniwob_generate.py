@@ -21,6 +21,8 @@ from certify_assets.research.miniwob import browser, generate, list_tasks, read_
 from certify_assets.research.miniwob.generate import Episode, content_sha256, write_corpora
 from certify_assets_tests.research.miniwob_endpoint import serve
 
+pytestmark = pytest.mark.slow
+
 TASKS = ["click-button", "enter-password"]
 AGENTS = ["scripted-careful", "scripted-optimist"]
 

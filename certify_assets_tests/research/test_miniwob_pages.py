@@ -10,6 +10,8 @@ from certify_assets.research.miniwob.browser import Browser, TaskPage, require_t
 from certify_assets.research.miniwob.hands import Hands
 from certify_assets.research.miniwob.skills import find_skill
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:

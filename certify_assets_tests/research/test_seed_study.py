@@ -18,6 +18,8 @@ from certify_assets.research.seed_study import SeedPlan, frequencies, run_seeds
 from certify_assets.storage.store import Store
 from certify_assets_tests.judges.harvest.test_loop import prepared
 
+pytestmark = pytest.mark.slow
+
 PLAN = SeedPlan(seeds=(1, 2), procedures=("naive", "guarded_taskboot", "betting"))
 
 

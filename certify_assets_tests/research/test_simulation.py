@@ -249,6 +249,7 @@ def test_refusals(call: Callable[[], object], words: str) -> None:
         call()
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_workers_order_or_other_cells() -> None:
     designs = [*study_designs(["paper"], **_SMALL), *study_designs(["fooled"], tasks=[20])]
     seen: list[tuple[int, int]] = []

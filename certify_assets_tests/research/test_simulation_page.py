@@ -46,6 +46,7 @@ def _changed(study: Simulation, place: int, procedure: str, **changes: float) ->
     )
 
 
+@pytest.mark.slow
 def test_the_page_is_one_file_and_the_same_for_the_same_study(study: Simulation) -> None:
     truth = check_truth(study_designs(["paper"], tasks=[20], rhos=[0.5]), tasks=2_000)
     page = render_simulation(study, truth)

@@ -23,6 +23,8 @@ from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.paths import assert_painted
 from certify_assets_tests.study_builders import named, studied
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = "<script>alert(1)</script>|_$"
 
 

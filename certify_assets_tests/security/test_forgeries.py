@@ -66,6 +66,7 @@ def audited(corpora: Store) -> Store:
     return corpora
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", DESCRIPTIONS)
 def test_some_altered_values_are_refused(audited: Store, key: str) -> None:
     size = len(list(leaves(audited.read_json(key))))

@@ -283,6 +283,7 @@ def _assert_noticed(store: Store, name: str, *, every: int) -> tuple[int, int, C
     return len(todo), len(todo) - len(let_through), by
 
 
+@pytest.mark.slow
 def test_what_is_as_it_was_written_is_refused_by_nobody(root: Path) -> None:
     assert _refusals(Store(str(root))) == {}
 

@@ -106,6 +106,7 @@ def _materialize(
     }
 
 
+@pytest.mark.slow
 def test_the_text_went_all_the_way(operation: Operated) -> None:
     rows = load_decisions(Corpus(operation.store, "c"))
     assert (

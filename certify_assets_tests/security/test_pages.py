@@ -141,6 +141,7 @@ def _pages(root: Path) -> list[Path]:
     return sorted(root.rglob("*.html"))
 
 
+@pytest.mark.slow
 def test_every_kind_of_page_is_there(root: Path) -> None:
     names = {path.relative_to(root).as_posix() for path in _pages(root)}
     assert names >= {
@@ -173,6 +174,7 @@ def test_nothing_was_written_outside_the_data_root(root: Path) -> None:
     assert not [path for path in root.rglob("*") if CANARY in path.name]
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_nothing_of_a_run_is_executed_in_a_browser(root: Path, browser: Browser) -> None:
     page = browser.new_page()

@@ -63,6 +63,7 @@ def _runs(store: Store) -> list[Any]:
     return list(client.search_runs([found.experiment_id], order_by=["attributes.start_time ASC"]))
 
 
+@pytest.mark.slow
 def test_records_wait_while_mlflow_is_down_and_are_sent_once_with_the_next(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -127,6 +127,7 @@ def test_a_root_of_a_scheme_that_cannot_be_opened_is_told(monkeypatch: pytest.Mo
         Store("s3://x").exists("corpora")
 
 
+@pytest.mark.slow
 def test_the_package_loads_where_there_is_no_fcntl() -> None:
     code = """
 import importlib, sys

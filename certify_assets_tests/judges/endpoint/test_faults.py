@@ -147,6 +147,7 @@ def test_a_verdict_without_a_number_is_unscored_and_never_zero_or_one(
     assert found.report.parse_rate == pytest.approx(2 / 3)
 
 
+@pytest.mark.slow
 def test_retry_after_is_honoured_by_every_worker() -> None:
     begun: list[float] = []
 

@@ -50,6 +50,7 @@ def _judge(url: str, asking: Asking, journal: Path | None = None, **settings: An
     )
 
 
+@pytest.mark.slow
 def test_scores_come_in_the_order_of_the_texts_and_within_the_bound() -> None:
     def slow(payload: dict[str, Any], times: int) -> Action:
         return Action(
@@ -185,6 +186,7 @@ print(judge.run([f"run {number}" for number in range(30)]).scores.score.tolist()
 """
 
 
+@pytest.mark.slow
 def test_a_killed_scoring_repeats_no_answered_request(tmp_path: Path) -> None:
     journal, held = tmp_path / "answers.jsonl", threading.Event()
     answered = 0

@@ -56,6 +56,7 @@ def store(template: Path, tmp_path: Path) -> Store:
     return Store(str(tmp_path / "root"))
 
 
+@pytest.mark.slow
 def test_a_round_trains_on_source_and_harvest_and_is_certified_on_half_b(store: Store) -> None:
     document = store.read_json(f"judges/{FIRST}/c/harvest.json")
     adapter = store.read_json(f"judges/{FIRST}/c/adapter.json")
@@ -171,6 +172,7 @@ def test_a_gate_that_closes_takes_the_judge_of_an_earlier_opening_away(store: St
     )
 
 
+@pytest.mark.slow
 def test_the_study_sets_gates_and_controls_side_by_side(store: Store) -> None:
     plan = HarvestPlan(
         alphas=(0.1,),

@@ -19,6 +19,8 @@ from certify_assets.research.certifiability import gather_points
 from certify_assets.storage.store import Store
 from certify_assets_tests.judges.harvest.test_loop import FIRST, made, prepared
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:

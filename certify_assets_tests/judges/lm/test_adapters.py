@@ -59,6 +59,7 @@ def test_targets_are_found_whatever_they_are_called() -> None:
     assert set(linear_targets(models.tiny_qwen3_5())) == ATTENTION | MLP | LINEAR_ATTENTION
 
 
+@pytest.mark.slow
 def test_an_adapter_reaches_every_linear_layer_but_the_head() -> None:
     import torch
 

@@ -161,6 +161,7 @@ def test_the_loss_of_the_first_step_by_hand(tmp_path: Path, weight: float) -> No
     assert trained.document["loss_curve"][0]["loss"] == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_training_learns_and_leaves_the_base_as_it_was(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -212,6 +213,7 @@ def test_training_learns_and_leaves_the_base_as_it_was(
     )
 
 
+@pytest.mark.slow
 def test_a_hybrid_model_trains_on_its_linear_attention_too(tmp_path: Path) -> None:
     import safetensors.numpy
 
@@ -241,6 +243,7 @@ def _train(folder: Path, **keywords: Any) -> Any:
     )
 
 
+@pytest.mark.slow
 def test_a_stopped_training_ends_in_the_same_bytes(tmp_path: Path) -> None:
     """Six steps, against three and three in two calls.
 
@@ -270,6 +273,7 @@ def test_the_number_of_threads_changes_no_byte(tmp_path: Path) -> None:
     assert _train(tmp_path / "two").sha256 == one.sha256
 
 
+@pytest.mark.slow
 def test_a_checkpoint_cut_short_is_passed_over(tmp_path: Path) -> None:
     assert _train(tmp_path, stop_after=3) is None
     (tmp_path / "checkpoints" / "checkpoint-3" / "complete.json").unlink()

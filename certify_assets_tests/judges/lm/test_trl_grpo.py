@@ -189,6 +189,7 @@ def test_gradients_of_trl_average_to_the_exact_one(tmp_path: Path) -> None:
     assert ratio < 1 + 3.5 * float((2 * sizes.square().sum()).sqrt() / sizes.sum())
 
 
+@pytest.mark.slow
 def test_a_run_stops_at_verdicts_and_resumes_with_the_same_bits(tmp_path: Path) -> None:
     rows = random_rows(8)
     config = GrpoConfig(

@@ -264,6 +264,7 @@ def test_labels_and_weights_of_packed_rows() -> None:
     assert batch["bounds"].tolist() == [0, *(ends + 1).tolist()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("weight", "recomputed"), [(1.0, False), (3.0, True)])
 def test_fine_tuning_on_packed_rows(tmp_path: Path, weight: float, recomputed: bool) -> None:
     rows = [SftRow(prompt, place % 2) for place, prompt in enumerate(models.prompts(6, longest=30))]
