@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from certify_assets.operations.deployment import Deployment
+    from certify_assets.certificates import Certificate
+    from certify_assets.judges.judged import JudgedCorpus
+    from certify_assets.operations.deployment_record import DeploymentRecord
+    from certify_assets.storage.snapshot import Snapshot
 
 SCHEMA: Final = "certify_assets/batch/1"
 # runs that are scored before their scores are stored
@@ -35,6 +38,30 @@ _SHARE = 2000
 
 #: codes of a refusal, in the order in which they are checked
 REFUSALS: Final = ("not_deployed", "stale_certificate", "no_certificate", "failed_audit", "alarm")
+
+
+class DecidingDeployment(Protocol):
+    """What deciding needs of a deployment; `operations.deployment.Deployment` has it."""
+
+    @property
+    def corpus(self) -> Corpus: ...  # noqa: D102
+
+    @property
+    def store(self) -> Snapshot: ...  # noqa: D102
+
+    @property
+    def judge(self) -> JudgedCorpus | None: ...  # noqa: D102
+
+    @property
+    def record(self) -> DeploymentRecord | None: ...  # noqa: D102
+
+    @property
+    def certificates(self) -> tuple[Certificate, ...]: ...  # noqa: D102
+
+    @property
+    def refusal(self) -> Refusal | None: ...  # noqa: D102
+
+    def refused(self, refusal: Refusal) -> DecidingDeployment: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -149,7 +176,7 @@ class _Batch:
     new_agents: tuple[str, ...]
 
 
-def decide_batch(deployment: Deployment, name: str, report: Report) -> BatchRecord:
+def decide_batch(deployment: DecidingDeployment, name: str, report: Report) -> BatchRecord:
     """Decide a batch and store scores, document and decisions."""
     corpus, store = deployment.corpus, deployment.store
     deployment, batch = _opened(deployment, name)
@@ -196,7 +223,7 @@ def decide_batch(deployment: Deployment, name: str, report: Report) -> BatchReco
     return record
 
 
-def _opened(deployment: Deployment, name: str) -> tuple[Deployment, _Batch]:
+def _opened(deployment: DecidingDeployment, name: str) -> tuple[DecidingDeployment, _Batch]:
     """Read a batch as it was imported, and the tasks that the corpus has."""
     corpus, store = deployment.corpus, deployment.store
     about = store.read_json(batch_key(corpus.name, name, "import.json"))
@@ -228,7 +255,7 @@ def _opened(deployment: Deployment, name: str) -> tuple[Deployment, _Batch]:
     return deployment, batch
 
 
-def _seen(deployment: Deployment, runs: pd.DataFrame) -> tuple[NDArray[np.str_], set[str]]:
+def _seen(deployment: DecidingDeployment, runs: pd.DataFrame) -> tuple[NDArray[np.str_], set[str]]:
     """Return the split of each run's task, empty for new ones, and the agents that CAL has."""
     corpus, record = deployment.corpus, deployment.record
     assert record is not None
@@ -249,8 +276,8 @@ def _seen(deployment: Deployment, runs: pd.DataFrame) -> tuple[NDArray[np.str_],
 
 
 def _scored(
-    deployment: Deployment, name: str, runs: pd.DataFrame, report: Report
-) -> tuple[Deployment, pd.DataFrame, Mapping[str, Any] | None]:
+    deployment: DecidingDeployment, name: str, runs: pd.DataFrame, report: Report
+) -> tuple[DecidingDeployment, pd.DataFrame, Mapping[str, Any] | None]:
     """Score the runs; what turns out to be stale in doing so refuses the batch."""
     if deployment.refusal is None:
         try:
@@ -265,7 +292,7 @@ def _scored(
 
 
 def _in_shares(
-    deployment: Deployment, name: str, runs: pd.DataFrame, report: Report
+    deployment: DecidingDeployment, name: str, runs: pd.DataFrame, report: Report
 ) -> tuple[pd.DataFrame, Mapping[str, Any] | None]:
     import pandas as pd
 
@@ -293,14 +320,16 @@ def _in_shares(
     return pd.concat(parts, ignore_index=True), None
 
 
-def _require_unchanged(deployment: Deployment) -> None:
+def _require_unchanged(deployment: DecidingDeployment) -> None:
     """Raise if judge or corpus were replaced while the batch was scored."""
     judge = deployment.judge
     assert judge is not None
     deployment.store.require_unchanged(judge.key(), judge.corpus.key())
 
 
-def _decisions(deployment: Deployment, batch: _Batch, scores: NDArray[np.float64]) -> pd.DataFrame:
+def _decisions(
+    deployment: DecidingDeployment, batch: _Batch, scores: NDArray[np.float64]
+) -> pd.DataFrame:
     from certify_assets.certificates import decide
 
     used = () if deployment.refusal is not None else deployment.certificates
@@ -343,7 +372,7 @@ def _asked(batch: _Batch, decisions: Any) -> Any:
 
 
 def _findings(
-    deployment: Deployment, batch: _Batch, frame: pd.DataFrame
+    deployment: DecidingDeployment, batch: _Batch, frame: pd.DataFrame
 ) -> list[Mapping[str, str]]:
     found = {"changed_runs": list(batch.about["sentences"])}
     if seen := Counter(name for name in batch.splits.tolist() if name):
