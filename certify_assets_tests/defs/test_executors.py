@@ -30,7 +30,7 @@ from certify_assets.defs.resources import MlflowTracker, resources
 
 defs = dg.Definitions(
     assets=corpus_assets(),
-    jobs=[dg.define_asset_job("line", selection=[["corpora", "trajectories"], ["corpora", "split_manifest"]])],
+    jobs=[dg.define_asset_job("line", selection=dg.AssetSelection.assets(["corpora", "trajectories"], ["corpora", "split_manifest"]))],
     resources={**resources(), "mlflow": MlflowTracker(enabled=False)},
     executor=job_executor(),
 )

@@ -78,7 +78,7 @@ def _materialize(
         },
         instance=instance,
         # the compact model is of no corpus
-        partition_key=None if keys == ("compact_model",) else corpus,
+        partition_key=None if keys == ("judges/compact_model",) else corpus,
         asset_selection=[dg.AssetKey(key.split("/")) for key in keys],
         raise_on_error=False,
         **keywords,

@@ -105,16 +105,16 @@ def test_a_data_root_that_cannot_be_written_is_read_and_told(
     lexical = f"{reference}/judges/lexical/small"
     reading = [
         f"$PYTHON -m certify_assets.cli verify {lexical}/certificates.json {lexical}/scores.parquet",
-        certify.format("compare small"),
-        certify.format("protocol status small"),
+        certify.format("judge compare small"),
+        certify.format("ledger status small"),
         certify.format("corpus list"),
     ]
     writing = [
         certify.format(text)
         for text in (
-            "demo --corpus small",
+            "run small",
             "judge train small --judge lexical",
-            "study small",
+            "research study small",
             "corpus import /dev/null --name x",
         )
     ]

@@ -115,7 +115,7 @@ _COMMANDS = {
     "recertify": "ops recertify c --at-least 1",
     "review": "review import c $AWAY/labels.csv --reviewer bob",
 }
-_READING = ("review c", "recertify c --dry-run", "deploy c")
+_READING = ("review queue c", "ops recertify c --dry-run", "ops status c")
 _CALL = (
     "$PYTHON -m certify_assets.cli {} --root {} > $AWAY/out 2>&1; echo RC $?; tail -n 1 $AWAY/out"
 )

@@ -19,7 +19,7 @@ QUERIES = {
     "assets": "query { assetNodes { id assetKey { path } groupName } }",
     "runs": "query { runsOrError(limit: 20) { ... on Runs { results { runId status } } } }",
     "asset page": (
-        'query { assetNodeOrError(assetKey: {path: ["lexical", "certificate"]}) { ... on AssetNode { description assetMaterializations(limit: 1) '
+        'query { assetNodeOrError(assetKey: {path: ["judges", "lexical", "certificate"]}) { ... on AssetNode { description assetMaterializations(limit: 1) '
         "{ runId metadataEntries { label ... on MarkdownMetadataEntry { mdStr } } } } } }"
     ),
     "partitions": 'query { assetNodeOrError(assetKey: {path: ["corpora", "trajectories"]}) { ... on AssetNode { partitionKeys } } }',
