@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
     from certify_assets.storage.store import Store
 
+# `make` exports the data root of the demo; what tests start must use neither it nor a developer's own
+for _name in ("DAGSTER_HOME", "CERTIFY_ROOT"):
+    os.environ.pop(_name, None)
+
 CHROMIUM_FLAGS = (
     "--no-sandbox",
     "--disable-gpu",

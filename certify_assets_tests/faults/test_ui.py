@@ -56,11 +56,13 @@ class Site(NamedTuple):
 
 @pytest.fixture(scope="module")
 def site(demo: Demo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """``dagster dev`` on the demo's data root, to which a corpus whose every text is hostile was added."""
+    """``dagster dev`` on a copy of the demo's data root with a corpus whose every text is hostile."""
+    import shutil
     import subprocess
     import sys
 
     folder = tmp_path_factory.mktemp("ui")
+    demo = demo._replace(root=Path(shutil.copytree(demo.root, folder / "root")))
     source = write_hostile_runs(folder / "runs.jsonl")
     register_runs(
         Store(str(demo.root)), HOSTILE, source, rl=False, accept_structural_leak="shown on purpose"
