@@ -70,8 +70,8 @@ if TYPE_CHECKING:
 NOTHING_DEPLOYED: Final = "no judge is deployed, so there is nothing to monitor or to recertify."
 _COLUMNS = ["task_id", "trajectory_id", "agent", "score", "outcome", "split", "provenance", "batch"]
 # steps that the weekly run repeats for a judge whose scores are current
-_CERTIFYING: Final = ("certificate", "audit", "page", "monitor")
-_CHAIN: Final = ("adapter", "scores", *_CERTIFYING)
+_CERTIFYING: Final = ("certificate", "audit", "report", "monitor")
+_CHAIN: Final = ("model", "scores", *_CERTIFYING)
 
 
 @dataclass(frozen=True, eq=False)

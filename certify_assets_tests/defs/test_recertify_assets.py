@@ -240,7 +240,9 @@ def test_the_week_certifies_every_judge_that_is_there_and_trains_no_language_mod
     ) == 2
     keys = {key.to_user_string() for key in requests[1].asset_selection}
     assert {
+        "judges/lexical/model",
         "judges/lexical/scores",
+        "judges/lexical/report",
         "judges/lexical_weighted/certificate",
         "operations/recertification",
         "operations/history",
@@ -260,7 +262,7 @@ def test_a_judge_beyond_the_quick_ones_is_certified_anew_and_made_anew_only_wher
 ) -> None:
     from certify_assets.operations.recertification import to_recertify
 
-    for name in ("adapter", "scores"):
+    for name in ("model", "scores"):
         assert name in to_recertify(Corpus(corpora, "one"))[0]["lexical"]
     assert "lexical_transfer" not in to_recertify(Corpus(corpora, "one"))[0]
     JudgedCorpus(Corpus(corpora, "one"), "lexical_transfer").train()
@@ -269,7 +271,7 @@ def test_a_judge_beyond_the_quick_ones_is_certified_anew_and_made_anew_only_wher
     assert to_recertify(Corpus(corpora, "one"))[0]["lexical_transfer"] == (
         "certificate",
         "audit",
-        "page",
+        "report",
         "monitor",
     )
     path = corpora.local_path("judges/lexical_transfer/one/scores.json")
@@ -277,7 +279,7 @@ def test_a_judge_beyond_the_quick_ones_is_certified_anew_and_made_anew_only_wher
         json.dumps({**json.loads(path.read_text("utf-8")), "manifest_sha256": "0" * 64}),
         encoding="utf-8",
     )
-    assert to_recertify(Corpus(corpora, "one"))[0]["lexical_transfer"][:2] == ("adapter", "scores")
+    assert to_recertify(Corpus(corpora, "one"))[0]["lexical_transfer"][:2] == ("model", "scores")
 
 
 def test_the_time_zone_is_that_of_the_variable_or_utc(monkeypatch: pytest.MonkeyPatch) -> None:
