@@ -10,8 +10,8 @@ Hanley and McNeil (1982), The meaning and use of the area under a receiver opera
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -56,6 +56,15 @@ def auroc(scores: ArrayLike, outcomes: ArrayLike) -> float:
     return ranking.auroc(np.ones(ranking.order.size))
 
 
+class AurocFigures(TypedDict):
+    """An AUROC with its interval, as it is stored."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    pairs: int
+
+
 @dataclass(frozen=True, slots=True)
 class AurocEstimate:
     """An AUROC and its 95 % percentile interval over resampled tasks.
@@ -73,9 +82,9 @@ class AurocEstimate:
     high: float | None
     pairs: int
 
-    def to_dict(self) -> dict[str, float | int | None]:
+    def to_dict(self) -> AurocFigures:
         """Return the estimate as JSON values."""
-        return asdict(self)
+        return {"value": self.value, "low": self.low, "high": self.high, "pairs": self.pairs}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,14 @@ one scale; the judge trained on all agents is read on the same pairs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates.auroc import (
+    AurocFigures,
     Ranking,
     auroc,
     name_codes,
@@ -36,19 +37,78 @@ if TYPE_CHECKING:
 _SCHEMA = "certify_assets/agent_disjoint/1"
 
 
+class UnseenAuroc(TypedDict):
+    """AUROC over pairs of one fold, and over pairs of one agent."""
+
+    auroc: AurocFigures
+    within_agent: AurocFigures
+
+
+class Interval(TypedDict):
+    """A difference of AUROC with its 95 % interval."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+class UnseenDifference(TypedDict):
+    """What a judge loses on unseen agents."""
+
+    auroc: Interval
+    within_agent: Interval
+
+
+class AgentFold(TypedDict):
+    """One fold: the agents held out, the runs without and with them, AUROC on their CAL runs."""
+
+    agents: list[str]
+    sft_runs: int
+    cal_runs: int
+    auroc: float | None
+    auroc_trained_on_all: float | None
+
+
+class SkippedFold(TypedDict):
+    """A fold that cannot be trained or read."""
+
+    agents: list[str]
+    reason: str
+
+
+class UnseenFigures(TypedDict):
+    """AUROC on the rows that all scored; a language model has no `trained_on_as_many`."""
+
+    rows: int
+    disjoint: UnseenAuroc
+    trained_on_as_many: NotRequired[UnseenAuroc]
+    trained_on_all: UnseenAuroc
+    difference: UnseenDifference
+
+
+class AgentFolds(UnseenFigures):
+    """A judge on unseen agents, as it is stored."""
+
+    schema: str
+    corpus: str
+    judge: str
+    folds: list[AgentFold]
+    left_out: list[SkippedFold]
+    seed: int
+    caveat: str
+    adapter_sha256: str
+    manifest_sha256: str
+    scores_sha256: str
+    sentence: str
+
+
 def fold_judges() -> list[str]:
     """Return the judges that can be trained without some agents."""
     return [name for name, spec in JUDGES.items() if spec.retrainable]
 
 
 def agent_groups(agents: Sequence[str], folds: int, seed: int) -> list[list[str]]:
-    """Deal the sorted agents in a seeded order into groups of as equal a size as possible.
-
-    Raises
-    ------
-    InputError
-        If there are fewer than two agents, or folds are not between 2 and 4.
-    """
+    """Deal the sorted agents in a seeded order into groups of as equal a size as possible."""
     names = sorted(set(agents))
     if not 2 <= folds <= 4:
         raise InputError(f"{folds} folds over agents were asked for; give 2, 3 or 4.")
@@ -62,32 +122,8 @@ def agent_groups(agents: Sequence[str], folds: int, seed: int) -> list[list[str]
     return [sorted(names[place] for place in order[group::count]) for group in range(count)]
 
 
-def evaluate_agent_folds(judge: JudgedCorpus, *, folds: int = 4, seed: int = 42) -> dict[str, Any]:
-    """Train a judge without some agents and read it on them, fold by fold; store the document.
-
-    Parameters
-    ----------
-    judge : JudgedCorpus
-        Trained on SFT alone. A language model is trained once a fold, in minutes each.
-    folds : int
-        2 to 4; no more than there are agents.
-    seed : int
-        Of the groups of agents.
-
-    Returns
-    -------
-    dict
-        ``disjoint`` and ``trained_on_all``, each with AUROC and within-agent AUROC over CAL rows
-        of held-out agents and pairs of one fold; their ``difference``; a row a fold; the folds
-        that were left out, with the reason.
-
-    Raises
-    ------
-    InputError
-        If the judge is not trained on SFT alone, there is one agent, or no fold can be trained.
-    StaleCertificateError
-        If the judge's scores are not those of its stored artifact.
-    """
+def evaluate_agent_folds(judge: JudgedCorpus, *, folds: int = 4, seed: int = 42) -> AgentFolds:
+    """Train a judge without some agents and read it on them, fold by fold; store the document."""
     spec = judge_spec(judge.name)
     if not spec.retrainable:
         raise InputError(
@@ -114,28 +150,29 @@ def evaluate_agent_folds(judge: JudgedCorpus, *, folds: int = 4, seed: int = 42)
             f"no fold over the agents of {judge.corpus} can be trained: "
             f"{read.left_out[0]['reason']}; import runs of more agents."
         )
-    document = {
+    figures = read.figures()
+    document: AgentFolds = {
         "schema": _SCHEMA,
         "corpus": judge.corpus.name,
         "judge": judge.name,
         "folds": read.rows,
         "left_out": read.left_out,
         "seed": seed,
-        **read.figures(),
+        **figures,
         "caveat": pretraining_caveat([judge.name], [str(name) for name in cal["agent"]]),
         "adapter_sha256": hashes["adapter_sha256"],
         "manifest_sha256": hashes["manifest_sha256"],
         "scores_sha256": hashes["scores_sha256"],
+        "sentence": _sentence(judge.name, figures),
     }
-    document["sentence"] = _sentence(document)
-    found: dict[str, Any] = rounded(document)
+    found: AgentFolds = rounded(document)
     judge.store.write_json(_key(judge.corpus.name, judge.name), found)
     return found
 
 
 def evaluate_scored(
     corpus: Corpus, judges: Sequence[str], *, folds: int = 4, seed: int = 42
-) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+) -> tuple[list[AgentFolds], list[dict[str, str]]]:
     """Evaluate those judges that can be; return their documents, and the others with the reason."""
     found, left_out = [], []
     for name in judges:
@@ -150,9 +187,9 @@ def evaluate_scored(
     return found, left_out
 
 
-def stored_agent_folds(corpus: Corpus) -> list[dict[str, Any]]:
+def stored_agent_folds(corpus: Corpus) -> list[AgentFolds]:
     """Return the evaluations of the artifacts and scores that are stored now."""
-    found = []
+    found: list[AgentFolds] = []
     for name in fold_judges():
         if not corpus.store.exists(_key(corpus.name, name)):
             continue
@@ -198,8 +235,8 @@ class _Folds:
         names = ("disjoint", "trained_on_as_many") if matched else ("disjoint",)
         self._scores = {name: np.full(len(cal), np.nan) for name in names}
         self._owner = np.full(len(cal), -1, dtype=np.int64)
-        self.rows: list[dict[str, Any]] = []
-        self.left_out: list[dict[str, Any]] = []
+        self.rows: list[AgentFold] = []
+        self.left_out: list[SkippedFold] = []
 
     def fold(self, number: int, held: list[str]) -> None:
         """Train without the held-out agents and score their CAL runs, where both can be done."""
@@ -225,55 +262,69 @@ class _Folds:
             if runs["outcome"].nunique() == 2:
                 self._scores[name][inside] = self._train(runs, number).score(rendered).score
         self._owner[inside] = number
-        row = {"agents": held, "sft_runs": len(known), "cal_runs": int(inside.sum())}
-        for name, scores in (
-            ("auroc", self._scores["disjoint"]),
-            ("auroc_trained_on_all", self._cal["score"].to_numpy(np.float64)),
-        ):
-            found = auroc(scores[inside], self._cal["outcome"].to_numpy(np.float64)[inside])
-            row[name] = found if np.isfinite(found) else None
-        self.rows.append(row)
+        self.rows.append(
+            {
+                "agents": held,
+                "sft_runs": len(known),
+                "cal_runs": int(inside.sum()),
+                "auroc": self._auroc(self._scores["disjoint"], inside),
+                "auroc_trained_on_all": self._auroc(self._trained_on_all, inside),
+            }
+        )
 
-    def figures(self) -> dict[str, Any]:
-        """Return AUROC over pairs of one fold, and of one agent, on the rows that all scored."""
-        scores = {**self._scores, "trained_on_all": self._cal["score"].to_numpy(np.float64)}
+    @property
+    def _trained_on_all(self) -> NDArray[np.float64]:
+        scores: NDArray[np.float64] = self._cal["score"].to_numpy(np.float64)
+        return scores
+
+    def _auroc(self, scores: NDArray[np.float64], inside: NDArray[np.bool_]) -> float | None:
+        found = auroc(scores[inside], self._cal["outcome"].to_numpy(np.float64)[inside])
+        return found if np.isfinite(found) else None
+
+    def figures(self) -> UnseenFigures:
+        """Return AUROC by judge on the rows that all scored, and the difference."""
+        scores = {**self._scores, "trained_on_all": self._trained_on_all}
         kept = (self._owner >= 0) & np.isfinite(np.stack(list(scores.values()))).all(axis=0)
         outcomes = self._cal["outcome"].to_numpy(np.float64)[kept]
         resamples = task_resamples(name_codes(self._cal["task_id"].to_numpy(object)[kept]))
-        groups = {
-            "auroc": self._owner[kept],
-            "within_agent": name_codes(self._cal["agent"].to_numpy(object)[kept]),
-        }
-        found: dict[str, Any] = {name: {} for name in (*scores, "difference")}
-        for name, group in groups.items():
-            rankings = {
-                judge: Ranking.of(values[kept], outcomes, group) for judge, values in scores.items()
+        agents = name_codes(self._cal["agent"].to_numpy(object)[kept])
+        folds, within = (
+            {judge: Ranking.of(values[kept], outcomes, group) for judge, values in scores.items()}
+            for group in (self._owner[kept], agents)
+        )
+        unseen: dict[str, UnseenAuroc] = {
+            judge: {
+                "auroc": folds[judge].estimate(resamples).to_dict(),
+                "within_agent": within[judge].estimate(resamples).to_dict(),
             }
-            for judge, ranking in rankings.items():
-                found[judge][name] = ranking.estimate(resamples).to_dict()
-            found["difference"][name] = _difference(
-                rankings["disjoint"], rankings["trained_on_all"], resamples
-            )
-        return {"rows": int(kept.sum()), **found}
+            for judge in scores
+        }
+        difference = {
+            "auroc": _difference(folds, resamples),
+            "within_agent": _difference(within, resamples),
+        }
+        found = {"rows": int(kept.sum()), **unseen, "difference": difference}
+        return cast(UnseenFigures, found)
 
 
-def _difference(one: Ranking, other: Ranking, resamples: NDArray[np.float64]) -> dict[str, Any]:
-    values = [ranking.estimate(resamples[:0]).value for ranking in (one, other)]
-    if values[0] is None or values[1] is None:
+def _difference(rankings: Mapping[str, Ranking], resamples: NDArray[np.float64]) -> Interval:
+    pair = rankings["disjoint"], rankings["trained_on_all"]
+    one, other = (ranking.estimate(resamples[:0]).value for ranking in pair)
+    if one is None or other is None:
         return {"value": None, "low": None, "high": None}
     low, high = (
-        percentile_interval(one.aurocs(resamples) - other.aurocs(resamples))
+        percentile_interval(pair[0].aurocs(resamples) - pair[1].aurocs(resamples))
         if len(resamples)
         else (None, None)
     )
-    return {"value": values[0] - values[1], "low": low, "high": high}
+    return {"value": one - other, "low": low, "high": high}
 
 
-def _sentence(document: dict[str, Any]) -> str:
-    judge, difference = document["judge"], document["difference"]["auroc"]
+def _sentence(judge: str, figures: UnseenFigures) -> str:
+    difference = figures["difference"]["auroc"]
     if difference["value"] is None:
         return f"{judge} cannot be read on unseen agents: no fold has CAL runs of both outcomes."
-    new, old = document["disjoint"]["auroc"]["value"], document["trained_on_all"]["auroc"]["value"]
+    new, old = (seen["auroc"]["value"] for seen in (figures["disjoint"], figures["trained_on_all"]))
     span = (
         ""
         if difference["low"] is None

@@ -8,12 +8,12 @@ tasks.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
 from certify_assets.certificates.auroc import (
+    AurocFigures,
     Ranking,
     name_codes,
     percentile_interval,
@@ -22,11 +22,12 @@ from certify_assets.certificates.auroc import (
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
-from certify_assets.evaluation.agent_folds import pretraining_caveat, stored_agent_folds
+from certify_assets.evaluation.agent_folds import AgentFolds, pretraining_caveat, stored_agent_folds
 from certify_assets.evaluation.judge_results import (
     CONTROLS,
     JudgeResults,
     LabelledScores,
+    StageFigures,
     gather_judges,
 )
 from certify_assets.files import canonical_json, rounded, sha256_bytes
@@ -45,35 +46,150 @@ _FLOOR = "lexical"
 _HEADLINE = ("reject", 0.1)
 
 
+class CertifiedCell(TypedDict):
+    """One certificate of a judge with its audit; the audit's figures only where certified."""
+
+    side: str
+    alpha: float
+    certified: bool
+    coverage: float
+    candidates: int
+    certificate_sha256: str
+    audit: str | None
+    test_error: float | None
+    test_coverage: float | None
+
+
+class CertifiedOn(TypedDict):
+    """Split of the certificates: CAL, or the half of it that a harvest left."""
+
+    split: str
+    trajectories: int
+    tasks: int
+
+
+class Cost(TypedDict):
+    """Figures of training and scoring, and what a server's answers cost."""
+
+    train: StageFigures | None
+    score: StageFigures | None
+    cpu_seconds_per_trajectory: float | None
+    tokens_per_decision: float | None
+    at_least: bool
+    money_per_decision: float | None
+    currency: str
+    parse_rate: float | None
+
+
+class RowCounts(TypedDict):
+    """Labelled rows of a split, and which of them a judge scored."""
+
+    rows: int
+    unscored: int
+    tasks: int
+    scored_sha256: str
+
+
+class JudgeRow(TypedDict):
+    """One judge or leak control; AUROC and counts by split."""
+
+    judge: str
+    family: str
+    summary: str
+    model: str
+    auroc: dict[str, AurocFigures | None]
+    within_task: dict[str, AurocFigures | None]
+    trained_on_rl: bool
+    counts: dict[str, RowCounts]
+    candidates: int
+    selection: str
+    certified: list[CertifiedCell]
+    certified_on: CertifiedOn | None
+    cost: Cost
+
+
+class Difference(TypedDict):
+    """Difference of AUROC between two judges on the CAL rows that both scored."""
+
+    judge: str
+    against: str
+    rows: int
+    auroc: float | None
+    other: float | None
+    difference: float | None
+    low: float | None
+    high: float | None
+    verdict: str
+    sentence: str
+
+
+class RunnerUp(TypedDict):
+    """The judge after the best one."""
+
+    judge: str
+    value: float
+
+
+class Best(TypedDict):
+    """The best judge at one thing: maybe a control, and none where there is nothing."""
+
+    what: str
+    judge: str | None
+    value: float | None
+    next: RunnerUp | None
+
+
+class CalFacts(TypedDict):
+    """Labelled rows of CAL."""
+
+    trajectories: int
+    tasks: int
+    success_rate: float | None
+
+
+class Comparison(TypedDict):
+    """The judges of a corpus, as stored and printed; what does not help is in the findings."""
+
+    schema: str
+    corpus: str
+    alphas: list[float]
+    delta: float
+    procedure: str
+    cal: CalFacts
+    rows: list[JudgeRow]
+    missing: list[dict[str, str]]
+    differences: list[Difference]
+    best: list[Best]
+    agent_disjoint: list[AgentFolds]
+    pretraining: str
+    findings: list[dict[str, str]]
+
+
+class MainTable(TypedDict):
+    """A comparison of each corpus, and the corpora without one with the reason."""
+
+    schema: str
+    corpora: list[Comparison]
+    left_out: list[dict[str, str]]
+
+
 def comparison_key(corpus: str, name: str = "comparison.json") -> str:
     """Return where the comparison of a corpus is stored."""
     return f"comparison/{corpus}/{name}"
 
 
-def compare(corpus: Corpus) -> dict[str, Any]:
-    """Compare every judge that scored a corpus.
-
-    Returns
-    -------
-    dict
-        ``rows`` one a judge or leak control, ``missing`` with reasons, ``differences`` of AUROC on
-        CAL, ``best`` judge at each thing, ``findings`` as sentences, ``agent_disjoint``
-        evaluations that are stored, ``pretraining`` where a base model has seen the agents.
-
-    Raises
-    ------
-    InputError
-        If no judge scored the corpus, or it was never split.
-    """
+def compare(corpus: Corpus) -> Comparison:
+    """Compare every judge that scored a corpus."""
     judged, missing = gather_judges(corpus)
     if not any(item.family != "control" for item in judged):
         reasons = "; ".join(
             f"{item['judge']}: {item['reason']}" for item in missing if item["what"] == "scores"
         )
         raise InputError(f"no judge has current scores on {corpus} ({reasons})")
-    rows = [_row(item) for item in judged]
-    cal = judged[0].rows["cal"]
-    document = {
+    rows, differences = [_row(item) for item in judged], _differences(judged)
+    cal, folds = judged[0].rows["cal"], stored_agent_folds(corpus)
+    caveat = pretraining_caveat([item.name for item in judged], [str(name) for name in cal.agents])
+    document: Comparison = {
         "schema": COMPARISON_SCHEMA,
         "corpus": corpus.name,
         "alphas": list(corpus.config.alphas),
@@ -86,26 +202,24 @@ def compare(corpus: Corpus) -> dict[str, Any]:
         },
         "rows": rows,
         "missing": missing,
-        "differences": _differences(judged),
+        "differences": differences,
         "best": _best(rows, corpus.config.alphas),
-        "agent_disjoint": stored_agent_folds(corpus),
-        "pretraining": pretraining_caveat(
-            [item.name for item in judged], [str(name) for name in cal.agents]
-        ),
+        "agent_disjoint": folds,
+        "pretraining": caveat,
+        "findings": _findings(rows, differences, folds, caveat),
     }
-    document["findings"] = findings(document)
-    found: dict[str, Any] = rounded(document)
+    found: Comparison = rounded(document)
     return found
 
 
-def write_comparison(corpus: Corpus) -> dict[str, Any]:
+def write_comparison(corpus: Corpus) -> Comparison:
     """Compare, store the document and return it."""
     document = compare(corpus)
     corpus.store.write_json(comparison_key(corpus.name), document)
     return document
 
 
-def beaten_by_controls(document: Mapping[str, Any]) -> list[str]:
+def beaten_by_controls(document: Comparison) -> list[str]:
     """Return a sentence for every language-model judge not shown to rank better than a control."""
     reading = readers(document)
     return [
@@ -117,17 +231,17 @@ def beaten_by_controls(document: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def readers(document: Mapping[str, Any]) -> list[str]:
+def readers(document: Comparison) -> list[str]:
     """Return the judges that read a language model, here or behind a server."""
     return [row["judge"] for row in document["rows"] if row.get("model")]
 
 
-def other_rows(document: Mapping[str, Any]) -> list[str]:
+def other_rows(document: Comparison) -> list[str]:
     """Return a sentence for every judge that did not score all labelled rows of CAL."""
     return [_other(row) for row in document["rows"] if row["counts"]["cal"]["unscored"]]
 
 
-def _other(row: Mapping[str, Any]) -> str:
+def _other(row: JudgeRow) -> str:
     counts = row["counts"]["cal"]
     if row["family"] == "harvest":
         used = counts["rows"] - counts["unscored"]
@@ -140,20 +254,16 @@ def _other(row: Mapping[str, Any]) -> str:
     )
 
 
-def _row(item: JudgeResults) -> dict[str, Any]:
-    areas = {
-        split: _areas(item.rows[split])
-        if split in item.rows
-        else {"auroc": None, "within_task": None}
-        for split in _SPLITS
-    }
+def _row(item: JudgeResults) -> JudgeRow:
+    # TEST has rows only where an audit has read it
+    areas = {split: _areas(item.rows[split]) for split in _SPLITS if split in item.rows}
     return {
         "judge": item.name,
         "family": item.family,
         "summary": item.summary,
         "model": item.model,
-        "auroc": {split: found["auroc"] for split, found in areas.items()},
-        "within_task": {split: found["within_task"] for split, found in areas.items()},
+        "auroc": {split: areas.get(split, (None, None))[0] for split in _SPLITS},
+        "within_task": {split: areas.get(split, (None, None))[1] for split in _SPLITS},
         "trained_on_rl": item.trained_on_rl,
         "counts": {split: _counts(rows) for split, rows in item.rows.items()},
         "candidates": item.candidates,
@@ -164,18 +274,19 @@ def _row(item: JudgeResults) -> dict[str, Any]:
     }
 
 
-def _areas(rows: LabelledScores) -> dict[str, Any]:
+def _areas(rows: LabelledScores) -> tuple[AurocFigures, AurocFigures]:
+    """AUROC of all pairs, and of pairs of one task."""
     kept = np.isfinite(rows.scores)
     tasks = name_codes(rows.tasks[kept])
     resamples = task_resamples(tasks)
     scores, outcomes = rows.scores[kept], rows.outcomes[kept]
-    return {
-        "auroc": Ranking.of(scores, outcomes).estimate(resamples).to_dict(),
-        "within_task": Ranking.of(scores, outcomes, tasks).estimate(resamples).to_dict(),
-    }
+    return (
+        Ranking.of(scores, outcomes).estimate(resamples).to_dict(),
+        Ranking.of(scores, outcomes, tasks).estimate(resamples).to_dict(),
+    )
 
 
-def _counts(rows: LabelledScores) -> dict[str, Any]:
+def _counts(rows: LabelledScores) -> RowCounts:
     scored = np.isfinite(rows.scores)
     return {
         "rows": rows.scores.size,
@@ -187,41 +298,32 @@ def _counts(rows: LabelledScores) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class CertifiedCell:
-    """One certificate of a judge with its audit; the audit's figures only where certified."""
-
-    side: str
-    alpha: float
-    certified: bool
-    coverage: float
-    candidates: int
-    certificate_sha256: str
-    audit: str | None = None
-    test_error: float | None = None
-    test_coverage: float | None = None
-
-    @classmethod
-    def of(cls, item: Certificate, audit: CertificateAudit | None) -> CertifiedCell:
-        """Return the cell of a certificate."""
-        known = (item.side, item.alpha, item.certified, item.coverage, item.candidates, item.sha256)
-        if audit is None or not item.certified:
-            return cls(*known)
-        return cls(*known, audit.verdict, audit.realized_error, audit.coverage)
-
-
-def _cells(item: JudgeResults) -> list[dict[str, Any]]:
+def _cells(item: JudgeResults) -> list[CertifiedCell]:
     found = {(one.side, one.alpha): one for one in reversed(item.certificates)}
     return [
-        asdict(CertifiedCell.of(one, item.audits.get(one.sha256)))
+        _certified_cell(one, item.audits.get(one.sha256))
         for side in SIDES
         for alpha in sorted({one.alpha for one in item.certificates})
         if (one := found.get((side, alpha))) is not None
     ]
 
 
-def _certified_on(item: JudgeResults) -> dict[str, str | int] | None:
-    """Return the split of the certificates: CAL, or the half of it that a harvest left."""
+def _certified_cell(item: Certificate, audit: CertificateAudit | None) -> CertifiedCell:
+    known = audit if item.certified else None
+    return {
+        "side": item.side,
+        "alpha": item.alpha,
+        "certified": item.certified,
+        "coverage": item.coverage,
+        "candidates": item.candidates,
+        "certificate_sha256": item.sha256,
+        "audit": known.verdict if known else None,
+        "test_error": known.realized_error if known else None,
+        "test_coverage": known.coverage if known else None,
+    }
+
+
+def _certified_on(item: JudgeResults) -> CertifiedOn | None:
     if not item.certificates:
         return None
     one = item.certificates[0]
@@ -229,60 +331,28 @@ def _certified_on(item: JudgeResults) -> dict[str, str | int] | None:
     return {"split": split, "trajectories": one.trajectories, "tasks": one.tasks}
 
 
-def _cost(item: JudgeResults) -> dict[str, Any]:
-    score = item.timings.get("score")
-    each = (
-        score["cpu_seconds"] / score["rows"]
-        if score and score["rows"] and not score["continued"]
-        else None
-    )
-    decisions = _number(item.cost, "decisions")
-    tokens = [_number(item.cost, name) for name in ("prompt_tokens", "completion_tokens")]
-    counted = decisions and None not in tokens
+def _cost(item: JudgeResults) -> Cost:
+    score, paid = item.timings.get("score"), item.cost
+    # a run that resumed another one has paid for a part of its rows only
+    whole = score if score and score["rows"] and not score["continued"] else None
     return {
-        **{stage: item.timings.get(stage) for stage in ("train", "score")},
-        "cpu_seconds_per_trajectory": each,
-        "tokens_per_decision": sum(value or 0 for value in tokens) / decisions
-        if counted and decisions
-        else None,
+        "train": item.timings.get("train"),
+        "score": score,
+        "cpu_seconds_per_trajectory": whole and whole["cpu_seconds"] / whole["rows"],
+        "tokens_per_decision": paid.tokens_per_decision,
         # answers whose usage the server did not count make tokens and money lower bounds
-        "at_least": bool(_number(item.cost, "uncounted_answers")),
+        "at_least": bool(paid.uncounted_answers),
         # no price is not a price of nothing
-        "money_per_decision": _number(item.cost, "cost_per_decision") or None,
-        "currency": str(item.cost.get("currency", "")),
-        "parse_rate": _number(item.cost, "parse_rate"),
+        "money_per_decision": paid.cost_per_decision or None,
+        "currency": paid.currency,
+        "parse_rate": paid.parse_rate,
     }
 
 
-def _number(values: Mapping[str, Any], name: str) -> float | None:
-    value = values.get(name)
-    return (
-        float(value)
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and np.isfinite(value)
-        else None
-    )
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Difference of AUROC between two judges on the CAL rows that both scored."""
-
-    judge: str
-    against: str
-    rows: int
-    auroc: float | None
-    other: float | None
-    difference: float | None = None
-    low: float | None = None
-    high: float | None = None
-    verdict: str = "unknown"
-    sentence: str = ""
-
-
-def _differences(judged: Sequence[JudgeResults]) -> list[dict[str, Any]]:
+def _differences(judged: Sequence[JudgeResults]) -> list[Difference]:
     by_name = {item.name: item for item in judged}
     return [
-        asdict(_difference(item, by_name[other]))
+        _difference(item, by_name[other])
         for item in judged
         if item.family != "control"
         for other in dict.fromkeys((_FLOOR, item.start, *CONTROLS))
@@ -297,24 +367,36 @@ def _difference(one: JudgeResults, other: JudgeResults) -> Difference:
     resamples = task_resamples(name_codes(mine.tasks[kept]))
     rankings = [Ranking.of(rows.scores[kept], rows.outcomes[kept]) for rows in (mine, theirs)]
     values = [ranking.estimate(resamples[:0]).value for ranking in rankings]
-    entry = Difference(one.name, other.name, int(kept.sum()), values[0], values[1])
+    entry: Difference = {
+        "judge": one.name,
+        "against": other.name,
+        "rows": int(kept.sum()),
+        "auroc": values[0],
+        "other": values[1],
+        "difference": None,
+        "low": None,
+        "high": None,
+        "verdict": "unknown",
+        "sentence": "",
+    }
     if np.array_equal(mine.scores, theirs.scores, equal_nan=True):
-        said = (
+        entry["sentence"] = (
             f"{one.name} gives {other.name}'s scores on CAL: its training or its choice changed "
             "nothing."
         )
-        return replace(entry, difference=0.0, low=0.0, high=0.0, verdict="same", sentence=said)
+        return {**entry, "difference": 0.0, "low": 0.0, "high": 0.0, "verdict": "same"}
     if values[0] is None or values[1] is None:
-        said = (
+        entry["sentence"] = (
             f"{one.name} and {other.name} cannot be compared: the CAL rows that both scored have "
             "one outcome."
         )
-        return replace(entry, sentence=said)
+        return entry
     low: float | None = None
     high: float | None = None
     if len(resamples):
-        difference_of = rankings[0].aurocs(resamples) - rankings[1].aurocs(resamples)
-        low, high = percentile_interval(difference_of)
+        low, high = percentile_interval(
+            rankings[0].aurocs(resamples) - rankings[1].aurocs(resamples)
+        )
     if low is not None and low > 0:
         verdict, words = "beats", "ranks better than"
     elif high is not None and high < 0:
@@ -323,22 +405,20 @@ def _difference(one: JudgeResults, other: JudgeResults) -> Difference:
         verdict, words = "level", "is not shown to rank better than"
     difference = values[0] - values[1]
     span = f", 95 % {low:+.3f} to {high:+.3f}" if low is not None and high is not None else ""
-    said = (
+    entry["sentence"] = (
         f"{one.name} {words} {other.name} on CAL: AUROC {values[0]:.3f} against {values[1]:.3f} "
         f"({difference:+.3f}{span})."
     )
-    return replace(entry, difference=difference, low=low, high=high, verdict=verdict, sentence=said)
+    return {**entry, "difference": difference, "low": low, "high": high, "verdict": verdict}
 
 
-def _best(rows: Sequence[Mapping[str, Any]], alphas: Sequence[float]) -> list[dict[str, Any]]:
-    """Name the best judge at each thing: maybe a control, and none where there is nothing."""
+def _best(rows: Sequence[JudgeRow], alphas: Sequence[float]) -> list[Best]:
     judges = [row for row in rows if row["family"] != "control"]
     best = [
-        _largest(what, {row["judge"]: (row[name]["cal"] or {}).get("value") for row in rows})
-        for what, name in (
-            ("AUROC on CAL", "auroc"),
-            ("AUROC within tasks on CAL", "within_task"),
-        )
+        _largest("AUROC on CAL", {row["judge"]: _value(row["auroc"]) for row in rows}),
+        _largest(
+            "AUROC within tasks on CAL", {row["judge"]: _value(row["within_task"]) for row in rows}
+        ),
     ]
     for side in SIDES:
         for alpha in alphas:
@@ -353,7 +433,12 @@ def _best(rows: Sequence[Mapping[str, Any]], alphas: Sequence[float]) -> list[di
     return [*best, {"what": what, "judge": cheapest, "value": value, "next": None}]
 
 
-def _largest(what: str, values: Mapping[str, float | None]) -> dict[str, Any]:
+def _value(areas: Mapping[str, AurocFigures | None]) -> float | None:
+    area = areas["cal"]
+    return area["value"] if area else None
+
+
+def _largest(what: str, values: Mapping[str, float | None]) -> Best:
     order = sorted(
         ((value, name) for name, value in values.items() if value is not None),
         key=lambda pair: -pair[0],
@@ -362,20 +447,21 @@ def _largest(what: str, values: Mapping[str, float | None]) -> dict[str, Any]:
         return {"what": what, "judge": None, "value": None, "next": None}
     most = order[0][0]
     tied = ", ".join(name for value, name in order if value == most)
-    after = next(({"judge": name, "value": value} for value, name in order if value < most), None)
-    return {"what": what, "judge": tied, "value": most, "next": after}
+    after: list[RunnerUp] = [
+        {"judge": name, "value": value} for value, name in order if value < most
+    ]
+    return {"what": what, "judge": tied, "value": most, "next": after[0] if after else None}
 
 
-def findings(document: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return what a reader must know about a comparison, above all what does not help.
-
-    Parameters
-    ----------
-    document : mapping
-        ``rows``, ``differences``, ``agent_disjoint`` and ``pretraining`` of `compare`.
-    """
-    rows = {row["judge"]: row for row in document["rows"]}
-    said = [*_ranking(document["differences"]), *_coverage(rows)]
+def _findings(
+    judged: Sequence[JudgeRow],
+    differences: Sequence[Difference],
+    folds: Sequence[AgentFolds],
+    caveat: str,
+) -> list[dict[str, str]]:
+    """Return what a reader must know about a comparison, above all what does not help."""
+    rows = {row["judge"]: row for row in judged}
+    said = [*_ranking(differences), *_coverage(rows)]
     said += [
         (
             "audit_error",
@@ -387,12 +473,12 @@ def findings(document: Mapping[str, Any]) -> list[dict[str, str]]:
         if cell["audit"] == "ERROR"
     ]
     said += [found for name, row in rows.items() for found in _limits(name, row)]
-    said += [("agent_disjoint", item["sentence"]) for item in document["agent_disjoint"]]
-    said += [("agents_in_pretraining", document["pretraining"])] if document["pretraining"] else []
+    said += [("agent_disjoint", item["sentence"]) for item in folds]
+    said += [("agents_in_pretraining", caveat)] if caveat else []
     return [{"code": code, "message": message} for code, message in said]
 
 
-def _ranking(differences: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+def _ranking(differences: Sequence[Difference]) -> Iterator[tuple[str, str]]:
     # of a judge with another's scores nothing else is to be reported
     same = {item["judge"] for item in differences if item["verdict"] == "same"}
     for item in differences:
@@ -403,7 +489,7 @@ def _ranking(differences: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, st
         yield f"not_above_{code}", item["sentence"]
 
 
-def _coverage(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+def _coverage(rows: Mapping[str, JudgeRow]) -> Iterator[tuple[str, str]]:
     floor = _cell(rows.get(_FLOOR))
     if floor is None or not floor["coverage"]:
         return
@@ -419,7 +505,7 @@ def _coverage(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]
         )
 
 
-def _limits(name: str, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _limits(name: str, row: JudgeRow) -> Iterator[tuple[str, str]]:
     """Yield what limits the figures of one judge."""
     counts, certified_on = row["counts"]["cal"], row.get("certified_on")
     if counts["unscored"]:
@@ -447,21 +533,13 @@ def _limits(name: str, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         )
 
 
-def _cell(
-    row: Mapping[str, Any] | None, of: tuple[str, float] = _HEADLINE
-) -> Mapping[str, Any] | None:
+def _cell(row: JudgeRow | None, of: tuple[str, float] = _HEADLINE) -> CertifiedCell | None:
     cells = row["certified"] if row else []
     return next((cell for cell in cells if (cell["side"], cell["alpha"]) == of), None)
 
 
-def gather_table(store: Store, corpora: Iterable[str] | None = None) -> dict[str, Any]:
-    """Compare the judges of every corpus, by default of all that are registered.
-
-    Returns
-    -------
-    dict
-        ``corpora``, a comparison each, and ``left_out``, those without one with the reason.
-    """
+def gather_table(store: Store, corpora: Iterable[str] | None = None) -> MainTable:
+    """Compare the judges of every corpus, by default of all that are registered."""
     documents, left_out = [], []
     for corpus in registered_corpora(store) if corpora is None else corpora:
         try:
@@ -471,7 +549,7 @@ def gather_table(store: Store, corpora: Iterable[str] | None = None) -> dict[str
     return {"schema": _TABLE_SCHEMA, "corpora": documents, "left_out": left_out}
 
 
-def write_main_table(store: Store) -> dict[str, Any]:
+def write_main_table(store: Store) -> MainTable:
     """Gather, store ``study/main_table.json`` and return it."""
     document = gather_table(store)
     store.write_json(MAIN_TABLE_KEY, document)

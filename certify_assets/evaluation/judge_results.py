@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,15 +34,7 @@ CONTROLS = {
 
 @dataclass(frozen=True, eq=False)
 class LabelledScores:
-    """Labelled rows with a judge's scores.
-
-    Parameters
-    ----------
-    scores : float array, shape (n,)
-        NaN = unscored.
-    outcomes : int array, shape (n,)
-    tasks, trajectories, agents : object arrays, shape (n,)
-    """
+    """Labelled rows with a judge's scores, NaN where unscored."""
 
     scores: NDArray[np.float64]
     outcomes: NDArray[np.int8]
@@ -51,58 +43,80 @@ class LabelledScores:
     agents: NDArray[np.object_]
 
 
+class StageFigures(TypedDict):
+    """What training or scoring took; `continued` where it is a part of it alone."""
+
+    wall_seconds: float
+    cpu_seconds: float
+    peak_mib: float
+    rows: int
+    continued: bool
+    product_sha256: str
+
+
+@dataclass(frozen=True)
+class AnswerCost:
+    """What the stored scores of a judge say of tokens and money; None where they say nothing."""
+
+    decisions: float | None = None
+    prompt_tokens: float | None = None
+    completion_tokens: float | None = None
+    cost_per_decision: float | None = None
+    parse_rate: float | None = None
+    uncounted_answers: float | None = None
+    currency: str = ""
+
+    @classmethod
+    def from_scores(cls, document: Mapping[str, object]) -> AnswerCost:
+        """Read the bill of a ``scores.json``."""
+        bill = document.get("cost", document.get("bill"))
+        if not isinstance(bill, Mapping):
+            return cls()
+        numbers = {entry.name: _number(bill.get(entry.name)) for entry in fields(cls)[:-1]}
+        return cls(**numbers, currency=str(bill.get("currency", "")))
+
+    @property
+    def tokens_per_decision(self) -> float | None:
+        """Tokens in and out, over decisions."""
+        if not self.decisions or self.prompt_tokens is None or self.completion_tokens is None:
+            return None
+        return (self.prompt_tokens + self.completion_tokens) / self.decisions
+
+
+def _number(value: object) -> float | None:
+    return (
+        float(value)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and np.isfinite(value)
+        else None
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class JudgeResults:
-    """One judge on one corpus.
-
-    Attributes
-    ----------
-    name, family, summary : str
-        Family "control" for judges that read no run.
-    rows : dict of str to LabelledScores
-        "rl" and "cal", the same rows for every judge; "test" where an audit has read it.
-    candidates : int
-        That its certificates pay for.
-    selection : str
-        How it was chosen among them.
-    trained_on_rl : bool
-        Whether its RL rows are rows it was trained on.
-    certificates : tuple of Certificate
-        Of the deciding procedure, recomputed.
-    audits : dict of str to CertificateAudit
-        By the hash of the certificate that each is of.
-    timings : dict of str to dict
-    cost : mapping
-        What its scores say of tokens and money.
-    start : str
-        Judge that its training started from, or whose certificate let its pseudo-labels through.
-    model : str
-        Language model that it reads; empty where it reads none.
-    """
+    """One judge on one corpus; of the family "control" where it reads no run."""
 
     name: str
     family: str
     summary: str
+    # "rl" and "cal", the same rows for every judge; "test" where an audit has read it
     rows: dict[str, LabelledScores]
+    # that its certificates pay for, and how it was chosen among them
     candidates: int = 1
     selection: str = ""
     trained_on_rl: bool = False
+    # of the deciding procedure, recomputed; audits by the hash of their certificate
     certificates: tuple[Certificate, ...] = ()
     audits: dict[str, CertificateAudit] = field(default_factory=dict)
-    timings: dict[str, dict[str, Any]] = field(default_factory=dict)
-    cost: Mapping[str, Any] = field(default_factory=dict)
+    timings: dict[str, StageFigures] = field(default_factory=dict)
+    cost: AnswerCost = AnswerCost()
+    # the judge that its training started from, or whose certificate let its pseudo-labels through
     start: str = ""
+    # language model that it reads
     model: str = ""
 
 
 def labelled_rows(corpus: Corpus, split: str) -> pd.DataFrame:
-    """Return the labelled trajectories of a split other than TEST.
-
-    Raises
-    ------
-    InputError
-        If TEST is asked for, whose outcomes come only through the ledger.
-    """
+    """Return the labelled trajectories of a split other than TEST."""
     if split == "test":
         raise InputError(
             "outcomes of TEST are read by an audit, through the ledger; compare on rl or cal."
@@ -112,13 +126,7 @@ def labelled_rows(corpus: Corpus, split: str) -> pd.DataFrame:
 
 
 def gather_judges(corpus: Corpus) -> tuple[list[JudgeResults], list[dict[str, str]]]:
-    """Return the judges that scored the corpus, the leak controls, and what is missing of each.
-
-    Notes
-    -----
-    Certificates are recomputed and audits checked against the ledger on the way: one that is stale
-    or altered is missing with its reason.
-    """
+    """Return the judges that scored the corpus, the leak controls, and what is missing of each."""
     frames = {split: labelled_rows(corpus, split) for split in ("rl", "cal")}
     found: list[JudgeResults] = []
     missing: list[dict[str, str]] = []
@@ -147,6 +155,7 @@ def _judged(
     rows["cal"] = _certifying(frames["cal"], rows["cal"], judge.spec)
     certificates: tuple[Certificate, ...] = ()
     audits: dict[str, CertificateAudit] = {}
+    # recomputed, and checked against the ledger: what is stale or altered is missing with its reason
     try:
         certificates = tuple(
             item for item in load_certificates(judge) if item.procedure == PROCEDURES[0]
@@ -165,8 +174,6 @@ def _judged(
         )
     except CertifyError as error:
         missing.append({"judge": judge.name, "what": "audit", "reason": str(error)})
-    scored = judge.store.read_json(judge.key("scores.json"))
-    cost = scored.get("cost", scored.get("bill"))
     return JudgeResults(
         name=judge.name,
         family=judge.spec.kind,
@@ -177,11 +184,22 @@ def _judged(
         trained_on_rl="rl" in judge.spec.training_splits,
         certificates=certificates,
         audits=audits,
-        timings=judge.timings,
-        cost=cost if isinstance(cost, Mapping) else {},
+        timings={stage: _figures(found) for stage, found in judge.timings.items()},
+        cost=AnswerCost.from_scores(judge.store.read_json(judge.key("scores.json"))),
         start=judge.spec.upstream,
         model=judge.spec.model,
     )
+
+
+def _figures(found: Mapping[str, Any]) -> StageFigures:
+    return {
+        "wall_seconds": found["wall_seconds"],
+        "cpu_seconds": found["cpu_seconds"],
+        "peak_mib": found["peak_mib"],
+        "rows": found["rows"],
+        "continued": found["continued"],
+        "product_sha256": found["product_sha256"],
+    }
 
 
 def _certifying(cal: pd.DataFrame, rows: LabelledScores, spec: JudgeSpec) -> LabelledScores:
