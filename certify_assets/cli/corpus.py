@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -275,7 +275,7 @@ def list_(root: str | None, as_json: bool) -> None:
 
     store = open_store(root)
     configs = [
-        {**load_config(store, name).to_dict(), **_listed(Corpus(store, name))}
+        {**asdict(load_config(store, name)), **_listed(Corpus(store, name))}
         for name in registered_corpora(store)
     ]
     if as_json:

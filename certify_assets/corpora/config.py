@@ -127,25 +127,9 @@ class CorpusConfig:
                 "letters, digits or '_', at most 40 characters."
             )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the configuration as a JSON object."""
-        return {
-            **asdict(self),
-            "paths": list(self.paths),
-            "options": dict(self.options),
-            "leak_thresholds": dict(self.leak_thresholds),
-            "alphas": list(self.alphas),
-        }
-
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> CorpusConfig:
-        """Read a configuration.
-
-        Raises
-        ------
-        InputError
-            If a key is unknown, the name is missing, or a value cannot be used.
-        """
+        """Read a configuration; an InputError names what is wrong and the remedy."""
         if not isinstance(document, Mapping):
             raise InputError("corpus.json is no object; map its keys to values.")
         return cls(**document)
@@ -176,13 +160,7 @@ def corpus_schema() -> dict[str, Any]:
 
 
 def complete_thresholds(given: Mapping[str, Any]) -> dict[str, float]:
-    """Return a threshold for every leak check: the given ones, else those of `THRESHOLDS`.
-
-    Raises
-    ------
-    InputError
-        If a name is no leak check, or a threshold is not above .5 and at most 1.
-    """
+    """Return a threshold for every leak check: the given one, else that of `THRESHOLDS`."""
     for name, value in given.items():
         if name not in THRESHOLDS:
             raise InputError(
@@ -197,18 +175,9 @@ def complete_thresholds(given: Mapping[str, Any]) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """Kind of work of a corpus, and where that is known from.
+    """Kind of work of a corpus, and whether it is stated, derived or unknown."""
 
-    A strict transfer judge is trained on no corpus of its target's domain.
-
-    Parameters
-    ----------
-    name : str
-        Empty where it is unknown.
-    origin : {"stated", "derived", "unknown"}
-        Stated in the configuration, or derived from the format.
-    """
-
+    # a strict transfer judge is trained on no corpus of its target's domain
     name: str
     origin: str
 
@@ -238,17 +207,11 @@ def embedded_config(name: str) -> CorpusConfig:
 
 def save_config(store: Store, config: CorpusConfig) -> None:
     """Register a corpus in the data root."""
-    store.write_json(_key(config.name), config.to_dict())
+    store.write_json(_key(config.name), asdict(config))
 
 
 def load_config(store: Store, name: str) -> CorpusConfig:
-    """Return a registered corpus's configuration; embedded corpora need no registration.
-
-    Raises
-    ------
-    InputError
-        If no such corpus is registered; the sentence lists those that are.
-    """
+    """Return a registered corpus's configuration; embedded corpora need no registration."""
     key = _key(name)
     if store.exists(key):
         return CorpusConfig.from_dict(store.read_json(key))
@@ -262,28 +225,19 @@ def load_config(store: Store, name: str) -> CorpusConfig:
 
 
 def registered_corpora(store: Store) -> list[str]:
-    """Return the names of all corpora: the embedded ones and those registered in the data root,
-    sorted.
-    """
+    """Return the names of the embedded corpora and of those in the data root, sorted."""
     imported = [name for name in store.names("corpora") if store.exists(_key(name))]
     return sorted({*EMBEDDED, *imported})
 
 
 def remove_corpus(store: Store, name: str) -> list[str]:
-    """Take a corpus out of the data root and return the keys that went.
-
-    What landed in it (``versions.jsonl``), the ledger of its TEST split, its judges and
-    certificates stay: they are the record of what was claimed.
-
-    Raises
-    ------
-    InputError
-        If no such corpus is registered, or it comes with the package.
-    """
+    """Take a corpus out of the data root and return the keys that were deleted."""
     if name in EMBEDDED:
         raise InputError(f"{name} comes with the package and cannot be removed.")
     load_config(store, name)
     folder = f"corpora/{name}"
+    # versions.jsonl, the ledger of TEST, judges and certificates stay: they are the record of what
+    # was claimed
     splits = [f"splits/{entry}" for entry in store.names(f"{folder}/splits")]
     # the configuration last: a removal that was killed can be called again
     kept = ("versions.jsonl", "splits", "corpus.json")

@@ -48,47 +48,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ImportSummary:
-    """Summary of an import, stored as ``import.json``.
-
-    Parameters
-    ----------
-    trajectories, tasks : int
-        Rows and clusters.
-    agents : tuple of str
-        Sorted.
-    dropped : dict of str to int
-        Records that are not in the table, by reason.
-    files : dict of str to str
-        SHA-256 of each source file.
-    sha256 : str
-        Hash of the Parquet table.
-    format : str
-        What the source was read as.
-    examples : dict of str to str
-        For every reason in `dropped`, a sentence on the first case.
-    notes : dict of str to int
-        What was left out of records that were kept.
-    label_source : str
-        Where the outcomes come from.
-    label_facts : dict of str to number
-        What the source says of its labels.
-    """
+    """Summary of an import, stored as ``import.json``."""
 
     trajectories: int
     tasks: int
     agents: tuple[str, ...]
+    # records that are not in the table, by reason, with a sentence on the first case in examples
     dropped: dict[str, int]
+    # SHA-256 of each source file, and of the Parquet table
     files: dict[str, str]
     sha256: str
     format: str
     examples: dict[str, str]
+    # what was left out of records that were kept
     notes: dict[str, int]
     label_source: str
     label_facts: dict[str, float]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the summary as a JSON object."""
-        return {**asdict(self), "agents": list(self.agents)}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> ImportSummary:
@@ -123,20 +98,13 @@ class ImportSummary:
 
 @dataclass(frozen=True, init=False)
 class Corpus:
-    """One corpus, as one operation sees it.
-
-    Parameters
-    ----------
-    store : Store
-        Data root; a plain store starts a new snapshot, a snapshot is shared.
-    name : str
-        Partition key.
-    """
+    """One corpus, as one operation sees it: every stored file in one version."""
 
     store: Snapshot
     name: str
 
     def __init__(self, store: Store, name: str) -> None:
+        # a plain store starts a new snapshot, a snapshot is shared
         object.__setattr__(self, "store", Snapshot.of(store))
         object.__setattr__(self, "name", name)
 
@@ -164,13 +132,7 @@ class Corpus:
 
     @property
     def config(self) -> CorpusConfig:
-        """Registered configuration.
-
-        Raises
-        ------
-        InputError
-            If no such corpus is registered; the sentence lists those that are.
-        """
+        """Registered configuration."""
         return load_config(self.store, self.name)
 
     @property
@@ -217,15 +179,8 @@ class Corpus:
     @property
     @remembered
     def manifest(self) -> SplitManifest:
-        """Split manifest, verified against the trajectories.
-
-        A blocking check protects only the run it is part of; this protects every reader.
-
-        Raises
-        ------
-        ManifestError
-            If the manifest was altered, or belongs to other trajectories.
-        """
+        """Split manifest, verified against the trajectories."""
+        # a blocking check protects only the run it is part of; this protects every reader
         verify_manifest(self.stored_manifest, self.trajectories)
         return self.stored_manifest
 
@@ -238,13 +193,7 @@ class Corpus:
 
     @remembered
     def split(self, split: str) -> pd.DataFrame:
-        """Return one stored split, verified against the manifest and the trajectories.
-
-        Raises
-        ------
-        ManifestError
-            If the stored split holds other trajectories than the manifest assigns to it.
-        """
+        """Return one stored split, verified against the manifest and the trajectories."""
         expected = select(self.trajectories, self.manifest, split)
         key = self.split_key(split)
         stored = self._load(key, strict=False)
@@ -315,7 +264,7 @@ class Corpus:
             ) as (runs, facts):
                 size = len(runs.rows), runs.tasks(), runs.agents()
                 summary = ImportSummary._of(facts, size, self.store.write_stream(key, runs.write))
-        self.store.write_json(self.key("import.json"), summary.to_dict())
+        self.store.write_json(self.key("import.json"), asdict(summary))
         return summary
 
     def make_splits(self) -> SplitManifest:
@@ -367,25 +316,7 @@ class Corpus:
         return checks
 
     def require_leak_checks(self, manifest_sha256: str | None = None) -> str | None:
-        """Refuse a corpus with a structural leak that was not accepted.
-
-        Parameters
-        ----------
-        manifest_sha256 : str, optional
-            Manifest that the checks must belong to; by default the stored one.
-
-        Returns
-        -------
-        str or None
-            The finding that every certificate carries where a structural leak was accepted: what
-            was measured, and the reason.
-
-        Raises
-        ------
-        LeakError
-            If a structural leak was measured and not accepted, or nothing was measured for this
-            manifest and configuration.
-        """
+        """Refuse a corpus with a structural leak; return the finding where it was accepted."""
         from certify_assets.corpora.leakage import LeakChecks
 
         document, config = self.store.read_json(self.key("controls.json")), self.config
@@ -414,12 +345,10 @@ class Corpus:
         return f"{checks.leaks}; accepted: {checks.accepted}" if checks.over else None
 
     def quality_report(self, *, stored_splits: bool) -> QualityReport:
-        """Run the data-quality suites on the corpus, or on its stored splits as well.
-
-        The tables are read unchecked: a suite is there to find what is wrong with them.
-        """
+        """Run the data-quality suites on the corpus, or on its stored splits as well."""
         from certify_assets.corpora.quality import evaluate_suites
 
+        # read unchecked: a suite is there to find what is wrong with the tables
         frame = self._load(self.key("trajectories.parquet"), strict=False)
         if not stored_splits:
             return evaluate_suites(frame)

@@ -1,9 +1,4 @@
-"""Files that land in the data root: which are complete, and what corpora they bring new runs of.
-
-``incoming/<corpus>/`` and the paths of declared corpora hold the runs that a corpus consists of,
-``inbox/<corpus>/`` holds runs to decide. A folder is read until nothing in it changes; a file is
-hashed again only after it changed.
-"""
+"""Files that land in the data root: which are complete, and which corpora have new runs."""
 
 from __future__ import annotations
 
@@ -30,6 +25,9 @@ from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, parse_json, sha256_bytes
 from certify_assets.storage.store import Store
 
+# incoming/<corpus>/ and the paths of declared corpora hold the runs that a corpus consists of,
+# inbox/<corpus>/ holds runs to decide. A folder is read until nothing in it changes; a file is
+# hashed again only after it changed.
 _UNFINISHED = (
     ".part",
     ".partial",
@@ -60,7 +58,7 @@ class WaitingError(InputError):
 
 
 class _UnsettledError(WaitingError):
-    """A file is still changing: a later look may find it complete."""
+    """A file is still changing: a later scan may find it complete."""
 
 
 class _RefusedError(WaitingError):
@@ -69,7 +67,7 @@ class _RefusedError(WaitingError):
 
 @dataclass
 class _SeenFile:
-    """What a look saw of one file, stored so that the next look hashes it only if it changed."""
+    """What a scan saw of one file, stored so that the next hashes it only if it changed."""
 
     stamp: _Stamp
     sha256: str | None = None
@@ -90,53 +88,28 @@ class _SeenFile:
 
 @dataclass(frozen=True)
 class FolderContent:
-    """The files of the folders of a corpus.
+    """The files of the folders of a corpus: hash of each, and of all names and contents."""
 
-    Parameters
-    ----------
-    version : str
-        SHA-256 over names and contents, not times; of equal files in one folder, one counts.
-    files : dict of str to str
-        SHA-256 of every file that counts, by path.
-    """
-
+    # over names and contents, not times; of equal files in one folder, one counts
     version: str
     files: dict[str, str]
 
 
 @dataclass(frozen=True)
 class FolderWatch:
-    """Reads the folders of a corpus once they are complete.
-
-    Parameters
-    ----------
-    store : Store
-        Data root, which stores what earlier looks saw.
-    journal : str
-        Its key.
-    settle_seconds : float
-        A file younger than this may still be written.
-    now : float, optional
-        Seconds since the epoch; by default the clock's.
-    until : float, optional
-        Moment of `time.monotonic` after which nothing more is hashed, where watches share one
-        budget; by default thirty seconds from the call. The next look resumes.
-    """
+    """Reads the folders of a corpus once they are complete."""
 
     store: Store
+    # storage key of what earlier scans saw
     journal: str
+    # a file younger than this may still be written
     settle_seconds: float = 5.0
     now: float | None = None
+    # moment of time.monotonic after which nothing more is hashed, where watches share a budget
     until: float | None = None
 
     def read(self, roots: Sequence[Path]) -> FolderContent:
-        """Return the content of files and folders.
-
-        Raises
-        ------
-        WaitingError
-            If there is nothing, or a file is being written, is broken or cannot be read.
-        """
+        """Return the content of files and folders, or raise a WaitingError that says why not."""
         before = self._remembered()
         seen: dict[str, _SeenFile] = {}
         try:
@@ -257,7 +230,7 @@ def _chunks(path: Path, stream: IO[bytes], end: float) -> Iterator[bytes]:
 
 
 def _once(seen: Mapping[str, _SeenFile], before: Mapping[str, _SeenFile]) -> dict[str, str]:
-    """Of equal files in a folder keep one: that which counted at the last look, if any."""
+    """Of equal files in a folder keep one: that which counted at the last scan, if any."""
     hashes = {name: str(entry.sha256) for name, entry in seen.items()}
     counted = {name for name in before if before[name].counts == hashes.get(name)}
     kept: dict[tuple[str, str], str] = {}
@@ -309,28 +282,18 @@ def _ends_like_parquet(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class Arrival:
-    """A corpus whose files are complete.
-
-    Parameters
-    ----------
-    corpus : str
-        Its name.
-    source : {"incoming", "declared", "inbox"}
-        Where the files are.
-    version : str
-        Hash of the contents, and of the configuration where it is declared.
-    files : dict of str to str
-        SHA-256 of every file that counts, by path.
-    """
+    """A corpus whose files are complete, with their hashes."""
 
     corpus: str
+    # where the files are: incoming, declared or inbox
     source: str
+    # of the contents, and of the configuration where it is declared
     version: str
     files: dict[str, str]
 
 
 class _Scan:
-    """One look at the folders of several corpora, which share a budget of seconds."""
+    """One scan of the folders of several corpora, which share a budget of seconds."""
 
     def __init__(self, store: Store, source: str, settle_seconds: float, now: float | None) -> None:
         self.arrivals: list[Arrival] = []
@@ -372,26 +335,7 @@ def _journal(source: str, corpus: str) -> str:
 def scan_incoming(
     store: Store, folder: Path, *, settle_seconds: float = 5.0, now: float | None = None
 ) -> tuple[list[Arrival], dict[str, str]]:
-    """Look into a folder whose subfolders are corpora.
-
-    Parameters
-    ----------
-    store : Store
-        Data root, which stores what earlier looks saw.
-    folder : Path
-        ``<folder>/<corpus>/…`` holds the runs of one corpus.
-    settle_seconds : float
-        A file younger than this may still be written: its corpus waits for the next look.
-    now : float, optional
-        Seconds since the epoch; by default the clock's.
-
-    Returns
-    -------
-    arrivals : list of Arrival
-        Corpora whose files are complete, sorted by name.
-    waiting : dict of str to str
-        Corpora that wait or cannot be used, with the reason.
-    """
+    """Scan a folder of corpora: those whose files are complete, and why the others wait."""
     scan = _Scan(store, "incoming", settle_seconds, now)
     for entry in scan.folders(folder):
         if entry.is_dir():
@@ -410,10 +354,10 @@ def scan_declared(
     settle_seconds: float = 5.0,
     now: float | None = None,
 ) -> tuple[list[Arrival], dict[str, str]]:
-    """Look at the paths of declared corpora, as `scan_incoming` does at its subfolders."""
+    """Scan the paths of declared corpora, as `scan_incoming` scans its subfolders."""
     scan = _Scan(store, "declared", settle_seconds, now)
     for config in configs:
-        document = config.to_dict()
+        document = asdict(config)
         scan.look(
             config.name,
             [Path(path) for path in config.paths],
@@ -427,7 +371,7 @@ def scan_declared(
 def scan_inbox(
     store: Store, *, settle_seconds: float = 5.0
 ) -> tuple[list[Arrival], dict[str, str]]:
-    """Look into the inboxes of all registered corpora, as `scan_incoming` does."""
+    """Scan the inboxes of all registered corpora, as `scan_incoming` does."""
     scan = _Scan(store, "inbox", settle_seconds, None)
     known = set(registered_corpora(store))
     for entry in scan.folders(store.local_path("inbox")):
@@ -489,11 +433,9 @@ def read_versions(corpus: Corpus) -> list[CorpusVersion]:
 
 
 def record_version(store: Store, arrival: Arrival) -> int:
-    """Add an arrival to the versions of its corpus, unless it is the last; return its number.
-
-    The number, from 1, makes the run key: content that comes back is a new version, and a look
-    that was killed before it requested its run finds its own line and uses the same key.
-    """
+    """Add an arrival to the versions of its corpus, unless it is the last; return its number."""
+    # The number, from 1, makes the run key: content that comes back is a new version, and a scan
+    # that was killed before it requested its run finds its own line and uses the same key.
     corpus, number = Corpus(store, arrival.corpus), 0
 
     def line(old: bytes) -> str:
@@ -525,13 +467,7 @@ def is_inbox_empty(corpus: Corpus) -> bool:
 
 @contextmanager
 def settled_inbox(corpus: Corpus, *, watched: bool) -> Iterator[Callable[[], None]]:
-    """Wait until the files of an inbox are complete; give a call that refuses later changes.
-
-    Raises
-    ------
-    WaitingError
-        If a file is still being written, is broken, or changed.
-    """
+    """Wait until an inbox is complete; give a call that refuses later changes."""
     if not watched or not corpus.store.is_local:
         yield lambda: None
         return
@@ -553,7 +489,7 @@ def settled_inbox(corpus: Corpus, *, watched: bool) -> Iterator[Callable[[], Non
 
 
 def _patient(watch: FolderWatch, folder: Sequence[Path]) -> FolderContent:
-    """Look again for a while: a copy that ended a second ago is complete in a few more."""
+    """Scan again for a while: a copy that ended a second ago is complete in a few more."""
     end = time.monotonic() + _PATIENCE
     while True:
         try:

@@ -1,6 +1,4 @@
-"""Does something other than the run speak of its outcome? Fields, phrases, and what length or agent
-alone predict.
-"""
+"""Leak checks: fields, phrases, lengths and agents that predict the outcome without the run."""
 
 from __future__ import annotations
 
@@ -78,72 +76,38 @@ _AROUND = 60
 
 @dataclass(frozen=True, slots=True)
 class LeakFinding:
-    """A column or key that speaks of the outcome, in a table that a judge will read.
+    """A column, or a key in a text, that reveals the outcome in a table that a judge will read."""
 
-    Parameters
-    ----------
-    kind : {"column", "key"}
-        A column that no trajectory has, or a key in the text of instruction or steps.
-    name : str
-        Its name.
-    trajectories : int
-        How many trajectories have it.
-    example : str
-        Id of the first.
-    """
-
+    # "column", or "key" of a record in the text of instruction or steps
     kind: str
     name: str
     trajectories: int
+    # id of the first trajectory that has it
     example: str
 
 
 @dataclass(frozen=True)
 class LeakChecks:
-    """How well the outcome can be predicted without reading the run.
+    """How well the outcome can be predicted without reading the run; NaN where it cannot vary."""
 
-    Parameters
-    ----------
-    length_auroc, step_auroc : float
-        AUROC of the length of the uncut rendering and of the number of steps, in the better of the
-        two directions (at least .5).
-    longer_succeeds, more_steps_succeed : bool
-        That direction.
-    agent_auroc : float
-        AUROC of the agent's success rate on other tasks.
-    phrases : dict of str to float
-        For every verdict phrase seen in instructions or observations, the AUROC of its presence or
-        of what it says last (a number; yes or no), whichever is larger, in the better direction:
-        "reward: 0" and "reward: 1" at the end of every run are in all of them alike.
-    phrase_trajectories : dict of str to int
-        How many trajectories have it.
-    intervals : dict of str to (float, float) or None
-        95 % percentile interval over resampled tasks of every control in `over`'s words, in the
-        direction of the control, so that it may reach below .5; None where it cannot be measured.
-    thresholds : dict of str to float
-        For length, steps, agent and phrases: from there on a control is a structural leak.
-    over : tuple of str
-        Controls at or over their threshold.
-    accepted : str or None
-        The reason for which a structural leak is accepted.
-    evidence : LeakEvidence
-        What the controls saw, for a reader to judge.
-
-    Notes
-    -----
-    NaN where all outcomes are equal.
-    """
-
+    # AUROC of the uncut rendering's length and of the number of steps, in the better direction (at
+    # least .5), and whether that direction is upwards
     length_auroc: float
     longer_succeeds: bool
     step_auroc: float
     more_steps_succeed: bool
     agent_auroc: float
+    # AUROC of a verdict phrase's presence or of what it says last, whichever is larger: "reward: 0"
+    # and "reward: 1" at the end of every run are in all of them alike
     phrases: dict[str, float]
     phrase_trajectories: dict[str, int]
+    # 95 % percentile intervals over resampled tasks, in the direction of the check, so that they
+    # may reach below .5
     intervals: dict[str, tuple[float, float] | None]
     thresholds: dict[str, float]
+    # checks at or over their threshold
     over: tuple[str, ...]
+    # the reason for which a structural leak is accepted; every certificate carries it
     accepted: str | None
     evidence: LeakEvidence
 
@@ -177,17 +141,7 @@ class LeakChecks:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the checks as a JSON object; null where one cannot be measured."""
-        document = asdict(self) | {
-            "over": list(self.over),
-            "passed": self.passed,
-            "intervals": {n: bound and list(bound) for n, bound in self.intervals.items()},
-            "phrases": {name: _known(value) for name, value in self.phrases.items()},
-            "evidence": self.evidence.to_dict(),
-        }
-        return {
-            key: _known(value) if isinstance(value, float) else value
-            for key, value in document.items()
-        }
+        return dict(_plain(asdict(self) | {"passed": self.passed}))
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> LeakChecks:
@@ -214,6 +168,15 @@ class LeakChecks:
         )
 
 
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it: lists for tuples, null for NaN."""
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return _known(value) if isinstance(value, float) else value
+
+
 def _known(value: float) -> float | None:
     return None if math.isnan(value) else value
 
@@ -226,23 +189,7 @@ def check_leaks(
     accept_structural_leak: str | None = None,
     seed: int = 0,
 ) -> LeakChecks:
-    """Measure what length, steps, agent and verdict phrases alone tell about the outcome.
-
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        Trajectories; those without an outcome are left out.
-    rendered : sequence of Rendered, optional
-        Renderings of the rows, to save rendering them again.
-    thresholds : mapping of str to float, optional
-        AUROC from which length, steps, agent or phrases is a structural leak; .85 for those that
-        are not named.
-    accept_structural_leak : str, optional
-        The reason why the corpus may be used all the same; goes onto every certificate.
-    seed : int
-        Of the halvings of tasks behind the agent control, and of the resamples of tasks behind the
-        intervals.
-    """
+    """Measure what length, steps, agent and verdict phrases alone predict of the outcome."""
     limits = complete_thresholds(thresholds or {})
     texts = render_frame(frame) if rendered is None else rendered
     labelled = frame["outcome"].notna().to_numpy()
@@ -296,21 +243,7 @@ def check_leaks(
 
 
 def find_leak_fields(frame: pd.DataFrame, keys: Sequence[str] = LEAK_KEYS) -> list[LeakFinding]:
-    """Look for columns that no trajectory has, and for keys of harness records in instructions and
-    steps.
-
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        Trajectories.
-    keys : sequence of str
-        Names that only a harness writes.
-
-    Returns
-    -------
-    list of LeakFinding
-        Empty where nothing was found.
-    """
+    """Find columns beyond the schema, and keys of harness records in instructions and steps."""
     ids = [str(identity) for identity in frame["trajectory_id"]]
     first = ids[0] if ids else ""
     found = [
@@ -362,9 +295,7 @@ def _interval(
 def _either_way(
     values: NDArray[np.float64], outcomes: NDArray[np.int64], weights: NDArray[np.float64]
 ) -> tuple[float, bool, tuple[float, float] | None]:
-    """Return an AUROC in its better direction, whether that is upwards, and its interval in that
-    direction.
-    """
+    """Return an AUROC in its better direction, whether that is upwards, and its interval."""
     ranking = Ranking.of(values, outcomes)
     area = ranking.auroc(np.ones(values.size))
     if area < 0.5:
@@ -373,14 +304,13 @@ def _either_way(
 
 
 class _AgentControl:
-    """AUROC of the agent's success rate, estimated on one half of the tasks and read on the other,
-    averaged over halvings.
-    """
+    """AUROC of the agent's success rate on other tasks, averaged over halvings of the tasks."""
 
     def __init__(
         self, agents: Sequence[str], tasks: Sequence[str], outcomes: NDArray[np.int64], seed: int
     ) -> None:
         self._agents, self._outcomes = _codes(agents), outcomes
+        # rates are estimated on one half of the tasks and read on the other
         self._halves: list[NDArray[np.bool_]] = []
         for halving in range(_HALVINGS):
             names = sorted(
@@ -411,9 +341,7 @@ class _AgentControl:
 
 
 def _phrases(frame: pd.DataFrame) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    """Mark, for every verdict phrase that occurs, the trajectories that have it, and what it says
-    last in each.
-    """
+    """Mark, for every verdict phrase that occurs, which runs have it and what it says last."""
     texts = [
         "\n".join([instruction, *(step["observation"] for step in steps)])
         for instruction, steps in zip(frame["instruction"], frame["steps"], strict=True)
@@ -441,17 +369,9 @@ def _said(pattern: re.Pattern[str], text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A histogram of one quantity by outcome.
+    """A histogram of one quantity by outcome; bins are logarithmic beyond a factor of 10."""
 
-    Parameters
-    ----------
-    edges : tuple of float
-        Of the bins, one more than there are bins; logarithmic where the quantity spans more than a
-        factor of 10.
-    successes, failures : tuple of int
-        Trajectories in every bin.
-    """
-
+    # one more than there are bins
     edges: tuple[float, ...]
     successes: tuple[int, ...]
     failures: tuple[int, ...]
@@ -469,49 +389,24 @@ class AgentRate:
 
 @dataclass(frozen=True, slots=True)
 class PhraseEvidence:
-    """Where a verdict phrase occurs.
-
-    Parameters
-    ----------
-    name : str
-        Key of `VERDICT_PHRASES`.
-    trajectories : int
-        Labelled trajectories whose instruction or observations have it.
-    success_rate_with, success_rate_without : float or None
-        Success rate of those and of the others; None where there are none.
-    examples : tuple of (str, int, str)
-        For a success and a failure, where there are both: trajectory, number of the step (0 is the
-        instruction), and the text around the phrase where it occurs last.
-    """
+    """Where a verdict phrase occurs, with an example of each outcome."""
 
     name: str
     trajectories: int
     success_rate_with: float | None
     success_rate_without: float | None
+    # trajectory, number of the step (0 is the instruction), and the text around the last phrase
     examples: tuple[tuple[str, int, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class LeakEvidence:
-    """What the controls saw: spreads of characters (of the uncut rendering) and steps, agents,
-    phrases.
-    """
+    """What the checks saw: characters of the uncut rendering, steps, agents and phrases."""
 
     length: Spread
     steps: Spread
     agents: tuple[AgentRate, ...]
     phrases: tuple[PhraseEvidence, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the evidence as a JSON object."""
-        document = asdict(self)
-        for part in (document["length"], document["steps"]):
-            part |= {name: list(values) for name, values in part.items()}
-        phrases = [
-            item | {"examples": [list(example) for example in item["examples"]]}
-            for item in document["phrases"]
-        ]
-        return document | {"agents": list(document["agents"]), "phrases": phrases}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> LeakEvidence:
@@ -534,19 +429,7 @@ def leak_evidence(
     outcomes: NDArray[np.int64],
     phrases: Mapping[str, re.Pattern[str]],
 ) -> LeakEvidence:
-    """Gather the evidence.
-
-    Parameters
-    ----------
-    rows : pandas.DataFrame, n rows
-        Labelled trajectories.
-    lengths, steps : float arrays, shape (n,)
-        Characters of the uncut rendering and number of steps.
-    outcomes : int array, shape (n,)
-        1 = success.
-    phrases : mapping of str to compiled pattern
-        Those that occur.
-    """
+    """Gather the evidence of labelled trajectories and the phrases that occur in them."""
     grouped = rows.assign(outcome=outcomes).groupby("agent")
     agents = [
         AgentRate(
@@ -602,9 +485,7 @@ def _phrase(
 
 
 def _last(pattern: re.Pattern[str], instruction: str, steps: Any) -> tuple[int, str] | None:
-    """Return the number of the last step that has the phrase, 0 for the instruction, and the text
-    around it.
-    """
+    """Return the last step that has the phrase (0: the instruction) and the text around it."""
     for number, text in reversed(
         [(0, instruction), *((number, step["observation"]) for number, step in enumerate(steps, 1))]
     ):

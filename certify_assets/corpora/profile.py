@@ -1,6 +1,4 @@
-"""Profile of a corpus before any judge reads it: size in tasks, clustering, copies, flips, and
-whether it can certify.
-"""
+"""Profile of a corpus: size in tasks, clustering, copies, flips, and whether it can certify."""
 
 from __future__ import annotations
 
@@ -30,37 +28,20 @@ _FLOOR_SHARE = 8
 
 @dataclass(frozen=True, slots=True)
 class SplitGate:
-    """Whether a certificate is arithmetically possible on a split, before anything is scored.
-
-    Parameters
-    ----------
-    split : str
-        Name of the split ("all" for the whole corpus).
-    alpha, delta : float
-        Error budget and confidence of the certificate.
-    tasks, n_eff : int, float
-        Labelled tasks of the split and effective number of its trajectories.
-    floor_tasks : int
-        Covered tasks that the guard needs when errors come by whole tasks: the smallest G with (1 −
-        α)^G ≤ δ/8.
-    n_min, n_min_grid : int
-        Smallest error-free sample at δ and at δ over the number of thresholds.
-    possible : bool
-        tasks ≥ floor_tasks.
-    enough_samples : bool
-        n_eff ≥ n_min_grid.
-    reason : str
-        The verdict in one sentence.
-    """
+    """Whether a certificate is arithmetically possible on a split, before any scoring."""
 
     split: str
     alpha: float
     delta: float
     tasks: int
     n_eff: float
+    # covered tasks that the guard needs when errors come by whole tasks: the smallest G with
+    # (1 − α)^G ≤ δ/8
     floor_tasks: int
+    # smallest error-free sample at δ, and at δ over the number of thresholds
     n_min: int
     n_min_grid: int
+    # tasks ≥ floor_tasks, and n_eff ≥ n_min_grid
     possible: bool
     enough_samples: bool
     reason: str
@@ -68,58 +49,32 @@ class SplitGate:
 
 @dataclass(frozen=True)
 class CorpusProfile:
-    """Profile of a corpus.
-
-    Parameters
-    ----------
-    corpus : str
-        Name.
-    trajectories, tasks : int
-        Labelled trajectories and their tasks.
-    unlabelled : int
-        Trajectories without an outcome; in no other figure but `agents`, `duplicates` and
-        `attempts`.
-    agents : dict of str to int
-        Trajectories of every agent.
-    attempts : tuple of int
-        Fewest and most trajectories of a task.
-    success_rate, mean_task_size, icc, deff, n_eff : float
-        As in `ClusterSummary`.
-    duplicates : int
-        Trajectories whose rendering equals an earlier one.
-    duplicate_share : float
-        Their share.
-    same_instruction : tuple of tuples of str
-        Tasks that share an instruction with another task.
-    dropped : dict of str to int
-        What the import left out, by reason.
-    splits : dict of str to ClusterSummary
-        The same figures of every split.
-    gates : tuple of SplitGate
-        For CAL (or the whole corpus, where it is not split) and TEST, at every α.
-    flips : FlipRates
-        Of everything but TEST.
-    lengths : TextLengths or None
-        Of all renderings.
-    """
+    """Profile of a corpus, before any judge reads it."""
 
     corpus: str
+    # labelled trajectories and their tasks; the unlabelled are counted by agents, attempts and
+    # duplicates alone
     trajectories: int
     tasks: int
     unlabelled: int
     agents: dict[str, int]
+    # fewest and most trajectories of a task
     attempts: tuple[int, int]
     success_rate: float
     mean_task_size: float
     icc: float
     deff: float
     n_eff: float
+    # trajectories whose rendering equals an earlier one
     duplicates: int
     duplicate_share: float
+    # groups of tasks that share an instruction
     same_instruction: tuple[tuple[str, ...], ...]
     dropped: dict[str, int]
     splits: dict[str, ClusterSummary]
+    # for CAL (or the whole corpus, where it is not split) and TEST, at every α
     gates: tuple[SplitGate, ...]
+    # of everything but TEST
     flips: FlipRates
     lengths: TextLengths | None
 
@@ -157,28 +112,7 @@ def profile_corpus(
     rendered: Sequence[Rendered | Outline] | None = None,
     settings: CorpusConfig | None = None,
 ) -> CorpusProfile:
-    """Profile a corpus, and its splits where a manifest says what they are.
-
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        Trajectories; their steps only where `rendered` is not given.
-    manifest : SplitManifest, optional
-        Verified before use.
-    dropped : mapping, optional
-        Counts of the import.
-    rendered : sequence of Rendered or Outline, optional
-        Renderings of the rows, or their outlines, to save rendering them again.
-    settings : CorpusConfig, optional
-        Error budgets and thresholds to judge possibility at; by default .1 and .2, and 40.
-
-    Raises
-    ------
-    InputError
-        If the table is empty.
-    ManifestError
-        If the manifest does not hold.
-    """
+    """Profile a corpus, and its splits where a manifest assigns them."""
     if frame.empty:
         raise InputError("the corpus has no trajectory; import or generate some first.")
     alphas, grid = (_ALPHAS, _GRID) if settings is None else (settings.alphas, settings.grid)
@@ -250,15 +184,11 @@ def certification_gate(
     grid: int = _GRID,
     split: str = "all",
 ) -> SplitGate:
-    """Say whether a guarded certificate is arithmetically possible on so many tasks.
-
-    Notes
-    -----
-    Where errors come by whole tasks, data without an error have probability (1 − α)^G at an error
-    of α, and the guard accepts them when that is at most δ/8: 49 tasks at α = .1 and 23 at α = .2
-    for δ = .05. Fewer tasks can pass where the errors that are seen are spread over tasks, which
-    is unknown before scoring.
-    """
+    """Say whether a guarded certificate is arithmetically possible on so many tasks."""
+    # Where errors come by whole tasks, data without an error have probability (1 − α)^G at an error
+    # of α, and the guard accepts them when that is at most δ/8: 49 tasks at α = .1 and 23 at
+    # α = .2 for δ = .05. Fewer tasks can pass where errors are spread over tasks, which is unknown
+    # before scoring.
     floor = n_min(alpha, delta / _FLOOR_SHARE)
     at_delta, at_grid = n_min(alpha, delta), n_min(alpha, delta / grid)
     possible, enough = summary.tasks >= floor, summary.n_eff >= at_grid
@@ -296,12 +226,7 @@ def certification_gate(
 def duplicated(
     frame: pd.DataFrame, rendered: Sequence[Rendered | Outline] | None = None
 ) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Mark the rows whose rendering equals that of an earlier row.
-
-    Returns
-    -------
-    bool array, shape (rows,)
-    """
+    """Mark the rows whose rendering equals that of an earlier row."""
     seen: set[bytes] = set()
     marks = np.zeros(len(frame), dtype=np.bool_)
     for position, item in enumerate(render_frame(frame) if rendered is None else rendered):
@@ -326,78 +251,41 @@ def _same_instruction(frame: pd.DataFrame) -> tuple[tuple[str, ...], ...]:
 
 @dataclass(frozen=True, slots=True)
 class FlipRates:
-    """Flips: attempts at one task that do not all end alike.
+    """Flips: attempts at one task that do not all end alike."""
 
-    Parameters
-    ----------
-    cells, flipped_cells : int
-        Pairs of task and agent with at least two labelled attempts, and those with both outcomes.
-    cell_rate : float or None
-        Their share; None where no pair has two attempts.
-    tasks, flipped_tasks : int
-        The same of tasks, over all agents.
-    task_rate : float or None
-        Their share.
-    unread_ceiling : float or None
-        Accuracy that no judge exceeds that knows task and agent but does not read the run: Σ max(k,
-        m − k) / Σ m over the cells, with k successes in m attempts. How far a judge gets beyond it
-        is what reading gives.
-    contradicted : int
-        Labelled trajectories whose text equals that of one with the other outcome.
-    label_ceiling : float or None
-        Accuracy that no judge exceeds that gives equal texts equal verdicts: 1 − Σ min(k, m − k) /
-        n over groups of equal text.
-
-    Notes
-    -----
-    A flip is no label error: an agent may succeed once and fail once. Contradicted texts are what a
-    judge of the text cannot tell apart, be it that labels are wrong or that the text leaves out
-    what decided.
-    """
-
+    # pairs of task and agent with at least two labelled attempts, those with both outcomes, and
+    # their share; then the same of tasks over all agents
     cells: int
     flipped_cells: int
     cell_rate: float | None
     tasks: int
     flipped_tasks: int
     task_rate: float | None
+    # accuracy that no judge exceeds that knows task and agent but does not read the run: Σ max(k,
+    # m − k) / Σ m over the cells, with k successes in m attempts
     unread_ceiling: float | None
+    # trajectories whose text equals one with the other outcome, be it that labels are wrong or that
+    # the text leaves out what decided; a flip alone is no label error
     contradicted: int
+    # accuracy that no judge exceeds that gives equal texts equal verdicts
     label_ceiling: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class TextLengths:
-    """Lengths of renderings in characters before any cut, and how many were cut to the budget.
-
-    Parameters
-    ----------
-    shortest, median, p95, longest : int
-        Characters.
-    cut : int
-        Trajectories that lost some.
-    cut_share : float
-        Share of all characters that was lost.
-    """
+    """Lengths of renderings in characters before any cut, and how many were cut."""
 
     shortest: int
     median: int
     p95: int
     longest: int
+    # trajectories that lost characters, and the share of all characters that was lost
     cut: int
     cut_share: float
 
 
 def flip_rates(frame: pd.DataFrame, rendered: Sequence[Rendered | Outline]) -> FlipRates:
-    """Count flips among labelled trajectories.
-
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        Trajectories.
-    rendered : sequence of Rendered
-        Of its rows; empty leaves contradicted texts out.
-    """
+    """Count flips among labelled trajectories; without renderings, no contradicted texts."""
     labelled = frame["outcome"].notna().to_numpy()
     rows = frame.loc[labelled, ["task_id", "agent"]].assign(
         outcome=frame.loc[labelled, "outcome"].astype("int64")
@@ -443,9 +331,7 @@ def text_lengths(rendered: Sequence[Rendered | Outline]) -> TextLengths | None:
 
 
 def _flipped(rows: pd.DataFrame, by: list[str]) -> tuple[int, int, int, int]:
-    """Return groups of two and more, those with both outcomes, attempts against the majority in
-    them, and their attempts.
-    """
+    """Return groups of several, those with both outcomes, minority and all attempts in them."""
     if rows.empty:
         return 0, 0, 0, 0
     grouped = rows.groupby(by)["outcome"].agg(["size", "sum"])

@@ -1,13 +1,11 @@
-"""Great Expectations suites over a corpus and its splits, in one go and in memory: nothing is
-written and nothing is sent.
-"""
+"""Great Expectations suites over a corpus and its splits, in memory: nothing written or sent."""
 
 from __future__ import annotations
 
 import importlib
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -40,47 +38,22 @@ _DELTA = 0.05
 
 @dataclass(frozen=True, slots=True)
 class QualityResult:
-    """Outcome of one suite.
-
-    Parameters
-    ----------
-    name : str
-        One of `BLOCKING`, "n_min_tasks" or "duplicates".
-    passed : bool
-        Whether every expectation of the suite was met.
-    severity : {"error", "warning"}
-        What a failure means: an error blocks everything downstream, a warning does not.
-    detail : str
-        What was found, in one sentence.
-    expectations : int
-        How many expectations the suite has.
-    """
+    """Outcome of one suite; a failed error blocks everything downstream, a warning does not."""
 
     name: str
     passed: bool
     severity: str
     detail: str
+    # how many expectations the suite has
     expectations: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the result as a JSON object."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
 class QualityReport:
-    """Outcome of all suites.
-
-    Parameters
-    ----------
-    results : tuple of QualityResult
-        In the order of the checks.
-    documents : dict of str to object
-        For every table that was validated, what Great Expectations renders of it for its Data Docs,
-        as a JSON object.
-    """
+    """Outcome of all suites, in the order of the checks."""
 
     results: tuple[QualityResult, ...]
+    # what Great Expectations renders of every validated table for its Data Docs
     documents: dict[str, Any]
 
 
@@ -92,29 +65,7 @@ def evaluate_suites(
     rendered: Sequence[Rendered | Outline] | None = None,
     alpha: float = 0.2,
 ) -> QualityReport:
-    """Check a corpus and its splits, and render what was found for Data Docs.
-
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        Trajectories of the corpus; any column beyond those of the schema is a leak finding.
-    manifest : SplitManifest, optional
-        Which task belongs where; itself verified.
-    splits : mapping of str to DataFrame, optional
-        The split tables as they are stored, and any other table whose tasks must not occur in
-        another (pretraining, transfer, harvest). Without it, the splits are taken from the
-        manifest.
-    rendered : sequence of Rendered, optional
-        Renderings of the rows, to save rendering them again.
-    alpha : float, default .2
-        Error budget behind the warning on the number of CAL tasks.
-
-    Returns
-    -------
-    QualityReport
-        Results of schema, unique_trajectory_id, binary_outcome, no_leak_field, duplicates; with a
-        manifest or splits disjoint_tasks and n_min_tasks; with a manifest also manifest.
-    """
+    """Check a corpus and its splits, and render the findings for Data Docs."""
     import pandas as pd
 
     members = _members(frame, manifest, splits)
@@ -130,14 +81,15 @@ def evaluate_suites(
             {"tasks": [len(tasks) for name, tasks in members.items() if name == "cal"]}
         ),
     }
-    results, documents = _validate(tables, _expectations(tables, members, alpha))
+    validated = _validate(tables, _expectations(tables, members, alpha))
+    results = list(validated.results)
     results += [
         _unchecked(name)
         for name in _TABLE_SUITES
         if name not in {result.name for result in results}
     ]
     results += [] if manifest is None else [_manifest_result(manifest, frame, splits)]
-    return QualityReport(tuple(results), documents)
+    return QualityReport(tuple(results), validated.documents)
 
 
 @dataclass(frozen=True)
@@ -151,9 +103,7 @@ class _Check:
 
 
 def _great_expectations() -> Any:
-    """Import the library, whose own imports use two modules of Python's that are marked for
-    removal.
-    """
+    """Import the library, which itself imports two deprecated modules of Python."""
     with warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", message=r"module 'sre_\w+' is deprecated", category=DeprecationWarning
@@ -227,15 +177,13 @@ def _expectations(
     return checks
 
 
-def _validate(
-    tables: Mapping[str, pd.DataFrame], checks: Sequence[_Check]
-) -> tuple[list[QualityResult], dict[str, Any]]:
+def _validate(tables: Mapping[str, pd.DataFrame], checks: Sequence[_Check]) -> QualityReport:
     """Validate every table once."""
     gx = _great_expectations()
     renderer = importlib.import_module(
         "great_expectations.render.renderer"
     ).ValidationResultsPageRenderer()
-    documents: dict[str, Any] = {}
+    report = QualityReport((), {})
     context = gx.get_context(mode="ephemeral")
     context.enable_analytics(False)
     context.variables.progress_bars = {"globally": False}
@@ -258,17 +206,17 @@ def _validate(
         validated = batch.validate(
             suite, result_format={"result_format": "BASIC", "partial_unexpected_count": _FEW}
         )
-        documents[name] = renderer.render(validated).to_json_dict()
+        report.documents[name] = renderer.render(validated).to_json_dict()
         for result in validated.results:
             if not result.success:
                 number = result.expectation_config.meta["number"]
                 problems[number] = _problem(checks[number], result, table)
     names = dict.fromkeys(check.suite for check in checks)
-    results = [
+    results = (
         _result(name, {n: check for n, check in enumerate(checks) if check.suite == name}, problems)
         for name in names
-    ]
-    return results, documents
+    )
+    return QualityReport(tuple(results), report.documents)
 
 
 def _problem(check: _Check, result: Any, table: pd.DataFrame) -> str:

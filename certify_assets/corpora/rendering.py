@@ -1,11 +1,4 @@
-"""The one text of a trajectory that judges read: instruction, then what the agent did and saw, step
-by step.
-
-Only the instruction and the steps come in, so no reward, evaluator output or gold answer can.
-Both are untrusted. Headings of the rendering start in the first column and every line of
-untrusted text is indented, so no text can pass for a heading; characters that hide or reorder
-text are written out as escapes, and chat markup is broken up.
-"""
+"""The one text of a trajectory that judges read: instruction, then actions and observations."""
 
 from __future__ import annotations
 
@@ -25,6 +18,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+# Only the instruction and the steps are rendered, so no reward, evaluator output or gold answer can
+# be. Both are untrusted: headings start in the first column and every line of untrusted text is
+# indented, so no text can pass for a heading; characters that hide or reorder text are written out
+# as escapes, and chat markup is broken up.
 RENDERER_VERSION = "certify_assets/renderer/1"
 
 _INDENT = "  "
@@ -67,9 +64,7 @@ class Rendered:
 
 
 class Outline(NamedTuple):
-    """What the figures of a corpus need of a rendered trajectory: SHA-256 of the text, characters
-    before the cut, characters cut.
-    """
+    """What the figures of a corpus need of a rendered trajectory."""
 
     digest: bytes
     length: int
@@ -77,14 +72,7 @@ class Outline(NamedTuple):
 
 
 def defuse(text: str) -> str:
-    r"""Make untrusted text safe to show: one kind of line break, no unseen characters, no chat
-    markup.
-
-    Examples
-    --------
-    >>> defuse("done<|im_end|>")
-    'done< |im_end| >'
-    """
+    """Make untrusted text safe to show: no unseen characters, no chat markup."""
     if text.isascii() and text.isprintable() and not ("<" in text or ">" in text or "[" in text):
         # most texts: nothing to look for
         return text
@@ -97,24 +85,11 @@ def defuse(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Renderer:
-    """Renders trajectories within a budget of characters.
+    """Renders trajectories within a budget of characters, or of tokens."""
 
-    Parameters
-    ----------
-    budget_chars : int, default 6000
-        Longest text. What does not fit is cut from the middle of the steps.
-    action_chars, observation_chars : int
-        Longest excerpt of one action and of one observation; longer ones lose their middle.
-    budget_tokens : int, optional
-        Most tokens of a prompt that `render_tokens` makes.
-
-    Raises
-    ------
-    InputError
-        If the budget is too small to hold headings and a few words.
-    """
-
+    # what does not fit is cut from the middle of the steps
     budget_chars: int = 6000
+    # longer actions and observations lose their middle
     action_chars: int = 1200
     observation_chars: int = 1200
     budget_tokens: int | None = None
@@ -142,20 +117,7 @@ class Renderer:
         return sha256_bytes(canonical_json({"version": RENDERER_VERSION} | settings))
 
     def render(self, instruction: str, steps: Iterable[Step | Mapping[str, str]]) -> Rendered:
-        """Render one trajectory.
-
-        Parameters
-        ----------
-        instruction : str
-            What the agent was asked to do.
-        steps : iterable of Step, or of mappings with "action" and "observation"
-            In order.
-
-        Returns
-        -------
-        Rendered
-            Text of at most `budget_chars` characters.
-        """
+        """Render one trajectory as text of at most `budget_chars` characters."""
         head, body, cut = self._parts(instruction, steps)
         body, lost = _cut_middle(body, self.budget_chars - len(head))
         return Rendered(head + body, cut + lost)
@@ -169,24 +131,7 @@ class Renderer:
         before: str = "",
         after: str = "",
     ) -> TokenRendered:
-        """Render one trajectory into a prompt within the budget of tokens; the steps are cut by
-        tokens alone.
-
-        Parameters
-        ----------
-        instruction, steps
-            As for `render`.
-        encode : callable
-            The tokenizer, see :func:`certify_assets.corpora.token_budget.fast_encoder`. Its
-            identity is not in `sha256`: record it as well.
-        before, after : str
-            What the prompt begins and ends with, trusted text; kept whole, as the instruction is.
-
-        Raises
-        ------
-        InputError
-            If the renderer has no budget of tokens, or what must be kept exceeds it.
-        """
+        """Render one trajectory into a prompt of at most `budget_tokens`."""
         if self.budget_tokens is None:
             raise InputError("this renderer has no budget of tokens; make it with budget_tokens.")
         head, body, cut = self._parts(instruction, steps)
@@ -264,9 +209,7 @@ def _note(cut: int) -> str:
 
 
 def outlines(path: Path, renderer: Renderer | None = None) -> list[Outline]:
-    """Render every run of a corpus, in the order of the file, and keep of each what `Outline`
-    holds.
-    """
+    """Render every run of a corpus, in the order of the file, and keep the outlines."""
     renderer = renderer or Renderer()
     return [renderer.render(instruction, steps).outline() for instruction, steps in _texts(path)]
 

@@ -1,10 +1,8 @@
-"""Everything that is known of a corpus before a judge reads it, gathered from the data root; what
-is not stored yet is measured, not stored.
-"""
+"""Everything known of a corpus before a judge reads it; what is not stored is measured."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora.config import CorpusConfig, Domain, complete_thresholds
@@ -21,30 +19,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CorpusReport:
-    """A corpus as its page shows it.
-
-    Parameters
-    ----------
-    config : CorpusConfig
-    imported : ImportSummary
-    profile : CorpusProfile
-    leak_checks : LeakChecks
-    manifest : SplitManifest or None
-        None where the corpus cannot be split.
-    unsplit : str
-        Why it cannot; empty where it can.
-    runs : pandas.DataFrame
-        task_id, agent, attempt and outcome of the labelled trajectories outside TEST.
-    domain : Domain
-        What kind of work the runs are, and how that is known.
-    """
+    """A corpus as its page shows it."""
 
     config: CorpusConfig
     imported: ImportSummary
     profile: CorpusProfile
     leak_checks: LeakChecks
+    # None where the corpus cannot be split, with the reason in unsplit
     manifest: SplitManifest | None
     unsplit: str
+    # task_id, agent, attempt and outcome of the labelled trajectories outside TEST
     runs: pd.DataFrame
     domain: Domain
 
@@ -58,8 +42,8 @@ class CorpusReport:
         return {
             "corpus": self.config.name,
             "domain": {"name": self.domain.name or None, "origin": self.domain.origin},
-            "config": self.config.to_dict(),
-            "import": self.imported.to_dict(),
+            "config": asdict(self.config),
+            "import": asdict(self.imported),
             "profile": self.profile.to_dict(),
             "controls": self.leak_checks.to_dict(),
             "split_tasks": shares,
@@ -68,15 +52,7 @@ class CorpusReport:
 
 
 def gather_report(corpus: Corpus) -> CorpusReport:
-    """Gather the report.
-
-    Raises
-    ------
-    InputError
-        If the corpus is unknown or was never imported.
-    ManifestError
-        If the stored manifest does not hold.
-    """
+    """Gather the report."""
     config = corpus.config
     frame, summary = _imported(corpus)
     manifest, unsplit = _manifest(corpus, frame)
@@ -100,8 +76,7 @@ def _imported(corpus: Corpus) -> tuple[pd.DataFrame, ImportSummary]:
     if corpus.name not in EMBEDDED:
         raise InputError(
             f"{corpus} is registered but its runs were never read; materialize "
-            "corpora/trajectories, "
-            "or import it again with --replace."
+            "corpora/trajectories, or import it again with --replace."
         )
     imported = embedded_import(corpus.name)
     return imported.frame.reset_index(drop=True), ImportSummary.of_embedded(imported)

@@ -1,6 +1,4 @@
-"""What a trajectory is, in memory (`Trajectory`), as a table (a pandas frame) and on disk
-(Parquet).
-"""
+"""A trajectory in memory (`Trajectory`), as a table (a pandas frame) and on disk (Parquet)."""
 
 from __future__ import annotations
 
@@ -45,11 +43,9 @@ _IDENTITIES = ("corpus", "task_id", "trajectory_id", "agent")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _MAX_ATTEMPT = 2**31 - 1
-# a row group of the file: so many rows, or fewer where their texts are long, whoever writes it and
-# however it was read
+# a row group of the file: so many rows, or fewer where their texts are long, however it was read
 _GROUP_ROWS = 4096
 _GROUP_CHARS = 32 << 20
-_PLAIN = tuple(name for name in COLUMNS if name != "steps")
 SMALL_COLUMNS: tuple[str, ...] = tuple(name for name in COLUMNS if name != "steps")
 
 
@@ -60,9 +56,7 @@ def clean_text(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One exchange of an agent with its environment: what it did, and an excerpt of what it saw in
-    return.
-    """
+    """One exchange of an agent with its environment: what it did, and an excerpt of what it saw."""
 
     action: str
     observation: str
@@ -80,39 +74,21 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One attempt of one agent at one task.
-
-    Parameters
-    ----------
-    corpus, task_id, trajectory_id, agent : str
-        Not empty. `task_id` is the cluster: trajectories of a task are never treated as
-        independent. `trajectory_id` is unique within the corpus.
-    attempt : int
-        Number of this attempt among the agent's attempts at the task, from 0.
-    instruction : str
-        What the agent was asked to do.
-    steps : tuple of Step
-        In order.
-    outcome : {0, 1} or None
-        1 = success, None = not labelled.
-    source_file, source_sha256 : str
-        Name of the file the record was read from and the SHA-256 of its content ("" where it was
-        generated in place).
-
-    Raises
-    ------
-    InputError
-        If a field has another type or value.
-    """
+    """One attempt of one agent at one task."""
 
     corpus: str
+    # the cluster: trajectories of a task are never treated as independent
     task_id: str
+    # unique within the corpus
     trajectory_id: str
     agent: str
+    # number among the agent's attempts at the task, from 0
     attempt: int
     instruction: str
     steps: tuple[Step, ...]
+    # 1 = success, None = not labelled
     outcome: int | None
+    # the file that it was read from, with its SHA-256 ("" where it was generated in place)
     source_file: str = ""
     source_sha256: str = ""
 
@@ -147,19 +123,11 @@ class Trajectory:
 
 
 def to_frame(trajectories: Iterable[Trajectory]) -> pd.DataFrame:
-    """Turn trajectories into a table.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row a trajectory with the columns `COLUMNS`; `steps` holds a tuple of {"action",
-        "observation"} dicts, `outcome` is a nullable Int8. Rows are sorted by task_id,
-        trajectory_id.
-    """
+    """Turn trajectories into a table, sorted by task_id and trajectory_id."""
     items = sorted(
         trajectories, key=lambda item: (clean_text(item.task_id), clean_text(item.trajectory_id))
     )
-    fields = [ARROW_SCHEMA.field(name) for name in _PLAIN]
+    fields = [ARROW_SCHEMA.field(name) for name in SMALL_COLUMNS]
     columns = [
         text_array([getattr(item, field.name) for item in items], field.type) for field in fields
     ]
@@ -176,37 +144,18 @@ def to_frame(trajectories: Iterable[Trajectory]) -> pd.DataFrame:
 
 
 def from_frame(frame: pd.DataFrame) -> list[Trajectory]:
-    """Turn a table of trajectories into objects, in the order of its rows.
-
-    Raises
-    ------
-    InputError
-        If a column is missing or a row is not a trajectory.
-    """
+    """Turn a table of trajectories into objects, in the order of its rows."""
     return _from_arrow(_frame_to_arrow(frame))
 
 
 def validate_frame(frame: pd.DataFrame) -> None:
-    """Refuse a table that is not one of trajectories: columns, types, values, unique trajectory_id.
-
-    Raises
-    ------
-    InputError
-        With the first row at fault.
-    """
+    """Refuse a table that is not one of trajectories, naming the first row at fault."""
     for _ in _validated(frame):
         pass
 
 
 def write_trajectories(path: Path, frame: pd.DataFrame) -> bytes:
-    """Write a table of trajectories as Parquet (zstd), atomically: the same rows give the same
-    bytes.
-
-    Returns
-    -------
-    bytes
-        What was written. Rows are sorted by task_id, trajectory_id whatever their order in `frame`.
-    """
+    """Write a table as Parquet, atomically: the same rows in any order give the same bytes."""
     sink = io.BytesIO()
     write_tables(sink, _validated(_ordered(frame)))
     data = sink.getvalue()
@@ -215,14 +164,7 @@ def write_trajectories(path: Path, frame: pd.DataFrame) -> bytes:
 
 
 def row_groups(chars: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Divide rows into the row groups of a file, by the characters of their texts; the same
-    division on every machine.
-
-    Yields
-    ------
-    (int, int)
-        First row, and the row after the last.
-    """
+    """Divide rows into row groups by the characters of their texts: (first, after the last)."""
     first = total = end = 0
     for end, size in enumerate(chars, 1):
         total += size
@@ -243,30 +185,18 @@ def write_tables(sink: IO[bytes], tables: Iterable[pa.Table]) -> None:
 
 
 def read_trajectories(path: Path) -> pd.DataFrame:
-    """Read a table written by `write_trajectories`.
-
-    Raises
-    ------
-    InputError
-        If the file is missing, is not Parquet, or is not a table of trajectories.
-    """
+    """Read a table written by `write_trajectories`."""
     parts: list[pa.Table] = []
     steps: list[tuple[dict[str, str], ...]] = []
     for table in read_groups(path):
-        parts.append(table.select(_PLAIN))
+        parts.append(table.select(SMALL_COLUMNS))
         steps += [tuple(row or ()) for row in table.column("steps").to_pylist()]
-    plain = pa.schema([ARROW_SCHEMA.field(name) for name in _PLAIN])
+    plain = pa.schema([ARROW_SCHEMA.field(name) for name in SMALL_COLUMNS])
     return _to_frame(pa.concat_tables([plain.empty_table(), *parts]), steps)
 
 
 def read_groups(path: Path, columns: Sequence[str] = COLUMNS) -> Iterator[pa.Table]:
-    """Go through a file by its row groups, reading no other columns than those.
-
-    Raises
-    ------
-    InputError
-        If the file is missing, is not Parquet, or is not a table of trajectories.
-    """
+    """Go through a file by its row groups, reading no other columns than those."""
     import pyarrow.parquet as pq
 
     if not path.is_file():
@@ -429,25 +359,12 @@ def _frame_to_arrow(frame: pd.DataFrame, first: int = 0) -> pa.Table:
 
 
 def write_groups(sink: IO[bytes], groups: Iterable[Sequence[Trajectory]]) -> None:
-    """Write trajectories as `schema.write_trajectories` does, one group in memory at a time.
-
-    Parameters
-    ----------
-    sink : binary stream groups : iterable of sequences of Trajectory
-        The row groups of the file, as `schema.row_groups` divides it, in the order of task_id and
-        trajectory_id; no id may occur twice.
-    """
+    """Write row groups of sorted trajectories, with one group in memory at a time."""
     write_tables(sink, map(_table, groups))
 
 
 def read_columns(path: Path, columns: Sequence[str] = SMALL_COLUMNS) -> pd.DataFrame:
-    """Read some columns of a corpus, without the texts of the steps.
-
-    Raises
-    ------
-    InputError
-        If the file is missing or is not a table of trajectories.
-    """
+    """Read some columns of a corpus, without the texts of the steps."""
     import pandas as pd
 
     tables = list(read_groups(path, columns))

@@ -1,21 +1,17 @@
-"""Task-disjoint splits: who trains the judge, who calibrates, who audits, and the manifest that
-says so for good.
-"""
+"""Task-disjoint splits, and the manifest that records them."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora.embedded import EMBEDDED, load_embedded, pretraining_tasks
 from certify_assets.errors import InputError, ManifestError
-from certify_assets.files import canonical_json, sha256_bytes, write_json_atomic
+from certify_assets.files import canonical_json, sha256_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,41 +49,23 @@ _KEYS = frozenset(
 
 @dataclass(frozen=True)
 class SplitManifest:
-    """Which task belongs to which split, and everything needed to work that out again.
-
-    Parameters
-    ----------
-    corpus : str
-        The corpus whose tasks these are.
-    profile : str
-        Name of the shares: a key of `PROFILES` or "custom".
-    seed : int
-        Declared seed of the shuffle.
-    shares : mapping of str to float
-        Relative shares of the splits.
-    train_rl : bool
-        Whether RL is trained; where it is not, its share went to CAL.
-    minimum_cal_tasks : int
-        Fewest CAL tasks in a corpus of at least 100 tasks (0 = no minimum).
-    pinned_sft : tuple of str
-        Tasks that are in SFT for every seed.
-    universe : tuple of str
-        Tasks of other corpora that were assigned together with these.
-    assignment : mapping of str to str
-        Split of every task of the corpus.
-    sha256 : str
-        Hash of all of the above.
-    """
+    """Which task belongs to which split, and everything needed to compute that again."""
 
     corpus: str
+    # a key of `PROFILES` or "custom"
     profile: str
     seed: int
     shares: Mapping[str, float]
+    # where RL is not trained, its share went to CAL
     train_rl: bool
+    # fewest CAL tasks in a corpus of at least 100 tasks (0 = no minimum)
     minimum_cal_tasks: int
+    # tasks that are in SFT for every seed: a judge was pretrained on them
     pinned_sft: tuple[str, ...]
+    # tasks of other corpora that were assigned together with these
     universe: tuple[str, ...]
     assignment: Mapping[str, str]
+    # hash of all of the above
     sha256: str
 
     @cached_property
@@ -100,13 +78,6 @@ class SplitManifest:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the manifest as a JSON object."""
-        return self._content() | {"sha256": self.sha256}
-
-    def content_sha256(self) -> str:
-        """Hash what the manifest says now; differs from `sha256` where it was altered."""
-        return sha256_bytes(canonical_json(self._content()))
-
-    def _content(self) -> dict[str, Any]:
         return {
             "schema": _SCHEMA,
             "corpus": self.corpus,
@@ -118,17 +89,18 @@ class SplitManifest:
             "pinned_sft": list(self.pinned_sft),
             "universe": list(self.universe),
             "assignment": dict(sorted(self.assignment.items())),
+            "sha256": self.sha256,
         }
+
+    def content_sha256(self) -> str:
+        """Hash what the manifest says now; differs from `sha256` where it was altered."""
+        document = self.to_dict()
+        del document["sha256"]
+        return sha256_bytes(canonical_json(document))
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> SplitManifest:
-        """Read a manifest from its JSON object.
-
-        Raises
-        ------
-        ManifestError
-            If a key is missing, unknown or of another type.
-        """
+        """Read a manifest from its JSON object."""
         if not isinstance(document, Mapping) or document.get("schema") != _SCHEMA:
             raise ManifestError(
                 f"this is not a split manifest ({_SCHEMA}); make one with make_manifest."
@@ -183,50 +155,15 @@ def make_manifest(
     train_rl: bool = True,
     universe: Iterable[str] = (),
 ) -> SplitManifest:
-    """Assign every task to one split.
-
-    Tasks are put in the order of SHA-256(seed, task), which depends on nothing but the two, and
-    the splits are filled in the order SFT, RL, CAL, TEST up to sizes from the shares by the
-    largest-remainder rule.
-
-    Parameters
-    ----------
-    task_ids : iterable of str
-        Tasks of the corpus; repetitions and order do not matter.
-    corpus : str
-        Name of the corpus; does not enter the shuffle, so that corpora over the same tasks get the
-        same assignment.
-    profile : str, default "certify"
-        Shares: "certify", "paper" or "paper_miniwob". "certify" gives CAL at least 50 tasks in a
-        corpus of 100 or more.
-    seed : int, default 42
-        Declared seed.
-    pinned_sft : iterable of str, optional
-        Tasks that belong to SFT whatever the seed (a judge was pretrained on them); they count
-        towards its share. By default those of an embedded corpus that the compact model was
-        pretrained on, which are recorded where the seed alone would not keep them there.
-    shares : mapping, optional
-        Shares of their own for "sft", "rl", "cal", "test"; the profile is then recorded as
-        "custom".
-    train_rl : bool, default True
-        False gives RL's share to CAL.
-    universe : iterable of str
-        Tasks of other corpora with the same task universe: all are assigned together, so that no
-        task is in one split here and in another there.
-
-    Returns
-    -------
-    SplitManifest
-        Complete, with its hash.
-
-    Raises
-    ------
-    InputError
-        If the profile is unknown, shares are not positive numbers, or there are too few tasks to
-        fill every split.
-    """
+    """Assign every task to one split."""
+    # Tasks are put in the order of SHA-256(seed, task), which depends on nothing but the two, and
+    # the splits are filled in the order SFT, RL, CAL, TEST up to sizes from the shares by the
+    # largest-remainder rule. The corpus's name does not enter, and tasks of a common universe are
+    # assigned together, so that no task is in one split here and in another there.
     own = _tasks(task_ids)
     others = _tasks(universe) - own
+    # pinned tasks count towards the share of SFT; they are recorded where the seed alone would not
+    # keep them there
     pinned = (
         _tasks(pretraining_tasks(corpus)) & (own | others)
         if pinned_sft is None
@@ -285,23 +222,7 @@ def without_test(frame: pd.DataFrame, manifest: SplitManifest) -> pd.DataFrame:
 
 
 def verify_manifest(manifest: SplitManifest, frame: pd.DataFrame, *, complete: bool = True) -> None:
-    """Refuse a manifest that was altered or is not of these trajectories.
-
-    Parameters
-    ----------
-    manifest : SplitManifest
-        As read.
-    frame : pandas.DataFrame
-        Trajectories with the columns corpus and task_id.
-    complete : bool, default True
-        Whether `frame` is the whole corpus, so that every task of the manifest must occur in it.
-
-    Raises
-    ------
-    ManifestError
-        Naming the first thing that does not hold: hash, corpus, assignment, pretraining, unknown or
-        missing tasks.
-    """
+    """Refuse a manifest that was altered or belongs to other trajectories."""
     if manifest.content_sha256() != manifest.sha256:
         raise ManifestError(
             f"the split manifest of {manifest.corpus} does not have the hash it states: it "
@@ -328,9 +249,7 @@ def verify_manifest(manifest: SplitManifest, frame: pd.DataFrame, *, complete: b
 
 
 def verify_pretraining(manifest: SplitManifest, tasks: Iterable[str]) -> None:
-    """Refuse, by a ManifestError, a manifest whose CAL or TEST holds a task that a judge was
-    pretrained on.
-    """
+    """Refuse a manifest whose CAL or TEST holds a task that a judge was pretrained on."""
     if seen := sorted(
         task for task in set(tasks) if manifest.assignment.get(task) in ("cal", "test")
     ):
@@ -366,56 +285,11 @@ def _verify_assignment(manifest: SplitManifest) -> None:
 
 
 def select(frame: pd.DataFrame, manifest: SplitManifest, split: str) -> pd.DataFrame:
-    """Return the trajectories of one split, after verifying the manifest against all of them.
-
-    Raises
-    ------
-    InputError
-        If the split has another name than `SPLITS`.
-    ManifestError
-        If the manifest does not hold.
-    """
+    """Return the trajectories of one split, after verifying the manifest against all of them."""
     if split not in SPLITS:
         raise InputError(f"there is no split {split!r}; name one of {', '.join(SPLITS)}.")
     verify_manifest(manifest, frame)
     return frame[frame["task_id"].map(manifest.assignment) == split].reset_index(drop=True)
-
-
-def write_manifest(path: Path, manifest: SplitManifest) -> None:
-    """Write a manifest as JSON, atomically."""
-    write_json_atomic(path, manifest.to_dict())
-
-
-def read_manifest(path: Path) -> SplitManifest:
-    """Read a manifest; a task that the file puts in two splits is refused rather than overwritten.
-
-    Raises
-    ------
-    ManifestError
-        If the file is missing, is not a manifest, or names a task twice.
-    """
-    if not path.is_file():
-        raise ManifestError(f"{path} does not exist; make the splits first.")
-    try:
-        return SplitManifest.from_dict(
-            json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_without_repetition)
-        )
-    except ManifestError as error:
-        raise ManifestError(f"{path}: {error}") from None
-    except (ValueError, RecursionError):
-        raise ManifestError(f"{path} is not a JSON document; make the splits again.") from None
-
-
-def _without_repetition(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    document: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in document:
-            raise ManifestError(
-                f"{key!r} is there twice ({document[key]} and {value}); a task belongs to one "
-                "split: make the splits again."
-            )
-        document[key] = value
-    return document
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,9 +311,7 @@ def _assign(tasks: set[str], pinned: set[str], seed: int, plan: _Plan) -> dict[s
 
 
 def _sizes(tasks: int, pinned: int, plan: _Plan) -> dict[str, int]:
-    """Return how many tasks each split gets, minimum of CAL and pinned tasks first, the rest by
-    share.
-    """
+    """Return the size of each split: minimum of CAL and pinned tasks first, the rest by share."""
     shares = {name: float(plan.shares.get(name, 0.0)) for name in SPLITS}
     if not plan.train_rl:
         shares |= {"cal": shares["cal"] + shares["rl"], "rl": 0.0}

@@ -1,9 +1,4 @@
-"""Middle truncation by tokens: a prompt keeps its head and its tail, and only the body between them
-is cut, in whole tokens.
-
-The ids are those of one encoding of the whole prompt, so nothing is encoded again after the cut
-but the note that tells of it.
-"""
+"""Middle truncation by tokens: a prompt keeps its head and tail, the body loses whole tokens."""
 
 from __future__ import annotations
 
@@ -27,16 +22,10 @@ _INDENT = "  "
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """Token ids of a text with the characters they encode.
-
-    Parameters
-    ----------
-    ids : sequence of int, length n offsets : sequence of (int, int), length n
-        First character of every token and the one after its last, in ascending order. Tokens that
-        share a character (bytes of one) may have equal offsets.
-    """
+    """Token ids of a text, with the first character of each and the one after its last."""
 
     ids: Sequence[int]
+    # ascending; tokens that share a character (bytes of one) may have equal offsets
     offsets: Sequence[tuple[int, int]]
 
 
@@ -46,38 +35,18 @@ Encode = Callable[[str], Encoding]
 
 @dataclass(frozen=True, slots=True)
 class TokenRendered:
-    """A prompt within its budget of tokens.
-
-    Parameters
-    ----------
-    ids : tuple of int
-        Of head, what is left of the body with a note where it was cut, and tail.
-    text : str
-        The same in characters.
-    cut_tokens : int
-        Tokens of the body that are not in it; the note in the text says this number.
-    cut_chars : int
-        Characters lost to the limits of instruction, actions and observations before that.
-    """
+    """A prompt within its budget of tokens."""
 
     ids: tuple[int, ...]
     text: str
+    # tokens of the body that are not in it; the note in the text says this number
     cut_tokens: int
+    # characters lost before that to the limits of instruction, actions and observations
     cut_chars: int = 0
 
 
 def fast_encoder(tokenizer: Any) -> Encode:
-    """Return the encode function of a tokenizer that knows offsets.
-
-    Parameters
-    ----------
-    tokenizer : tokenizers.Tokenizer or a fast tokenizer of transformers
-
-    Raises
-    ------
-    InputError
-        If it knows no offsets.
-    """
+    """Return the encode function of a tokenizer that knows offsets."""
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if not hasattr(backend, "encode") or (hasattr(tokenizer, "is_fast") and not tokenizer.is_fast):
         raise InputError(
@@ -92,25 +61,10 @@ def fast_encoder(tokenizer: Any) -> Encode:
 
 
 def fit_tokens(head: str, body: str, tail: str, *, encode: Encode, budget: int) -> TokenRendered:
-    """Cut the middle of a body so that the prompt head + body + tail has at most so many tokens.
-
-    Parameters
-    ----------
-    head, tail : str
-        Kept whole, with every token that reaches into them.
-    body : str
-        What is cut: never inside a character, a heading of the rendering or a control token, and
-        what follows the note never starts in the first column by the cut.
-    encode : callable
-        The tokenizer.
-    budget : int
-        Most tokens.
-
-    Raises
-    ------
-    InputError
-        If head, tail and note alone exceed the budget.
-    """
+    """Cut the middle of a body so that head + body + tail has at most `budget` tokens."""
+    # The ids are those of one encoding of the whole prompt: after the cut, only the note is encoded.
+    # A cut is never inside a character, a heading or a control token, and what follows the note
+    # never starts in the first column by the cut.
     whole = head + body + tail
     encoding = encode(whole)
     ids = tuple(encoding.ids)

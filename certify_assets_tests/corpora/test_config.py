@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from importlib.resources import files
 
 import pytest
@@ -41,4 +42,4 @@ def test_what_is_wrong_names_the_key_and_the_remedy(
 
 def test_a_configuration_reads_back_what_it_writes() -> None:
     config = CorpusConfig("c", paths=("a", "b"), leak_thresholds={"length": 0.9}, seed=3)
-    assert CorpusConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    assert CorpusConfig.from_dict(json.loads(json.dumps(asdict(config)))) == config

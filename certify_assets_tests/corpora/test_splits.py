@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED, PRETRAINING_TASKS, load_embedded
 from certify_assets.corpora.schema import to_frame
 from certify_assets.corpora.splits import (
@@ -17,13 +18,12 @@ from certify_assets.corpora.splits import (
     SPLITS,
     SplitManifest,
     make_manifest,
-    read_manifest,
     select,
     verify_manifest,
     verify_pretraining,
-    write_manifest,
 )
 from certify_assets.errors import InputError, ManifestError
+from certify_assets.storage.store import Store
 from certify_assets_tests.corpora.builders import corpus, trajectory
 
 FRAME = corpus(tasks=30, attempts=2)
@@ -194,10 +194,17 @@ def test_trajectories_follow_their_task() -> None:
         select(FRAME, MANIFEST, "dev")
 
 
+def stored(root: Path, data: str | bytes) -> SplitManifest:
+    store = Store(str(root))
+    store.write_bytes(
+        "corpora/made/splits/manifest.json", data if isinstance(data, bytes) else data.encode()
+    )
+    return Corpus(store, "made").stored_manifest
+
+
 def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
-    write_manifest(tmp_path / "m.json", MANIFEST)
-    assert read_manifest(tmp_path / "m.json") == MANIFEST
-    verify_manifest(read_manifest(tmp_path / "m.json"), FRAME)
+    assert stored(tmp_path, json.dumps(MANIFEST.to_dict())) == MANIFEST
+    verify_manifest(stored(tmp_path, json.dumps(MANIFEST.to_dict())), FRAME)
 
 
 def test_an_altered_manifest_is_refused() -> None:
@@ -236,9 +243,8 @@ def test_a_manifest_of_other_tasks_is_refused() -> None:
 def test_a_task_in_two_splits_is_refused(tmp_path: Path) -> None:
     text = json.dumps(MANIFEST.to_dict())
     doubled = text.replace('"t000": ', '"t000": "test", "t000": ', 1)
-    (tmp_path / "m.json").write_text(doubled, encoding="utf-8")
-    with pytest.raises(ManifestError, match="'t000' is there twice"):
-        read_manifest(tmp_path / "m.json")
+    with pytest.raises(InputError, match="the key 't000' twice in one object"):
+        stored(tmp_path, doubled)
 
 
 @pytest.mark.parametrize(
@@ -260,8 +266,5 @@ def test_a_document_that_is_no_manifest_is_refused(change: dict[str, Any]) -> No
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"schema": 3}'])
 def test_a_file_that_is_no_manifest_is_refused(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "m.json").write_bytes(content)
-    with pytest.raises(ManifestError, match=r"m\.json"):
-        read_manifest(tmp_path / "m.json")
-    with pytest.raises(ManifestError, match="does not exist"):
-        read_manifest(tmp_path / "none.json")
+    with pytest.raises((InputError, ManifestError), match="manifest"):
+        stored(tmp_path, content)

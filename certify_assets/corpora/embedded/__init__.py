@@ -1,6 +1,4 @@
-"""The two corpora that come with the package: runs of scripted agents on MiniWoB++ pages (see
-NOTICE in this folder).
-"""
+"""The two corpora that come with the package: scripted agents on MiniWoB++ pages (see NOTICE)."""
 
 from __future__ import annotations
 
@@ -30,13 +28,7 @@ PRETRAINING_TASKS: tuple[str, ...] = (
 
 
 def embedded_path(name: str) -> Path:
-    """Return the Parquet file of an embedded corpus.
-
-    Raises
-    ------
-    InputError
-        If no corpus of that name comes with the package.
-    """
+    """Return the Parquet file of an embedded corpus."""
     if name not in EMBEDDED:
         raise InputError(
             f"{name!r} does not come with the package; the embedded corpora are "
@@ -46,19 +38,10 @@ def embedded_path(name: str) -> Path:
 
 
 def load_embedded(name: str) -> pd.DataFrame:
-    """Return the trajectories of an embedded corpus, as
-    :func:`~certify_assets.corpora.schema.read_trajectories` gives them.
-
-    Raises
-    ------
-    InputError
-        If no corpus of that name comes with the package.
-    """
+    """Return the trajectories of an embedded corpus."""
     return read_trajectories(embedded_path(name))
 
 
 def pretraining_tasks(corpus: str) -> tuple[str, ...]:
-    """Return the tasks of a corpus that the compact model was pretrained on: none but for the
-    embedded corpora.
-    """
+    """Return the tasks of a corpus that the compact model was pretrained on."""
     return PRETRAINING_TASKS if corpus in EMBEDDED else ()

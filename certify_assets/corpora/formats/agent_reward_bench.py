@@ -1,12 +1,4 @@
-"""AgentRewardBench: cleaned trajectories, one JSON file a run, and the verdicts of annotators in
-annotations.csv.
-
-A run is found among the annotations by benchmark, task, agent and experiment; its outcome is the
-majority of its annotators. Files below judgments/ hold what judges said of the runs and are
-never read as runs. The annotations are published apart from the runs: without runs there is
-nothing to judge, and only the option labels_only makes a corpus (of tasks and outcomes, for a
-profile) of them.
-"""
+"""AgentRewardBench: cleaned trajectories (JSON) with the verdicts in annotations.csv."""
 
 from __future__ import annotations
 
@@ -47,7 +39,7 @@ _HEADER = 1 << 12
 
 @dataclass
 class _Labels:
-    """Where outcomes come from: annotations or, where that was asked for, the harness's reward."""
+    """Where outcomes come from: annotations or, as an option, the harness's reward."""
 
     annotations: Annotations
     by_reward: bool
@@ -370,17 +362,7 @@ class AnnotatedRun(NamedTuple):
 
 @dataclass
 class Annotations:
-    """Verdicts of annotators, by trajectory.
-
-    Parameters
-    ----------
-    verdicts : dict of AnnotatedRun to list of {0, 1, None}
-        In the order of the rows; None where the annotator was unsure.
-    places : dict of AnnotatedRun to (SourceFile, int)
-        File and row of the first.
-    files : set of str
-        Names of the files that hold annotations.
-    """
+    """Verdicts of annotators, by trajectory; None where one was unsure."""
 
     verdicts: dict[AnnotatedRun, list[int | None]] = field(default_factory=dict)
     places: dict[AnnotatedRun, tuple[SourceFile, int]] = field(default_factory=dict)
@@ -402,20 +384,14 @@ class Annotations:
     def find(
         self, benchmark: str, task: str, agent: str, experiments: Iterable[str]
     ) -> AnnotatedRun | None:
-        """Return the annotated run of that task and agent in one of the experiments.
-
-        A run whose experiment is not known is found where only one of its task and agent was
-        annotated.
-        """
+        """Return the annotated run of that task and agent in one of the experiments."""
         runs = self._runs.get((benchmark, normalised(task), agent), [])
         names = [normalised(name) for name in experiments if "_on_" in name]
         found = [run for run in runs if run.experiment in names] if names else runs
         return found[0] if len(found) == 1 else None
 
     def facts(self) -> dict[str, float]:
-        """Count annotations; the disagreement rate is that of the trajectories with two or more
-        verdicts, unsure ones aside.
-        """
+        """Count annotations, ties and disagreement."""
         decided = [
             [verdict for verdict in verdicts if verdict is not None]
             for verdicts in self.verdicts.values()

@@ -1,10 +1,4 @@
-"""AgentClinic runs: a folder a run, in it ``cases`` with one JSON object a case, which holds the
-dialogue of doctor, patient and measurements.
-
-The run's folder without its time stamp names the agent. Small runs are those that are made
-while they set a benchmark up, often with other settings; they are left out, and counted, below
-the option min_cases.
-"""
+"""AgentClinic runs: a folder a run, in it ``cases`` with the dialogue of each case as JSON."""
 
 from __future__ import annotations
 

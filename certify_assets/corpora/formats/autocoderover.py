@@ -1,11 +1,4 @@
-"""AutoCodeRover results: a folder a run, ``<run>/<bucket>/<instance>_<time>/``, with the
-conversation after every round.
-
-The last round holds the whole conversation, the patches that the agent then wrote are next to it.
-Buckets tell whether a patch came out, and
-``meta.json`` and ``developer_patch.diff`` hold the solution; none of them is read.
-Runs named ``…-run-<k>`` are attempts of one agent.
-"""
+"""AutoCodeRover results: ``<run>/<bucket>/<instance>_<time>/`` with the conversations."""
 
 from __future__ import annotations
 

@@ -69,9 +69,7 @@ class Draft:
 
 
 class Files(Protocol):
-    """Files that can be gone through more than once, all of them or those whose names match a shell
-    pattern; see `walk.FileSet`.
-    """
+    """Files that can be read more than once, all of them or those that match; see `FileSet`."""
 
     def __iter__(self) -> Iterator[SourceFile]:
         """Go through all files."""

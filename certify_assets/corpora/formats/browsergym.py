@@ -1,12 +1,4 @@
-"""BrowserGym and AgentLab runs in JSON: a folder for every run with summary_info.json and the list
-of its steps, steps_info.json.
-
-The harness itself stores steps as pickles. Loading a pickle runs code of its author, so
-pickles are counted and never opened: write the steps as JSON where the harness is installed.
-(Its own option save_json overwrites steps_info.json at every step, so that only the last is
-left.) Agent, task and seed are in the folder's name, ``<date>_<agent>_on_<task>_<seed>``. The
-seed picks an instance of the task; the task is the cluster.
-"""
+"""BrowserGym and AgentLab runs as JSON: folders of summary_info.json and steps_info.json."""
 
 from __future__ import annotations
 

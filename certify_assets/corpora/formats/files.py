@@ -1,6 +1,4 @@
-"""Files to import from, on disk or in archives that are read without unpacking, and the tally
-of what an import leaves out.
-"""
+"""Files to import, on disk or in archives, and the tally of what an import leaves out."""
 
 from __future__ import annotations
 
@@ -67,22 +65,7 @@ class ReadLimits:
 
 @dataclass
 class Tally:
-    """What an import left out, by reason, with one example of each.
-
-    Reasons that begin with "file_" count files, the others records.
-
-    Parameters
-    ----------
-    dropped : Counter of str
-        How many, by reason.
-    examples : dict of str to str
-        For every reason, a sentence on the first.
-    notes : Counter of str
-        What was left out of records that were kept.
-    others : dict of str to str
-        Files that are not of the format, with the sentence that says so; another format may read
-        them.
-    """
+    """What an import left out, by reason, with one example of each."""
 
     dropped: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
@@ -201,24 +184,7 @@ class SmallHeader(tarfile.TarInfo):
 
 
 class FileSet:
-    """Files, folders (in the order of their names) and archives (in their own order) to import
-    from, one file at a time.
-
-    It can be gone through more than once: a format that keeps outcomes in one file and runs in
-    others reads the former with `matching` first.
-
-    Parameters
-    ----------
-    paths : sequence of Path
-        What to read.
-    suffixes : iterable of str
-        Suffixes of interest; other files are noted as of another format and not opened.
-    tally : Tally
-        Where files that are left out are counted, once: links and devices, names that lead out of
-        the archive or folder, broken archives.
-    limits : ReadLimits
-        Largest file and archive.
-    """
+    """Files, folders and archives to import from, one file at a time, more than once."""
 
     def __init__(
         self,
@@ -239,11 +205,7 @@ class FileSet:
         return self._walk(tally, lambda name: True)
 
     def matching(self, *patterns: str) -> Iterator[SourceFile]:
-        """Go through the files whose names match a shell pattern (``*/results/results.json``);
-        counts nothing.
-
-        Members of archives that do not match are passed over without keeping them.
-        """
+        """Go through the files whose names match a shell pattern; counts nothing."""
         return self._walk(
             Tally(), lambda name: any(fnmatchcase(name, pattern) for pattern in patterns)
         )
@@ -260,9 +222,7 @@ class FileSet:
 
 
 def _roots(paths: Sequence[Path]) -> list[tuple[str, Path]]:
-    """Name every path by its last part, and by more of it where that is not enough to tell two
-    apart.
-    """
+    """Name every path by its last part, and by more where that is ambiguous."""
     unique = sorted(
         {Path(os.path.abspath(path)) for path in paths},  # noqa: PTH100 - links are not followed
         key=lambda path: (path.name, path.as_posix()),

@@ -1,10 +1,4 @@
-"""What every import does after an adapter has read its files: labels, copies, attempts, ids; the
-texts of runs wait in a temporary file.
-
-What memory holds of a run is its identity and the place of its texts, a few hundred bytes. Most
-of a corpus is text, and none of it is needed to tell copies apart, number attempts and put the
-runs in order.
-"""
+"""Gathering of runs after an adapter has read them: labels, copies, attempts, ids."""
 
 from __future__ import annotations
 
@@ -35,9 +29,7 @@ class Place(NamedTuple):
 
 
 class StepTexts:
-    """Instructions and steps, compressed, in memory as long as they are few and in a temporary file
-    from then on.
-    """
+    """Instructions and steps, compressed, in memory or, where there are many, in a file."""
 
     def __init__(self) -> None:
         # closed by close
@@ -105,14 +97,7 @@ class _Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Gathered:
-    """The runs of an import, in the order of the corpus: by task_id, then trajectory_id.
-
-    Parameters
-    ----------
-    corpus : str rows : list
-        Without their texts.
-    texts : StepTexts
-    """
+    """The runs of an import without their texts, sorted by task_id and trajectory_id."""
 
     corpus: str
     rows: list[_Row]
@@ -159,11 +144,7 @@ class Gathered:
 
 
 def gather(drafts: Iterable[Draft], corpus: str, reading: Reading, texts: StepTexts) -> Gathered:
-    """Turn drafts into the runs of a corpus.
-
-    Runs without an outcome are left out (unless keep_unlabelled), copies of one run count once,
-    attempts are numbered within task and agent, and every run gets its id.
-    """
+    """Turn drafts into the runs of a corpus."""
     instructions = _Instructions() if reading.options.get("merge_same_instruction") else None
     kept = list(_without_copies(_labelled(drafts, reading), reading.tally, texts, instructions))
     tasks = {} if instructions is None else instructions.merged()
@@ -206,9 +187,7 @@ def _labelled(drafts: Iterable[Draft], reading: Reading) -> Iterator[Draft]:
 def _without_copies(
     drafts: Iterable[Draft], tally: Tally, texts: StepTexts, instructions: _Instructions | None
 ) -> Iterator[_Kept]:
-    """Leave out copies: the same id and content, or without an id the same content in another file
-    or repetition.
-    """
+    """Leave out copies of a run in another file or repetition."""
     seen: dict[bytes, tuple[_Kept, ...]] = {}
     for draft in drafts:
         key = hashlib.sha256(

@@ -1,10 +1,4 @@
-"""Harbor jobs (Terminal-Bench 2 and everything else that Harbor runs): a folder for every trial
-with result.json and agent/trajectory.json.
-
-The verifier's folder is never opened. A trial that ended with an exception has a valid reward
-only where the agent itself brought it about (out of time or context, refusal); all other
-exceptions are infrastructure errors.
-"""
+"""Harbor jobs, such as Terminal-Bench 2: trials with result.json and agent/trajectory.json."""
 
 from __future__ import annotations
 
@@ -294,11 +288,7 @@ def is_atif(document: Any) -> bool:
 def run_of_documents(
     documents: Sequence[Mapping[str, Any]], reading: Reading
 ) -> tuple[str, tuple[Step, ...]]:
-    """Return the instruction and the steps of a run, which may continue in further documents.
-
-    The instruction is what the user said before the agent's first step. System messages, copies
-    of earlier context and runs of subagents (counted in the notes of the tally) are left out.
-    """
+    """Return the instruction and the steps of a run, which may continue in further files."""
     asked: list[str] = []
     steps: list[tuple[str, list[str]]] = []
     for entry in _entries(documents, reading):

@@ -1,6 +1,4 @@
-"""Import of published or incoming agent runs: `import_corpus`, `gather_corpus` and the detection of
-a format.
-"""
+"""Import of published or incoming agent runs, and the detection of their format."""
 
 from __future__ import annotations
 

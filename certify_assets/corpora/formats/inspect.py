@@ -1,10 +1,4 @@
-"""Inspect AI logs: .eval (a zip with one member a sample) and .json.
-
-A sample is a task, an epoch an attempt, model and solver are the agent. Logs of evaluations that
-failed or still run are read as far as their samples were scored. They are read by inspect-ai
-where it is installed and without it elsewhere, zstd members included; what becomes of a sample
-is decided here in both cases.
-"""
+"""Inspect AI logs: .eval (a zip with one member a sample) and .json."""
 
 from __future__ import annotations
 
@@ -255,9 +249,7 @@ def _order(match: re.Match[str]) -> tuple[int, int, str, int]:
 
 
 def _sample(archive: EvalArchive, name: str, names: list[str]) -> Record | str:
-    """Read a sample from its member, or where it is stored in pieces, from those that hold its
-    messages and attachments.
-    """
+    """Read a sample from its member, or from the pieces that it is stored in."""
     shell = _object(archive.read(name))
     if isinstance(shell, str) or not name.endswith("/sample.json"):
         return shell
@@ -540,17 +532,7 @@ def _outputs(output: Any) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Scoring:
-    """Which score counts, and from where on it is a success.
-
-    Parameters
-    ----------
-    scorer, value_key : str or None
-        Names; None where there is only one.
-    threshold : float or None
-        Least score that is a success; None for 1, with scores outside 0 to 1 refused.
-    partial : str or None
-        What P counts as.
-    """
+    """Which score counts, and from where on it is a success."""
 
     scorer: str | None
     value_key: str | None

@@ -1,9 +1,4 @@
-"""Which reader Inspect AI logs are read by, and inspect-ai's own at work in a process of its own.
-
-The library changes modules of its process and brings dependencies that need not agree with this
-package's, and what it reads is untrusted: it is never imported here. It runs isolated, in an
-empty folder, without the environment's secrets, and answers in lines of JSON.
-"""
+"""The readers of Inspect AI logs: inspect-ai's own in a separate process, or this package's."""
 
 from __future__ import annotations
 
@@ -152,14 +147,7 @@ def open_reader(options: Mapping[str, Any]) -> Iterator[InspectProcess | None]:
 
 
 class InspectProcess:
-    """inspect-ai's reader in a process of its own, which is started for the first log and again
-    after one that ended it.
-
-    Parameters
-    ----------
-    package : InspectPackage folder : Path
-        An empty folder to work in.
-    """
+    """inspect-ai's reader in a process of its own, restarted after a log that ended it."""
 
     def __init__(self, package: InspectPackage, folder: Path) -> None:
         self.package, self._folder = package, folder
@@ -271,17 +259,7 @@ class MemberError(InputError):
 
 
 class EvalArchive:
-    """The members of one open .eval file.
-
-    Parameters
-    ----------
-    file : SourceFile
-        For messages and the limit of a member's size.
-    stream : binary stream
-        The opened file; can be searched.
-    archive : zipfile.ZipFile
-        On that stream.
-    """
+    """The members of one open .eval file."""
 
     def __init__(self, file: SourceFile, stream: IO[bytes], archive: zipfile.ZipFile) -> None:
         self._file, self._stream, self._archive = file, stream, archive
@@ -292,9 +270,7 @@ class EvalArchive:
         return list(dict.fromkeys(self._archive.namelist()))
 
     def require_small(self) -> None:
-        """Refuse an archive whose members say that they are larger than the limits, before another
-        reader unpacks them.
-        """
+        """Refuse an archive whose directory states sizes beyond the limits."""
         sizes = [member.file_size for member in self._archive.infolist()]
         if max(sizes, default=0) > self._file.limit or sum(sizes) > self._left:
             raise self._too_large()

@@ -1,13 +1,4 @@
-"""Reads Inspect AI logs by inspect-ai's own functions; a script for an interpreter that has them,
-never imported by this package.
-
-It knows nothing of this package and is given a line of JSON a log: ``{"path": …, "samples":
-[[id, epoch], …] or null}``, null for a .json log. It answers in lines of JSON: ``{"version":
-…}`` once, and for every log ``{"header": …}``, then ``{"sample": …}`` or ``{"problem": words}``
-for every sample asked for (every sample of a .json log), then ``{"end": true}``. A header that
-cannot be read is a problem followed by the end. Targets, scores' metadata, stores and events
-stay here.
-"""
+"""Reads Inspect AI logs by inspect-ai's own functions; a script that is never imported."""
 
 from __future__ import annotations
 
@@ -125,9 +116,7 @@ def _samples(log: Any, path: str, asked: list[Any]) -> Iterator[dict[str, Any]]:
 
 
 def _settings(read: Callable[..., Any]) -> dict[str, Any]:
-    """Resolve attachments, and leave out what is not passed on where this version of the library
-    can.
-    """
+    """Resolve attachments, and leave out unused fields where the library can."""
     unread = {"exclude_fields": _UNREAD} if "exclude_fields" in signature(read).parameters else {}
     return {"resolve_attachments": True, **unread}
 

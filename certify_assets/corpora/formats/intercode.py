@@ -1,12 +1,4 @@
-"""InterCode result files: a JSON object of episodes by index, or one with ``meta`` and the episodes
-under ``logs``.
-
-Task ids count from 0 in every data file, so the data file's name becomes their prefix. The agent
-is model folder and strategy, both from the path:
-``results/<environment>/<model>/ic_<environment>_<strategy>….json``. Episodes end when their
-reward reaches 1; that is in their length and cannot be hidden here, the leak controls of the
-corpus measure it.
-"""
+"""InterCode results: a JSON object of episodes, or one with ``meta`` and ``logs``."""
 
 from __future__ import annotations
 
@@ -122,9 +114,7 @@ def _task(record: Mapping[str, Any]) -> str:
 
 
 def _steps(history: Mapping[str, Any]) -> tuple[Step, ...]:
-    """The plan, where one was made, then actions with the thought before them and what they
-    printed; the last may have been refused.
-    """
+    """The plan, where there is one, then actions with their thoughts and outputs."""
     actions, thoughts, plan = (
         history["actions"],
         history.get("thoughts", []),

@@ -1,10 +1,4 @@
-"""MiniWoB++ demonstrations: one JSON object a run of a human, with the events in the browser and
-the page after each of them.
-
-Events come twice, when they reach the page and when they leave it; the first of the two is read,
-the page is that before the next action. The file name names task, person and number of the run:
-``<task>_<assignment>_d<number>.json.gz``.
-"""
+"""MiniWoB++ demonstrations: one JSON object a run, with browser events and pages."""
 
 from __future__ import annotations
 
@@ -123,12 +117,7 @@ def _outcome(reward: Any) -> int | None:
 
 
 def steps_of_states(states: Iterable[Mapping[str, Any]]) -> tuple[Step, ...]:
-    """Turn the states of a demonstration into steps.
-
-    The first step has no action and shows the page as it was; keys that follow each other are
-    one action, and a page that did not change is said to be so. Empty where no page was
-    recorded.
-    """
+    """Turn the states of a demonstration into steps; none where no page was recorded."""
     opened: Any = {}
     steps: list[tuple[str, Any]] = []
     latest: Any = {}

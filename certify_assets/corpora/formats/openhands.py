@@ -1,9 +1,4 @@
-"""OpenHands evaluation outputs (output.jsonl): a record a run, with its events, or pairs of action
-and observation, as history.
-
-Outcomes are in the records once the harness has written them back (``report.resolved``),
-otherwise in a SWE-bench report next to the file. Files are read line by line.
-"""
+"""OpenHands evaluation outputs (output.jsonl): a record a run, with its events as history."""
 
 from __future__ import annotations
 
@@ -255,9 +250,7 @@ def _agent(record: Mapping[str, Any]) -> str:
 
 
 def _issue(record: Mapping[str, Any]) -> str:
-    """Return the problem statement, or else the issue inside the instruction that the harness
-    wrote.
-    """
+    """Return the problem statement, or else the issue inside the instruction."""
     statement, instruction = (
         mapping(record.get("instance")).get("problem_statement"),
         record.get("instruction"),
@@ -294,9 +287,7 @@ def _conversation(events: list[Mapping[str, Any]]) -> tuple[str, tuple[Step, ...
 
 
 def _said(event: Mapping[str, Any]) -> tuple[bool, str]:
-    """Return whether an event is an action of the agent, and its text, empty where nothing was said
-    anything.
-    """
+    """Return whether an event is an action of the agent, and its text."""
     if "kind" in event and not (
         {"action", "observation"} & event.keys() and isinstance(event.get("action"), str)
     ):

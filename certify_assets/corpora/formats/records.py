@@ -34,9 +34,7 @@ def decode(data: bytes) -> str:
 
 
 def is_object_with(head: bytes, marks: Iterable[re.Pattern[bytes]]) -> bool:
-    """Say whether the first bytes of a file, `HEAD` of them, are those of a JSON object in which
-    every mark occurs.
-    """
+    """Whether the first bytes of a file begin a JSON object in which every mark occurs."""
     return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and all(
         mark.search(head) for mark in marks
     )
@@ -68,11 +66,7 @@ def first_object(text: str, key: str, required: str) -> Record:
 def iter_list(
     data: bytes | str, required: frozenset[str], under: str = ""
 ) -> Iterator[tuple[int, Record | str]]:
-    """Yield the records of a JSON list, from 1: each an object or, in words, what is wrong with it.
-
-    After a broken one, reading resumes at the next object that has all `required` keys; the list
-    is the whole file or the value of the key `under`.
-    """
+    """Go through the records of a JSON list, from 1; a broken one is a sentence."""
     text = data if isinstance(data, str) else decode(data)
     for number, _, record in _records(text, _start(text, under, "["), _list_member, required):
         yield number, record

@@ -1,10 +1,4 @@
-"""SWE-agent runs (one ``<instance>.traj`` a run) with reports of a SWE-bench harness, on SWE-bench
-or on Multi-SWE-bench.
-
-The agent is what the predictions next to the runs call it, or else the folder of the runs;
-folders of one agent are its attempts. The content of a run does not tell Multi-SWE-bench from
-SWE-bench; its folder (``evaluation/<language>/…``) or instance id does.
-"""
+"""SWE-agent runs (``<instance>.traj``) on SWE-bench or Multi-SWE-bench, with reports."""
 
 from __future__ import annotations
 

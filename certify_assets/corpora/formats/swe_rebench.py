@@ -1,10 +1,4 @@
-"""The two Parquet tables of code repair runs by Nebius: SWE-rebench (OpenHands) and SWE-agent
-trajectories.
-
-Tables are read in batches of rows, and of the nested messages only the columns that are used. A
-run keeps at most `_RUN_CHARS` characters, four times what judges are shown: 67,074 runs at full
-length would not fit into one table of Arrow strings, which hold 2 GiB a column.
-"""
+"""The Parquet tables of SWE-rebench (OpenHands) and of SWE-agent trajectories by Nebius."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""What the formats of code repair share: instance ids, issue texts, and the reports of the
-SWE-bench harnesses that hold the outcomes.
-
-A report is about the folder that it is in (a folder that holds only reports, such as
-``results``, is passed over) and of the runs below it. It names the resolved instances; whether
-one that it does not name failed or was never evaluated depends on what else it names.
-"""
+"""What the formats of code repair share: instance ids, issue texts, and harness reports."""
 
 from __future__ import annotations
 
@@ -57,23 +51,7 @@ class Unlabelled(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One report of a harness.
-
-    Parameters
-    ----------
-    name : str
-        Its file.
-    folder : str
-        Folder whose runs it speaks of.
-    resolved : frozenset of str
-        Instances that were resolved.
-    counted : frozenset of str or None
-        Every instance that it names; None where it names only those that got somewhere.
-    no_setup : frozenset of str
-        Instances whose environment could not be set up.
-    submitted, total : int or None
-        How many were submitted, and how many there are, where it says so.
-    """
+    """One report of a harness on the runs of a folder."""
 
     name: str
     folder: str
@@ -176,13 +154,7 @@ def collect_outcomes(files: Files, reading: Reading, runs: Iterable[tuple[str, s
 
 
 def task_of(identity: str) -> str:
-    """Return an instance id in the spelling of SWE-bench.
-
-    Examples
-    --------
-    >>> task_of("apache/dubbo:pr-10638"), task_of("apache__dubbo-10638")
-    ('apache__dubbo-10638', 'apache__dubbo-10638')
-    """
+    """Return an instance id in the spelling of SWE-bench: apache__dubbo-10638."""
     match = _NEW_ID.fullmatch(identity)
     return f"{match[1]}__{match[2]}-{match[3]}" if match else identity
 
@@ -193,9 +165,7 @@ def of_multi_swe_bench(name: str) -> bool:
 
 
 def issue_text(prompt: str) -> str:
-    """Return the issue in a prompt, without the instructions on how to work that harnesses put
-    around it.
-    """
+    """Return the issue in a prompt, without the harness's instructions around it."""
     match = _TAGS.search(prompt)
     if match:
         return match[2].strip()
@@ -209,9 +179,7 @@ def parents(name: str) -> list[str]:
 
 
 def run_name(name: str) -> str:
-    """Return the folder that names the run a file belongs to, passing over those that only hold
-    trajectories or are named as the file.
-    """
+    """Return the folder that names the run a file belongs to."""
     path = PurePosixPath(name)
     names = (parent.name for parent in path.parents)
     return next(

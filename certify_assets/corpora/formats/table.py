@@ -1,10 +1,4 @@
-"""Any table of runs: CSV, JSON lines or Parquet with a task, an outcome, and the run as text or as
-steps.
-
-Columns task_id, outcome (not needed where unlabelled runs are kept) and one of text and steps;
-optional trajectory_id, agent, attempt and instruction. Other names are mapped by the option
-`columns`, for example {"task_id": "problem"}. Columns that are not named are never read.
-"""
+"""Any table of runs (CSV, JSON lines, Parquet): a task, an outcome, and text or steps."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""τ²-bench results: one JSON object with tasks and simulations, or a folder of results.json and one
-file a simulation.
-
-Task ids are those of a domain, which becomes their prefix. The agent is what the file says of
-it, implementation and model. Only text and calls of messages are read; what the harness adds to
-simulations and tasks (rewards, reviews, criteria, payloads of providers) is not.
-"""
+"""τ²-bench results: one JSON object, or a folder of results.json and one file a simulation."""
 
 from __future__ import annotations
 
@@ -304,12 +298,7 @@ def _count_missing(header: _Header, seen: set[str], reading: Reading) -> None:
 
 
 def chat_messages(simulation: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Go through the messages of a simulation, or what its ticks say where it has none, with
-    nothing but text, calls and their names.
-
-    The calls of the simulated user are text of the user; the answers to them are answers of
-    tools, marked as the user's.
-    """
+    """Go through the messages of a simulation, or what its ticks say where it has none."""
     names: dict[str, str] = {}
     for message in _flat(simulation.get("messages") or _spoken(simulation.get("ticks") or ())):
         role, calls = message.get("role"), _objects(message.get("tool_calls"))

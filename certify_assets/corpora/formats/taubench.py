@@ -1,10 +1,4 @@
-"""τ-bench v1 result files: JSON lists of runs with task_id, trial, reward, info and the messages of
-the run.
-
-Neither agent nor domain is in a record. The agent is read from the file name, without task range
-and time stamp; `trial` is the task index in some forks and says nothing. Task ids count from 0
-in every domain, so the domain becomes their prefix.
-"""
+"""τ-bench v1 results: JSON lists of runs with task_id, trial, reward, info and messages."""
 
 from __future__ import annotations
 

@@ -1,12 +1,4 @@
-"""Terminal-Bench runs (`tb run`): a folder for every trial with its results.json and what its
-terminal showed.
-
-The outcome is in a trial's results.json, or in the results.json of its run, which lists all
-trials. Agent and run are in the path only: submissions are below ``<date>_<agent>_<model>``,
-runs of one's own have a run_metadata.json. The terminal is read before the tests ran (post-agent
-pane, or the recording of the agent's session); post-test pane, recordings of tests and
-commands.txt, whose last lines start the tests, are never opened.
-"""
+"""Terminal-Bench runs (`tb run`): a folder a trial with results.json and its terminal."""
 
 from __future__ import annotations
 
@@ -331,12 +323,7 @@ def cast_text(data: str) -> str | None:
 
 
 def steps_of_terminal(text: str) -> tuple[Step, ...]:
-    """Turn the text of a terminal into steps, one for every command typed at a prompt.
-
-    The installation of the agent by the harness is left out unless nothing else happened. Long
-    output is one step for every thousand characters, so that a judge's budget is not spent on
-    its first and last lines.
-    """
+    """Turn the text of a terminal into steps, one for every command typed at a prompt."""
     commands = [
         (command, output)
         for command, output in _commands(_WAITING.sub("", text))
@@ -371,9 +358,7 @@ def _steps_of_command(command: str, output: str) -> Iterator[Step]:
 
 
 def _chunks(text: str) -> list[str]:
-    """Cut a text at line ends into pieces of at most a thousand characters, or where a line is
-    longer, of that line.
-    """
+    """Cut a text at line ends into pieces of a thousand characters, or one longer line."""
     chunks: list[str] = []
     for line in text.splitlines(keepends=True):
         if chunks and len(chunks[-1]) + len(line) <= _CHUNK:

@@ -16,12 +16,7 @@ _TOLERANCE = 1e-6
 
 
 def steps_of_messages(messages: Iterable[Mapping[str, Any]], reading: Reading) -> tuple[Step, ...]:
-    """Turn messages into steps: what the assistant said and called, then what user and tools
-    answered.
-
-    System messages hold the same policy in every run and are left out; so are messages of roles
-    that chats do not have, which are counted in the notes of the tally.
-    """
+    """Turn messages into steps: what the assistant did, then what user and tools answered."""
     steps: list[tuple[str, list[str]]] = []
     for message in messages:
         role = message.get("role")
@@ -141,9 +136,7 @@ def threshold_of(options: Mapping[str, Any]) -> float:
 
 
 def reward_outcome(summary: Mapping[str, Any], threshold: float) -> int | str | None:
-    """Return 1 where cum_reward reaches the threshold, 0 where not, None where there is none, words
-    where it is not a number.
-    """
+    """Return whether cum_reward reaches the threshold, None without one, words if no number."""
     reward = summary.get("cum_reward")
     if reward is None or (isinstance(reward, float) and math.isnan(reward)):
         return None

@@ -121,7 +121,7 @@ def no_structural_leak(
         description=text + (f"; accepted: {accepted}" if over and accepted else ""),
         metadata={
             "controls": dg.MetadataValue.md(check_table(checks)),
-            "evidence": dg.MetadataValue.json(checks.evidence.to_dict()),
+            "evidence": dg.MetadataValue.json(checks.to_dict()["evidence"]),
         },
     )
 
