@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
-from certify_assets.cli.options import open_corpus, root_option
-from certify_assets.cli.output import console, emit_json, json_option, say, show_table
+from certify_assets.cli.options import corpus_option
+from certify_assets.cli.output import emit_json, json_option, say, show_line, show_table
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES
@@ -33,7 +34,6 @@ _COLUMNS = [
     "name",
     type=click.Choice(tuple(name for name, spec in JUDGES.items() if spec.arms)),
     default="grpo",
-    show_default=True,
     help="Which judge.",
 )
 @click.option(
@@ -44,16 +44,16 @@ _COLUMNS = [
         "ledger."
     ),
 )
-@root_option
+@corpus_option
 @json_option
-def arms(corpus: str, name: str, audit: bool, root: str | None, as_json: bool) -> None:
+def arms(corpus: Corpus, name: str, audit: bool, as_json: bool) -> None:
     """Show the candidates that a GRPO judge was chosen among.
 
     `certify judge train CORPUS --judge grpo` trains the arms. Without --audit nothing is trained
     and TEST is not read: what an earlier audit found is shown, after checking it against the
     ledger.
     """
-    judged = JudgedCorpus(open_corpus(root, corpus), name)
+    judged = JudgedCorpus(corpus, name)
     if not judged.store.exists(judged.key("adapter.json")):
         raise InputError(
             f"{name} was not trained on {corpus}; call `certify judge train {corpus} --judge "
@@ -92,7 +92,6 @@ def _show(document: dict[str, Any]) -> None:
     from certify_assets.reports.arms import arm_cells
 
     title = f"{document['judge']} on {document['corpus']}"
-    out = console()
     if document["audit"] is None:
         rows = [
             [
@@ -104,9 +103,8 @@ def _show(document: dict[str, Any]) -> None:
             for row in document["candidates"]
         ]
         show_table(f"{title}: candidates on CAL", ["candidate", "alpha", "on CAL", "alone"], rows)
-        out.print(
-            f"Chosen: {document['chosen']}. TEST was not read for the arms yet; --audit does it.",
-            markup=False,
+        show_line(
+            f"Chosen: {document['chosen']}. TEST was not read for the arms yet; --audit does it."
         )
     for cell in arm_cells(document["audit"]) if document["audit"] else ():
         if cell.certified:
@@ -133,7 +131,7 @@ def _show(document: dict[str, Any]) -> None:
                 _COLUMNS,
                 shown,
             )
-        out.print(cell.sentence, markup=False)
-    out.print(f"The choice: {document['selection_rule']}.", markup=False)
+        show_line(cell.sentence)
+    show_line(f"The choice: {document['selection_rule']}.")
     for word, meaning in document["meanings"].items():
-        out.print(f"{word}: {meaning}.", markup=False)
+        show_line(f"{word}: {meaning}.")

@@ -11,11 +11,11 @@ import click
 from certify_assets.cli.options import PATH, column_options, read_pilot, read_scores
 from certify_assets.cli.output import (
     NOTHING,
-    console,
     emit_json,
     json_option,
     percent,
     refuse_overwrite,
+    show_line,
     show_table,
     write_document,
 )
@@ -39,47 +39,34 @@ _PROCEDURE_HELP = (
     "--side",
     type=click.Choice(["reject", "release", "both"]),
     default="reject",
-    show_default=True,
     help="Which decision to certify.",
 )
 @click.option(
-    "--alpha",
-    type=float,
-    default=0.1,
-    show_default=True,
-    help="Error budget among auto-decided trajectories.",
+    "--alpha", type=float, default=0.1, help="Error budget among auto-decided trajectories."
 )
-@click.option(
-    "--delta", type=float, default=0.05, show_default=True, help="One minus the confidence."
-)
-@click.option("--procedure", default="guarded_taskboot", show_default=True, help=_PROCEDURE_HELP)
+@click.option("--delta", type=float, default=0.05, help="One minus the confidence.")
+@click.option("--procedure", default="guarded_taskboot", help=_PROCEDURE_HELP)
 @click.option(
     "--guard",
     type=click.Choice(["floor", "kish", "none"]),
     default="floor",
-    show_default=True,
     help="Guard on top of TaskBoot.",
 )
 @click.option(
     "--error-icc-cap",
     type=float,
-    default=None,
     help="Declared upper limit of the correlation of errors within a task.",
 )
 @click.option(
     "--size-ratio",
     type=float,
     default=1.0,
-    show_default=True,
     help="Declared limit of how much larger wrong tasks are than others.",
 )
-@click.option(
-    "--max-task-size", type=int, default=None, help="Declared limit of trajectories a task."
-)
+@click.option("--max-task-size", type=int, help="Declared limit of trajectories a task.")
 @click.option(
     "--estimand",
     type=click.Choice(["trajectory", "task"]),
-    default=None,
     help="Whose error rate. [default: the procedure's own: task for one_per_task, task_hoeffding, "
     "betting and gaffke, else trajectory; betting and "
     "gaffke take trajectory with --max-task-size]",
@@ -88,7 +75,6 @@ _PROCEDURE_HELP = (
     "--multiplicity",
     type=click.Choice(["bonferroni", "fixed", "fallback", "maxt"]),
     default="bonferroni",
-    show_default=True,
     help=(
         "How the grid is paid for: δ/grid a threshold; δ upward from one start; δ shared by "
         "several starts; joint bootstrap (TaskBoot only)."
@@ -103,38 +89,31 @@ _PROCEDURE_HELP = (
     "may be given again for fallback. "
     "[default: .3; fallback .1 .3 .5 .7]",
 )
-@click.option(
-    "--grid", type=int, default=40, show_default=True, help="Number of candidate thresholds."
-)
+@click.option("--grid", type=int, default=40, help="Number of candidate thresholds.")
 @click.option(
     "--engine",
     type=click.Choice(["auto", "exact", "saddlepoint", "montecarlo"]),
     default="auto",
-    show_default=True,
     help="Tail engine.",
 )
-@click.option(
-    "--draws", type=int, default=2000, show_default=True, help="Draws of the Monte-Carlo engine."
-)
-@click.option("--seed", type=int, default=42, show_default=True, help="Seed of whatever is drawn.")
+@click.option("--draws", type=int, default=2000, help="Draws of the Monte-Carlo engine.")
+@click.option("--seed", type=int, default=42, help="Seed of whatever is drawn.")
 @click.option(
     "--candidates",
     type=int,
     default=1,
-    show_default=True,
     help="Judges or settings compared on this same table; the level pays for them.",
 )
 @click.option(
     "--pilot",
     type=PATH,
-    default=None,
     help=(
         "Scores of other, labelled tasks, from which betting takes thresholds, start and bets "
         "(its rows with split=pilot, or else split=rl)."
     ),
 )
 @click.option("--joint", is_flag=True, help="Both sides together at 1−δ: δ/2 a side.")
-@click.option("--out", type=PATH, default=None, help="Also write the document to this file.")
+@click.option("--out", type=PATH, help="Also write the document to this file.")
 @column_options
 @json_option
 @click.pass_context
@@ -244,14 +223,13 @@ def _show(certificates: list[Certificate], promise: str | None) -> None:
             ["procedure", "side", "certified", "error", "estimand", "validity"],
             rows,
         )
-    out = console()
     for sentence in (
         [item.promise for item in certificates] if promise is None else promise.splitlines()
     ):
-        out.print(sentence, markup=False)
+        show_line(sentence)
     for finding, names in _gathered(certificates).items():
         owner = f"{', '.join(names)}: " if len(certificates) > 1 else ""
-        out.print(f"  {owner}{finding[0]}: {finding[1]}", markup=False)
+        show_line(f"  {owner}{finding[0]}: {finding[1]}")
 
 
 def _gathered(certificates: list[Certificate]) -> dict[tuple[str, str], list[str]]:

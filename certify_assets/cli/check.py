@@ -16,6 +16,7 @@ from certify_assets.cli.documents import (
 )
 from certify_assets.cli.options import (
     PATH,
+    SIDE,
     column_options,
     pilot_option,
     read_pilot,
@@ -23,12 +24,13 @@ from certify_assets.cli.options import (
     split_option,
 )
 from certify_assets.cli.output import (
+    FIGURES,
     NOTHING,
     complain,
-    console,
     emit_json,
     json_option,
     percent,
+    show_line,
     show_table,
 )
 
@@ -68,7 +70,7 @@ def audit(
     else:
         show_table(
             "Audit",
-            ["figure", "value"],
+            FIGURES,
             [[name, "" if value is None else str(value)] for name, value in result.items()],
         )
     ctx.exit(NOTHING if result["verdict"] == "ERROR" else 0)
@@ -77,16 +79,10 @@ def audit(
 @click.command()
 @click.argument("scores", type=PATH)
 @click.option("--threshold", type=float, required=True, help="The threshold to audit.")
-@click.option(
-    "--side",
-    type=click.Choice(["reject", "release"]),
-    default="reject",
-    show_default=True,
-    help="Which decision it makes.",
-)
-@click.option("--alpha", type=float, default=0.1, show_default=True, help="Error budget.")
-@click.option("--draws", default="3000", show_default=True, help="Number of resamples, or 'exact'.")
-@click.option("--seed", type=int, default=42, show_default=True, help="Seed of the draws.")
+@click.option("--side", type=SIDE, default="reject", help="Which decision it makes.")
+@click.option("--alpha", type=float, default=0.1, help="Error budget.")
+@click.option("--draws", default="3000", help="Number of resamples, or 'exact'.")
+@click.option("--seed", type=int, default=42, help="Seed of the draws.")
 @split_option
 @column_options
 @json_option
@@ -120,13 +116,12 @@ def resample(
     if as_json:
         emit_json({**result, "exact": draws == "exact"})
         return
-    console().print(
+    show_line(
         f"The error at {options['threshold']:g} exceeds {options['alpha']:g} in "
         f"{percent(float(result['exceedance']))} of task resamples "
-        f"({'exact' if draws == 'exact' else draws + ' draws'}).",
-        markup=False,
+        f"({'exact' if draws == 'exact' else draws + ' draws'})."
     )
-    console().print(str(result["note"]), markup=False)
+    show_line(str(result["note"]))
 
 
 @click.command()
@@ -180,12 +175,9 @@ def verify(
         }
         emit_json({**result, "not_vouched": NOT_VOUCHED} if difference is None else result)
     elif difference is None:
-        console().print(
-            (
-                f"Verified: {len(documents)} certificate(s) recomputed from {scores}, byte for "
-                f"byte. {NOT_VOUCHED}"
-            ),
-            markup=False,
+        show_line(
+            f"Verified: {len(documents)} certificate(s) recomputed from {scores}, byte for "
+            f"byte. {NOT_VOUCHED}"
         )
     if difference is not None:
         complain(f"not verified: {difference}")

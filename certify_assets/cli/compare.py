@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from certify_assets.cli.options import PATH, root_option
+from certify_assets.cli.options import NATURAL, PATH, store_option
 from certify_assets.cli.output import (
     NOTHING,
-    console,
     emit_json,
     json_option,
     refuse_overwrite,
     say,
+    show_line,
     show_table,
 )
 from certify_assets.corpora.corpus import Corpus
@@ -44,25 +44,18 @@ if TYPE_CHECKING:
     ),
 )
 @click.option(
-    "--folds",
-    type=click.IntRange(2, 4),
-    default=4,
-    show_default=True,
-    help="Groups of agents of --agent-disjoint.",
+    "--folds", type=click.IntRange(2, 4), default=4, help="Groups of agents of --agent-disjoint."
 )
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=42, show_default=True, help="Of those groups."
-)
-@click.option("--html", type=PATH, default=None, help="Write the page here.")
+@click.option("--seed", type=NATURAL, default=42, help="Of those groups.")
+@click.option("--html", type=PATH, help="Write the page here.")
 @click.option(
     "--csv",
     type=PATH,
-    default=None,
     help="Write the first table as CSV to FILE, the others next to it under their names.",
 )
-@click.option("--markdown", type=PATH, default=None, help="Write the tables as Markdown, one file.")
-@click.option("--latex", type=PATH, default=None, help="Write the tables as LaTeX, one file.")
-@root_option
+@click.option("--markdown", type=PATH, help="Write the tables as Markdown, one file.")
+@click.option("--latex", type=PATH, help="Write the tables as LaTeX, one file.")
+@store_option
 @json_option
 @click.pass_context
 def compare(
@@ -74,7 +67,7 @@ def compare(
     folds: int,
     seed: int,
     html: Path | None,
-    root: str | None,
+    store: Store,
     as_json: bool,
     **exports: Path | None,
 ) -> None:
@@ -84,12 +77,10 @@ def compare(
     which judge is best at what, and what does not help. TEST figures are those of the audits:
     nothing here reads TEST. Exit 3 where no corpus has scores.
     """
-    from certify_assets.cli.launching import open_store
     from certify_assets.corpora.config import load_config
     from certify_assets.evaluation.comparison import gather_table
 
     refuse_overwrite({"--html": html, **{f"--{name}": path for name, path in exports.items()}}, {})
-    store = open_store(root)
     for name in corpora:
         load_config(store, name)
     if agent_disjoint or judges:
@@ -149,7 +140,6 @@ def _write(
 def _show(document: Mapping[str, Any]) -> None:
     from certify_assets.reports.comparison_page import comparison_tables
 
-    out = console()
     for corpus in document["corpora"]:
         for table in comparison_tables([corpus]):
             if table.rows:
@@ -160,16 +150,14 @@ def _show(document: Mapping[str, Any]) -> None:
                 )
         for item in corpus["best"]:
             if item["judge"]:
-                out.print(
-                    f"{corpus['corpus']}, {item['what']}: {item['judge']} ({item['value']:.4g}).",
-                    markup=False,
+                show_line(
+                    f"{corpus['corpus']}, {item['what']}: {item['judge']} ({item['value']:.4g})."
                 )
         for item in corpus["findings"]:
-            out.print(f"{corpus['corpus']}: {item['message']}", markup=False)
+            show_line(f"{corpus['corpus']}: {item['message']}")
         for item in corpus["missing"]:
-            out.print(
-                f"{corpus['corpus']}, missing {item['what']} of {item['judge']}: {item['reason']}",
-                markup=False,
+            show_line(
+                f"{corpus['corpus']}, missing {item['what']} of {item['judge']}: {item['reason']}"
             )
     for item in document["left_out"]:
-        out.print(f"Left out: {item['corpus']}: {item['reason']}", markup=False)
+        show_line(f"Left out: {item['corpus']}: {item['reason']}")

@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from certify_assets.cli.options import PATH, root_option
-from certify_assets.cli.output import console, emit_json, json_option, say, show_table, write_text
+from certify_assets.cli.options import COUNT, NATURAL, PATH, store_option
+from certify_assets.cli.output import (
+    FIGURES,
+    emit_json,
+    json_option,
+    say,
+    show_line,
+    show_table,
+    write_text,
+)
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.splits import PROFILES, SPLITS
 from certify_assets.errors import InputError
@@ -27,7 +35,7 @@ if TYPE_CHECKING:
 _MOST_SHOWN = 20
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group()
 def corpus() -> None:
     """Import, list, show, split and remove corpora."""
 
@@ -38,7 +46,6 @@ def corpus() -> None:
     "--format",
     "format_name",
     default="auto",
-    show_default=True,
     help="Source format, or auto to take the one that fits.",
 )
 @click.option("--name", required=True, help="Name of the corpus.")
@@ -50,40 +57,21 @@ def corpus() -> None:
     help="Option of the source format; repeat for more.",
 )
 @click.option(
-    "--profile",
-    type=click.Choice(tuple(PROFILES)),
-    default="certify",
-    show_default=True,
-    help="Split profile.",
+    "--profile", type=click.Choice(tuple(PROFILES)), default="certify", help="Split profile."
 )
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=42, show_default=True, help="Seed of the splits."
-)
-@click.option(
-    "--rl/--no-rl",
-    default=True,
-    show_default=True,
-    help="Keep a share for RL; --no-rl gives it to CAL.",
-)
+@click.option("--seed", type=NATURAL, default=42, help="Seed of the splits.")
+@click.option("--rl/--no-rl", default=True, help="Keep a share for RL; --no-rl gives it to CAL.")
 @click.option(
     "--alpha",
     "alphas",
     type=float,
     multiple=True,
     default=(0.1, 0.2),
-    show_default=True,
     help="Error budget to certify, the strictest first; repeat for more.",
 )
-@click.option(
-    "--grid",
-    type=click.IntRange(min=1),
-    default=40,
-    show_default=True,
-    help="Thresholds to try on each side.",
-)
+@click.option("--grid", type=COUNT, default=40, help="Thresholds to try on each side.")
 @click.option(
     "--accept-structural-leak",
-    default=None,
     metavar="REASON",
     help="Go on although a control tells the outcome; every certificate says so.",
 )
@@ -100,6 +88,7 @@ def corpus() -> None:
 @click.option(
     "--domain",
     default="",
+    show_default=False,
     metavar="NAME",
     help=(
         "Kind of work, such as web, shell or software, for strict transfer judges. [default: that "
@@ -111,7 +100,7 @@ def corpus() -> None:
     is_flag=True,
     help="Read the corpus of this name again; its trajectories are not kept.",
 )
-@root_option
+@store_option
 @json_option
 def import_(
     paths: tuple[Path, ...],
@@ -120,7 +109,7 @@ def import_(
     options: tuple[str, ...],
     leak_thresholds: tuple[str, ...],
     replace: bool,
-    root: str | None,
+    store: Store,
     as_json: bool,
     **split: Any,
 ) -> None:
@@ -129,7 +118,7 @@ def import_(
     PATHS are files, folders or archives. Prints what was read, what was left out, by reason, and
     whether CAL and TEST of its split are large enough for a certificate and its audit.
     """
-    from certify_assets.cli.launching import add_partitions, open_store
+    from certify_assets.cli.launching import add_partitions
     from certify_assets.corpora.config import CorpusConfig
     from certify_assets.corpora.embedded import EMBEDDED
 
@@ -137,7 +126,6 @@ def import_(
         raise InputError(
             f"{name} is the name of a corpus that comes with the package; choose another."
         )
-    store = open_store(root)
     config = CorpusConfig(
         name,
         format=format_name,
@@ -184,27 +172,24 @@ def import_(
         document, ["domain", *keys, *(key for key in ("notes", "label_facts") if document[key])]
     )
     if summary.label_facts.get("labels_only"):
-        console().print(
+        show_line(
             "This corpus holds labels without runs: it has a profile, but nothing that could "
             "be judged or certified."
         )
         return
     # TEST audits and certifies nothing: its gate says nothing that a user could act on here
     for gate in [gate for gate in document["gates"] if gate["split"] != "test"]:
-        console().print(f"α={gate['alpha']:g}: {gate['reason']}", markup=False)
+        show_line(f"α={gate['alpha']:g}: {gate['reason']}")
 
 
 def _show_import(document: dict[str, Any], keys: list[str]) -> None:
     """Print what was read, and of everything that was left out the first case in a sentence."""
     show_table(
-        f"Corpus {document['corpus']}",
-        ["figure", "value"],
-        [[key, _shown(document[key])] for key in keys],
+        f"Corpus {document['corpus']}", FIGURES, [[key, _shown(document[key])] for key in keys]
     )
     for reason, number in document["dropped"].items():
-        console().print(
-            f"{reason} ({number}), the first: {document['examples'].get(reason, 'not described')}",
-            markup=False,
+        show_line(
+            f"{reason} ({number}), the first: {document['examples'].get(reason, 'not described')}"
         )
 
 
@@ -266,14 +251,12 @@ def _profile(imported: Corpus, config: CorpusConfig, dropped: dict[str, int]) ->
 
 
 @corpus.command("list")
-@root_option
+@store_option
 @json_option
-def list_(root: str | None, as_json: bool) -> None:
+def list_(store: Store, as_json: bool) -> None:
     """List the corpora of the data root, with what was read of each."""
-    from certify_assets.cli.launching import open_store
     from certify_assets.corpora.config import load_config, registered_corpora
 
-    store = open_store(root)
     configs = [
         {**asdict(load_config(store, name)), **_listed(Corpus(store, name))}
         for name in registered_corpora(store)
@@ -308,18 +291,17 @@ def _listed(corpus: Corpus) -> dict[str, Any]:
 @corpus.command("rm")
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@root_option
+@store_option
 @json_option
-def remove(name: str, yes: bool, root: str | None, as_json: bool) -> None:
+def remove(name: str, yes: bool, store: Store, as_json: bool) -> None:
     """Take a corpus and its partition out; its source files, certificates and history stay.
 
     Stay: judges and certificates, the ledger of TEST, and the list of versions. A corpus that a
     component declares comes back when its files or settings change.
     """
-    from certify_assets.cli.launching import open_store, remove_partition
+    from certify_assets.cli.launching import remove_partition
     from certify_assets.corpora.config import load_config, remove_corpus
 
-    store = open_store(root)
     load_config(store, name)
     if not yes and not click.confirm(
         f"Remove the trajectories and splits of {name} from {store.root}?", err=True
@@ -335,23 +317,20 @@ def remove(name: str, yes: bool, root: str | None, as_json: bool) -> None:
 
 @corpus.command("show")
 @click.argument("name")
-@click.option(
-    "--page", type=PATH, default=None, metavar="FILE", help="Draw the corpus's page here as well."
-)
-@root_option
+@click.option("--page", type=PATH, metavar="FILE", help="Draw the corpus's page here as well.")
+@store_option
 @json_option
-def show(name: str, page: Path | None, root: str | None, as_json: bool) -> None:
+def show(name: str, page: Path | None, store: Store, as_json: bool) -> None:
     """Describe a corpus before any judge reads it.
 
     Prints profile, gates, flip rates, leak checks, labels, texts, and what the import left out.
     What the data root does not hold yet is measured, not stored. Outcomes of TEST are in no figure
     but the profile's own.
     """
-    from certify_assets.cli.launching import open_store
     from certify_assets.corpora.report import gather_report
     from certify_assets.reports.corpus_page import render_corpus
 
-    report = gather_report(Corpus(open_store(root), name))
+    report = gather_report(Corpus(store, name))
     if page is not None:
         write_text(page, render_corpus(report))
     if as_json:
@@ -375,7 +354,7 @@ def _show_report(report: CorpusReport, page: Path | None) -> None:
         ("runs that read like an earlier one", str(profile.duplicates)),
         ("groups of tasks with one instruction", str(len(profile.same_instruction))),
     ]
-    show_table(f"Corpus {name}", ["figure", "value"], facts)
+    show_table(f"Corpus {name}", FIGURES, facts)
     if profile.splits:
         show_table(
             "Splits",
@@ -394,9 +373,7 @@ def _show_report(report: CorpusReport, page: Path | None) -> None:
         for row in pages.control_rows(report.leak_checks)
     ]
     show_table(
-        "Leak checks, outside TEST",
-        ["control", "AUROC", "95 % over tasks", "threshold", ""],
-        rows,
+        "Leak checks, outside TEST", ["control", "AUROC", "95 % over tasks", "threshold", ""], rows
     )
     if profile.dropped:
         dropped = [
@@ -408,7 +385,7 @@ def _show_report(report: CorpusReport, page: Path | None) -> None:
         notes = [[note, str(number)] for note, number in report.imported.notes.items()]
         show_table("Left out of records that were kept", ["what", "times"], notes)
     for sentence in (f"{heading}.", *sentences, *([f"Page: {page}"] if page else [])):
-        console().print(sentence, markup=False)
+        show_line(sentence)
 
 
 @corpus.command("splits")
@@ -416,27 +393,20 @@ def _show_report(report: CorpusReport, page: Path | None) -> None:
 @click.option(
     "--profile",
     type=click.Choice(tuple(PROFILES)),
-    default=None,
     help="Another split profile than the corpus has.",
 )
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=None, help="Another seed than the corpus has."
-)
-@root_option
+@click.option("--seed", type=NATURAL, help="Another seed than the corpus has.")
+@store_option
 @json_option
-def splits(
-    name: str, profile: str | None, seed: int | None, root: str | None, as_json: bool
-) -> None:
+def splits(name: str, profile: str | None, seed: int | None, store: Store, as_json: bool) -> None:
     """Print the task-disjoint splits of a corpus and the hash of the manifest.
 
     Nothing is stored: the asset split_manifest stores the manifest of the corpus's own profile and
     seed. --profile and --seed show what others would give.
     """
-    from certify_assets.cli.launching import open_store
     from certify_assets.corpora.config import load_config
     from certify_assets.corpora.splits import plan_splits
 
-    store = open_store(root)
     config = load_config(store, name)
     asked = replace(
         config, profile=profile or config.profile, seed=config.seed if seed is None else seed

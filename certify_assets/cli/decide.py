@@ -10,10 +10,10 @@ from certify_assets.cli.documents import Choice, choice_options, load_certificat
 from certify_assets.cli.options import PATH, column_options, read_scores, split_option
 from certify_assets.cli.output import (
     NOTHING,
-    console,
     emit_json,
     json_option,
     refuse_overwrite,
+    show_line,
     show_table,
 )
 
@@ -27,13 +27,8 @@ _QUEUE_HELP = (
 @click.command()
 @click.argument("certificate", type=PATH)
 @click.argument("scores", type=PATH)
-@click.option("--queue", type=PATH, default=None, help=_QUEUE_HELP)
-@click.option(
-    "--decisions",
-    type=PATH,
-    default=None,
-    help="Write every row with its decision and reason here.",
-)
+@click.option("--queue", type=PATH, help=_QUEUE_HELP)
+@click.option("--decisions", type=PATH, help="Write every row with its decision and reason here.")
 @split_option
 @choice_options
 @column_options
@@ -98,5 +93,5 @@ def decide(
             [[name, str(n), f"{100 * n / total:.1f} %"] for name, n in counts.items()],
         )
         for reason, number in result.reasons().items():
-            console().print(f"  {reason}: {number}", markup=False)
+            show_line(f"  {reason}: {number}")
     ctx.exit(0 if any(item.certified for item in certificates) else NOTHING)

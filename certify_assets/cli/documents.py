@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from certify_assets.cli.options import Finite
+from certify_assets.cli.options import OPEN_SHARE, SIDE
 from certify_assets.errors import ForgedCertificateError, InputError
 from certify_assets.files import read_json
 
@@ -72,22 +72,12 @@ def choice_options(command: _Command) -> _Command:
     """Add --side, --alpha and --procedure, which choose from a document of several certificates."""
     for option in (
         click.option(
-            "--procedure",
-            default=None,
-            help="Of a document of several: the certificates of this procedure.",
+            "--procedure", help="Of a document of several: the certificates of this procedure."
         ),
         click.option(
-            "--alpha",
-            type=Finite(0, 1, min_open=True, max_open=True),
-            default=None,
-            help="Of a document of several: those of this error budget.",
+            "--alpha", type=OPEN_SHARE, help="Of a document of several: those of this error budget."
         ),
-        click.option(
-            "--side",
-            type=click.Choice(["reject", "release"]),
-            default=None,
-            help="Of a document of several: those of this side.",
-        ),
+        click.option("--side", type=SIDE, help="Of a document of several: those of this side."),
     ):
         command = option(command)
     return command

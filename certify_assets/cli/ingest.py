@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from certify_assets.cli.corpus import parse_options
-from certify_assets.cli.options import PATH, open_corpus, root_option
+from certify_assets.cli.options import PATH, corpus_option
 from certify_assets.cli.output import (
     NOTHING,
-    console,
     emit_json,
     json_option,
     percent,
     refuse_overwrite,
     say,
+    show_line,
     show_table,
 )
 from certify_assets.corpora.corpus import Corpus
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     "--format",
     "format_name",
     default="",
+    show_default=False,
     metavar="NAME",
     help=(
         "Source format, or auto to take the one that fits. [default: format and options of the "
@@ -52,28 +53,25 @@ if TYPE_CHECKING:
 @click.option(
     "--decisions",
     type=PATH,
-    default=None,
     help="Write every row of this call's batches here (CSV, Parquet or JSON Lines).",
 )
 @click.option(
     "--queue",
     type=PATH,
-    default=None,
     help="Write the rows that people are asked about here, in the order of their need.",
 )
-@root_option
+@corpus_option
 @json_option
 @click.pass_context
 def ingest(
     ctx: click.Context,
     /,
-    corpus: str,
+    corpus: Corpus,
     paths: tuple[str, ...],
     format_name: str,
     options: tuple[str, ...],
     decisions: Path | None,
     queue: Path | None,
-    root: str | None,
     as_json: bool,
 ) -> None:
     """Decide new runs of a corpus: auto-reject, auto-accept or human review.
@@ -95,20 +93,19 @@ def ingest(
         {"--decisions": decisions, "--queue": queue},
         {f"PATH {number}": Path(path) for number, path in enumerate(paths, 1)},
     )
-    opened = open_corpus(root, corpus)
     received = receive(
-        opened,
+        corpus,
         [_absolute(path) for path in paths],
         format=format_name,
         options=parse_options(options),
     )
-    records = decide_ready(opened, report=ProgressLines(say))
-    records += _decided_before(opened, received, records)
-    _write(opened, records, decisions, queue)
+    records = decide_ready(corpus, report=ProgressLines(say))
+    records += _decided_before(corpus, received, records)
+    _write(corpus, records, decisions, queue)
     if as_json:
         emit_json(
             {
-                "corpus": corpus,
+                "corpus": corpus.name,
                 **_received(received),
                 "batches": [item.to_dict() for item in records],
             }
@@ -194,16 +191,12 @@ def _show(received: Received, records: list[BatchRecord]) -> None:
             [name, str(number), percent(number / max(1, record.rows))]
             for name, number in record.decisions.items()
         ]
-        show_table(
-            f"Batch {record.batch}: {record.rows} runs",
-            ["decision", "runs", "share"],
-            rows,
-        )
+        show_table(f"Batch {record.batch}: {record.rows} runs", ["decision", "runs", "share"], rows)
         for name, number in record.reasons.items():
-            console().print(f"  {name}: {number}", markup=False)
+            show_line(f"  {name}: {number}")
         asked = ", ".join(f"{name} {number}" for name, number in record.asked.items() if name)
-        console().print(f"People are asked about: {asked or 'nothing'}", markup=False)
+        show_line(f"People are asked about: {asked or 'nothing'}")
         for finding in record.findings:
-            console().print(f"  {finding['code']}: {finding['message']}", markup=False)
+            show_line(f"  {finding['code']}: {finding['message']}")
         if record.refusal is not None:
-            console().print(f"{record.refusal.code}: {record.refusal.sentence}", markup=False)
+            show_line(f"{record.refusal.code}: {record.refusal.sentence}")

@@ -9,16 +9,17 @@ import click
 
 from certify_assets.cli.arms import arms
 from certify_assets.cli.compare import compare
-from certify_assets.cli.options import PATH, open_corpus, root_option
+from certify_assets.cli.options import PATH, corpus_option, store_option
 from certify_assets.cli.output import (
+    FIGURES,
     NOTHING,
     complain,
-    console,
     emit_json,
     json_option,
     percent,
     refuse_overwrite,
     say,
+    show_line,
     show_table,
 )
 from certify_assets.corpora.corpus import Corpus
@@ -28,6 +29,8 @@ from certify_assets.judges.specs import judge_problems, judges
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from certify_assets.storage.store import Store
 
 _SHOWN = (
     "judge",
@@ -44,12 +47,11 @@ judge_option = click.option(
     "--judge",
     "name",
     default="lexical",
-    show_default=True,
     help="Which judge; `certify judge list` names them, those of judges.yaml too.",
 )
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group()
 def judge() -> None:
     """Train, score and compare judges."""
 
@@ -59,18 +61,16 @@ judge.add_command(compare)
 
 
 @judge.command("list")
-@root_option
+@store_option
 @json_option
 @click.pass_context
-def list_(ctx: click.Context, /, root: str | None, as_json: bool) -> None:
+def list_(ctx: click.Context, /, store: Store, as_json: bool) -> None:
     """List the judges and what each is: those of the platform, then those of judges.yaml.
 
     judges.yaml is stored in the data root or where CERTIFY_JUDGES says; exit 2 where something of
     it cannot be used.
     """
-    from certify_assets.cli.launching import open_store
-
-    place = open_store(root).root
+    place = store.root
     known, problems = judges(place), judge_problems(place)
     rows = [
         {"judge": name, "family": spec.kind, "model": spec.model, "summary": spec.summary}
@@ -90,22 +90,20 @@ def list_(ctx: click.Context, /, root: str | None, as_json: bool) -> None:
 @judge.command("train")
 @click.argument("corpus")
 @judge_option
-@root_option
+@corpus_option
 @json_option
-def train(corpus: str, name: str, root: str | None, as_json: bool) -> None:
+def train(corpus: Corpus, name: str, as_json: bool) -> None:
     """Train a judge on the SFT split of a corpus, which must be split already.
 
     Seconds for the lexical judges; minutes on two cores for a language model, whose training goes
     on where it was killed. An endpoint judge is not trained but registered: its server is asked
     what it is, and settings, prompt and answer are stored.
     """
-    document = JudgedCorpus(open_corpus(root, corpus), name).train().to_dict()
+    document = JudgedCorpus(corpus, name).train().to_dict()
     if as_json:
         emit_json(document)
         return
-    show_table(
-        f"{name} on {corpus}", ["figure", "value"], [[key, str(document[key])] for key in _SHOWN]
-    )
+    show_table(f"{name} on {corpus}", FIGURES, [[key, str(document[key])] for key in _SHOWN])
     if document["selection"]:
         rows = [
             [row["name"], f"{row['alpha']:g}", f"{row['coverage']:.3f}"]
@@ -121,18 +119,17 @@ def train(corpus: str, name: str, root: str | None, as_json: bool) -> None:
 @judge.command("sources")
 @click.argument("corpus")
 @click.option("--strict", is_flag=True, help="Leave out every corpus of CORPUS's domain.")
-@root_option
+@store_option
 @json_option
-def sources(corpus: str, strict: bool, root: str | None, as_json: bool) -> None:
+def sources(corpus: str, strict: bool, store: Store, as_json: bool) -> None:
     """Show what a transfer judge of a corpus would be trained on.
 
     The SFT splits of the other corpora, an equal share of each. Rows whose task or instruction is
     in CAL or TEST of CORPUS are left out and counted.
     """
-    from certify_assets.cli.launching import open_store
     from certify_assets.judges.transfer import gather_pool
 
-    pool = gather_pool(Corpus(open_store(root), corpus), strict=strict)
+    pool = gather_pool(Corpus(store, corpus), strict=strict)
     if as_json:
         emit_json({**pool.to_dict(), "rows": len(pool.frame), "missing": pool.missing})
         return
@@ -163,21 +160,16 @@ def sources(corpus: str, strict: bool, root: str | None, as_json: bool) -> None:
 @click.argument("corpus")
 @click.argument("paths", nargs=-1, type=PATH)
 @judge_option
-@click.option(
-    "--format", "format_name", default="auto", show_default=True, help="Source format of PATHS."
-)
-@click.option(
-    "--out", type=PATH, default=None, help="Write the score table here: .csv, .parquet or .jsonl."
-)
-@root_option
+@click.option("--format", "format_name", default="auto", help="Source format of PATHS.")
+@click.option("--out", type=PATH, help="Write the score table here: .csv, .parquet or .jsonl.")
+@corpus_option
 @json_option
 def score(
-    corpus: str,
+    corpus: Corpus,
     paths: tuple[Path, ...],
     name: str,
     format_name: str,
     out: Path | None,
-    root: str | None,
     as_json: bool,
 ) -> None:
     """Score runs with the judge that was trained on CORPUS.
@@ -196,13 +188,13 @@ def score(
     refuse_overwrite(
         {"--out": out}, {f"run {number}": path for number, path in enumerate(paths, 1)}
     )
-    judged = JudgedCorpus(open_corpus(root, corpus), name)
+    judged = JudgedCorpus(corpus, name)
     table, dropped, bill = _new_runs(judged, paths, format_name) if paths else _splits(judged)
     if out is not None:
         _write(table, out)
     document = {
         "judge": name,
-        "corpus": corpus,
+        "corpus": corpus.name,
         "rows": len(table),
         "unscored": int(table["score"].isna().sum()),
         "auroc": _auroc(table),
@@ -215,11 +207,11 @@ def score(
         return
     show_table(
         f"Scores of {name}",
-        ["figure", "value"],
+        FIGURES,
         [[key, _shown(value)] for key, value in document.items() if key != "bill"],
     )
     if bill is not None:
-        console().print(cost_line(bill), markup=False)
+        show_line(cost_line(bill))
 
 
 def cost_line(bill: dict[str, Any]) -> str:
@@ -244,10 +236,10 @@ def cost_line(bill: dict[str, Any]) -> str:
 @judge.command("parity")
 @click.argument("corpus")
 @judge_option
-@root_option
+@corpus_option
 @json_option
 @click.pass_context
-def parity(ctx: click.Context, /, corpus: str, name: str, root: str | None, as_json: bool) -> None:
+def parity(ctx: click.Context, /, corpus: Corpus, name: str, as_json: bool) -> None:
     """Compare an endpoint judge's scores with those of its local counterpart on CAL.
 
     The server is not asked. Certificates of a judge with asking logprob need a test that passed;
@@ -255,20 +247,20 @@ def parity(ctx: click.Context, /, corpus: str, name: str, root: str | None, as_j
     """
     from certify_assets.evaluation.parity import run_parity, sentence
 
-    document = run_parity(JudgedCorpus(open_corpus(root, corpus), name))
+    document = run_parity(JudgedCorpus(corpus, name))
     if as_json:
         emit_json(document)
     else:
-        console().print(sentence(document), markup=False)
+        show_line(sentence(document))
     ctx.exit(0 if document["passed"] else NOTHING)
 
 
 @judge.command("recalibrate")
 @click.argument("corpus")
 @judge_option
-@root_option
+@corpus_option
 @json_option
-def recalibrate(corpus: str, name: str, root: str | None, as_json: bool) -> None:
+def recalibrate(corpus: Corpus, name: str, as_json: bool) -> None:
     """Show what Platt scaling, a temperature and isotonic regression do to a judge's certificates.
 
     Each is fitted on RL (on SFT where a corpus has no RL split), never on CAL or TEST, and applied
@@ -283,7 +275,7 @@ def recalibrate(corpus: str, name: str, root: str | None, as_json: bool) -> None
         write_recalibration,
     )
 
-    document = write_recalibration(JudgedCorpus(open_corpus(root, corpus), name))
+    document = write_recalibration(JudgedCorpus(corpus, name))
     if as_json:
         emit_json(document)
         return
@@ -294,17 +286,13 @@ def recalibrate(corpus: str, name: str, root: str | None, as_json: bool) -> None
         rows,
     )
     for line in [*recalibration_lines(document), document["verdict"]]:
-        console().print(line, markup=False)
+        show_line(line)
 
 
 def _splits(judge: JudgedCorpus) -> tuple[pd.DataFrame, dict[str, int], dict[str, Any] | None]:
     from certify_assets.storage.progress import ProgressLines
 
-    return (
-        judge.score(report=ProgressLines(say)),
-        {},
-        judge.bill,
-    )
+    return (judge.score(report=ProgressLines(say)), {}, judge.bill)
 
 
 def _new_runs(

@@ -33,21 +33,6 @@ def open_store(root: str | None) -> Store:
     return Store(root if "://" in root else str(Path(root).absolute()))
 
 
-def open_corpus_store(root: str | None, corpus: str) -> Store:
-    """Return the data root, after checking that it knows the corpus.
-
-    Raises
-    ------
-    InputError
-        If it does not; the sentence lists those that it knows.
-    """
-    from certify_assets.corpora.config import load_config
-
-    store = open_store(root)
-    load_config(store, corpus)
-    return store
-
-
 def dagster_environment(store: Store) -> dict[str, str]:
     """Return the environment of a Dagster process on a data root; make its home where there is none."""
     home = os.environ.get("DAGSTER_HOME") or str(store.local_path("dagster"))

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from certify_assets.cli.options import PATH, Finite, root_option
+from certify_assets.cli.options import OPEN_SHARE, PATH, SHARE, Finite, store_option
 from certify_assets.cli.output import (
     NOTHING,
-    console,
     emit_json,
     json_option,
     refuse_overwrite,
+    show_line,
     show_table,
     write_document,
 )
@@ -22,8 +22,7 @@ from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
     from certify_assets.research.law import Law, LawPrediction
-
-_SHARE = Finite(min=0, max=1)
+    from certify_assets.storage.store import Store
 
 
 @click.command()
@@ -34,32 +33,22 @@ _SHARE = Finite(min=0, max=1)
 @click.option(
     "--predict", is_flag=True, help="Predict a new corpus from --success-rate and --auroc."
 )
-@click.option("--success-rate", type=_SHARE, default=None, help="Success rate of the new corpus.")
-@click.option(
-    "--auroc", type=_SHARE, default=None, help="AUROC of the base judge on the new corpus."
-)
+@click.option("--success-rate", type=SHARE, help="Success rate of the new corpus.")
+@click.option("--auroc", type=SHARE, help="AUROC of the base judge on the new corpus.")
 @click.option(
     "--n-eff",
     type=Finite(min=0, min_open=True),
-    default=None,
     help="Effective trajectories of the new corpus, if known.",
 )
 @click.option(
     "--confidence",
     type=Finite(min=0.01, max=0.999),
     default=0.95,
-    show_default=True,
     help="Of the prediction interval.",
 )
-@click.option(
-    "--alpha",
-    type=Finite(min=0, max=1, min_open=True, max_open=True),
-    default=0.1,
-    show_default=True,
-    help="Budget of the coverages.",
-)
-@click.option("--out", type=PATH, default=None, help="Write the document that --json prints here.")
-@root_option
+@click.option("--alpha", type=OPEN_SHARE, default=0.1, help="Budget of the coverages.")
+@click.option("--out", type=PATH, help="Write the document that --json prints here.")
+@store_option
 @json_option
 @click.pass_context
 def law(
@@ -68,7 +57,7 @@ def law(
     points: Path | None,
     paper: bool,
     out: Path | None,
-    root: str | None,
+    store: Store,
     as_json: bool,
     **settings: Any,
 ) -> None:
@@ -86,7 +75,7 @@ def law(
     if paper and points is not None:
         raise InputError("POINTS and --paper name two sets of points; give one of them.")
     refuse_overwrite({"--out": out}, {"POINTS": points})
-    fitted, document = _fit(points, paper=paper, root=root)
+    fitted, document = _fit(points, store, paper=paper)
     prediction = None
     if new is not None:
         prediction = _predict(
@@ -127,18 +116,14 @@ def _new_corpus(
     return {"success_rate": success_rate, "auroc": auroc, "n_eff": n_eff}
 
 
-def _fit(
-    points: Path | None, *, paper: bool, root: str | None
-) -> tuple[Law | None, dict[str, Any]]:
+def _fit(points: Path | None, store: Store, *, paper: bool) -> tuple[Law | None, dict[str, Any]]:
     from certify_assets.files import rounded
     from certify_assets.research.certifiability import fit_measured, gather_points
     from certify_assets.research.law import fit_law, law_findings, read_points
     from certify_assets.research.paper import law_facts, law_forms, law_points
 
     if points is None and not paper:
-        from certify_assets.cli.launching import open_store
-
-        found = fit_measured(*gather_points(open_store(root)))
+        found = fit_measured(*gather_points(store))
         return found.law, found.to_dict()
     fitted = fit_law(law_points() if points is None else read_points(points))
     law_document = rounded(fitted.to_dict())
@@ -179,16 +164,15 @@ def _show(
     _show_points(document["points"], fitted)
     if fitted is not None:
         _show_forms(fitted, paper=paper)
-    out = console()
     for item in document.get("left_out", ()):
-        out.print(f"Left out: {item['corpus']}: {item['reason']}", markup=False)
+        show_line(f"Left out: {item['corpus']}: {item['reason']}")
     said = [
         *(prediction.sentences if prediction else ()),
         *(item["message"] for item in document["findings"]),
         *document.get("facts", ()),
     ]
     for sentence in dict.fromkeys(said):
-        out.print(sentence, markup=False)
+        show_line(sentence)
 
 
 def _show_points(points: Sequence[Mapping[str, Any]], fitted: Law | None) -> None:
@@ -243,7 +227,7 @@ def _show_forms(fitted: Law, *, paper: bool) -> None:
     )
     for fit in fitted.forms:
         if fit.reason:
-            console().print(f"{fit.words} is not fitted: {fit.reason}.", markup=False)
+            show_line(f"{fit.words} is not fitted: {fit.reason}.")
 
 
 def _short(value: float | None) -> str:

@@ -93,7 +93,12 @@ class _Lazy(click.Group):
 
 
 @click.group(
-    cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}
+    cls=_Lazy,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 120,
+        "show_default": True,
+    },
 )
 @click.version_option(__version__, prog_name="certify")
 def cli() -> None:

@@ -8,13 +8,21 @@ from typing import Any
 import click
 
 from certify_assets.cli.documents import Choice, choice_options, one_certificate
-from certify_assets.cli.options import PATH, Finite, column_options, read_scores, split_option
+from certify_assets.cli.options import (
+    COUNT,
+    PATH,
+    Finite,
+    column_options,
+    read_scores,
+    split_option,
+)
 from certify_assets.cli.output import (
+    FIGURES,
     NOTHING,
-    console,
     emit_json,
     json_option,
     refuse_overwrite,
+    show_line,
     show_table,
 )
 from certify_assets.files import sha256_bytes, write_atomic
@@ -27,13 +35,11 @@ from certify_assets.files import sha256_bytes, write_atomic
     "--estimand",
     type=click.Choice(["task", "trajectory"]),
     default="task",
-    show_default=True,
     help="Which error to follow; see above.",
 )
 @click.option(
     "--max-task-size",
-    type=click.IntRange(min=1),
-    default=None,
+    type=COUNT,
     help=(
         "Cap on the covered trajectories of a task, for --estimand trajectory. [default: the "
         "certificate's]"
@@ -43,21 +49,18 @@ from certify_assets.files import sha256_bytes, write_atomic
     "--detector",
     type=click.Choice(["e_process", "shiryaev_roberts"]),
     default="e_process",
-    show_default=True,
     help="Which detector is the alarm; both are reported.",
 )
 @click.option(
     "--run-length",
     type=Finite(1, min_open=True),
     default=10_000,
-    show_default=True,
     help="Shiryaev–Roberts: smallest mean number of tasks to a false alarm.",
 )
 @click.option(
     "--html",
     "page",
     type=PATH,
-    default=None,
     help="Write the monitor as a page that opens from disk, to this file.",
 )
 @split_option
@@ -147,14 +150,11 @@ def _show(result: dict[str, Any]) -> None:
                 ),
             ]
         )
-    show_table("Monitor", ["figure", "value"], rows)
+    show_table("Monitor", FIGURES, rows)
     if result["alarm"]:
-        console().print(
-            (
-                f"Alarm after {result['first_alarm_at']} tasks, at {result['first_alarm_task']}: "
-                "issue a new certificate."
-            ),
-            markup=False,
+        show_line(
+            f"Alarm after {result['first_alarm_at']} tasks, at {result['first_alarm_task']}: "
+            "issue a new certificate."
         )
     for finding in result["findings"]:
-        console().print(f"  {finding['code']}: {finding['message']}", markup=False)
+        show_line(f"  {finding['code']}: {finding['message']}")

@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from certify_assets.cli.ingest import ingest
-from certify_assets.cli.options import PATH, Finite, open_corpus, root_option
+from certify_assets.cli.options import (
+    COUNT,
+    NATURAL,
+    PATH,
+    SHARE,
+    corpus_option,
+    open_corpus,
+    store_option,
+)
 from certify_assets.cli.output import (
+    FIGURES,
     NOTHING,
     console,
     emit_json,
@@ -17,6 +26,7 @@ from certify_assets.cli.output import (
     percent,
     printable,
     say,
+    show_line,
     show_table,
     write_text,
 )
@@ -33,13 +43,13 @@ if TYPE_CHECKING:
     from certify_assets.operations.deployment_record import DeploymentRecord
     from certify_assets.operations.lineage import Link
     from certify_assets.operations.sampling import SamplingPlan
+    from certify_assets.storage.store import Store
 
-_SHARE = Finite(0, 1)
 _STYLES = {"holds": "green", "differs": "bold red", "missing": "bold red", "told": ""}
 _SHOWN_SOURCES = 5
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group()
 def ops() -> None:
     """Deploy judges, ingest batches, recertify, and follow decisions to their sources."""
 
@@ -60,21 +70,18 @@ ops.add_command(recertify)
 )  # fmt: skip
 @click.option(
     "--audit-rate",
-    type=_SHARE,
-    default=None,
+    type=SHARE,
     help="Share of tasks whose every run people read. [default: as before, at first .05]",
 )
 @click.option(
     "--spot-rate",
-    type=_SHARE,
-    default=None,
+    type=SHARE,
     help="Share of tasks whose auto-decided runs people read. [default: as before, at first .05]",
 )
 @click.option(
     "--draw-seed",
     "seed",
-    type=click.IntRange(min=0),
-    default=None,
+    type=NATURAL,
     help=(
         "Seed of the draw of tasks; keep it from those who write the agents. [default: as before, "
         "at first drawn now]"
@@ -82,18 +89,16 @@ ops.add_command(recertify)
 )
 @click.option(
     "--certificates-key",
-    default=None,
     hidden=True,
     help="Certificates of a recertification, by their key in the data root.",
 )
-@root_option
+@corpus_option
 @json_option
 def deploy(
-    corpus: str,
+    corpus: Corpus,
     judge: str,
     alphas: tuple[str, ...],
     certificates_key: str | None,
-    root: str | None,
     as_json: bool,
     **plan: Any,
 ) -> None:
@@ -107,11 +112,10 @@ def deploy(
     """
     from certify_assets.operations.rollout import deploy as deploy_judge
 
-    opened = open_corpus(root, corpus)
     made = deploy_judge(
-        JudgedCorpus(opened, judge),
+        JudgedCorpus(corpus, judge),
         alpha=_budgets(alphas),
-        sampling=_plan(opened, plan),
+        sampling=_plan(corpus, plan),
         certificates_key=certificates_key,
     )
     _show_made(made, as_json=as_json)
@@ -119,20 +123,20 @@ def deploy(
 
 @ops.command()
 @click.argument("corpus")
-@root_option
+@corpus_option
 @json_option
 @click.pass_context
-def status(ctx: click.Context, corpus: str, root: str | None, as_json: bool) -> None:
+def status(ctx: click.Context, corpus: Corpus, as_json: bool) -> None:
     """Show which judge is deployed, and whether it still decides (exit 3 where it does not)."""
-    ctx.exit(_status(open_corpus(root, corpus), as_json=as_json))
+    ctx.exit(_status(corpus, as_json=as_json))
 
 
 @ops.command()
 @click.argument("corpus")
-@click.argument("number", type=click.IntRange(min=1), required=False)
-@root_option
+@click.argument("number", type=COUNT, required=False)
+@corpus_option
 @json_option
-def rollback(corpus: str, number: int | None, root: str | None, as_json: bool) -> None:
+def rollback(corpus: Corpus, number: int | None, as_json: bool) -> None:
     """Deploy again what deployment NUMBER was. [default: the one before the current]
 
     Judge, budgets, rates and seed of the draw are those of that deployment; the checks are those of
@@ -141,48 +145,45 @@ def rollback(corpus: str, number: int | None, root: str | None, as_json: bool) -
     from certify_assets.operations.deployment_record import read_deployments
     from certify_assets.operations.rollout import redeploy
 
-    opened = open_corpus(root, corpus)
     if number is None:
-        earlier = read_deployments(opened)[:-1]
+        earlier = read_deployments(corpus)[:-1]
         if not earlier:
             raise InputError(
                 f"{corpus} has no deployment before the current one; `certify ops status {corpus}` "
                 "shows those that there are."
             )
         number = earlier[-1].number
-    _show_made(redeploy(opened, number), as_json=as_json)
+    _show_made(redeploy(corpus, number), as_json=as_json)
 
 
 @ops.command()
 @click.argument("corpus")
-@click.option("--page", type=PATH, default=None, metavar="FILE", help="Write the page here.")
-@root_option
+@click.option("--page", type=PATH, metavar="FILE", help="Write the page here.")
+@corpus_option
 @json_option
-def history(corpus: str, page: Path | None, root: str | None, as_json: bool) -> None:
+def history(corpus: Corpus, page: Path | None, as_json: bool) -> None:
     """Show every set of certificates: what it certified, its realised error, alarms, δ spent."""
     from certify_assets.operations.history import operation_history
     from certify_assets.reports.history_page import COLUMNS, history_rows, render_history
 
-    document = operation_history(open_corpus(root, corpus))
+    document = operation_history(corpus)
     if page is not None:
         write_text(page, render_history(document))
     if as_json:
         emit_json(document)
         return
     show_table(f"Certificates of {corpus}", COLUMNS, history_rows(document))
-    console().print(document["joint"], markup=False)
+    show_line(document["joint"])
 
 
 @ops.command()
 @click.argument("name", metavar="ID")
-@click.option(
-    "--corpus", default=None, help="Corpus to look in, where an ID is in several. [default: all]"
-)
-@root_option
+@click.option("--corpus", help="Corpus to look in, where an ID is in several. [default: all]")
+@store_option
 @json_option
 @click.pass_context
 def lineage(
-    ctx: click.Context, /, name: str, corpus: str | None, root: str | None, as_json: bool
+    ctx: click.Context, /, name: str, corpus: str | None, store: Store, as_json: bool
 ) -> None:
     """Follow a decision, a certificate or a batch to the files that it comes from.
 
@@ -191,10 +192,10 @@ def lineage(
     holds, differs or is missing, and exit 3 says that one does not hold. A source file that lies no
     longer where it was read is reported and breaks nothing: the data root does not own it.
     """
-    from certify_assets.cli.launching import open_corpus_store, open_store
     from certify_assets.operations.lineage import find, walk
 
-    store = open_store(root) if corpus is None else open_corpus_store(root, corpus)
+    if corpus is not None:
+        open_corpus(store, corpus)
     found = find(store, name, corpus)
     trees = [walk(store, item) for item in found]
     broken = [link for tree in trees for link in tree.walk() if link.broken]
@@ -212,9 +213,7 @@ def lineage(
     else:
         for tree in trees:
             console().print(_tree(tree), soft_wrap=False)
-        console().print(
-            "Every link holds." if not broken else f"{len(broken)} links do not hold.", markup=False
-        )
+        show_line("Every link holds." if not broken else f"{len(broken)} links do not hold.")
     ctx.exit(NOTHING if broken else 0)
 
 
@@ -324,9 +323,8 @@ def _status(corpus: Corpus, *, as_json: bool) -> int:
                 ["number", "time", "judge", "certificates"],
                 rows,
             )
-        console().print(
-            "It decides new runs." if refusal is None else f"{refusal.code}: {refusal.sentence}",
-            markup=False,
+        show_line(
+            "It decides new runs." if refusal is None else f"{refusal.code}: {refusal.sentence}"
         )
     return 0 if refusal is None else NOTHING
 
@@ -342,7 +340,7 @@ def _show_made(made: DeploymentRecord, *, as_json: bool) -> None:
         return
     _table(made)
     for finding in made.findings:
-        console().print(f"  {finding['code']}: {finding['message']}", markup=False)
+        show_line(f"  {finding['code']}: {finding['message']}")
     if made.mlflow is not None and "error" in made.mlflow:
         say(f"MLflow: {made.mlflow['error']}; the deployment holds without the record.")
 
@@ -365,4 +363,4 @@ def _table(made: DeploymentRecord) -> None:
             else mlflow.get("error", "–"),
         ],
     ]
-    show_table(f"Deployed on {made.corpus}", ["figure", "value"], rows)
+    show_table(f"Deployed on {made.corpus}", FIGURES, rows)

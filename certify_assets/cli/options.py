@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,33 +16,13 @@ from certify_assets.evaluation.score_table import ColumnNames, ScoreTable, read_
 
 if TYPE_CHECKING:
     from certify_assets.corpora.corpus import Corpus
+    from certify_assets.storage.store import Store
 
 #: scores, outcomes and tasks
 Table = tuple[NDArray[np.float64], NDArray[np.int8], NDArray[np.object_]]
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 PATH = click.Path(path_type=Path)
-
-root_option = click.option(
-    "--root",
-    envvar="CERTIFY_ROOT",
-    default=None,
-    show_envvar=True,
-    help="Data root: a folder or an fsspec URL. [default: .certify]",
-)
-split_option = click.option(
-    "--split", default=None, help="Rows to use, by the table's split column. [default: all]"
-)
-
-pilot_option = click.option(
-    "--pilot",
-    type=PATH,
-    default=None,
-    help=(
-        "The pilot table that a betting certificate was issued with; it cannot be recomputed "
-        "without."
-    ),
-)
 
 
 class Finite(click.FloatRange):
@@ -57,6 +38,26 @@ class Finite(click.FloatRange):
         return number
 
 
+SHARE = Finite(0, 1)
+OPEN_SHARE = Finite(0, 1, min_open=True, max_open=True)
+SIDE = click.Choice(["reject", "release"])
+NATURAL = click.IntRange(min=0)
+COUNT = click.IntRange(min=1)
+
+split_option = click.option(
+    "--split", help="Rows to use, by the table's split column. [default: all]"
+)
+
+pilot_option = click.option(
+    "--pilot",
+    type=PATH,
+    help=(
+        "The pilot table that a betting certificate was issued with; it cannot be recomputed "
+        "without."
+    ),
+)
+
+
 def column_options(command: _Command) -> _Command:
     """Add --task-col, --score-col and --outcome-col."""
     for flag, name, default in (
@@ -65,11 +66,7 @@ def column_options(command: _Command) -> _Command:
         ("--task-col", "task_col", "task_id"),
     ):
         command = click.option(
-            flag,
-            name,
-            default=default,
-            show_default=True,
-            help=f"Column of the {name.split('_')[0]}.",
+            flag, name, default=default, help=f"Column of the {name.split('_')[0]}."
         )(command)
     return command
 
@@ -89,9 +86,42 @@ def read_pilot(path: Path, **columns: str) -> Table:
     return chosen.scores, chosen.labelled(), chosen.tasks
 
 
-def open_corpus(root: str | None, name: str) -> Corpus:
-    """Open a registered corpus once for a whole command; InputError names those that are known."""
-    from certify_assets.cli.launching import open_corpus_store
+_root = click.option(
+    "--root",
+    envvar="CERTIFY_ROOT",
+    show_envvar=True,
+    help="Data root: a folder or an fsspec URL. [default: .certify]",
+)
+
+
+def store_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --root, and give the command the data root that it names as ``store``."""
+
+    @wraps(command)
+    def opened(*given: Any, root: str | None, **options: Any) -> Any:
+        from certify_assets.cli.launching import open_store
+
+        return command(*given, store=open_store(root), **options)
+
+    return _root(opened)
+
+
+def corpus_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --root, and give the command its argument CORPUS opened, once for the whole of it."""
+
+    @wraps(command)
+    def opened(*given: Any, root: str | None, corpus: str, **options: Any) -> Any:
+        from certify_assets.cli.launching import open_store
+
+        return command(*given, corpus=open_corpus(open_store(root), corpus), **options)
+
+    return _root(opened)
+
+
+def open_corpus(store: Store, name: str) -> Corpus:
+    """Open a registered corpus; InputError lists those that the data root knows."""
+    from certify_assets.corpora.config import load_config
     from certify_assets.corpora.corpus import Corpus
 
-    return Corpus(open_corpus_store(root, name), name)
+    load_config(store, name)
+    return Corpus(store, name)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 NOTHING = 3
+#: columns of a table of one thing
+FIGURES = ("figure", "value")
 
 # what moves the cursor, colours, hides or reorders text, or cannot be encoded: categories Cc, Cf,
 # Cs, Zl and Zp
@@ -84,6 +86,11 @@ def emit_json(document: Any) -> None:
 def say(text: str) -> None:
     """Print a line of progress on stderr; markup in it is text."""
     console(stderr=True).print(text, markup=False)
+
+
+def show_line(text: str) -> None:
+    """Print a line on stdout; markup in it is text."""
+    console().print(text, markup=False)
 
 
 def complain(sentence: str) -> None:

@@ -7,15 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from certify_assets.cli.options import PATH, Finite, column_options, read_scores
+from certify_assets.cli.options import (
+    OPEN_SHARE,
+    PATH,
+    SHARE,
+    SIDE,
+    Finite,
+    column_options,
+    read_scores,
+)
 from certify_assets.cli.output import (
     NOTHING,
-    console,
     emit_json,
     json_option,
     percent,
     refuse_overwrite,
     say,
+    show_line,
     show_table,
     write_document,
 )
@@ -30,33 +38,23 @@ _REQUIRED = {"success_rate": "--success-rate", "auroc": "--auroc", "icc": "--icc
 @click.command()
 @click.argument("scores", type=PATH, required=False)
 @click.option(
-    "--alpha",
-    type=float,
-    default=0.1,
-    show_default=True,
-    help="Error budget among auto-decided trajectories.",
+    "--alpha", type=float, default=0.1, help="Error budget among auto-decided trajectories."
 )
+@click.option("--delta", type=float, default=0.05, help="One minus the confidence.")
 @click.option(
-    "--delta", type=float, default=0.05, show_default=True, help="One minus the confidence."
+    "--success-rate", "--pi", "success_rate", type=OPEN_SHARE, help="Share of successes π."
 )
-@click.option(
-    "--success-rate",
-    "--pi",
-    "success_rate",
-    type=Finite(0, 1, min_open=True, max_open=True),
-    help="Share of successes π.",
-)
-@click.option("--auroc", type=Finite(0, 1), help="AUROC A0 of the judge.")
+@click.option("--auroc", type=SHARE, help="AUROC A0 of the judge.")
 @click.option(
     "--icc",
     "--rho",
     "icc",
-    type=Finite(0, 1),
+    type=SHARE,
     help="Correlation of the outcomes of two attempts at one task.",
 )
 @click.option(
     "--within-auroc",
-    type=Finite(0, 1),
+    type=SHARE,
     help=(
         "AUROC among attempts at one task. [default: that of SCORES, else as in the paper's "
         "process]"
@@ -72,74 +70,49 @@ _REQUIRED = {"success_rate": "--success-rate", "auroc": "--auroc", "icc": "--icc
     type=click.IntRange(1, 1000),
     help="Attempts a task. [default: those of SCORES, else 8]",
 )
+@click.option("--side", type=SIDE, default="reject", help="Which decision to certify.")
 @click.option(
-    "--side",
-    type=click.Choice(["reject", "release"]),
-    default="reject",
-    show_default=True,
-    help="Which decision to certify.",
-)
-@click.option(
-    "--procedure",
-    default="guarded_taskboot",
-    show_default=True,
-    help="As for certificate; one that needs no --pilot.",
+    "--procedure", default="guarded_taskboot", help="As for certificate; one that needs no --pilot."
 )
 @click.option(
     "--guard",
     type=click.Choice(["floor", "kish", "none"]),
     default="floor",
-    show_default=True,
     help="Guard on top of TaskBoot.",
 )
-@click.option(
-    "--grid", type=int, default=40, show_default=True, help="Number of candidate thresholds."
-)
-@click.option(
-    "--sft-auroc", type=Finite(0, 1), help="AUROC of the fine-tuned judge, for the second gate."
-)
+@click.option("--grid", type=int, default=40, help="Number of candidate thresholds.")
+@click.option("--sft-auroc", type=SHARE, help="AUROC of the fine-tuned judge, for the second gate.")
 @click.option(
     "--gate-auroc",
     type=Finite(0, 1, min_open=True),
     default=0.60,
-    show_default=True,
     help="Gate 1: A0's lower bound must be above.",
 )
 @click.option(
     "--gate-saturation",
     type=Finite(0, 1, min_open=True),
     default=0.97,
-    show_default=True,
     help="Gate 2: A_SFT must be below.",
 )
 @click.option(
     "--trials",
     type=click.IntRange(1, 100_000),
     default=300,
-    show_default=True,
     help="Fresh draws that check the planned size.",
 )
 @click.option(
     "--most-tasks",
     type=click.IntRange(2, 100_000),
     default=10_000,
-    show_default=True,
     help="Largest number of tasks considered.",
 )
 @click.option(
     "--alternatives/--no-alternatives",
     default=True,
-    show_default=True,
     help="Compare other numbers of attempts a task.",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**63 - 1),
-    default=42,
-    show_default=True,
-    help="Seed of all draws.",
-)
-@click.option("--out", type=PATH, default=None, help="Also write the document to this file.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=42, help="Seed of all draws.")
+@click.option("--out", type=PATH, help="Also write the document to this file.")
 @column_options
 @json_option
 @click.pass_context
@@ -214,9 +187,8 @@ def _facts(
 def _show(found: SamplePlan, document: dict[str, Any]) -> None:
     from certify_assets.reports.gates import gate_mark
 
-    out = console()
     for gate in found.gates:
-        out.print(str(gate_mark(gate)), markup=False)
+        show_line(str(gate_mark(gate)))
     coverage, model = document["coverage"], document["model"]
     figures = {
         "success rate, AUROC, ICC": (
@@ -247,9 +219,9 @@ def _show(found: SamplePlan, document: dict[str, Any]) -> None:
             rows,
         )
     if found.certified_now:
-        out.print("The table certifies something as it is; see certify certificate.")
+        show_line("The table certifies something as it is; see certify certificate.")
     for sentence in (*found.notes, found.sentence):
-        out.print(sentence, markup=False)
+        show_line(sentence)
 
 
 def _percent(share: float | None) -> str:

@@ -11,14 +11,14 @@ from typing import Any
 
 import click
 
-from certify_assets.cli.options import root_option
+from certify_assets.cli.options import corpus_option, store_option
 from certify_assets.cli.output import (
     NOTHING,
-    console,
     emit_json,
     json_option,
     percent,
     say,
+    show_line,
     show_table,
 )
 from certify_assets.corpora.corpus import Corpus
@@ -38,20 +38,16 @@ _READS = ("first", "replay", "changed", "unregistered", "results", "last")
     multiple=True,
     help="Also the chain of this judge; repeat for more. `certify judge list` names them.",
 )
-@root_option
+@corpus_option
 @json_option
 @click.pass_context
-def run(
-    ctx: click.Context, corpus: str, judges: tuple[str, ...], root: str | None, as_json: bool
-) -> None:
+def run(ctx: click.Context, corpus: Corpus, judges: tuple[str, ...], as_json: bool) -> None:
     """Run the pipeline of one corpus: import, split, check, train, score, certify, audit, page.
 
     What is finished is kept: after a failure, call it again. Exit 3 where nothing is certified or a
     check stopped the pipeline, 1 where a step failed.
     """
-    from certify_assets.cli.launching import open_corpus_store
-
-    ctx.exit(_run(open_corpus_store(root, corpus), [corpus], judges, as_json=as_json))
+    ctx.exit(_run(corpus.store, [corpus.name], judges, as_json=as_json))
 
 
 @click.command()
@@ -60,19 +56,17 @@ def run(
     is_flag=True,
     help=f"Also the language-model judges {' and '.join(_LANGUAGE)}: minutes more on two cores.",
 )
-@root_option
+@store_option
 @json_option
 @click.pass_context
-def demo(ctx: click.Context, language: bool, root: str | None, as_json: bool) -> None:
+def demo(ctx: click.Context, language: bool, store: Store, as_json: bool) -> None:
     """Run the pipeline of the embedded corpora, from runs to pages.
 
     Materializes every asset of the two corpora that come with the package in a Dagster instance of
     the data root, then prints what share each judge may decide alone and where the pages are. Exit
     3 where nothing is certified on any of them, 1 where a step failed.
     """
-    from certify_assets.cli.launching import open_store
-
-    ctx.exit(_run(open_store(root), EMBEDDED, _LANGUAGE if language else (), as_json=as_json))
+    ctx.exit(_run(store, EMBEDDED, _LANGUAGE if language else (), as_json=as_json))
 
 
 def _run(store: Store, names: Sequence[str], judges: Sequence[str], *, as_json: bool) -> int:
@@ -127,7 +121,6 @@ def _show(store: Store, document: dict[str, Any]) -> None:
         ["corpus", "judge", "side", *budgets],
         rows,
     )
-    out = console()
     for corpus in document["corpora"]:
         for judge in corpus["judges"]:
             if judge["pseudo_labels"]:
@@ -135,22 +128,19 @@ def _show(store: Store, document: dict[str, Any]) -> None:
                     f"{corpus['corpus']}, {judge['judge']}: certified on half B of CAL alone; "
                     f"{judge['pseudo_labels']}."
                 )
-                out.print(told, markup=False)
+                show_line(told)
             for sentence in judge["why_nothing"]:
-                out.print(f"{corpus['corpus']}, {judge['judge']}: {sentence}", markup=False)
+                show_line(f"{corpus['corpus']}, {judge['judge']}: {sentence}")
         for judge, sentence in corpus["stale"].items():
-            out.print(f"{corpus['corpus']}, {judge} is not shown: {sentence}", markup=False)
-    out.print(f"\nDone in {document['seconds']:g} s. Open the pages:", markup=False)
-    out.print(f"  {store.locate('index.html')}", markup=False)
+            show_line(f"{corpus['corpus']}, {judge} is not shown: {sentence}")
+    show_line(f"\nDone in {document['seconds']:g} s. Open the pages:")
+    show_line(f"  {store.locate('index.html')}")
     for corpus in document["corpora"]:
         for judge in corpus["judges"]:
-            out.print(f"  {judge['page']}", markup=False)
-    out.print(
-        (
-            "Guarded TaskBoot, 95 % confidence; sides not shown certify nothing. Assets, lineage "
-            "and MLflow runs: make dev, then http://127.0.0.1:3000"
-        ),
-        markup=False,
+            show_line(f"  {judge['page']}")
+    show_line(
+        "Guarded TaskBoot, 95 % confidence; sides not shown certify nothing. Assets, lineage "
+        "and MLflow runs: make dev, then http://127.0.0.1:3000"
     )
 
 
@@ -162,17 +152,17 @@ def _cell(cell: dict[str, Any]) -> str:
     )
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group()
 def ledger() -> None:
     """Show who read TEST, and under which registration."""
 
 
 @ledger.command("status")
 @click.argument("corpus", required=False)
-@root_option
+@store_option
 @json_option
 @click.pass_context
-def ledger_status(ctx: click.Context, corpus: str | None, root: str | None, as_json: bool) -> None:
+def ledger_status(ctx: click.Context, corpus: str | None, store: Store, as_json: bool) -> None:
     """Show registrations and reads of TEST, of CORPUS or of every corpus.
 
     first: read under a registration for the first time; replay: again with the same hashes;
@@ -180,10 +170,9 @@ def ledger_status(ctx: click.Context, corpus: str | None, root: str | None, as_j
     and refused. Exit 3 where a rule of the current registration was broken or the journal was
     altered.
     """
-    from certify_assets.cli.launching import open_store
     from certify_assets.evaluation.ledger import ledger_states
 
-    states = ledger_states(open_store(root), () if corpus is None else (corpus,))
+    states = ledger_states(store, () if corpus is None else (corpus,))
     found = [state.to_dict() for state in states]
     if as_json:
         emit_json({"corpora": found} if corpus is None else found[0])
@@ -210,33 +199,19 @@ def _show_ledger(one: dict[str, Any]) -> None:
 
 
 @click.command()
+@click.option("--port", type=click.IntRange(1, 65535), default=3000, help="Port of the Dagster UI.")
 @click.option(
-    "--port",
-    type=click.IntRange(1, 65535),
-    default=3000,
-    show_default=True,
-    help="Port of the Dagster UI.",
+    "--mlflow-port", type=click.IntRange(1, 65535), default=5000, help="Port of the MLflow UI."
 )
 @click.option(
-    "--mlflow-port",
-    type=click.IntRange(1, 65535),
-    default=5000,
-    show_default=True,
-    help="Port of the MLflow UI.",
+    "--host", default="127.0.0.1", help="Address to listen on; neither UI asks for a password."
 )
-@click.option(
-    "--host",
-    default="127.0.0.1",
-    show_default=True,
-    help="Address to listen on; neither UI asks for a password.",
-)
-@root_option
-def ui(port: int, mlflow_port: int, host: str, root: str | None) -> None:
+@store_option
+def ui(port: int, mlflow_port: int, host: str, store: Store) -> None:
     """Start the Dagster UI, and MLflow beside it; stop both with Ctrl-C."""
-    from certify_assets.cli.launching import dagster_environment, find_program, open_store
+    from certify_assets.cli.launching import dagster_environment, find_program
     from certify_assets.storage.tracking import tracking_uri
 
-    store = open_store(root)
     dagster, mlflow = find_program("dagster"), find_program("mlflow")
     if dagster is None:
         raise MissingToolError(

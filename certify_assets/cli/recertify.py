@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from certify_assets.cli.options import Finite, open_corpus, root_option
+from certify_assets.cli.options import COUNT, NATURAL, OPEN_SHARE, corpus_option
 from certify_assets.cli.output import (
     NOTHING,
-    console,
     emit_json,
     json_option,
     percent,
     say,
+    show_line,
     show_table,
 )
 from certify_assets.corpora.corpus import Corpus
@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("corpus")
-@click.option(
-    "--judge", default=None, help="Judge to recertify. [default: the one that is deployed]"
-)
+@click.option("--judge", help="Judge to recertify. [default: the one that is deployed]")
 @click.option(
     "--dry-run",
     is_flag=True,
@@ -45,56 +43,29 @@ if TYPE_CHECKING:
 @click.option(
     "--schedule",
     type=click.Choice(["inverse_square", "geometric", "equal"]),
-    default=None,
     help="How δ is spent; declared once. [default: inverse_square]",
 )
-@click.option(
-    "--total",
-    type=Finite(0, 1, min_open=True, max_open=True),
-    default=0.05,
-    show_default=True,
-    help="δ of all together.",
-)
-@click.option(
-    "--ratio",
-    type=Finite(0, 1, min_open=True, max_open=True),
-    default=0.5,
-    show_default=True,
-    help="Of the geometric schedule.",
-)
-@click.option(
-    "--count",
-    type=click.IntRange(min=1),
-    default=10,
-    show_default=True,
-    help="Of the equal schedule.",
-)
-@click.option(
-    "--every",
-    type=click.IntRange(min=1),
-    default=20,
-    show_default=True,
-    help="Least new tasks, part of the schedule.",
-)
+@click.option("--total", type=OPEN_SHARE, default=0.05, help="δ of all together.")
+@click.option("--ratio", type=OPEN_SHARE, default=0.5, help="Of the geometric schedule.")
+@click.option("--count", type=COUNT, default=10, help="Of the equal schedule.")
+@click.option("--every", type=COUNT, default=20, help="Least new tasks, part of the schedule.")
 @click.option(
     "--reason",
     default="",
+    show_default=False,
     help="A sentence on why the schedule changes, where another was declared.",
 )
 @click.option(
-    "--at-least",
-    type=click.IntRange(min=0),
-    default=None,
-    help="New tasks needed this time. [default: the schedule's]",
+    "--at-least", type=NATURAL, help="New tasks needed this time. [default: the schedule's]"
 )
 @click.option("--training-labels", is_flag=True, help="Write the labels that may train, and end.")
-@root_option
+@corpus_option
 @json_option
 @click.pass_context
 def recertify(
     ctx: click.Context,
     /,
-    corpus: str,
+    corpus: Corpus,
     judge: str | None,
     dry_run: bool,
     deploys: bool,
@@ -102,7 +73,6 @@ def recertify(
     reason: str,
     at_least: int | None,
     training_labels: bool,
-    root: str | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -114,26 +84,16 @@ def recertify(
     of labels, never by what they say. Exit 3 where nothing is certified, too few tasks are new, or
     the deployment is refused.
     """
-    opened = open_corpus(root, corpus)
     if training_labels:
-        _train(opened, as_json)
+        _train(corpus, as_json)
         return
-    judged = JudgedCorpus(opened, judge or _deployed(opened))
+    judged = JudgedCorpus(corpus, judge or _deployed(corpus))
     declared = _schedule(schedule, options)
     if dry_run:
         preview = _preview(judged, declared)
         emit_json(preview) if as_json else _show_preview(preview)
         return
-    ctx.exit(
-        _recertify(
-            judged,
-            declared,
-            reason,
-            at_least,
-            deploys=deploys,
-            as_json=as_json,
-        )
-    )
+    ctx.exit(_recertify(judged, declared, reason, at_least, deploys=deploys, as_json=as_json))
 
 
 def _recertify(
@@ -284,10 +244,9 @@ def _show(record: RecertificationRecord) -> None:
         ],
         rows,
     )
-    out = console()
     for finding in record.findings:
-        out.print(f"  {finding['code']}: {finding['message']}", markup=False)
-    out.print(record.joint, markup=False)
+        show_line(f"  {finding['code']}: {finding['message']}")
+    show_line(record.joint)
 
 
 def _train(corpus: Corpus, as_json: bool) -> None:

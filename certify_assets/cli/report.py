@@ -16,7 +16,7 @@ from certify_assets.cli.options import (
     read_pilot,
     read_scores,
 )
-from certify_assets.cli.output import console, emit_json, json_option, refuse_overwrite
+from certify_assets.cli.output import emit_json, json_option, refuse_overwrite, show_line
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.files import write_atomic
 
@@ -33,29 +33,20 @@ if TYPE_CHECKING:
     "--audit",
     "audit_path",
     type=PATH,
-    default=None,
     help="Score table of other labelled tasks. [default: rows with split=test, if any]",
 )
 @pilot_option
-@click.option(
-    "--out",
-    type=PATH,
-    default=Path("certificate.html"),
-    show_default=True,
-    help="Where the page goes.",
-)
-@click.option("--title", default=None, help="Title of the page. [default: name of the score table]")
+@click.option("--out", type=PATH, default=Path("certificate.html"), help="Where the page goes.")
+@click.option("--title", help="Title of the page. [default: name of the score table]")
 @click.option(
     "--minutes",
     type=Finite(min=0, min_open=True),
     default=6.0,
-    show_default=True,
     help="Minutes a person needs to review one run.",
 )
 @click.option(
     "--score-scale",
     default="log-odds",
-    show_default=True,
     help="What a score is; anything else is shown as it stands.",
 )
 @column_options
@@ -111,9 +102,7 @@ def report(
     if as_json:
         emit_json(document)
     else:
-        console().print(
-            f"{out}: {len(certificates)} certificate(s), {document['bytes']} bytes", markup=False
-        )
+        show_line(f"{out}: {len(certificates)} certificate(s), {document['bytes']} bytes")
 
 
 def _verify(

@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from certify_assets.cli.law import law
-from certify_assets.cli.options import PATH, root_option
-from certify_assets.cli.output import NOTHING, console, emit_json, json_option, say, show_table
+from certify_assets.cli.options import PATH, SIDE, corpus_option, store_option
+from certify_assets.cli.output import (
+    FIGURES,
+    NOTHING,
+    console,
+    emit_json,
+    json_option,
+    say,
+    show_line,
+    show_table,
+)
 from certify_assets.cli.simulate import simulate
 from certify_assets.corpora.corpus import Corpus
 
@@ -22,7 +31,7 @@ if TYPE_CHECKING:
     from certify_assets.storage.store import Store
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group()
 def research() -> None:
     """Run the study, the certifiability law, the simulation and harvests."""
 
@@ -40,17 +49,15 @@ _STUDY_TABLES = ("main", "self_training", "transfer")
     "--profile",
     type=click.Choice(("quick", "full")),
     default="quick",
-    show_default=True,
     help="Minutes without language models, or hours with.",
 )
 @click.option(
     "--workers",
     type=click.IntRange(1, 64),
     default=2,
-    show_default=True,
     help="Processes, a corpus each; results do not depend on it.",
 )
-@root_option
+@store_option
 @json_option
 @click.pass_context
 def study(
@@ -58,7 +65,7 @@ def study(
     corpora: tuple[str, ...],
     profile: str,
     workers: int,
-    root: str | None,
+    store: Store,
     as_json: bool,
 ) -> None:
     """Every table of the paper with ours beside it, from runs to a site.
@@ -69,10 +76,10 @@ def study(
     language models (on the named corpora, else on the embedded ones), reward arms, more seeds and
     trials. Exit 1 where a stage failed; the others are run all the same.
     """
-    from certify_assets.cli.launching import open_store, run_study
+    from certify_assets.cli.launching import run_study
     from certify_assets.research.pages.study_site import SITE
 
-    store, started = open_store(root), time.monotonic()
+    started = time.monotonic()
     outcomes = run_study(store, corpora, profile, workers)
     site = store.locate(f"{SITE}/index.html")
     document = _study_document(store, outcomes, site, profile, time.monotonic() - started)
@@ -109,9 +116,8 @@ def _show_study(store: Store, document: dict[str, Any]) -> None:
             if block.table.name in _STUDY_TABLES:
                 rows = [row[1:] for row in block.table.rows if row[0] == OURS]
                 show_table(block.table.title, block.table.columns[1:], rows)
-    out = console()
     for sentence in study_facts(store, tables):
-        out.print(sentence, markup=False)
+        show_line(sentence)
     why: dict[str, list[str]] = {}
     for item in document["stages"]:
         if item["status"] in ("skipped", "failed"):
@@ -119,11 +125,9 @@ def _show_study(store: Store, document: dict[str, Any]) -> None:
                 item["corpus"]
             )
     for sentence, corpora in why.items():
-        out.print(f"{', '.join(corpora)}: {sentence}", markup=False)
+        show_line(f"{', '.join(corpora)}: {sentence}")
     counted = ", ".join(f"{number} {status}" for status, number in document["counts"].items())
-    out.print(
-        f"Stages: {counted}; {document['seconds']:g} s. Open {document['site']}", markup=False
-    )
+    show_line(f"Stages: {counted}; {document['seconds']:g} s. Open {document['site']}")
 
 
 _LEARNERS = ("lexical", "sft")
@@ -137,7 +141,6 @@ _FIGURES = ("harvest", "wrong", "half B", "TEST own", "TEST deployed", "TEST err
     "--learner",
     type=click.Choice(_LEARNERS),
     default="lexical",
-    show_default=True,
     help="Who learns: seconds, or minutes a training.",
 )
 @click.option(
@@ -153,13 +156,7 @@ _FIGURES = ("harvest", "wrong", "half B", "TEST own", "TEST deployed", "TEST err
     multiple=True,
     help="Procedure that certifies half A.  [default: guarded_taskboot, taskboot, betting]",
 )
-@click.option(
-    "--side",
-    "sides",
-    type=click.Choice(("reject", "release")),
-    multiple=True,
-    help="[default: both]",
-)
+@click.option("--side", "sides", type=SIDE, multiple=True, help="[default: both]")
 @click.option(
     "--profile", "profiles", multiple=True, help="Split profile.  [default: certify and paper]"
 )
@@ -167,22 +164,20 @@ _FIGURES = ("harvest", "wrong", "half B", "TEST own", "TEST deployed", "TEST err
     "--rounds",
     type=click.IntRange(1, 5),
     default=2,
-    show_default=True,
     help="Rounds, fixed beforehand: no rule decides when to stop.",
 )
-@root_option
+@corpus_option
 @json_option
 @click.pass_context
 def harvest(
     ctx: click.Context,
-    corpus: str,
+    corpus: Corpus,
     learner: str,
     alphas: tuple[float, ...],
     gates: tuple[str, ...],
     sides: tuple[str, ...],
     profiles: tuple[str, ...],
     rounds: int,
-    root: str | None,
     as_json: bool,
 ) -> None:
     """Self-train on what the certificate lets through, with the controls beside it.
@@ -192,7 +187,6 @@ def harvest(
     from its base, half B certifies it and TEST audits it. Labels of the pool are withheld: they
     only say how many pseudo-labels were wrong. Exit 3 when every gate stayed closed.
     """
-    from certify_assets.cli.launching import open_corpus_store
     from certify_assets.reports.harvest_table import control_rows, loop_rows
     from certify_assets.research.harvest_study import HarvestPlan, learner_maker, run_harvests
     from certify_assets.storage.progress import ProgressLines
@@ -200,9 +194,8 @@ def harvest(
     given: dict[str, Any] = {"alphas": alphas, "gates": gates, "sides": sides, "profiles": profiles}
     chosen = {name: value for name, value in given.items() if value}
     plan = HarvestPlan(learner=learner, rounds=rounds, **chosen)
-    store = open_corpus_store(root, corpus)
-    with learner_maker(Corpus(store, corpus), learner, report=ProgressLines(say)) as make:
-        document = run_harvests(Corpus(store, corpus), plan, learner=make, say=say)
+    with learner_maker(corpus, learner, report=ProgressLines(say)) as make:
+        document = run_harvests(corpus, plan, learner=make, say=say)
     if as_json:
         emit_json(document)
     else:
@@ -247,18 +240,10 @@ def _show_harvests(
     help="Folder for the runs; an interrupted generation in it goes on.",
 )
 @click.option(
-    "--attempts",
-    type=click.IntRange(1, 1000),
-    default=4,
-    show_default=True,
-    help="Attempts a task and agent.",
+    "--attempts", type=click.IntRange(1, 1000), default=4, help="Attempts a task and agent."
 )
-@click.option(
-    "--seed", type=int, default=42, show_default=True, help="Seed of instances and faults."
-)
-@click.option(
-    "--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Browser processes."
-)
+@click.option("--seed", type=int, default=42, help="Seed of instances and faults.")
+@click.option("--workers", type=click.IntRange(1, 64), default=2, help="Browser processes.")
 @click.option("--task", "tasks", multiple=True, help="Only this task; repeat for more.")
 @json_option
 def generate(
@@ -291,9 +276,7 @@ def generate(
         emit_json(document)
     else:
         show_table(
-            f"Generated in {out}",
-            ["figure", "value"],
-            [[key, str(value)] for key, value in document.items()],
+            f"Generated in {out}", FIGURES, [[key, str(value)] for key, value in document.items()]
         )
 
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from certify_assets.cli.options import PATH, root_option
+from certify_assets.cli.options import NATURAL, PATH, store_option
 from certify_assets.cli.output import (
-    console,
     emit_json,
     json_option,
     percent,
     refuse_overwrite,
     say,
+    show_line,
     show_table,
 )
 from certify_assets.corpora.corpus import Corpus
@@ -25,6 +25,7 @@ from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
     from certify_assets.operations.review_queue import Queue
+    from certify_assets.storage.store import Store
 
 
 def _costs(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -33,20 +34,18 @@ def _costs(command: Callable[..., Any]) -> Callable[..., Any]:
         "--minutes-per-run",
         type=click.FloatRange(min=0, min_open=True),
         default=4.0,
-        show_default=True,
         help="Minutes that a label takes (an assumption).",
     )
     double = click.option(
         "--double",
         type=click.FloatRange(0, 1),
         default=0.0,
-        show_default=True,
         help="Share of runs, drawn, that two reviewers label.",
     )
     return minutes(double(command))
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group()
 def review() -> None:
     """Show, export, serve and import the review queue.
 
@@ -56,15 +55,14 @@ def review() -> None:
     """
 
 
-def _open(root: str | None, corpus: str) -> Corpus:
+def _open(store: Store, corpus: str) -> Corpus:
     """Return a corpus of which a batch was decided."""
-    from certify_assets.cli.launching import open_store
     from certify_assets.operations.layout import batch_names
 
-    opened = Corpus(open_store(root), corpus)
+    opened = Corpus(store, corpus)
     if not batch_names(opened):
         raise InputError(
-            f"no batch of {corpus} was decided below {opened.store.root}; decide new runs first "
+            f"no batch of {corpus} was decided below {store.root}; decide new runs first "
             f"(`certify ops ingest {corpus}`)."
         )
     return opened
@@ -72,21 +70,15 @@ def _open(root: str | None, corpus: str) -> Corpus:
 
 @review.command("queue")
 @click.argument("corpus")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=0),
-    default=20,
-    show_default=True,
-    help="Rows of the queue to print.",
-)
+@click.option("--limit", type=NATURAL, default=20, help="Rows of the queue to print.")
 @_costs
-@root_option
+@store_option
 @json_option
-def queue_(corpus: str, limit: int, root: str | None, as_json: bool, **costs: float) -> None:
+def queue_(corpus: str, limit: int, store: Store, as_json: bool, **costs: float) -> None:
     """Print the review queue of a corpus and what it costs."""
     from certify_assets.operations.review_queue import load_queue
 
-    _print(corpus, load_queue(_open(root, corpus), **costs), limit, as_json)
+    _print(corpus, load_queue(_open(store, corpus), **costs), limit, as_json)
 
 
 @review.command("export")
@@ -101,18 +93,17 @@ def queue_(corpus: str, limit: int, root: str | None, as_json: bool, **costs: fl
     "--label-studio",
     "studio",
     type=PATH,
-    default=None,
     help="Write the queue here as tasks of Label Studio (.json), with the runs' texts.",
 )
 @_costs
-@root_option
+@store_option
 @json_option
 def export(
     corpus: str,
     path: Path | None,
     with_judge: bool,
     studio: Path | None,
-    root: str | None,
+    store: Store,
     as_json: bool,
     **costs: float,
 ) -> None:
@@ -127,7 +118,7 @@ def export(
     if path is None and studio is None:
         raise InputError("there is no file to write; name FILE, or one with --label-studio.")
     refuse_overwrite({"FILE": path, "--label-studio": studio}, {})
-    opened = _open(root, corpus)
+    opened = _open(store, corpus)
     queue = load_queue(opened, **costs)
     if path is not None:
         export_queue(path, queue, with_judge=with_judge)
@@ -142,10 +133,10 @@ def export(
 @review.command("import")
 @click.argument("corpus")
 @click.argument("path", metavar="FILE", type=PATH)
-@click.option("--reviewer", default=None, help="Whose labels these are, where FILE does not say.")
-@root_option
+@click.option("--reviewer", help="Whose labels these are, where FILE does not say.")
+@store_option
 @json_option
-def import_(corpus: str, path: Path, reviewer: str | None, root: str | None, as_json: bool) -> None:
+def import_(corpus: str, path: Path, reviewer: str | None, store: Store, as_json: bool) -> None:
     """Add the labels of a file to the journal of a corpus.
 
     FILE is a table with trajectory_id and outcome (0, 1, failure, success), or the JSON export of
@@ -153,7 +144,7 @@ def import_(corpus: str, path: Path, reviewer: str | None, root: str | None, as_
     """
     from certify_assets.operations.label_files import import_labels
 
-    done = import_labels(_open(root, corpus), path, reviewer=reviewer)
+    done = import_labels(_open(store, corpus), path, reviewer=reviewer)
     if as_json:
         emit_json(
             {
@@ -166,42 +157,31 @@ def import_(corpus: str, path: Path, reviewer: str | None, root: str | None, as_
         )
         return
     whose = f" of {', '.join(done.reviewers)}" if done.reviewers else ""
-    console().print(
+    show_line(
         f"{done.added} labels{whose} added to the journal of {corpus}; {done.stood} stood already, "
-        f"{done.empty} rows have no outcome.",
-        markup=False,
+        f"{done.empty} rows have no outcome."
     )
 
 
 @review.command("serve")
 @click.argument("corpus")
 @click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    show_default=True,
-    help="Port, 0 for any that is free.",
+    "--port", type=click.IntRange(0, 65535), default=0, help="Port, 0 for any that is free."
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--host", default="127.0.0.1", help="Address to listen on.")
 @click.option(
     "--exposed",
     is_flag=True,
     help="Allow an address that other machines reach; nothing is encrypted.",
 )
 @_costs
-@root_option
+@store_option
 @json_option
 def serve(
-    corpus: str,
-    port: int,
-    host: str,
-    exposed: bool,
-    root: str | None,
-    as_json: bool,
-    **costs: float,
+    corpus: str, port: int, host: str, exposed: bool, store: Store, as_json: bool, **costs: float
 ) -> None:
     """Serve the page on which runs are labelled, until Ctrl-C."""
-    opened = _open(root, corpus)
+    opened = _open(store, corpus)
     _require_reachable(host, exposed)
     _serve(opened, host, port, as_json, costs)
 
@@ -226,7 +206,7 @@ def _print(corpus: str, queue: Queue, limit: int, as_json: bool) -> None:
 def _show(corpus: str, queue: Queue, limit: int) -> None:
     from certify_assets.reports.review_page import KIND_WORDS, duration
 
-    budget, out = queue.budget, console()
+    budget = queue.budget
     rows = [
         [
             KIND_WORDS[kind.kind][0],
@@ -239,17 +219,14 @@ def _show(corpus: str, queue: Queue, limit: int) -> None:
         for kind in budget.kinds
     ]
     show_table(
-        f"Labels that {corpus} asks for",
-        ["kind", "labels", "runs", "tasks", "tied", "time"],
-        rows,
+        f"Labels that {corpus} asks for", ["kind", "labels", "runs", "tasks", "tied", "time"], rows
     )
     share = percent(budget.saved / budget.decided)
-    out.print(
+    show_line(
         f"{duration(budget.minutes)} in all, at {budget.minutes_per_run:g} min a run, which "
         f"is assumed. The certificate decided {budget.saved} of "
         f"{budget.decided} runs that nobody is asked about ({share}): "
-        f"{duration(budget.saved_minutes)} saved.",
-        markup=False,
+        f"{duration(budget.saved_minutes)} saved."
     )
     if not limit or queue.frame.empty:
         return
@@ -301,12 +278,8 @@ def _serve(corpus: Corpus, host: str, port: int, as_json: bool, costs: dict[str,
             }
         )
     else:
-        console().print(
-            (
-                f"{waiting} runs wait. Open this link, which lets whoever has it label:\n  "
-                f"{server.url}"
-            ),
-            markup=False,
+        show_line(
+            f"{waiting} runs wait. Open this link, which lets whoever has it label:\n  {server.url}"
         )
     sys.stdout.flush()
     try:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from certify_assets.cli.options import PATH, Finite
+from certify_assets.cli.options import OPEN_SHARE, PATH, SHARE, SIDE, Finite
 from certify_assets.cli.output import (
     console,
     emit_json,
     json_option,
     refuse_overwrite,
     say,
+    show_line,
     show_table,
     write_document,
 )
@@ -69,108 +70,60 @@ class _Several(click.Command):
     type=Finite(0, min_open=True),
     help="True errors of fooled tasks over α. [default: 1.5; failure: 1.02 1.5]",
 )
+@click.option("--side", type=SIDE, default="reject", help="Which decision to certify.")
 @click.option(
-    "--side",
-    type=click.Choice(["reject", "release"]),
-    default="reject",
-    show_default=True,
-    help="Which decision to certify.",
+    "--trials", type=click.IntRange(1, 1_000_000), default=300, help="Calibration sets a design."
 )
-@click.option(
-    "--trials",
-    type=click.IntRange(1, 1_000_000),
-    default=300,
-    show_default=True,
-    help="Calibration sets a design.",
-)
-@click.option(
-    "--alpha",
-    type=Finite(0, 1, min_open=True, max_open=True),
-    default=0.1,
-    show_default=True,
-    help="Error budget α.",
-)
-@click.option(
-    "--delta",
-    type=Finite(0, 1, min_open=True, max_open=True),
-    default=0.05,
-    show_default=True,
-    help="1 − confidence.",
-)
-@click.option(
-    "--grid",
-    type=click.IntRange(1, 1000),
-    default=40,
-    show_default=True,
-    help="Number of thresholds.",
-)
+@click.option("--alpha", type=OPEN_SHARE, default=0.1, help="Error budget α.")
+@click.option("--delta", type=OPEN_SHARE, default=0.05, help="1 − confidence.")
+@click.option("--grid", type=click.IntRange(1, 1000), default=40, help="Number of thresholds.")
 @click.option("--procedure", multiple=True, help=_PROCEDURE_HELP)
 @click.option(
     "--guard",
     type=click.Choice(["floor", "kish", "none"]),
     default="floor",
-    show_default=True,
     help="Guard of guarded_taskboot.",
 )
-@click.option(
-    "--error-icc-cap",
-    type=Finite(0, 1),
-    default=None,
-    help="Declared upper limit of the error ICC.",
-)
+@click.option("--error-icc-cap", type=SHARE, help="Declared upper limit of the error ICC.")
 @click.option(
     "--size-ratio",
     type=Finite(1),
     default=1.0,
-    show_default=True,
     help="Declared limit of how much larger wrong tasks are.",
 )
 @click.option(
     "--multiplicity",
     type=click.Choice(["bonferroni", "fixed", "fallback", "maxt"]),
     default="bonferroni",
-    show_default=True,
     help="How the grid is paid for.",
 )
 @click.option(
     "--estimand",
     type=click.Choice(["task", "trajectory"]),
-    default=None,
     help="Error that betting and gaffke promise. [default: task]",
 )
 @click.option(
     "--pilot-tasks",
     type=click.IntRange(2, 100_000),
     default=200,
-    show_default=True,
     help="Other tasks that betting reads, a trial.",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**63 - 1),
-    default=42,
-    show_default=True,
-    help="Seed of all draws.",
-)
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=42, help="Seed of all draws.")
 @click.option(
     "--workers",
     type=click.IntRange(1, 256),
     default=1,
-    show_default=True,
     help="Processes; results do not depend on it.",
 )
 @click.option(
     "--out",
     type=PATH,
-    default=None,
     help=(
         "Write the JSON document to this file as well; an interrupted study goes on from "
         "FILE.partial."
     ),
 )
-@click.option(
-    "--page", type=PATH, default=None, help="Draw the study as a page that opens from disk."
-)
+@click.option("--page", type=PATH, help="Draw the study as a page that opens from disk.")
 @json_option
 def simulate(
     tasks: tuple[int, ...],
@@ -323,7 +276,7 @@ def _show(document: Simulation) -> None:
     by_task = any(
         found.own_violation is not None for cell in document.cells for found in cell.procedures
     )
-    console().print(
+    show_line(
         "violation: share of all trials whose true error exceeds α, which δ bounds; if "
         "certified: of the trials that certified anything; coverage: 0 "
         "where nothing was; each ± standard error. paper: violation if certified / coverage. "
@@ -336,8 +289,7 @@ def _show(document: Simulation) -> None:
             )
             if by_task
             else ""
-        ),
-        markup=False,
+        )
     )
 
 

@@ -168,15 +168,9 @@ def phrase_rows(controls: LeakChecks) -> list[dict[str, Any]]:
 def flip_facts(flips: FlipRates) -> list[Fact]:
     """Return the flip rates, of agents' attempts and of tasks, and what they leave to a judge."""
     return [
-        (
-            f"of {counted(flips.cells, 'pair')} of task and agent flip",
-            percent(flips.cell_rate),
-        ),
+        (f"of {counted(flips.cells, 'pair')} of task and agent flip", percent(flips.cell_rate)),
         (f"of {counted(flips.tasks, 'task')} flip", percent(flips.task_rate)),
-        (
-            "accuracy at most, knowing task and agent without reading",
-            percent(flips.unread_ceiling),
-        ),
+        ("accuracy at most, knowing task and agent without reading", percent(flips.unread_ceiling)),
         ("accuracy at most, if equal texts get equal verdicts", percent(flips.label_ceiling, 2)),
     ]
 
