@@ -1,4 +1,4 @@
-"""Corpora declared in YAML: ``dg scaffold defs certify_assets.components.Corpora NAME`` writes it."""
+"""Corpora declared in YAML; ``dg scaffold defs certify_assets.components.Corpora NAME`` writes one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ import pydantic
 
 from certify_assets.corpora.config import CorpusConfig, corpus_schema
 from certify_assets.corpora.embedded import EMBEDDED
+from certify_assets.defs.names import NAMING, parse_owners, parse_prefix
 from certify_assets.errors import InputError
-
-__all__ = ["Corpora", "DeclaredCorpus", "with_declared"]
 
 # how pydantic names the branches of a union between the parts of a place
 _TYPES = ("bool", "dict", "int", "str")
@@ -34,6 +33,9 @@ attributes:
       seed: 42
       # false where no judge is trained on the RL split: its share goes to CAL
       rl: false
+  # of every asset, where they are not to be corpora/..., judges/... and team:evaluation
+  # key_prefix: my_platform
+  # owners: ["team:my_team"]
 """
 
 
@@ -99,6 +101,23 @@ class Corpora(dg.Component, dg.Resolvable, dg.Model):
     running: bool = pydantic.Field(
         True, description="Whether the sensor starts with the daemon; false leaves that to the UI."
     )
+    key_prefix: str | list[str] | None = pydantic.Field(
+        None,
+        description="Prefix of the key of every asset of the code location, as plain text.",
+        examples=["my_platform"],
+    )
+    owners: list[str] | None = pydantic.Field(
+        None,
+        description="Owners of every asset of the code location, instead of team:evaluation.",
+        examples=[["team:my_team", "someone@example.com"]],
+    )
+
+    @pydantic.field_validator("key_prefix", "owners")
+    @classmethod
+    def _valid(cls, value: object, info: pydantic.ValidationInfo) -> object:
+        if value is not None:
+            (parse_prefix if info.field_name == "key_prefix" else parse_owners)(value)
+        return value
 
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
@@ -115,10 +134,26 @@ class Corpora(dg.Component, dg.Resolvable, dg.Model):
         folder = path if path.is_dir() else path.parent
         configs = [corpus.config(folder) for corpus in self.corpora]
         refuse_repeated(config.name for config in configs)
+        self._require_naming()
         name = "declared_" + re.sub(r"\W", "_", folder.name)
         return dg.Definitions(
             sensors=[declared_corpora_sensor(name, configs, running=self.running)]
         )
+
+    def _require_naming(self) -> None:
+        # the keys were built when the modules of the assets were imported, from the text of the
+        # YAML files of this package: another file, or a template, would be ignored silently
+        if self.key_prefix is not None and parse_prefix(self.key_prefix) != NAMING.prefix:
+            used = "/".join(NAMING.prefix) or "none"
+            raise InputError(
+                f"key_prefix is {self.key_prefix!r}, and the assets have {used}; give one prefix, "
+                "as plain text, in a defs.yaml of the package certify_assets.defs."
+            )
+        if self.owners is not None and parse_owners(self.owners) != NAMING.owners:
+            raise InputError(
+                f"owners are {self.owners}, and the assets have {list(NAMING.owners)}; name the "
+                "same, as plain text, in every defs.yaml of the package certify_assets.defs."
+            )
 
 
 def with_declared(definitions: dg.Definitions, folder: Path) -> dg.Definitions:

@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 
 from certify_assets._version import __version__
-from certify_assets.defs.names import CORPORA, key
+from certify_assets.defs.names import CORPORA, judge_of, key, name_of
 from certify_assets.errors import CertifyError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.storage.locks import lock_file
@@ -31,7 +31,7 @@ _BLOCKED = 3
 _CHECK_FAILED = "DagsterAssetCheckFailedError"
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 # corpus-wide assets that the job of the language models makes again
-_SHARED = {"compact_model", "comparison", "agent_disjoint"}
+_SHARED = {"judges/compact_model", "corpora/comparison", "corpora/agent_disjoint"}
 
 
 def job_named(name: str) -> dg.JobDefinition:
@@ -207,9 +207,9 @@ def _chains(judges: Sequence[str]) -> dict[str, set[dg.AssetKey] | None]:
     known = defs.get_repository_def().job_names
     for name in (name for name in _JUDGE_JOBS if name in known):
         keys = job_named(name).asset_layer.executable_asset_keys
-        chosen = {item for item in keys if item.path[1] in judges}
+        chosen = {item for item in keys if judge_of(item) in judges}
         if chosen:
-            found[name] = chosen | {item for item in keys if item.path[1] in _SHARED}
+            found[name] = chosen | {item for item in keys if name_of(item) in _SHARED}
     return found
 
 

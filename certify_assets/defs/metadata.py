@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from certify_assets.defs.names import key
+from certify_assets.defs.names import key, stored_version
 from certify_assets.defs.resources import MlflowTracker
-from certify_assets.defs.versions import stored_version
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:

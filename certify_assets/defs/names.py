@@ -1,44 +1,232 @@
-"""Asset keys, groups, owners and partitions: the one place that spells them."""
+"""Keys, groups, owners, partitions and versions of assets: the one place that spells them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import dagster as dg
+import yaml
 
-from certify_assets.judges.specs import JudgeSpec
+from certify_assets._version import __version__
+from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges.specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES, JudgeSpec
+from certify_assets.storage.store import Store
 
-OWNERS = ["team:evaluation"]
 #: partitions: one a corpus, added by a command or a sensor while the platform runs
 CORPORA = "corpora"
 corpora_partitions = dg.DynamicPartitionsDefinition(name=CORPORA)
 CORPORA_GROUP, OPERATIONS_GROUP, RESEARCH_GROUP = "corpora", "operations", "research"
 LM_GROUP, TRANSFER_GROUP, HARVEST_GROUP = "judges_lm", "judges_transfer", "judges_harvest"
 LEXICAL_GROUP, ENDPOINT_GROUP = "judges_lexical", "judges_endpoint"
+#: tag by which jobs separate judges that cost money, without reading the user's document
+FAMILY = "certify/family"
+COMPONENT = "certify_assets.components.Corpora"
+_SPLITS = ("sft", "rl", "cal", "test")
+# asset → the documents that it stores; {c} is the corpus, {j} the judge
+_DOCUMENTS: dict[str, tuple[str, ...]] = {
+    "corpora/trajectories": ("corpora/{c}/trajectories.parquet",),
+    "corpora/split_manifest": ("corpora/{c}/splits/manifest.json",),
+    **{f"corpora/{name}_split": (f"corpora/{{c}}/splits/{name}.parquet",) for name in _SPLITS},
+    "corpora/profile": ("corpora/{c}/profile.json",),
+    "corpora/leak_controls": ("corpora/{c}/controls.json",),
+    "corpora/report": ("corpora/{c}/page.html",),
+    "corpora/agent_disjoint": ("comparison/{c}/agent_disjoint_lexical.json",),
+    "corpora/comparison": ("comparison/{c}/comparison.json",),
+    "model": ("judges/{j}/{c}/adapter.json",),
+    "scores": ("judges/{j}/{c}/scores.json",),
+    "certificate": ("judges/{j}/{c}/certificates.json",),
+    "audit": ("judges/{j}/{c}/audits.json",),
+    "report": ("judges/{j}/{c}/page.html",),
+    "monitor": ("judges/{j}/{c}/monitor.json",),
+    "arms_audit": ("judges/{j}/{c}/arms_audit.json",),
+    "operations/review_queue": ("operations/{c}/queue.parquet",),
+    "operations/reviewed_labels": ("operations/{c}/labels.parquet",),
+    "operations/history": ("operations/{c}/history.json",),
+    "research/seed_study": ("seeds/{c}.json",),
+    "research/harvests": ("harvests/{c}/lexical.json",),
+    "research/harvests_lm": ("harvests/{c}/sft.json",),
+    "research/harvests_transfer": ("harvests/{c}/lexical_transfer.json",),
+    "research/real_scores": ("real_scores/{c}.json",),
+    "research/main_table": ("study/main_table.json",),
+    "research/certifiability": ("study/certifiability.json",),
+    "research/simulation": ("study/simulation.json",),
+    "research/report": ("study/site/index.html",),
+}
+_PREFIX = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+)*")
+# as Dagster takes them
+_OWNER = re.compile(r"team:.+|\b[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}\b")
+
+
+class Naming(NamedTuple):
+    """Prefix and owners of every asset of the code location."""
+
+    prefix: tuple[str, ...] = ()
+    owners: tuple[str, ...] = ("team:evaluation",)
+
+
+def parse_prefix(value: object) -> tuple[str, ...]:
+    """Return the parts of a key prefix, given with slashes or as a list; ValueError if invalid."""
+    parts = value if isinstance(value, list) else [value]
+    text = "/".join(map(str, parts))
+    if not _PREFIX.fullmatch(text):
+        raise ValueError("give letters, digits and underscores, with / between parts")
+    return tuple(text.split("/"))
+
+
+def parse_owners(value: object) -> tuple[str, ...]:
+    """Return owners as Dagster takes them; ValueError if one is no team and no e-mail address."""
+    owners = tuple(map(str, value)) if isinstance(value, list) else ()
+    if not owners or not all(map(_OWNER.fullmatch, owners)):
+        raise ValueError("give a list of team:NAME or e-mail addresses")
+    return owners
+
+
+def declared_naming(folder: Path) -> Naming:
+    """Return the prefix and the owners that YAML files below a folder declare first."""
+    # read as text, since every key is built while the modules of the assets are imported, which is
+    # before Dagster can load a component; what is wrong is reported when the component is loaded
+    found = Naming()
+    for attributes in _attributes(folder):
+        try:
+            if not found.prefix and (prefix := attributes.get("key_prefix")):
+                found = found._replace(prefix=parse_prefix(prefix))
+            if found.owners == Naming().owners and (owners := attributes.get("owners")):
+                found = found._replace(owners=parse_owners(owners))
+        except ValueError:
+            continue
+    return found
+
+
+def _attributes(folder: Path) -> Iterator[Mapping[str, object]]:
+    for path in sorted(folder.rglob("defs.yaml")):
+        try:
+            documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, yaml.YAMLError):
+            continue
+        for document in documents:
+            if isinstance(document, dict) and document.get("type") == COMPONENT:
+                attributes = document.get("attributes")
+                yield attributes if isinstance(attributes, dict) else {}
+
+
+NAMING = declared_naming(Path(__file__).parent)
 
 
 def key(name: str) -> dg.AssetKey:
     """Return the asset key that a name with slashes spells, such as ``corpora/trajectories``."""
-    return dg.AssetKey.from_user_string(name)
+    return dg.AssetKey([*NAMING.prefix, *name.split("/")])
 
 
 def judge_key(judge: str, part: str) -> dg.AssetKey:
     """Return the key of one asset of a judge, such as its certificate."""
-    return dg.AssetKey(["judges", judge, part])
+    return key(f"judges/{judge}/{part}")
 
 
-def judge_group(spec: JudgeSpec) -> str:
-    """Return the group of a judge's assets."""
-    return f"judges_{spec.group}"
+def name_of(asset_key: dg.AssetKey) -> str:
+    """Return the name of a key without the prefix of the code location."""
+    return "/".join(asset_key.path[len(NAMING.prefix) :])
+
+
+def judge_of(asset_key: dg.AssetKey) -> str:
+    """Return the judge whose asset a key is; "" for other assets."""
+    folder, _, rest = name_of(asset_key).partition("/")
+    return rest.partition("/")[0] if folder == "judges" and "/" in rest else ""
+
+
+def folder_of(name: str) -> dg.AssetSelection:
+    """Select every asset below a name, such as ``research``."""
+    return dg.AssetSelection.key_prefixes([*NAMING.prefix, *name.split("/")])
 
 
 def chains(*judges: str) -> dg.AssetSelection:
     """Select every asset of some judges."""
-    return dg.AssetSelection.key_prefixes(*[["judges", name] for name in judges])
+    return dg.AssetSelection.key_prefixes(*[[*NAMING.prefix, "judges", name] for name in judges])
 
 
-def asset(**about: Any) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-    """Return `dagster.asset` with keywords from dictionaries, which its overloads do not take."""
-    made: Callable[[Callable[..., Any]], dg.AssetsDefinition] = dg.asset(**about)
+def asset(
+    folder: str, group: str, *, make: Callable[..., Any] = dg.asset, **about: Any
+) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
+    """Return `dagster.asset`, or `make`, with what every asset has in common filled in."""
+    common = {
+        "key_prefix": [*NAMING.prefix, *folder.split("/")],
+        "group_name": group,
+        "owners": list(NAMING.owners),
+        "partitions_def": corpora_partitions,
+        "code_version": code_version(),
+    }
+    made: Callable[[Callable[..., Any]], dg.AssetsDefinition] = make(**{**common, **about})
     return made
+
+
+def judge_asset(
+    spec: JudgeSpec, part: str, *kinds: str, **about: Any
+) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
+    """Return the decorator of one asset of a judge."""
+    common = {
+        "name": part,
+        "kinds": set(kinds),
+        "code_version": judge_code_version(spec, part),
+        "tags": {FAMILY: spec.kind},
+    }
+    return asset(f"judges/{spec.name}", f"judges_{spec.group}", **{**common, **about})
+
+
+def source(name: str, group: str, **about: Any) -> dg.AssetSpec:
+    """Return an asset that no run makes: files that others write, or a command."""
+    return dg.AssetSpec(key(name), group_name=group, owners=list(NAMING.owners), **about)
+
+
+def code_version(**facts: Any) -> str:
+    """Return the version of an asset's code: the package's, and what decides the content."""
+    return sha256_bytes(canonical_json({"version": __version__, **facts}))[:16]
+
+
+def judge_code_version(spec: JudgeSpec, part: str) -> str:
+    """Return the code version of a judge's asset: renderer and prompt, or the procedures."""
+    if part not in ("model", "scores"):
+        return code_version(
+            part=part, procedures=PROCEDURES, alphas=ALPHAS, delta=DELTA, grid=GRID, sides=SIDES
+        )
+    from certify_assets.judges.record import renderer
+
+    prompt = {}
+    if spec.uses_language_model:
+        from certify_assets.judges.lm.prompt import ENCODER_VERSION, AuditorPrompt
+
+        prompt = {"prompt": AuditorPrompt().sha256, "encoder": ENCODER_VERSION}
+    about = {"judge": spec.registration(), "renderer": renderer().sha256, **prompt}
+    return code_version(part=part, seed=spec.seed, **about)
+
+
+def stored_version(store: Store, key: dg.AssetKey, corpus: str = "") -> dg.DataVersion | None:
+    """Return the hash of the documents that an asset stores, those of now; None if it names none."""
+    judge, patterns = _patterns(key)
+    if not patterns:
+        return None
+    found: dict[str, str | None] = {}
+    for pattern in patterns:
+        name = pattern.format(c=corpus, j=judge)
+        if not store.exists(name):
+            found[name] = None
+        elif name.endswith("audits.json"):
+            # without the head of the ledger: every read of TEST moves it, not the audit
+            document = store.read_json(name)
+            document.pop("ledger_head", None)
+            found[name] = sha256_bytes(canonical_json(document))
+        else:
+            found[name] = store.sha256(name)
+    return dg.DataVersion(sha256_bytes(canonical_json(found)))
+
+
+def is_stored(store: Store, key: dg.AssetKey, corpus: str = "") -> bool:
+    """Whether every document of an asset is stored."""
+    judge, patterns = _patterns(key)
+    return all(store.exists(pattern.format(c=corpus, j=judge)) for pattern in patterns)
+
+
+def _patterns(key: dg.AssetKey) -> tuple[str, tuple[str, ...]]:
+    judge = judge_of(key)
+    return judge, _DOCUMENTS.get(key.path[-1] if judge else name_of(key), ())

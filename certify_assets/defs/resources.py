@@ -7,6 +7,7 @@ from typing import Any
 
 import dagster as dg
 
+from certify_assets.defs.names import name_of
 from certify_assets.errors import InputError, MissingToolError
 from certify_assets.storage.store import Store, default_root
 from certify_assets.storage.tracking import Record, Tracker, without_credentials, write_or_keep
@@ -62,7 +63,8 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
         """
         if not self.enabled:
             return {}
-        asset = context.asset_key.to_user_string()
+        # without the prefix: runs are found by the names of assets
+        asset = name_of(context.asset_key)
         partition = (
             {"dagster.partition": context.partition_key} if context.has_partition_key else {}
         )

@@ -1,29 +1,24 @@
 """Assets of a corpus: runs, trajectories, profile, leak controls, manifest, four splits."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import dagster as dg
+from pydantic import Field
 
 from certify_assets.corpora import report as corpus_report
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import to_frame
 from certify_assets.corpora.splits import SPLITS
 from certify_assets.defs.metadata import column_lineage, materialized, table_metadata
-from certify_assets.defs.names import CORPORA_GROUP, OWNERS, asset, corpora_partitions, key
+from certify_assets.defs.names import CORPORA_GROUP, asset, corpora_partitions, source
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.defs.versions import code_version
 from certify_assets.reports import corpus_page as pages
 from certify_assets.reports.corpus_page import data_docs_key
 from certify_assets.reports.gates import profile_markdown
 
-_ABOUT: dict[str, Any] = {"group_name": CORPORA_GROUP, "owners": OWNERS}
-_COMMON: dict[str, Any] = {
-    **_ABOUT,
-    "key_prefix": "corpora",
-    "partitions_def": corpora_partitions,
-    "code_version": code_version(),
-}
+_asset = partial(asset, "corpora", CORPORA_GROUP)
 _DISJOINT = " Shares no task with any other split."
 _SPLITS = {
     "sft": "Trajectories that train the judge.",
@@ -32,45 +27,31 @@ _SPLITS = {
     "test": "Trajectories that audit certificates; outcomes are read only through the ledger.",
 }
 
-source_runs = dg.AssetSpec(
-    key("corpora/source_runs"),
+source_runs = source(
+    "corpora/source_runs",
+    CORPORA_GROUP,
     kinds={"file"},
     partitions_def=corpora_partitions,
     description="Agent runs as their harness published them: files and folders named in the "
     "corpus's configuration, whose hash is observed as the data version.",
-    **_ABOUT,
 )
 
 
 class MiniwobConfig(dg.Config):
-    """How the embedded corpora are generated.
+    """How the embedded corpora are generated."""
 
-    Parameters
-    ----------
-    attempts : int
-        Attempts a task and agent.
-    seed : int
-        Seed of instances and faults.
-    workers : int
-        Browser processes.
-    tasks : list of str
-        Tasks to run; empty for all.
-    """
-
-    attempts: int = 4
-    seed: int = 42
-    workers: int = 2
-    tasks: list[str] = []  # noqa: RUF012 - a pydantic field, copied for every instance
+    attempts: int = Field(4, description="Attempts a task and agent.")
+    seed: int = Field(42, description="Seed of instances and faults.")
+    workers: int = Field(2, description="Browser processes.")
+    tasks: list[str] = Field([], description="Tasks to run; empty for all.")
 
 
-@asset(
-    key_prefix="corpora",
+@_asset(
+    partitions_def=None,
     kinds={"chromium", "parquet"},
-    code_version=code_version(),
     description="Generate the runs of scripted agents on the MiniWoB++ pages in a real Chromium, "
     "the source of the two embedded corpora. The package ships the output; materialize it to "
     "generate the runs again (about ten minutes on two cores, resumable).",
-    **_ABOUT,
 )
 def miniwob_runs(
     context: dg.AssetExecutionContext, config: MiniwobConfig, data_root: DataRoot
@@ -93,12 +74,11 @@ def miniwob_runs(
     return dg.MaterializeResult(metadata={**counts, **tables, "failed": failed})
 
 
-@asset(
+@_asset(
     deps=[source_runs, miniwob_runs],
     kinds={"parquet"},
     description="Import every attempt of the corpus into one schema, with what was dropped and "
     "why.",
-    **_COMMON,
 )
 def trajectories(
     context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
@@ -126,13 +106,12 @@ def trajectories(
     )
 
 
-@asset(
+@_asset(
     deps=[trajectories],
     kinds={"json"},
     output_required=False,
     description="Assign each task to SFT, RL, CAL or TEST, with seed, shares and hash. Every "
     "downstream step verifies it again. Skipped for a corpus of labels without runs.",
-    **_COMMON,
 )
 def split_manifest(
     context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
@@ -168,12 +147,11 @@ def skip(context: dg.AssetExecutionContext, reason: str) -> None:
 
 
 def _split_asset(split: str) -> dg.AssetsDefinition:
-    @asset(
+    @_asset(
         name=f"{split}_split",
         deps=[trajectories, split_manifest],
         kinds={"parquet"},
         description=_SPLITS[split] + _DISJOINT,
-        **_COMMON,
     )
     def split_asset(
         context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
@@ -192,13 +170,12 @@ def _split_asset(split: str) -> dg.AssetsDefinition:
     return split_asset
 
 
-@asset(
+@_asset(
     name="profile",
     deps=[trajectories, split_manifest],
     kinds={"json"},
     description="Measure size, success rate, clustering and duplicates of the corpus and its "
     "splits, and whether a certificate is arithmetically possible.",
-    **_COMMON,
 )
 def corpus_profile(
     context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
@@ -219,12 +196,11 @@ def corpus_profile(
     return materialized(context, store, mlflow, metadata, metrics=numbers)
 
 
-@asset(
+@_asset(
     deps=[trajectories, split_manifest],
     kinds={"json"},
     description="Measure how well length, number of steps or the agent's name alone predict the "
     "outcome (TEST left out). A judge must beat them.",
-    **_COMMON,
 )
 def leak_controls(
     context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
@@ -241,7 +217,7 @@ def leak_controls(
     return materialized(context, store, mlflow, metadata, metrics=aurocs)
 
 
-@asset(
+@_asset(
     name="report",
     # not leak_controls: where its check blocks, the page that shows the evidence is still drawn
     deps=[trajectories, split_manifest, corpus_profile],
@@ -249,7 +225,6 @@ def leak_controls(
     description="Draw the corpus before any judge reads it: profile, gates, flips, outcomes by "
     "task and attempt (TEST left out), leak controls with their evidence, labels, texts, and what "
     "the import left out. One file, without scripts.",
-    **_COMMON,
 )
 def corpus_page(
     context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker

@@ -8,9 +8,14 @@ import dagster as dg
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.judges.training import POOL, attempted, machine_tags, progress_lines
 from certify_assets.defs.metadata import materialized
-from certify_assets.defs.names import OWNERS, asset, corpora_partitions, judge_group, judge_key, key
+from certify_assets.defs.names import (
+    corpora_partitions,
+    judge_asset,
+    judge_code_version,
+    judge_key,
+    key,
+)
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.defs.versions import judge_code_version
 from certify_assets.evaluation import arms_audit
 from certify_assets.judges.arms import train_arm
 from certify_assets.judges.judged import JudgedCorpus
@@ -88,10 +93,12 @@ def _arm(spec: JudgeSpec) -> dg.AssetsDefinition:
         *(key(f"corpora/{name}") for name in ("rl_split", "cal_split", "split_manifest")),
     ]
 
-    @asset(
-        **_about(spec, "arm"),
+    @judge_asset(
+        spec,
+        "arm",
+        "pytorch",
+        code_version=judge_code_version(spec, "model"),
         partitions_def=arm_partitions,
-        kinds={"pytorch"},
         pool=POOL,
         op_tags=machine_tags(spec.model),
         deps=[dg.AssetDep(source, partition_mapping=_BY_CORPUS) for source in sources],
@@ -126,23 +133,14 @@ def _arm(spec: JudgeSpec) -> dg.AssetsDefinition:
     return arm
 
 
-def _about(spec: JudgeSpec, part: str) -> dict[str, Any]:
-    return {
-        "name": part,
-        "key_prefix": ["judges", spec.name],
-        "group_name": judge_group(spec),
-        "owners": OWNERS,
-        "code_version": judge_code_version(spec, "model"),
-    }
-
-
 def _arms_audit(spec: JudgeSpec) -> dg.AssetsDefinition:
     splits = ("cal_split", "test_split", "split_manifest")
 
-    @asset(
-        **_about(spec, "arms_audit"),
-        partitions_def=corpora_partitions,
-        kinds={"json"},
+    @judge_asset(
+        spec,
+        "arms_audit",
+        "json",
+        code_version=judge_code_version(spec, "model"),
         # it scores TEST with every arm, on the device
         pool=POOL,
         op_tags=machine_tags(spec.model),

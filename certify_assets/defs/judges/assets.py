@@ -6,10 +6,10 @@ import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.judges.arms import audit_deps
-from certify_assets.defs.judges.models import about, judge_model, language_scores
+from certify_assets.defs.judges.models import judge_model, language_scores
 from certify_assets.defs.judges.training import progress_lines
 from certify_assets.defs.metadata import bill_metadata, bill_metrics, materialized, score_metadata
-from certify_assets.defs.names import OPERATIONS_GROUP, OWNERS, asset, judge_key, key
+from certify_assets.defs.names import OPERATIONS_GROUP, judge_asset, judge_key, key, source
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import audit_judge
@@ -18,11 +18,10 @@ from certify_assets.judges.specs import PROCEDURES, JudgeSpec, judges
 from certify_assets.operations import monitoring
 from certify_assets.reports import judge_page, monitor_page
 
-audit_sample = dg.AssetSpec(
-    key("operations/audit_sample"),
-    group_name=OPERATIONS_GROUP,
+audit_sample = source(
+    "operations/audit_sample",
+    OPERATIONS_GROUP,
     kinds={"file"},
-    owners=OWNERS,
     description="Score tables with outcomes in monitoring/<corpus>/<judge>/ of the data root: "
     "tasks drawn at random before scoring, every attempt labelled, in order of file name, then "
     "row. Labels from the review queue do not belong here.",
@@ -56,7 +55,7 @@ def _scores(spec: JudgeSpec) -> dg.AssetsDefinition:
     if spec.uses_language_model:
         return language_scores(spec, deps, promise)
 
-    @asset(deps=deps, description=promise, **about(spec, "scores", "parquet"))
+    @judge_asset(spec, "scores", "parquet", deps=deps, description=promise)
     def scores(
         context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
     ) -> dg.MaterializeResult[Any]:
@@ -71,7 +70,10 @@ def _scores(spec: JudgeSpec) -> dg.AssetsDefinition:
 
 
 def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
-    @asset(
+    @judge_asset(
+        spec,
+        "certificate",
+        "json",
         deps=[
             judge_key(spec.name, "scores"),
             judge_key(spec.name, "model"),
@@ -79,7 +81,6 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
         ],
         description="Certify the share of the reviewing that this judge may take over: both sides "
         "at both budgets, from CAL, as canonical JSON that `certify verify` recomputes.",
-        **about(spec, "certificate", "json"),
     )
     def certificate(
         context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
@@ -126,7 +127,10 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
 
 
 def _audit(spec: JudgeSpec) -> dg.AssetsDefinition:
-    @asset(
+    @judge_asset(
+        spec,
+        "audit",
+        "json",
         deps=[
             judge_key(spec.name, "certificate"),
             judge_key(spec.name, "scores"),
@@ -134,7 +138,6 @@ def _audit(spec: JudgeSpec) -> dg.AssetsDefinition:
         ],
         description="Read the thresholds of CAL once on TEST through the ledger: realised error "
         "with its bounds, coverage, task resampling.",
-        **about(spec, "audit", "json"),
     )
     def audit(
         context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
@@ -163,7 +166,10 @@ def _audit(spec: JudgeSpec) -> dg.AssetsDefinition:
 
 
 def _report(spec: JudgeSpec) -> dg.AssetsDefinition:
-    @asset(
+    @judge_asset(
+        spec,
+        "report",
+        "html",
         deps=[
             *(judge_key(spec.name, name) for name in ("certificate", "audit", "scores")),
             *_corpora("profile", "leak_controls"),
@@ -171,7 +177,6 @@ def _report(spec: JudgeSpec) -> dg.AssetsDefinition:
         ],
         description="Draw the certificate as a page: verdict, promise, curves, histograms, "
         "heatmap, lineage, limits. Opens from disk, needs no script.",
-        **about(spec, "report", "html"),
     )
     def report(
         context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
@@ -189,7 +194,11 @@ def _report(spec: JudgeSpec) -> dg.AssetsDefinition:
 
 
 def _monitor(spec: JudgeSpec) -> dg.AssetsDefinition:
-    @asset(
+    @judge_asset(
+        spec,
+        "monitor",
+        "html",
+        "json",
         deps=[
             judge_key(spec.name, "certificate"),
             audit_sample,
@@ -198,7 +207,6 @@ def _monitor(spec: JudgeSpec) -> dg.AssetsDefinition:
         description="Test the thresholds in use on newly labelled tasks: an alarm for an error "
         "above the budget that is false with probability at most delta over all time, an interval "
         "for the error, and a page. Says so where there are no labels yet.",
-        **about(spec, "monitor", "html", "json"),
     )
     def monitor(
         context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker

@@ -19,15 +19,13 @@ from certify_assets.defs.judges.training import (
 from certify_assets.defs.metadata import materialized, score_metadata
 from certify_assets.defs.names import (
     LM_GROUP,
-    OWNERS,
     asset,
     corpora_partitions,
-    judge_group,
+    judge_asset,
     judge_key,
     key,
 )
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.defs.versions import code_version, judge_code_version
 from certify_assets.errors import GateClosedError
 from certify_assets.judges.families.transfer import no_sources
 from certify_assets.judges.judged import JudgedCorpus
@@ -38,23 +36,7 @@ from certify_assets.judges.specs import JudgeSpec
 from certify_assets.judges.transfer import describe_sources
 
 Dep = dg.AssetKey | dg.AssetDep
-# how jobs separate judges that cost money from others, without reading the user's document
-FAMILY = "certify/family"
 _SHOWN = ("success_weight", "candidates", "sft_trajectories", "sft_tasks", "seed")
-
-
-def about(spec: JudgeSpec, part: str, *kinds: str) -> dict[str, Any]:
-    """Return what every asset of a judge has in common."""
-    return {
-        "key_prefix": ["judges", spec.name],
-        "name": part,
-        "group_name": judge_group(spec),
-        "partitions_def": corpora_partitions,
-        "owners": OWNERS,
-        "kinds": set(kinds),
-        "code_version": judge_code_version(spec, part),
-        "tags": {FAMILY: spec.kind},
-    }
 
 
 def judge_model(spec: JudgeSpec) -> dg.AssetsDefinition:
@@ -79,10 +61,12 @@ def judge_model(spec: JudgeSpec) -> dg.AssetsDefinition:
 
 
 def _plain_model(spec: JudgeSpec, deps: Sequence[str], described: str) -> dg.AssetsDefinition:
-    @asset(
+    @judge_asset(
+        spec,
+        "model",
+        *spec.libraries,
         deps=[key(f"corpora/{name}") for name in deps],
         description=described,
-        **about(spec, "model", *spec.libraries),
     )
     def model(
         context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
@@ -112,14 +96,16 @@ def _harvest_model(spec: JudgeSpec) -> dg.AssetsDefinition:
     """A round of CertHarvest; a closed gate leaves it and what follows skipped, with the reason."""
     splits = ("sft_split", "rl_split", "cal_split", "split_manifest")
 
-    @asset(
+    @judge_asset(
+        spec,
+        "model",
+        *spec.libraries,
         deps=[judge_key(spec.start, name) for name in ("model", "scores")]
         + [key(f"corpora/{name}") for name in splits],
         output_required=False,
         pool=POOL if spec.uses_language_model else None,
         op_tags=machine_tags(spec.model) if spec.uses_language_model else None,
         description=f"{spec.summary} Skipped, with the reason, where half A certifies nothing.",
-        **about(spec, "model", *spec.libraries),
     )
     def model(
         context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
@@ -154,7 +140,10 @@ def _transfer_model(spec: JudgeSpec) -> dg.AssetsDefinition:
     """A judge of every other partition's SFT split; skipped where there is none."""
     everywhere = dg.AllPartitionMapping()
 
-    @asset(
+    @judge_asset(
+        spec,
+        "model",
+        *spec.libraries,
         deps=[
             dg.AssetDep(key("corpora/sft_split"), partition_mapping=everywhere),
             # every source's, and the target's own: no row may share a task with its CAL or TEST
@@ -176,7 +165,6 @@ def _transfer_model(spec: JudgeSpec) -> dg.AssetsDefinition:
         output_required=False,
         description=f"{spec.summary} Of its own partition it reads tasks and instructions of CAL "
         "and TEST, to leave them out, and no SFT row.",
-        **about(spec, "model", *spec.libraries),
     )
     def model(
         context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
@@ -233,7 +221,9 @@ def _language_model(spec: JudgeSpec, deps: Sequence[Dep], described: str) -> dg.
     """A language model's adapter: prepare → train → register."""
     prepare, train, register = _prepare(spec, deps), _train(spec), _register(spec)
 
-    @dg.graph_asset(ins=_ins(deps), description=described, **about(spec, "model", *spec.libraries))
+    @judge_asset(
+        spec, "model", *spec.libraries, make=dg.graph_asset, ins=_ins(deps), description=described
+    )
     def model(**upstream: Any) -> Any:
         return register.alias("register")(
             train.alias("train")(prepare.alias("prepare")(**upstream))
@@ -246,7 +236,9 @@ def language_scores(spec: JudgeSpec, deps: Sequence[Dep], described: str) -> dg.
     """Return the scores of a language model: score → record."""
     score, record = _score(spec, deps), _record(spec)
 
-    @dg.graph_asset(ins=_ins(deps), description=described, **about(spec, "scores", "parquet"))
+    @judge_asset(
+        spec, "scores", "parquet", make=dg.graph_asset, ins=_ins(deps), description=described
+    )
     def scores(**upstream: Any) -> Any:
         return record.alias("record")(score.alias("score")(**upstream))
 
@@ -399,11 +391,10 @@ class CompactConfig(dg.Config):
 
 
 @asset(
-    key_prefix="judges",
-    group_name=LM_GROUP,
+    "judges",
+    LM_GROUP,
+    partitions_def=None,
     kinds={"safetensors"},
-    owners=OWNERS,
-    code_version=code_version(),
     pool=POOL,
     op_tags=machine_tags("compact"),
     description="Verify the causal language model that comes with the package and that base, sft "

@@ -1,5 +1,6 @@
 """Assets of operation: inbox, batches, decisions, review queue, labels, recertification."""
 
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -8,16 +9,8 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import to_frame
 from certify_assets.defs.judges.training import progress_lines
 from certify_assets.defs.metadata import column_lineage, materialized, table_metadata
-from certify_assets.defs.names import (
-    OPERATIONS_GROUP,
-    OWNERS,
-    asset,
-    corpora_partitions,
-    judge_key,
-    key,
-)
+from certify_assets.defs.names import OPERATIONS_GROUP, asset, judge_key, key, source
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.defs.versions import code_version
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import judges
@@ -31,24 +24,18 @@ from certify_assets.operations.recertification import NOTHING_DEPLOYED, recertif
 from certify_assets.operations.review_queue import KINDS, load_queue
 from certify_assets.reports import history_page, monitor_page, review_page
 
-_ABOUT: dict[str, Any] = {"group_name": OPERATIONS_GROUP, "owners": OWNERS}
-_COMMON: dict[str, Any] = {
-    **_ABOUT,
-    "key_prefix": "operations",
-    "partitions_def": corpora_partitions,
-    "code_version": code_version(),
-}
+_asset = partial(asset, "operations", OPERATIONS_GROUP)
 _COPIED = ("trajectory_id", "task_id", "agent", "attempt", "source_file", "source_sha256")
 _QUEUED = ("trajectory_id", "task_id", "batch", "attempt", "agent", "score", "decision")
 _LABELLED = ("trajectory_id", "task_id", "batch", "asked", "decision")
 INBOX, DEPLOYMENT = key("operations/inbox"), key("operations/deployment")
 
-inbox = dg.AssetSpec(
-    INBOX,
+inbox = source(
+    "operations/inbox",
+    OPERATIONS_GROUP,
     kinds={"file"},
     description="New agent runs in inbox/<corpus>/ of the data root, in any published format; "
     "outcomes are not needed and never read.",
-    **_ABOUT,
 )
 
 
@@ -95,23 +82,22 @@ def recertify_assets() -> list[dg.AssetsDefinition]:
 
 
 def _deployment() -> dg.AssetSpec:
-    return dg.AssetSpec(
-        DEPLOYMENT,
+    return source(
+        "operations/deployment",
+        OPERATIONS_GROUP,
         kinds={"json"},
         deps=[judge_key(name, step) for name in judges() for step in ("certificate", "audit")],
         description="The judge that decides, its certificates and the plan of the draw: written "
         "by `certify ops deploy`, past the checks.",
-        **_ABOUT,
     )
 
 
-@asset(
+@_asset(
     deps=[INBOX, DEPLOYMENT],
     kinds={"parquet"},
     description="Import new runs as a batch, without their outcomes, separated from those that "
     "came before, and draw their tasks before anything is scored. The same files twice are one "
     "batch.",
-    **_COMMON,
 )
 def incoming_runs(
     context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
@@ -140,13 +126,12 @@ def incoming_runs(
     )
 
 
-@asset(
+@_asset(
     deps=[incoming_runs, DEPLOYMENT, key("corpora/split_manifest")],
     kinds={"parquet"},
     description="Decide every new run: auto-reject, auto-accept or human review, with reason, "
     "score, thresholds and certificate. Where judge, certificate, audit or monitor are not valid, "
     "everything goes to human review and this page says why.",
-    **_COMMON,
 )
 def decisions(
     context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
@@ -208,13 +193,12 @@ def _sources(corpus: Corpus) -> dict[str, list[tuple[dg.AssetKey, str]]]:
     }
 
 
-@asset(
+@_asset(
     deps=[decisions],
     kinds={"parquet", "html"},
     description="List the runs that need human review and have no label, the most needed first: "
     "the audit sample by whole tasks, spot checks, then what the judge left undecided; a table, "
     "and a page with the budget. `certify review serve` serves the page for labelling.",
-    **_COMMON,
 )
 def review_queue(
     context: dg.AssetExecutionContext,
@@ -251,13 +235,12 @@ def review_queue(
     )
 
 
-@asset(
+@_asset(
     deps=[review_queue, decisions],
     kinds={"parquet"},
     description="Resolve the labels of the journal that the page and label files write: one row a "
     "run with the majority's outcome, every vote, and why the run was asked about. Only rows of "
     "the audit sample and of spot checks measure how often the judge errs.",
-    **_COMMON,
 )
 def reviewed_labels(
     context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
@@ -276,14 +259,13 @@ def reviewed_labels(
     return materialized(context, store, mlflow, metadata, metrics={**figures, **by_kind})
 
 
-@asset(
+@_asset(
     name="monitor",
     deps=[reviewed_labels],
     kinds={"html", "json"},
     description="Test the deployed judge's thresholds on labelled tasks of the draw: an alarm "
     "that is false with probability at most delta over all time, an interval for the error, a "
     "page. An alarm is recorded with its time, and notifications are sent.",
-    **_COMMON,
 )
 def operation_monitor(
     context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
@@ -315,13 +297,12 @@ def operation_monitor(
     )
 
 
-@asset(
+@_asset(
     deps=[reviewed_labels, operation_monitor],
     kinds={"json"},
     description="Certify the deployed judge on CAL and the audit sample together, at a delta of "
     "its own by the declared schedule: once for each set of labels, when enough tasks are new. "
     "The rows are stored with the certificates, so that anyone recomputes them.",
-    **_COMMON,
 )
 def recertification(
     context: dg.AssetExecutionContext,
@@ -360,13 +341,12 @@ def recertification(
     )
 
 
-@asset(
+@_asset(
     name="history",
     deps=[recertification, operation_monitor],
     kinds={"html", "json"},
     description="Draw certified coverage, realised error with its interval, alarms and confidence "
     "spent, over deployments and recertifications, as a page.",
-    **_COMMON,
 )
 def operation_history(
     context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker

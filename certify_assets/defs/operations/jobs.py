@@ -6,9 +6,9 @@ from typing import Any
 
 import dagster as dg
 
-from certify_assets.defs.judges.models import FAMILY
 from certify_assets.defs.names import (
     ENDPOINT_GROUP,
+    FAMILY,
     HARVEST_GROUP,
     LM_GROUP,
     OPERATIONS_GROUP,

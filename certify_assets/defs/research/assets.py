@@ -1,6 +1,7 @@
 """Studies of one corpus, a partition each, and tables over all corpora."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -9,17 +10,8 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.corpora.assets import skip
 from certify_assets.defs.judges.training import POOL, attempted, machine_tags, progress_lines
 from certify_assets.defs.metadata import materialized
-from certify_assets.defs.names import (
-    CORPORA_GROUP,
-    OWNERS,
-    RESEARCH_GROUP,
-    asset,
-    corpora_partitions,
-    judge_key,
-    key,
-)
+from certify_assets.defs.names import CORPORA_GROUP, RESEARCH_GROUP, asset, judge_key, key
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.defs.versions import code_version
 from certify_assets.evaluation import agent_folds, comparison
 from certify_assets.judges.specs import JUDGES, judges
 from certify_assets.reports import comparison_page
@@ -27,20 +19,9 @@ from certify_assets.research import certifiability, study
 from certify_assets.research import simulation_study as simulations
 from certify_assets.research.pages import law_page
 
-_COMPARED: dict[str, Any] = {
-    "key_prefix": "corpora",
-    "group_name": CORPORA_GROUP,
-    "owners": OWNERS,
-    "partitions_def": corpora_partitions,
-    "code_version": code_version(),
-}
-_TABLE: dict[str, Any] = {
-    "key_prefix": "research",
-    "group_name": RESEARCH_GROUP,
-    "owners": OWNERS,
-    "code_version": code_version(),
-}
-_STUDY: dict[str, Any] = {**_TABLE, "partitions_def": corpora_partitions, "kinds": {"json"}}
+_compared = partial(asset, "corpora", CORPORA_GROUP)
+_table = partial(asset, "research", RESEARCH_GROUP, partitions_def=None)
+_study = partial(asset, "research", RESEARCH_GROUP, kinds={"json"})
 _GROUND = [key(f"corpora/{name}") for name in ("trajectories", "split_manifest", "leak_controls")]
 
 
@@ -121,14 +102,13 @@ def table_assets() -> list[dg.AssetsDefinition]:
     return [certifiability_model, simulation_study, study_report]
 
 
-@asset(
+@_compared(
     deps=[judge_key(name, "scores") for name in agent_folds.fold_judges()]
     + [key("corpora/sft_split"), key("corpora/cal_split")],
     kinds={"json"},
     description="Evaluate judges on runs of agents they have never seen: trained on the SFT runs "
     "of some agents, read on CAL runs of the others, next to the judge trained on all, on the "
     "same rows.",
-    **_COMPARED,
 )
 def agent_disjoint(
     context: dg.AssetExecutionContext,
@@ -155,7 +135,7 @@ def agent_disjoint(
     return materialized(context, store, mlflow, metadata, params=params, metrics=metrics)
 
 
-@asset(
+@_compared(
     name="comparison",
     # those of the user's document too
     deps=[judge_key(name, part) for name in judges() for part in ("certificate", "audit")]
@@ -164,7 +144,6 @@ def agent_disjoint(
     description="Compare every judge that scored the corpus with the leak controls: AUROC and its "
     "interval, within tasks too, certified coverage, audit, cost; which is best at what, and what "
     "does not help. Judges that are not there are named, not waited for.",
-    **_COMPARED,
 )
 def comparison_of_judges(
     context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
@@ -186,14 +165,13 @@ def comparison_of_judges(
     return materialized(context, store, mlflow, metadata, metrics=metrics, documents=documents)
 
 
-@asset(
+@_table(
     name="main_table",
     # every partition: the table is over all corpora
     deps=[comparison_of_judges],
     kinds={"json", "html"},
     description="Compare every judge on every corpus of the data root: AUROC, certified coverage "
     "at both budgets, audit, cost; as page, CSV, Markdown and LaTeX.",
-    **_TABLE,
 )
 def main_table_of_judges(
     context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
@@ -212,12 +190,11 @@ def main_table_of_judges(
     return materialized(context, store, mlflow, metadata, documents={"main_table.html": page})
 
 
-@asset(
+@_study(
     deps=_GROUND,
     description="Split, judge, certify and audit the corpus again for every seed: how often each "
     "procedure issued a certificate, and how often that was true on TEST. Registered before TEST "
     "is read; a killed study resumes.",
-    **_STUDY,
 )
 def seed_study(
     context: dg.AssetExecutionContext,
@@ -242,13 +219,12 @@ def seed_study(
     )
 
 
-@asset(
+@_study(
     deps=_GROUND,
     description="Compare every harvest of the lexical judge: three gates, both budgets and sides, "
     "both split profiles, two rounds; with labels spent on training instead, cuts without a "
     "certificate, contamination by the withheld labels, and how far each harvest is from its "
     "pool.",
-    **_STUDY,
 )
 def harvests(
     context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
@@ -267,12 +243,11 @@ def harvests(
     return materialized(context, store, mlflow, metadata, metrics=counts)
 
 
-@asset(
+@_study(
     deps=[*_GROUND, judge_key("sft", "model")],
     pool=POOL,
     op_tags=machine_tags("compact"),
     description="Harvest once with the fine-tuned language model: minutes on two cores.",
-    **_STUDY,
 )
 def harvests_lm(
     context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
@@ -289,7 +264,7 @@ def harvests_lm(
     return materialized(context, store, mlflow, {})
 
 
-@asset(
+@_study(
     deps=[
         *_GROUND,
         dg.AssetDep(key("corpora/sft_split"), partition_mapping=dg.AllPartitionMapping()),
@@ -297,7 +272,6 @@ def harvests_lm(
     output_required=False,
     description="Harvest from a judge that saw no row of the corpus; skipped where no other "
     "corpus is split.",
-    **_STUDY,
 )
 def harvests_transfer(
     context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
@@ -311,12 +285,11 @@ def harvests_transfer(
     yield materialized(context, store, mlflow, {})
 
 
-@asset(
+@_study(
     deps=[judge_key(name, "audit") for name in JUDGES],
     description="Run nine procedures on the scores of every audited judge, on CAL and on TEST's "
     "own, with the task-resampling audit of the naive one and the three gates. Judges that are "
     "not there are passed over.",
-    **_STUDY,
 )
 def real_scores(
     context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
@@ -337,7 +310,7 @@ def real_scores(
     return materialized(context, store, mlflow, metadata, metrics=metrics)
 
 
-@asset(
+@_table(
     name="certifiability",
     # every partition of each: the model is over all corpora
     deps=[judge_key(judge, "certificate") for judge in judges()],
@@ -345,7 +318,6 @@ def real_scores(
     description="Fit certified coverage against (1−π)(2A₀−1) over every corpus with "
     "certificates: leave-one-corpus-out, other forms, the influence of each corpus, and how far "
     "the fit can be trusted. With fewer than three corpora it shows the points and says so.",
-    **_TABLE,
 )
 def certifiability_model(
     context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
@@ -366,14 +338,13 @@ def certifiability_model(
     return materialized(context, store, mlflow, metadata, metrics=metrics, documents=documents)
 
 
-@asset(
+@_table(
     name="simulation",
     kinds={"json", "html"},
     description="Measure violation and coverage of every procedure on the paper's process, three "
     "adversarial designs, and designs in which the score cannot see the errors; the truth by "
     "quadrature, checked against large draws. About ten CPU minutes; an interrupted run resumes "
     "cell by cell.",
-    **_TABLE,
 )
 def simulation_study(
     context: dg.AssetExecutionContext,
@@ -412,7 +383,7 @@ def simulation_study(
     )
 
 
-@asset(
+@_table(
     name="report",
     # every partition of what has one: the report is over all corpora
     deps=[
@@ -426,7 +397,6 @@ def simulation_study(
     kinds={"html"},
     description="Draw every table of the paper next to ours, as a site that opens from disk and "
     "as Markdown, LaTeX and CSV; what was not run says so.",
-    **_TABLE,
 )
 def study_report(
     context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker

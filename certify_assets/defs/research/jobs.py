@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from certify_assets.defs.names import chains, judge_key, key
+from certify_assets.defs.names import chains, folder_of, judge_key, key
 from certify_assets.judges.specs import HARVEST_JUDGES, JUDGES
 
 _JUDGES = [name for name in JUDGES if name not in HARVEST_JUDGES]
@@ -12,8 +12,8 @@ _TABLES = ("main_table", "certifiability", "simulation", "report")
 study_job = dg.define_asset_job(
     "research_study",
     selection=(
-        dg.AssetSelection.key_prefixes(["corpora"])
-        | dg.AssetSelection.key_prefixes(["research"])
+        folder_of("corpora")
+        | folder_of("research")
         | chains(*_JUDGES)
         | dg.AssetSelection.assets(key("judges/compact_model"))
     )

@@ -25,8 +25,7 @@ from certify_assets.defs.execution import (
     observe_sources,
     one_writer,
 )
-from certify_assets.defs.names import key
-from certify_assets.defs.versions import is_stored, stored_version
+from certify_assets.defs.names import is_stored, key, stored_version
 from certify_assets.errors import InputError
 from certify_assets.judges.specs import JUDGES
 from certify_assets.research.study import (
