@@ -19,10 +19,7 @@ _DIGITS = 10
 
 
 def canonical_json(value: Any) -> bytes:
-    """Encode a JSON value canonically: sorted keys, no spaces, UTF-8, a newline at the end.
-
-    Raises ValueError if a float is NaN or infinite, for which JSON has no form.
-    """
+    """Encode a JSON value canonically: sorted keys, no spaces, UTF-8, a newline at the end."""
     text = json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
@@ -58,12 +55,7 @@ def sha256_file(path: Path) -> str:
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Write a file so that a reader sees the old content or the new, never a part.
-
-    The bytes go to a temporary file in the same folder, are flushed to disk, and take the name by
-    rename. A link keeps pointing where it does and its target is written; a device or pipe is
-    written as it stands.
-    """
+    """Write a file so that a reader sees the old content or the new, never a part."""
     try:
         target = Path(os.path.realpath(path))
         if target.exists() and not target.is_file():
@@ -83,9 +75,7 @@ def _replace(path: Path, data: bytes) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a stream whose content takes the file's name when the block ends well, and is thrown
-    away when it does not.
-    """
+    """Open a stream whose content takes the file's name when the block ends well, and is thrown away when it does not."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
@@ -113,18 +103,14 @@ def _umask() -> int:
 
 
 def write_json_atomic(path: Path, value: Any) -> bytes:
-    """Write a JSON document for people (indented, keys in the order given), atomically; return the
-    bytes written.
-    """
+    """Write a JSON document for people (indented, keys in the order given), atomically; return the bytes written."""
     data = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False).encode("utf-8") + b"\n"
     write_atomic(path, data)
     return data
 
 
 def parse_json(text: str) -> Any:
-    """Parse one JSON value strictly: what readers could take for two different documents is
-    refused.
-    """
+    """Parse one JSON value strictly: what readers could take for two different documents is refused."""
     try:
         return json.loads(text, object_pairs_hook=_object, parse_int=_integer)
     except RecursionError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ from certify_assets.judges.specs import judge_problems, judges
 if TYPE_CHECKING:
     import pandas as pd
 
+    from certify_assets.judges.base import Bill
     from certify_assets.storage.store import Store
 
 _SHOWN = (
@@ -130,13 +132,14 @@ def sources(corpus: str, strict: bool, store: Store, as_json: bool) -> None:
     from certify_assets.judges.transfer import gather_pool
 
     pool = gather_pool(Corpus(store, corpus), strict=strict)
+    about = pool.record
     if as_json:
-        emit_json({**pool.to_dict(), "rows": len(pool.frame), "missing": pool.missing})
+        emit_json({**asdict(about), "rows": len(pool.frame), "missing": pool.missing})
         return
     if pool.missing:
         raise InputError(pool.missing)
     show_table(
-        f"{len(pool.frame)} rows for {corpus} ({pool.domain or 'domain not stated'})",
+        f"{len(pool.frame)} rows for {corpus} ({about.domain or 'domain not stated'})",
         ["source", "domain", "rows", "tasks", "successes", "left out"],
         [
             [
@@ -145,14 +148,14 @@ def sources(corpus: str, strict: bool, store: Store, as_json: bool) -> None:
                 *map(str, (item.rows, item.tasks, item.successes)),
                 _shown(item.dropped),
             ]
-            for item in pool.sources
+            for item in about.sources
         ],
     )
-    if pool.left_out:
+    if about.left_out:
         show_table(
             "Corpora that give nothing",
             ["corpus", "reason"],
-            [list(pair) for pair in pool.left_out.items()],
+            [list(pair) for pair in about.left_out.items()],
         )
 
 
@@ -214,7 +217,7 @@ def score(
         show_line(cost_line(bill))
 
 
-def cost_line(bill: dict[str, Any]) -> str:
+def cost_line(bill: Bill) -> str:
     """Say in one line what an endpoint judge's scores cost."""
     tokens, currency = bill["prompt_tokens"] + bill["completion_tokens"], bill["currency"]
     rate = "–" if bill["parse_rate"] is None else percent(bill["parse_rate"])
@@ -289,7 +292,7 @@ def recalibrate(corpus: Corpus, name: str, as_json: bool) -> None:
         show_line(line)
 
 
-def _splits(judge: JudgedCorpus) -> tuple[pd.DataFrame, dict[str, int], dict[str, Any] | None]:
+def _splits(judge: JudgedCorpus) -> tuple[pd.DataFrame, dict[str, int], Bill | None]:
     from certify_assets.storage.progress import ProgressLines
 
     return (judge.score(report=ProgressLines(say)), {}, judge.bill)
@@ -297,7 +300,7 @@ def _splits(judge: JudgedCorpus) -> tuple[pd.DataFrame, dict[str, int], dict[str
 
 def _new_runs(
     judge: JudgedCorpus, paths: tuple[Path, ...], format_name: str
-) -> tuple[pd.DataFrame, dict[str, int], dict[str, Any] | None]:
+) -> tuple[pd.DataFrame, dict[str, int], Bill | None]:
     from certify_assets.corpora.formats import gather_new_runs
     from certify_assets.corpora.schema import to_frame
     from certify_assets.storage.progress import ProgressLines

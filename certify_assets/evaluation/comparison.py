@@ -27,10 +27,10 @@ from certify_assets.evaluation.judge_results import (
     CONTROLS,
     JudgeResults,
     LabelledScores,
-    StageFigures,
     gather_judges,
 )
 from certify_assets.files import canonical_json, rounded, sha256_bytes
+from certify_assets.judges.judged import StageFigures
 from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
 from certify_assets.storage.store import Store
 

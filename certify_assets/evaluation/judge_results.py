@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.evaluation.audit import CertificateAudit, load_audits
 from certify_assets.evaluation.certification import load_certificates
-from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.judged import JudgedCorpus, StageFigures
 from certify_assets.judges.record import columns
 from certify_assets.judges.specs import PROCEDURES, JudgeSpec, judges
 
@@ -41,17 +41,6 @@ class LabelledScores:
     tasks: NDArray[np.object_]
     trajectories: NDArray[np.object_]
     agents: NDArray[np.object_]
-
-
-class StageFigures(TypedDict):
-    """What training or scoring took; `continued` where it is a part of it alone."""
-
-    wall_seconds: float
-    cpu_seconds: float
-    peak_mib: float
-    rows: int
-    continued: bool
-    product_sha256: str
 
 
 @dataclass(frozen=True)
@@ -184,22 +173,11 @@ def _judged(
         trained_on_rl="rl" in judge.spec.training_splits,
         certificates=certificates,
         audits=audits,
-        timings={stage: _figures(found) for stage, found in judge.timings.items()},
+        timings=judge.timings,
         cost=AnswerCost.from_scores(judge.store.read_json(judge.key("scores.json"))),
         start=judge.spec.upstream,
         model=judge.spec.model,
     )
-
-
-def _figures(found: Mapping[str, Any]) -> StageFigures:
-    return {
-        "wall_seconds": found["wall_seconds"],
-        "cpu_seconds": found["cpu_seconds"],
-        "peak_mib": found["peak_mib"],
-        "rows": found["rows"],
-        "continued": found["continued"],
-        "product_sha256": found["product_sha256"],
-    }
 
 
 def _certifying(cal: pd.DataFrame, rows: LabelledScores, spec: JudgeSpec) -> LabelledScores:

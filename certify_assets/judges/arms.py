@@ -1,23 +1,21 @@
-"""The arms of GRPO: each trained on RL from one judge, kept step by step with its scores, and one of them chosen on CAL and paid for.
+"""The arms of GRPO: trained on RL from one judge, one of them chosen on CAL and paid for."""
 
-An arm is a reward (`rewards.ARMS`). A control (`rewards.CONTROLS`) is the weighted cross-entropy on
-the same rows, steps, rate and optimizer: it is trained, scored and audited like an arm, but nothing
-is chosen among controls, so they cost no confidence. ``judges/<judge>/<corpus>/arms/`` holds a
-folder for each::
-
-    run.json            what the training depends on, with its hash
-    step_<n>/           the adapter after n steps
-    arm.json            written last: without it the training was cut short, and goes on
-    cal_<n>.parquet     scores, with cal_<n>.json on what they are of; test_<n> the same without
-    outcomes
-"""
+# An arm is a reward (`rewards.ARMS`). A control (`rewards.CONTROLS`) is the weighted cross-entropy on
+# the same rows, steps, rate and optimizer: it is trained, scored and audited like an arm, but nothing
+# is chosen among controls, so they cost no confidence. judges/<judge>/<corpus>/arms/ has a folder for
+# each:
+#
+#     run.json            what the training depends on, with its hash
+#     step_<n>/           the adapter after n steps
+#     arm.json            written last: without it the training was cut short, and resumes
+#     cal_<n>.parquet     scores, with their sources in cal_<n>.json; test_<n> has no outcomes
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,7 +23,14 @@ from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS, arm_named
-from certify_assets.judges.record import columns, renderer, stored_folder, texts, workplace
+from certify_assets.judges.record import (
+    CandidateScore,
+    columns,
+    renderer,
+    stored_folder,
+    texts,
+    workplace,
+)
 from certify_assets.judges.specs import DELTA, JudgeSpec
 from certify_assets.storage.progress import Advance, Report, counted, silent
 from certify_assets.storage.store import Store
@@ -39,25 +44,16 @@ if TYPE_CHECKING:
 
 #: name of the judge that every arm starts from, which is a candidate itself
 START = "start"
-
-
 OPTIMISERS = ("exact", "trl")
 
 
 class GrpoSpec(JudgeSpec):
-    """A judge reinforced on RL from another one.
-
-    Parameters
-    ----------
-    optimiser : {"exact", "trl"}
-        The expected gradient, or TRL's sampled one.
-    steps : tuple of int
-        Numbers of optimizer steps that are candidates, the last being the end of the training;
-        empty for those that suit the model.
-    """
+    """A judge reinforced on RL from another one."""
 
     family: Literal["grpo"] = "grpo"
+    # the expected gradient, or TRL's sampled one
     optimiser: str = "exact"
+    # the candidates, the last being the end of the training; empty for those that suit the model
     steps: tuple[int, ...] = ()
 
     def model_post_init(self, context: object, /) -> None:
@@ -124,10 +120,7 @@ class Candidate:
 
 
 def candidates(spec: JudgeSpec) -> tuple[Candidate, ...]:
-    """What the deployed judge is chosen among.
-
-    The start, and every arm after each number of steps.
-    """
+    """What the deployed judge is chosen among: the start, and every arm after some steps."""
     return (
         Candidate(START),
         *(Candidate(arm, step) for arm in ARMS for step in grpo_config(spec).evaluate_at),
@@ -140,7 +133,7 @@ def controls(spec: JudgeSpec) -> tuple[Candidate, ...]:
 
 
 def grpo_config(spec: JudgeSpec, *, control: bool = False) -> GrpoConfig:
-    """The paper's settings; the compact model has its own rate and fewer steps, of which the middle and the last are candidates."""
+    """Return the paper's settings; the compact model has its own rate and fewer steps."""
     from certify_assets.judges.lm.grpo_config import (
         COMPACT_LEARNING_RATE,
         LEARNING_RATE,
@@ -160,101 +153,115 @@ def grpo_config(spec: JudgeSpec, *, control: bool = False) -> GrpoConfig:
     )
 
 
+@dataclass(frozen=True)
+class ArmInputs:
+    """All that the training of an arm depends on."""
+
+    start: str
+    start_sha256: str
+    reward: Mapping[str, float]
+    optimiser: str
+    config: Mapping[str, float | str | Sequence[int]]
+    rl_sha256: str
+    renderer_sha256: str
+
+    @property
+    def sha256(self) -> str:
+        """Hash of all of it: the key of the arm."""
+        return sha256_bytes(canonical_json(asdict(self)))
+
+
+@dataclass(frozen=True)
+class ArmRecord:
+    """A trained arm, stored as arm.json."""
+
+    judge: str
+    corpus: str
+    arm: str
+    control: bool
+    # hash of the inputs, which are the next seven fields
+    key: str
+    start: str
+    start_sha256: str
+    reward: Mapping[str, float]
+    optimiser: str
+    config: Mapping[str, float | str | Sequence[int]]
+    rl_sha256: str
+    renderer_sha256: str
+    rl_trajectories: int
+    rl_tasks: int
+    # hash of the adapter after each number of steps
+    steps: Mapping[str, str]
+    run_sha256: str
+    # the log of the optimiser, whose entries differ in what they measure
+    history: Sequence[Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class ArmChoice:
+    """The arm and step that certify most on CAL, and what the choice cost."""
+
+    candidate: Candidate
+    rows: tuple[CandidateScore, ...]
+    rule: str
+    # of the judge's record
+    details: Mapping[str, object]
+
+
 def arm_key(judge: JudgedCorpus, arm: str) -> str:
     """Return the hash of all that the training of an arm or a control would depend on now."""
-    return _Run.of(judge, arm).key
+    return _Run.of(judge, arm).inputs.sha256
 
 
-def train_arm(judge: JudgedCorpus, arm: str, *, report: Report = silent) -> dict[str, Any]:
-    """Train an arm or a control and score CAL with each of its steps.
-
-    Take up what is finished, and go on with what was killed.
-
-    Parameters
-    ----------
-    store : Store
-    corpus : str
-    spec : JudgeSpec
-        Of the family grpo.
-    arm : str
-        A name of ``ARMS`` or ``CONTROLS``.
-    report : callable, optional
-        Told how far it has come.
-
-    Returns
-    -------
-    dict
-        The arm's document. Its ``key`` is the hash of all that the training depends on: start,
-        reward, settings, optimiser, RL rows, renderer.
-
-    Raises
-    ------
-    InputError
-        If there is no such arm, or the corpus has no RL split.
-    IntegrityError
-        If a finished adapter or its scores were altered.
-    """
+def train_arm(judge: JudgedCorpus, arm: str, *, report: Report = silent) -> ArmRecord:
+    """Train an arm or a control, or resume it, and score CAL with each of its steps."""
     run = _Run.of(judge, arm)
-    document = run.finished()
-    if document is None:
-        document = run.train(report)
+    record = run.finished() or run.train(report)
     for step in grpo_config(judge.spec).evaluate_at:
         scored_candidate(judge, Candidate(arm, step), "cal", report=report)
-    return document
+    return record
 
 
-def select_arm(judge: JudgedCorpus, *, report: Report = silent) -> dict[str, Any]:
-    """Choose the arm and step that certify most on CAL, or the start where none beats it.
-
-    Arms that are missing are trained.
-
-    Returns
-    -------
-    dict
-        Of the adapter document: the candidates with their certified coverage, the rule, their
-        number, the chosen one and the arms' keys.
-    """
-    before = judge.beside(judge.spec.start).artifact
-    documents = {arm: train_arm(judge, arm, report=report) for arm in ARMS}
-    tables = {
-        each.name: scored_candidate(judge, each, "cal", report=report)[0]
-        for each in candidates(judge.spec)
-    }
+def select_arm(judge: JudgedCorpus, *, report: Report = silent) -> ArmChoice:
+    """Choose the arm and step that certify most on CAL, or the start where none beats it."""
+    before, options = judge.beside(judge.spec.start).artifact, candidates(judge.spec)
+    records = {arm: train_arm(judge, arm, report=report) for arm in ARMS}
+    tables = {each.name: scored_candidate(judge, each, "cal", report=report)[0] for each in options}
     selection, alpha = choose(tables, judge.corpus.config)
-    rows = [
+    rows: list[CandidateScore] = [
         {"name": row.name, "alpha": alpha, "coverage": row.coverage, "uncorrected": row.uncorrected}
         for row in selection.rows
     ]
-    return {
-        "selection": rows,
-        "selection_rule": f"{selection.certificate.selection} (at alpha {alpha:g})",
-        "candidates": len(tables),
+    curves = {
+        name: [
+            {"step": entry["step"], "loss": entry["loss"]}
+            for entry in record.history
+            if entry.get("loss") is not None and "step" in entry
+        ]
+        for name, record in records.items()
+    }
+    details = {
         "chosen": selection.chosen,
         "training": {
             "optimiser": _spec(judge).optimiser,
             "config": grpo_config(judge.spec).to_dict(),
-            "arms": {name: document["reward"] for name, document in documents.items()},
-            "loss_curves": {
-                name: _curve(document["history"]) for name, document in documents.items()
-            },
-            "rl_trajectories": documents[next(iter(ARMS))]["rl_trajectories"],
+            "arms": {name: record.reward for name, record in records.items()},
+            "loss_curves": curves,
+            "rl_trajectories": records[next(iter(ARMS))].rl_trajectories,
         },
         "start_sha256": before.adapter_sha256,
-        "arms": {name: document["key"] for name, document in documents.items()},
+        "arms": {name: record.key for name, record in records.items()},
     }
-
-
-def _curve(history: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
-    """Loss of every step that has one."""
-    return [
-        {"step": entry["step"], "loss": entry["loss"]}
-        for entry in history
-        if entry.get("loss") is not None and "step" in entry
-    ]
+    return ArmChoice(
+        next(each for each in options if each.name == selection.chosen),
+        tuple(rows),
+        f"{selection.certificate.selection} (at alpha {alpha:g})",
+        details,
+    )
 
 
 def choose(tables: Mapping[str, pd.DataFrame], config: CorpusConfig) -> tuple[Selection, float]:
-    """Choose at the smaller budget, or at the larger one where no candidate certifies anything at the smaller."""
+    """Choose at the smallest budget at which a candidate certifies anything, else at the largest."""
     from certify_assets.certificates import Settings
     from certify_assets.judges.selection import select
 
@@ -276,21 +283,10 @@ def choose(tables: Mapping[str, pd.DataFrame], config: CorpusConfig) -> tuple[Se
 def scored_candidate(
     judge: JudgedCorpus, candidate: Candidate, split: str, *, report: Report = silent
 ) -> tuple[pd.DataFrame, dict[str, str]]:
-    """Score CAL or TEST with a candidate, or take up the scores that are stored.
-
-    Returns
-    -------
-    (pandas.DataFrame, dict of str to str)
-        The labelled rows of CAL, or every row of TEST without outcomes; hashes of adapter, rows and
-        table.
-
-    Raises
-    ------
-    IntegrityError
-        If the stored adapter or the stored table was altered.
-    """
+    """Score CAL or TEST with a candidate, or return the stored scores, with their hashes."""
     key = judge.key("arms", candidate.arm, f"{split}_{candidate.step}")
     frame, manifest = judge.corpus.split(split), judge.corpus.manifest
+    # outcomes of TEST come through the ledger alone
     frame = frame.assign(outcome=None) if split == "test" else frame[frame["outcome"].notna()]
     with candidate_adapter(judge, candidate) as folder:
         of = {
@@ -378,7 +374,7 @@ class _Run:
     arm: str
     config: GrpoConfig
     rows: pd.DataFrame
-    inputs: Mapping[str, Any]
+    inputs: ArmInputs
 
     @classmethod
     def of(cls, judge: JudgedCorpus, arm: str) -> _Run:
@@ -390,15 +386,16 @@ class _Run:
                 f"--rl, or leave {judge} out."
             )
         config = grpo_config(spec, control=arm in CONTROLS)
-        inputs = {
-            "start": spec.start,
-            "start_sha256": judge.beside(spec.start).artifact.adapter_sha256,
-            "reward": {"lam": reward.lam, "mu": reward.mu},
-            "optimiser": "exact" if arm in CONTROLS else spec.optimiser,
-            "config": config.to_dict(),
-            "rl_sha256": _rows_sha256(rl),
-            "renderer_sha256": renderer().sha256,
-        }
+        inputs = ArmInputs(
+            start=spec.start,
+            start_sha256=judge.beside(spec.start).artifact.adapter_sha256,
+            reward={"lam": reward.lam, "mu": reward.mu},
+            # a weighted cross-entropy has nothing to sample
+            optimiser="exact" if arm in CONTROLS else spec.optimiser,
+            config=config.to_dict(),
+            rl_sha256=_rows_sha256(rl),
+            renderer_sha256=renderer().sha256,
+        )
         return cls(judge, arm, config, rl, inputs)
 
     @property
@@ -409,69 +406,69 @@ class _Run:
     def folder(self) -> str:
         return self.judge.key("arms", self.arm)
 
-    @property
-    def key(self) -> str:
-        return sha256_bytes(canonical_json(dict(self.inputs)))
-
-    def finished(self) -> dict[str, Any] | None:
-        """Return the document of a finished training with the same key; check its adapters."""
+    def finished(self) -> ArmRecord | None:
+        """Return the record of a finished training with the same key; check its adapters."""
         name = f"{self.folder}/arm.json"
         if not self.store.exists(name):
             return None
-        document: dict[str, Any] = self.store.read_json(name)
-        if document["key"] != self.key:
+        record = ArmRecord(**self.store.read_json(name))
+        if record.key != self.inputs.sha256:
             return None
-        for step, sha256 in document["steps"].items():
+        for step, sha256 in record.steps.items():
             with candidate_adapter(self.judge, Candidate(self.arm, int(step))) as folder:
                 if _lora_sha256(folder) != sha256:
                     place = self.store.locate(f"{self.folder}/step_{step}")
                     raise IntegrityError(
                         f"{place} is not the adapter that was trained; delete {name}."
                     )
-        return document
+        return record
 
-    def train(self, report: Report) -> dict[str, Any]:
+    def train(self, report: Report) -> ArmRecord:
         """Train from the start, or from where a training with the same key was killed."""
         self._begin()
         with (
             workplace(self.store, self.folder) as folder,
             self.judge.beside(self.judge.spec.start).artifact_files() as start,
         ):
-            run = self._optimise(start, folder, report)
+            run_sha256, history = self._optimise(start, folder, report)
             if not self.store.is_local:
                 self._upload(folder)
             steps = {
                 str(step): _lora_sha256(folder / f"step_{step}") for step in self.config.evaluate_at
             }
-            document = {
-                "judge": self.judge.name,
-                "corpus": self.judge.corpus.name,
-                "arm": self.arm,
-                "control": self.arm in CONTROLS,
-                "key": self.key,
-                **self.inputs,
-                "rl_trajectories": len(self.rows),
-                "rl_tasks": int(self.rows["task_id"].nunique()),
-                "steps": steps,
-                "run_sha256": run["sha256"],
-                "history": run["history"],
-            }
-            self.store.write_json(f"{self.folder}/arm.json", document)
+            record = ArmRecord(
+                judge=self.judge.name,
+                corpus=self.judge.corpus.name,
+                arm=self.arm,
+                control=self.arm in CONTROLS,
+                key=self.inputs.sha256,
+                **asdict(self.inputs),
+                rl_trajectories=len(self.rows),
+                rl_tasks=int(self.rows["task_id"].nunique()),
+                steps=steps,
+                run_sha256=run_sha256,
+                history=history,
+            )
+            self.store.write_json(f"{self.folder}/arm.json", asdict(record))
             shutil.rmtree(folder / "checkpoint", ignore_errors=True)
-        return document
+        return record
 
     def _begin(self) -> None:
-        """Clear away what another run left, so that its checkpoints are not taken for this one's."""
+        """Clear away what a run with another key left: its checkpoints are not this one's."""
         name = f"{self.folder}/run.json"
-        if self.store.exists(name) and self.store.read_json(name)["key"] == self.key:
+        key = self.inputs.sha256
+        if self.store.exists(name) and self.store.read_json(name)["key"] == key:
             return
         if self.store.is_local:
             shutil.rmtree(self.store.local_path(self.folder), ignore_errors=True)
         else:
             self.store.delete(f"{self.folder}/arm.json")
-        self.store.write_json(name, {"key": self.key, **self.inputs})
+        self.store.write_json(name, {"key": key, **asdict(self.inputs)})
 
-    def _optimise(self, start: Path, folder: Path, report: Report) -> dict[str, Any]:
+    def _optimise(
+        self, start: Path, folder: Path, report: Report
+    ) -> tuple[str, Sequence[Mapping[str, float]]]:
+        """Train the adapter; return the hash of the run, and its log."""
         from certify_assets.judges.lm.adapters import save_adapter
         from certify_assets.judges.lm.exact_grpo import train_exact
         from certify_assets.judges.lm.judge import load_base
@@ -493,30 +490,39 @@ class _Run:
                 source=base.source,
             )
 
-        def tell(step: int, loss: float | None = None) -> None:
+        def advance(step: int, loss: float | None = None) -> None:
             report(Advance(f"grpo {self.arm}", step, self.config.steps, loss))
 
         prompts, outcomes = (
             encoder.encode_frame(self.rows),
             [int(outcome) for outcome in self.rows["outcome"]],
         )
-        settings: dict[str, Any] = {
-            "arm": arm_named(self.arm),
-            "config": self.config,
-            "folder": folder / "checkpoint",
-            "evaluate": keep,
-        }
-        if self.inputs["optimiser"] == "trl":
+        arm, checkpoints = arm_named(self.arm), folder / "checkpoint"
+        if self.inputs.optimiser == "trl":
             from certify_assets.judges.lm.trl_grpo import train_trl
 
-            return train_trl(language, prompts, outcomes, **settings, progress=tell)
-        return train_exact(
+            sampled = train_trl(
+                language,
+                prompts,
+                outcomes,
+                arm=arm,
+                config=self.config,
+                folder=checkpoints,
+                evaluate=keep,
+                progress=advance,
+            )
+            return sampled["sha256"], sampled["history"]
+        exact = train_exact(
             language,
             prompts,
             outcomes,
-            **settings,
-            progress=lambda step: tell(step.step, step.loss),
-        ).to_dict()
+            arm=arm,
+            config=self.config,
+            folder=checkpoints,
+            evaluate=keep,
+            progress=lambda step: advance(step.step, step.loss),
+        )
+        return exact.sha256, [asdict(step) for step in exact.history]
 
     def _upload(self, folder: Path) -> None:
         for step in self.config.evaluate_at:

@@ -1,13 +1,10 @@
-"""The contract of every judge.
-
-Rendered texts in, log-probabilities of success and failure out, with its provenance.
-"""
+"""The contract of every judge: texts in, log-probabilities of success and failure out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,20 +32,9 @@ SCORE_COLUMNS: tuple[str, ...] = (
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """What a judge says about n texts.
+    """What a judge says about n texts."""
 
-    Parameters
-    ----------
-    log_p_success, log_p_fail : float64 arrays, shape (n,)
-        Natural logarithms of the probabilities of the two verdicts, at most 0; NaN in both where
-        the judge gave no verdict.
-
-    Raises
-    ------
-    InputError
-        If the shapes differ or a value is positive.
-    """
-
+    # natural logarithms, at most 0; NaN in both where the judge gave no verdict
     log_p_success: NDArray[np.float64]
     log_p_fail: NDArray[np.float64]
 
@@ -73,46 +59,50 @@ class Scores:
 
 @dataclass(frozen=True)
 class JudgeProvenance:
-    """Everything that must be the same for two scores to be comparable.
-
-    Parameters
-    ----------
-    judge : str
-        Name.
-    adapter_sha256 : str
-        Hash of what was trained.
-    renderer_sha256 : str
-        Hash of the renderer whose texts it was trained on and reads.
-    engine : str
-        What computes the scores, with its version.
-    dtype : str
-        Type of the numbers.
-    settings : mapping
-        JSON values: the rest.
-    """
+    """Everything that must be the same for two scores to be comparable."""
 
     judge: str
+    # of what was trained
     adapter_sha256: str
+    # of the renderer whose texts it was trained on and reads
     renderer_sha256: str
+    # what computes the scores, with its version
     engine: str
     dtype: str
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the provenance as a JSON object."""
-        return {
-            "judge": self.judge,
-            "adapter_sha256": self.adapter_sha256,
-            "renderer_sha256": self.renderer_sha256,
-            "engine": self.engine,
-            "dtype": self.dtype,
-            "settings": dict(self.settings),
-        }
-
     @property
     def sha256(self) -> str:
         """Hash of all of it."""
-        return sha256_bytes(canonical_json(self.to_dict()))
+        return sha256_bytes(canonical_json(asdict(self)))
+
+
+class Bill(TypedDict):
+    """What the scores of a server cost; `EndpointReport` says what each figure counts."""
+
+    decisions: int
+    scored: int
+    unscored: dict[str, int]
+    answers: int
+    unparsed_answers: int
+    same_votes: int
+    requests: int
+    retries: int
+    cache_hits: int
+    prompt_tokens: int
+    completion_tokens: int
+    uncounted_answers: int
+    cost: float
+    cost_now: float
+    currency: str
+    seconds: float
+    models: list[str]
+    fingerprints: list[str]
+    journal_sha256: str
+    cut_texts: int
+    # null where nothing can be divided
+    parse_rate: float | None
+    cost_per_decision: float | None
 
 
 @runtime_checkable
@@ -124,7 +114,7 @@ class Judge(Protocol):
         """Short name, unique among the judges of a project."""
 
     def provenance(self) -> JudgeProvenance:
-        """Say what the scores depend on."""
+        """Return what the scores depend on."""
 
     def score(self, texts: Sequence[str]) -> Scores:
         """Judge rendered trajectories; the score of a text does not depend on the others."""
@@ -143,29 +133,8 @@ def score_table(
     *,
     rendered: Sequence[Rendered] | None = None,
 ) -> pd.DataFrame:
-    """Score trajectories.
-
-    Parameters
-    ----------
-    judge : Judge
-        Whose provenance names this renderer.
-    frame : pandas.DataFrame
-        Trajectories.
-    renderer : Renderer
-        What turns them into texts.
-    rendered : sequence of Rendered, optional
-        Its renderings of the rows, to save rendering them again.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Columns `SCORE_COLUMNS`, rows in the order of `frame`.
-
-    Raises
-    ------
-    StaleCertificateError
-        If the judge was trained on the texts of another renderer.
-    """
+    """Score trajectories: columns `SCORE_COLUMNS`, rows in the order of the frame."""
+    # `rendered` saves rendering the rows a second time
     expected = judge.provenance().renderer_sha256
     if expected != renderer.sha256:
         raise StaleCertificateError(

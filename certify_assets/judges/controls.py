@@ -1,7 +1,4 @@
-"""Judges that do not read the run.
-
-What length alone and agent alone would have said. A judge that does not beat them learnt a leak.
-"""
+"""Judges that do not read the run: what length alone and agent alone would have said."""
 
 from __future__ import annotations
 
@@ -23,14 +20,9 @@ UNCUT = Renderer(budget_chars=10**9, action_chars=10**9, observation_chars=10**9
 
 @dataclass(frozen=True, slots=True)
 class LengthJudge:
-    """Logistic regression on the logarithm of a text's length.
+    """Logistic regression on the logarithm of a text's length."""
 
-    Parameters
-    ----------
-    slope, intercept : float
-        Log-odds of success are  intercept + slope · ln(1 + characters).
-    """
-
+    # log-odds of success are  intercept + slope · ln(1 + characters)
     slope: float
     intercept: float
 
@@ -53,7 +45,7 @@ class LengthJudge:
         return scores_from_log_odds(self.intercept + self.slope * _log_lengths(texts))
 
     def provenance(self) -> JudgeProvenance:
-        """Say what the scores depend on."""
+        """Return what the scores depend on."""
         return _provenance(
             self.name, {"slope": self.slope, "intercept": self.intercept}, UNCUT.sha256
         )
@@ -61,17 +53,11 @@ class LengthJudge:
 
 @dataclass(frozen=True)
 class AgentJudge:
-    """The success rate of the agent on the training tasks.
+    """The success rate of the agent on the training tasks."""
 
-    Parameters
-    ----------
-    log_odds : mapping of str to float
-        Log-odds of success by agent, each with half a success and half a failure added.
-    default : float
-        Log-odds of agents that were not there.
-    """
-
+    # by agent, each with half a success and half a failure added
     log_odds: Mapping[str, float]
+    # of agents that were not there
     default: float
 
     @property
@@ -94,7 +80,7 @@ class AgentJudge:
         )
 
     def provenance(self) -> JudgeProvenance:
-        """Say what the scores depend on."""
+        """Return what the scores depend on."""
         return _provenance(
             self.name, {"log_odds": dict(self.log_odds), "default": self.default}, ""
         )

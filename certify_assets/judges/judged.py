@@ -8,8 +8,8 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, cast
 
 import numpy as np
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from certify_assets.judges.base import Judge
+    from certify_assets.judges.base import Bill, Judge
     from certify_assets.storage.snapshot import Snapshot
 
 STAGES = ("train", "score")
@@ -42,11 +42,10 @@ _MEBIBYTE = 1024.0 if sys.platform != "darwin" else 1024.0 * 1024.0
 
 
 class JudgeFamily(ABC):
-    """A way to make judges: how one is trained, loaded, scored, described and found stale.
+    """A way to make judges: how one is trained, loaded, scored, described and found stale."""
 
-    A family is one module of `certify_assets.judges.families`: its specification, and a subclass
-    of this class under `judge_family`. Nothing else of the package names it.
-    """
+    # A family is one module of `certify_assets.judges.families`: its specification, and a subclass
+    # of this class under `judge_family`. Nothing else of the package names it.
 
     #: place of its judges in lists; the shipped families come first
     position: ClassVar[int] = 90
@@ -61,15 +60,9 @@ class JudgeFamily(ABC):
     def load(
         self, judge: JudgedCorpus, *, expected_sha256: str, resume: bool, replay: bool
     ) -> Judge:
-        """Load the trained judge; refuse another than the expected one.
-
-        Parameters
-        ----------
-        resume : bool
-            Take up the scores that a killed run left, where the family keeps them.
-        replay : bool
-            Repeat kept answers instead of asking a server, where the family keeps them.
-        """
+        """Load the trained judge; refuse another than the expected one."""
+        # resume: take up the scores that a killed run left, where the family keeps them
+        # replay: repeat kept answers instead of asking a server, where the family keeps them
 
     def prepared(
         self,
@@ -102,22 +95,12 @@ class JudgeFamily(ABC):
         return {}
 
     def require_current(self, judge: JudgedCorpus, record: JudgeRecord) -> None:  # noqa: B027
-        """Refuse a record whose sources, beyond splits and renderer, are others now.
-
-        Raises
-        ------
-        StaleCertificateError
-        """
+        """Refuse a record whose sources, beyond splits and renderer, are others now."""
 
     def require_present(self, judge: JudgedCorpus) -> None:  # noqa: B027
-        """Say why there is no record, where the family knows a reason.
+        """Say why there is no record, where the family knows a reason."""
 
-        Raises
-        ------
-        StaleCertificateError
-        """
-
-    def bill(self, model: Judge) -> dict[str, Any] | None:
+    def bill(self, model: Judge) -> Bill | None:
         """Return what the scores of a loaded judge cost; None where they cost nothing."""
         return None
 
@@ -169,13 +152,7 @@ class DerivedFamily(JudgeFamily):
 
 
 def judge_family(name: str) -> Callable[[type[JudgeFamily]], type[JudgeFamily]]:
-    """Register a family under the tag of its specifications.
-
-    Examples
-    --------
-    >>> @judge_family("coin")  # doctest: +SKIP
-    ... class CoinFamily(JudgeFamily): ...
-    """
+    """Register a family under the tag of its specifications."""
 
     def register(family: type[JudgeFamily]) -> type[JudgeFamily]:
         register_family(name, family())
@@ -191,19 +168,11 @@ def family_of(spec: JudgeSpec) -> JudgeFamily:
 
 @dataclass(frozen=True)
 class JudgedCorpus:
-    """One judge on one corpus, as one operation sees them.
-
-    Parameters
-    ----------
-    corpus : Corpus
-    name : str
-        Name of the judge.
-    given : JudgeSpec, optional
-        Specification that no registry holds; by default the one of that name.
-    """
+    """One judge on one corpus, as one operation sees them."""
 
     corpus: Corpus
     name: str
+    # a specification that no registry holds; by default the one of that name
     given: JudgeSpec | None = field(default=None, compare=False)
 
     @classmethod
@@ -226,13 +195,7 @@ class JudgedCorpus:
 
     @property
     def spec(self) -> JudgeSpec:
-        """Specification of the judge.
-
-        Raises
-        ------
-        InputError
-            If there is no such judge.
-        """
+        """Specification of the judge; refuse a name that no judge has."""
         return self.given or judge_spec(self.name, self.store.root)
 
     @property
@@ -261,14 +224,7 @@ class JudgedCorpus:
     @property
     @remembered
     def artifact(self) -> JudgeRecord:
-        """Record of the trained judge.
-
-        Raises
-        ------
-        StaleCertificateError
-            If it was trained under another manifest or renderer than the stored ones, or on other
-            sources.
-        """
+        """Record of the trained judge; refuse one trained on other sources than the stored ones."""
         family = self.family
         if not self.is_trained:
             family.require_present(self)
@@ -289,18 +245,32 @@ class JudgedCorpus:
         """Refuse a judge that is not trained, or not on what is stored now; see `artifact`."""
         _ = self.artifact
 
+    def record(self, adapter_sha256: str, sft: pd.DataFrame | None = None) -> JudgeRecord:
+        """Return the record of a training on what is stored now, with the counts of its SFT rows."""
+        record = JudgeRecord(
+            judge=self.name,
+            corpus=self.corpus.name,
+            adapter_sha256=adapter_sha256,
+            manifest_sha256=self.corpus.manifest.sha256,
+            renderer_sha256=renderer().sha256,
+            seed=self.spec.seed,
+        )
+        if sft is None:
+            return record
+        labelled = _labelled(sft)
+        return replace(
+            record,
+            sft_trajectories=len(labelled),
+            sft_unlabelled=len(sft) - len(labelled),
+            sft_tasks=int(labelled["task_id"].nunique()),
+        )
+
     def artifact_files(self) -> AbstractContextManager[Path]:
         """Give a copy of the trained judge's files as a folder."""
         return stored_folder(self.store, self.key("adapter"))
 
     def train(self, *, report: Report = silent) -> JudgeRecord:
-        """Train the judge, choose among its candidates on CAL, store it and return its record.
-
-        Parameters
-        ----------
-        report : callable, optional
-            Called with the progress of a language model's training.
-        """
+        """Train the judge, choose among its candidates on CAL, store it and return its record."""
         with timed(self, "train") as stage:
             # a folder of checkpoints is what a killed training left, or a finished one
             stage.continued = bool(self.store.names(self.key("training")))
@@ -312,10 +282,7 @@ class JudgedCorpus:
     def load(
         self, *, expected_sha256: str = "", resume: bool = False, replay: bool = False
     ) -> Judge:
-        """Load the trained judge.
-
-        See `JudgeFamily.load`. By default the current one is expected.
-        """
+        """Load the trained judge, by default the current one; see `JudgeFamily.load`."""
         return self.family.load(
             self,
             expected_sha256=expected_sha256 or self.artifact.adapter_sha256,
@@ -324,12 +291,9 @@ class JudgedCorpus:
         )
 
     def score(self, *, report: Report = silent, engine: str = "") -> pd.DataFrame:
-        """Score RL, CAL and TEST and store the table.
-
-        TEST rows carry no outcome: those come only through the ledger. A language model is spread
-        over processes or Ray tasks where `engine` or ``CERTIFY_SHARDS`` says so, with the same
-        bytes.
-        """
+        """Score RL, CAL and TEST and store the table; TEST rows carry no outcome."""
+        # a language model is spread over processes or Ray tasks where `engine` or CERTIFY_SHARDS
+        # says so, with the same bytes
         with timed(self, "score") as stage:
             # shares of scores that an earlier run left cost nothing now
             stage.continued = bool(self.store.names(self.key("shards")))
@@ -353,6 +317,7 @@ class JudgedCorpus:
                 engine=engine,
             )
             part = score_table(ready, frame, using).assign(split=self._named(split, frame))
+            # outcomes of TEST come through the ledger alone
             parts.append(part.assign(outcome=None) if split == "test" else part)
         table = pd.concat([part for part in parts if len(part)], ignore_index=True)
         table["outcome"] = table["outcome"].astype("Int8")
@@ -383,17 +348,8 @@ class JudgedCorpus:
 
     def score_runs(
         self, frame: pd.DataFrame, *, report: Report = silent
-    ) -> tuple[pd.DataFrame, dict[str, Any] | None]:
-        """Score new trajectories; return the table and what a server's answers cost.
-
-        Nothing is stored.
-
-        Raises
-        ------
-        StaleCertificateError
-            If the judge is not current, or its server answers as another model than the one whose
-            scores are stored.
-        """
+    ) -> tuple[pd.DataFrame, Bill | None]:
+        """Score new trajectories, store nothing; return the table and what a server's answers cost."""
         record, family = self.artifact, self.family
         model = family.prepared(
             self,
@@ -404,34 +360,29 @@ class JudgedCorpus:
         )
         table = score_table(model, frame, renderer())
         bill, then = family.bill(model), self.bill
-        models = [] if bill is None or then is None else [bill["models"], then["models"]]
-        if all(models) and len({tuple(names) for names in models}) > 1:
+        now, before = (list(one["models"]) if one else [] for one in (bill, then))
+        if now and before and now != before:
             raise StaleCertificateError(
-                f"the server of {self} answers as {models[0][0]} now and answered as "
-                f"{models[1][0]} when {self.corpus} was scored; materialize judges/{self}/scores "
-                "again "
-                "and certify anew."
+                f"the server of {self} answers as {now[0]} now and answered as {before[0]} when "
+                f"{self.corpus} was scored; materialize judges/{self}/scores and its certificate "
+                "again."
             )
         return table, bill
 
     @property
-    def bill(self) -> dict[str, Any] | None:
+    def bill(self) -> Bill | None:
         """Counts, tokens, seconds and cost of the stored scores of a server; None for others."""
-        key = self.key("scores.json")
-        bill: dict[str, Any] | None = (
-            self.store.read_json(key).get("bill") if self.store.exists(key) else None
-        )
+        bill: Bill | None = self.read("scores.json").get("bill")
         return bill
+
+    def read(self, name: str) -> Any:
+        """Return a document of the judge on this corpus; an empty one where none is stored."""
+        return self.store.read_json(self.key(name)) if self.store.exists(self.key(name)) else {}
 
     @property
     def scores(self) -> tuple[pd.DataFrame, dict[str, str], JudgeRecord]:
-        """Stored scores of RL, CAL and TEST, the hashes they depend on, and the record.
-
-        Raises
-        ------
-        StaleCertificateError
-            If another adapter, renderer or manifest than the stored one made them.
-        """
+        """Stored scores of RL, CAL and TEST, the hashes they depend on, and the record."""
+        # refused where another adapter, renderer or manifest than the stored one made them
         record = self.artifact
         meta = self.store.read_json(self.key("scores.json"))
         now = {
@@ -460,16 +411,8 @@ class JudgedCorpus:
     @property
     @remembered
     def calibration(self) -> tuple[pd.DataFrame, dict[str, str], JudgeRecord]:
-        """Labelled CAL rows that certify this judge, the hashes they depend on, and the record.
-
-        These are all of CAL, and half B alone for a judge that learned from what half A let
-        through.
-
-        Raises
-        ------
-        StaleCertificateError
-            As `scores`.
-        """
+        """Labelled CAL rows that certify this judge, the hashes they depend on, and the record."""
+        # all of CAL, and half B alone for a judge that learned from what half A let through
         table, now, record = self.scores
         cal = _labelled(table[table["split"] == "cal"])
         return self.spec.calibration_rows(cal), now, record
@@ -494,55 +437,50 @@ class JudgedCorpus:
             )
 
     @property
-    def timings(self) -> dict[str, dict[str, Any]]:
+    def timings(self) -> dict[str, StageFigures]:
         """Figures of the stages whose product is the stored one, by stage."""
-        key = self.key("timings.json")
-        known = self.store.read_json(key) if self.store.exists(key) else {}
-        found = {}
-        for stage, (name, product) in _PRODUCTS.items():
-            document = self.key(name)
-            if stage not in known or not self.store.exists(document):
-                continue
-            if self.store.read_json(document).get(product) == known[stage]["product_sha256"]:
-                found[stage] = known[stage]
-        return found
+        known: dict[str, StageFigures] = self.read("timings.json")
+        return {
+            stage: known[stage]
+            for stage, (name, product) in _PRODUCTS.items()
+            if stage in known and self.read(name).get(product) == known[stage]["product_sha256"]
+        }
 
 
 def _labelled(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[frame["outcome"].notna()].reset_index(drop=True)
 
 
-@dataclass(slots=True)
-class StageTiming:
-    """What a running stage measures of itself.
+class StageFigures(TypedDict):
+    """What training or scoring took."""
 
-    Attributes
-    ----------
-    rows : int
-        Trajectories that it went through.
-    continued : bool
-        Whether it took up what an earlier run left, so that its seconds are not all of it.
-    """
+    wall_seconds: float
+    # of all threads of the process
+    cpu_seconds: float
+    # the process's largest so far: the stage's own only where it has a process of its own
+    peak_mib: float
+    rows: int
+    continued: bool
+    product_sha256: str
+
+
+@dataclass(slots=True)
+class RunningStage:
+    """What a running stage notes of itself."""
 
     rows: int = 0
+    # whether it took up what an earlier run left, so that its seconds are not all of it
     continued: bool = False
 
 
 @contextmanager
-def timed(judge: JudgedCorpus, stage: str) -> Iterator[StageTiming]:
-    """Measure a stage and keep its figures in timings.json; a stage that fails keeps none.
-
-    Notes
-    -----
-    CPU seconds are those of all threads of this process. The memory is the process's largest so
-    far, so it is the stage's own only where the stage has a process of its own. A run that resumes
-    an earlier one does not replace the figures of a whole run with the same product.
-    """
-    running = StageTiming()
+def timed(judge: JudgedCorpus, stage: str) -> Iterator[RunningStage]:
+    """Measure a stage and keep its figures in timings.json; a stage that fails keeps none."""
+    running = RunningStage()
     wall, cpu = time.perf_counter(), time.process_time()
     yield running
     name, product = _PRODUCTS[stage]
-    measured = {
+    measured: StageFigures = {
         "wall_seconds": round(time.perf_counter() - wall, 3),
         "cpu_seconds": round(time.process_time() - cpu, 3),
         "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _MEBIBYTE, 1),
@@ -550,11 +488,11 @@ def timed(judge: JudgedCorpus, stage: str) -> Iterator[StageTiming]:
         "continued": running.continued,
         "product_sha256": judge.store.read_json(judge.key(name))[product],
     }
-    key = judge.key("timings.json")
-    known = judge.store.read_json(key) if judge.store.exists(key) else {}
+    known = judge.read("timings.json")
     before = known.get(stage, {})
+    # a run that resumes another does not replace the figures of a whole run with the same product
     whole = before.get("product_sha256") == measured["product_sha256"] and not before.get(
         "continued", True
     )
     if not (running.continued and whole):
-        judge.store.write_json(key, {**known, stage: measured})
+        judge.store.write_json(judge.key("timings.json"), {**known, stage: measured})

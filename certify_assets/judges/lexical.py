@@ -27,24 +27,7 @@ _TOKEN = r"(?u)\b\w\w+\b"
 
 @dataclass(frozen=True, slots=True)
 class LexicalSettings:
-    """How a lexical judge is trained.
-
-    Parameters
-    ----------
-    success_weight : float
-        Weight of a success against a failure of weight 1: above 1 the judge is slower to call a run
-        a failure, which serves the reject side.
-    inverse_regularization : float
-        C of the logistic regression.
-    longest_ngram : int
-        Most words in a feature.
-    min_documents : int
-        Texts that a feature must occur in.
-    max_features : int
-        Most features, the most frequent first.
-    seed : int
-        Recorded; the training itself draws no random number.
-    """
+    """How a lexical judge is trained."""
 
     success_weight: float = 1.0
     inverse_regularization: float = 10.0
@@ -70,32 +53,7 @@ class LexicalSettings:
 
 @dataclass(frozen=True, eq=False)
 class LexicalJudge:
-    """A trained lexical judge.
-
-    Parameters
-    ----------
-    settings : LexicalSettings
-        How it was trained.
-    vocabulary : tuple of str
-        Features, sorted.
-    idf, coefficients : float64 arrays, shape (features,)
-        Inverse document frequency and weight of every feature.
-    intercept : float
-        Log-odds of success of a text without any feature.
-    renderer_sha256 : str
-        Hash of the renderer of the texts it was trained on.
-    training : mapping
-        Rows and successes it was trained on.
-
-    Notes
-    -----
-    The score of a text is its log-odds of success  b + w·x/‖x‖  with  x_j = (1 + ln c_j)·idf_j  for
-    a feature that occurs c_j > 0 times, and  idf_j = 1 + ln((1 + n)/(1 + n_j)).
-
-    References
-    ----------
-    Salton and Buckley (1988), "Term-weighting approaches in automatic text retrieval".
-    """
+    """A trained lexical judge."""
 
     settings: LexicalSettings
     vocabulary: tuple[str, ...]
@@ -122,27 +80,7 @@ class LexicalJudge:
         renderer_sha256: str = "",
         settings: LexicalSettings | None = None,
     ) -> LexicalJudge:
-        """Train on rendered trajectories of the SFT split.
-
-        Parameters
-        ----------
-        texts : sequence of str
-            Rendered trajectories.
-        outcomes : array_like, shape (n,)
-            Their outcomes, 0 or 1.
-        success_weight, seed
-            As in `LexicalSettings`.
-        renderer_sha256 : str
-            Hash of the renderer.
-        settings : LexicalSettings, optional
-            All settings, in place of success_weight and seed.
-
-        Raises
-        ------
-        InputError
-            If lengths differ, an outcome is neither 0 nor 1, one of the two is absent, or no
-            feature occurs often enough.
-        """
+        """Train on rendered trajectories of the SFT split."""
         from sklearn.linear_model import LogisticRegression
         from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
@@ -203,11 +141,7 @@ class LexicalJudge:
         return _hash(self._files())
 
     def save(self, folder: Path) -> str:
-        """Write the judge as JSON and safetensors; return the adapter hash.
-
-        The document, which names the hash of the weights, is written last: a folder without it
-        holds no judge.
-        """
+        """Write the judge as JSON and safetensors; return the adapter hash."""
         files = self._files()
         for name in (_WEIGHTS, _DOCUMENT):
             write_atomic(folder / name, files[name])
@@ -215,23 +149,7 @@ class LexicalJudge:
 
     @classmethod
     def load(cls, folder: Path, *, expected_sha256: str | None = None) -> LexicalJudge:
-        """Read a judge that `save` wrote.
-
-        Parameters
-        ----------
-        folder : Path
-            Where it was saved.
-        expected_sha256 : str, optional
-            Adapter hash that it must have.
-
-        Raises
-        ------
-        InputError
-            If the folder holds no lexical judge.
-        IntegrityError
-            If its files do not belong together, have impossible shapes or values, or another hash
-            than expected.
-        """
+        """Read a judge that `save` wrote."""
         files = {name: _read(folder / name) for name in (_DOCUMENT, _WEIGHTS)}
         if expected_sha256 is not None and _hash(files) != expected_sha256:
             raise IntegrityError(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NotRequired, Protocol, TypedDict
 
 import numpy as np
 
@@ -29,64 +29,53 @@ class Savable(Protocol):
         """Write the files into a folder."""
 
 
+class CandidateScore(TypedDict):
+    """Certified coverage of a candidate on CAL."""
+
+    name: str
+    success_weight: NotRequired[float]
+    alpha: float
+    coverage: float
+    # certified as if there were no other candidate
+    uncorrected: NotRequired[float]
+
+
 @dataclass(frozen=True, kw_only=True)
 class JudgeRecord:
-    """Document of a trained judge, stored as adapter.json below the judge and the corpus.
-
-    Parameters
-    ----------
-    judge, corpus : str
-    adapter_sha256 : str
-        Hash of what was trained, or of what was registered of a server.
-    manifest_sha256, renderer_sha256 : str
-        Of the splits and the texts that it was trained on.
-    seed : int
-    candidates : int
-        Number of candidates that it was chosen among; the level of certificates is divided by it.
-    selection : sequence of mapping
-        Certified coverage of every candidate on CAL.
-    selection_rule : str
-    sft_trajectories, sft_unlabelled, sft_tasks : int
-        Rows it was trained on, rows left out without a label, and tasks.
-    success_weight : float, optional
-        Of a lexical judge.
-    details : mapping
-        What its family records beyond that.
-    """
+    """Document of a trained judge, stored as adapter.json below the judge and the corpus."""
 
     SCHEMA: ClassVar[int] = 1
 
     judge: str
     corpus: str
+    # of what was trained, or of what was registered of a server
     adapter_sha256: str
+    # of the splits and the texts that it was trained on
     manifest_sha256: str
     renderer_sha256: str
     seed: int
+    # the level of certificates is divided by their number
     candidates: int = 1
-    selection: Sequence[Mapping[str, Any]] = ()
+    selection: Sequence[CandidateScore] = ()
     selection_rule: str = ""
     sft_trajectories: int = 0
+    # rows that were left out without a label
     sft_unlabelled: int = 0
     sft_tasks: int = 0
+    # of a lexical judge
     success_weight: float | None = None
+    # what its family records beyond that, next to the other fields of the document
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document as it is stored."""
-        document: dict[str, Any] = {
-            name: getattr(self, name) for name in _COMMON if getattr(self, name) is not None
-        }
-        return {**document, "selection": [dict(row) for row in self.selection], **self.details}
+        common = {name: getattr(self, name) for name in _COMMON}
+        known = {name: value for name, value in common.items() if value is not None}
+        return {**known, "selection": [dict(row) for row in self.selection], **self.details}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> JudgeRecord:
-        """Take a stored document.
-
-        Raises
-        ------
-        IntegrityError
-            If it is no document of a judge.
-        """
+        """Read a stored document; refuse one that is of no judge."""
         try:
             common = {name: document[name] for name in _COMMON if name in document}
             common["selection"] = tuple(common.get("selection", ()))
@@ -109,16 +98,6 @@ class JudgeRecord:
 
 
 _COMMON = tuple(item.name for item in fields(JudgeRecord) if item.name != "details")
-
-
-def sft_rows(sft: pd.DataFrame) -> dict[str, Any]:
-    """Return the counts of a record about the rows of SFT."""
-    labelled = sft[sft["outcome"].notna()]
-    return {
-        "sft_trajectories": len(labelled),
-        "sft_unlabelled": len(sft) - len(labelled),
-        "sft_tasks": int(labelled["task_id"].nunique()),
-    }
 
 
 def renderer() -> Renderer:

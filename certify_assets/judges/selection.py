@@ -1,11 +1,4 @@
-"""The choice among arms and steps on CAL, and what it costs.
-
-Every candidate counted in the level, or half of the tasks for the choice alone.
-
-A certificate holds for a judge that was fixed before its outcomes were read. The best of several on
-one table is a maximum: certified there at δ it breaks its promise more often than δ. Two rules pay
-for it (`select`), and what the choice cost is read on TEST afterwards (`bracket`).
-"""
+"""The choice among arms and steps on CAL, and what it costs."""
 
 from __future__ import annotations
 
@@ -31,19 +24,7 @@ RULES = {
 
 @dataclass(frozen=True, slots=True)
 class CandidateRow:
-    """One candidate in the choice.
-
-    Attributes
-    ----------
-    name : str
-    coverage : float
-        Certified on the rows of the choice, at the level of the rule: what is compared.
-    certified_coverage : float
-        Of the certificate that it would get: the same under "counted", that of the other half under
-        "halves".
-    uncorrected : float
-        Certified on all of CAL as if there were no other candidate: the paper's number, no promise.
-    """
+    """One candidate in the choice."""
 
     name: str
     coverage: float
@@ -53,26 +34,7 @@ class CandidateRow:
 
 @dataclass(frozen=True)
 class Selection:
-    """A choice among candidates.
-
-    Attributes
-    ----------
-    rule : str
-        Of ``RULES``.
-    baseline, chosen : str
-        The baseline is kept unless a candidate certifies more.
-    rows : tuple of CandidateRow
-        In the order given.
-    certificates : dict of str to Certificate
-        Of every candidate on the rows that certify. Only that of the one chosen is a promise; the
-        others are for `bracket`.
-    uncorrected : Certificate
-        Of the one chosen on all of CAL as if there were no other: no promise.
-    choosing_tasks, certifying_tasks : int
-    controls : dict of str to Certificate
-        Of what the choice is held against, at the level of the candidates. Nothing is chosen among
-        them, so they are not counted.
-    """
+    """A choice among candidates."""
 
     rule: str
     baseline: str
@@ -101,10 +63,7 @@ class Selection:
         ).name
 
     def plan(self) -> dict[str, Any]:
-        """Return what has to be registered in the ledger before TEST is read for any candidate.
-
-        JSON values.
-        """
+        """Return what has to be registered in the ledger before TEST is read for any candidate."""
         best = max(self.controls, key=lambda name: self.controls[name].coverage, default=None)
         return {
             "selection_rule": self.rule,
@@ -201,18 +160,7 @@ def choosing_half(tasks: Sequence[Any], seed: int) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True)
 class ArmAudit:
-    """A candidate on TEST, as its audit has it.
-
-    Attributes
-    ----------
-    name : str
-    coverage : float
-        Of the threshold of CAL: what is deployed.
-    own_coverage : float or None
-        That TEST's own scores would certify: what the paper's tables seem to show.
-    realized_error : float or None
-    verdict : str
-    """
+    """A candidate on TEST, as its audit has it."""
 
     name: str
     coverage: float
@@ -223,20 +171,7 @@ class ArmAudit:
 
 @dataclass(frozen=True)
 class Bracket:
-    """The choice on CAL between the best and the worst candidate on TEST.
-
-    Attributes
-    ----------
-    chosen, baseline : ArmAudit
-    oracle, worst : ArmAudit
-        Of the largest and least coverage on TEST. The oracle is chosen with TEST's outcomes: it is
-        reported, never deployed.
-    arms : tuple of ArmAudit
-        Every candidate.
-    control : ArmAudit or None
-        The control that certifies most on CAL.
-    controls : tuple of ArmAudit
-    """
+    """The choice on CAL between the best and the worst candidate on TEST."""
 
     chosen: ArmAudit
     baseline: ArmAudit

@@ -1,8 +1,4 @@
-"""Which judges there are: those that the families declare, and those of the user's judges.yaml.
-
-A family is a module of `certify_assets.judges.families`. Its specification class derives from
-`JudgeSpec` with a literal ``family``, so the specifications form a union tagged by that field.
-"""
+"""Which judges there are: those that the families declare, and those of the user's judges.yaml."""
 
 from __future__ import annotations
 
@@ -58,26 +54,7 @@ _GROUPS = {
 
 
 class JudgeSpec(BaseModel):
-    """A judge: what every family knows of it. Each family adds its own fields and answers.
-
-    Parameters
-    ----------
-    family : str
-        Tag of the union; a literal in every subclass.
-    name : str
-        Key prefix and group of its assets.
-    summary : str
-        One sentence for the asset page.
-    seed : int
-        Seed of the training.
-    model : str
-        Language model that it reads: "compact", a folder, a hub name, or a server's name for it;
-        empty for none.
-    revision : str or None
-        Commit of the model.
-    start : str
-        Judge whose artifact or certificate the training starts from; empty for none.
-    """
+    """A judge: what every family knows of it. Each family adds its own fields and answers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
@@ -265,13 +242,7 @@ def __getattr__(name: str) -> Any:
 
 
 def judges(root: str | None = None) -> dict[str, JudgeSpec]:
-    """Return every judge: those of the platform, then those of the user's document.
-
-    Parameters
-    ----------
-    root : str, optional
-        The data root; this process's by default. A broken document adds no judge.
-    """
+    """Return every judge: those of the platform, then those of the user's document."""
     return platform_judges() | dict(_configured(root).judges)
 
 
@@ -281,13 +252,7 @@ def judge_problems(root: str | None = None) -> tuple[str, ...]:
 
 
 def judge_spec(name: str, root: str | None = None) -> JudgeSpec:
-    """Return a judge's specification.
-
-    Raises
-    ------
-    InputError
-        If there is no such judge; the sentence lists those that exist, and the document's errors.
-    """
+    """Return a judge's specification."""
     # without the user's document, where it is not needed
     if name in platform_judges():
         return platform_judges()[name]

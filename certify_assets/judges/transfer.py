@@ -1,11 +1,8 @@
-"""What a transfer judge is trained on.
+"""What a transfer judge is trained on: SFT rows of the other corpora, an equal share of each."""
 
-The SFT splits of the other corpora of the data root, an equal share of each, nothing of the target.
-
-Corpora may share tasks: the same benchmark with other agents, or one page under two names. A
-source's row whose task or instruction is in the target's CAL or TEST is left out and counted. Of
-the target, ids and instructions of these two splits are read, and no outcome.
-"""
+# Corpora may share tasks: the same benchmark with other agents, or one page under two names. A
+# source's row whose task or instruction is in the target's CAL or TEST is left out and counted. Of
+# the target, ids and instructions of these two splits are read, and no outcome.
 
 from __future__ import annotations
 
@@ -15,14 +12,15 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.splits import SplitManifest
-from certify_assets.errors import CertifyError, InputError, StaleCertificateError
+from certify_assets.errors import CertifyError, InputError, IntegrityError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.record import JudgeRecord
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
@@ -38,96 +36,107 @@ _NOT_A_WORD = re.compile(r"[\W_]+")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What one corpus gives to a pool.
-
-    Parameters
-    ----------
-    corpus, domain : str
-    manifest_sha256, trajectories_sha256 : str
-        Of its splits and its table when it was drawn from.
-    rows, tasks, successes : int
-        Drawn.
-    dropped : dict of str to int
-        Rows of its SFT split that were not, by reason: ``no_label``, ``shared_task``,
-        ``shared_instruction``, ``above_share``.
-    """
+    """What one corpus gives to a pool."""
 
     corpus: str
     domain: str
+    # of its splits and its table when it was drawn from
     manifest_sha256: str
     trajectories_sha256: str
     rows: int
     tasks: int
     successes: int
+    # rows of its SFT split that were not drawn, by reason: no_label, shared_task,
+    # shared_instruction, above_share
     dropped: dict[str, int]
+
+
+@dataclass(frozen=True)
+class PoolRecord:
+    """Where the rows of a pool come from."""
+
+    # the target
+    corpus: str
+    domain: str
+    # whether its whole domain is left out
+    strict: bool
+    limit: int
+    seed: int
+    # of the tasks and instructions that no row may share
+    held_out_sha256: str
+    # corpora that give nothing, with the reason
+    left_out: dict[str, str]
+    sources: list[Source]
+
+    def describe(self) -> str:
+        """Name the sources in one line: rows, tasks and manifest of each."""
+        return "; ".join(
+            f"{item.corpus} ({item.domain or 'domain not stated'}): {item.rows} rows of "
+            f"{item.tasks} tasks, manifest {item.manifest_sha256[:12]}"
+            for item in self.sources
+        )
+
+
+@dataclass(frozen=True)
+class TransferRecord(PoolRecord):
+    """What the record of a transfer judge holds of its training."""
+
+    # what limits the claim of transfer
+    limits: list[str]
+
+    @classmethod
+    def of(cls, record: JudgeRecord) -> TransferRecord:
+        """Return that of a trained judge."""
+        try:
+            document = dict(record.detail("transfer"))
+            sources = [Source(**item) for item in document.pop("sources")]
+            return cls(**document, sources=sources)
+        except (TypeError, KeyError):
+            raise IntegrityError(
+                f"the record of {record.judge} on {record.corpus} does not say what it was trained "
+                "on; train the judge again."
+            ) from None
 
 
 @dataclass(frozen=True, eq=False)
 class TransferPool:
-    """The training rows of a transfer judge.
+    """The training rows of a transfer judge: labelled, by source, task and trajectory."""
 
-    Parameters
-    ----------
-    corpus, domain : str
-        The target.
-    strict : bool
-        Whether its whole domain is left out.
-    frame : pandas.DataFrame
-        Labelled trajectories, by source, task and trajectory.
-    sources : tuple of Source
-        Sorted by name.
-    left_out : dict of str to str
-        Corpora that give nothing, with the reason.
-    limit, seed : int
-        Most rows, and the seed of the draw.
-    held_out_sha256 : str
-        Of the tasks and instructions that no row may share.
-    """
-
-    corpus: str
-    domain: str
-    strict: bool
     frame: pd.DataFrame
-    sources: tuple[Source, ...]
-    left_out: dict[str, str]
-    limit: int
-    seed: int
-    held_out_sha256: str
+    record: PoolRecord
+
+    @property
+    def sha256(self) -> str:
+        """Hash of where the rows come from."""
+        return sha256_bytes(canonical_json(asdict(self.record)))
 
     @property
     def missing(self) -> str:
         """Why nothing can be trained on it; empty where something can."""
-        if self.sources and self.frame["outcome"].nunique() == 2:
+        about = self.record
+        if about.sources and self.frame["outcome"].nunique() == 2:
             return ""
-        if self.sources:
-            return f"every row that {', '.join(source.corpus for source in self.sources)} can give has one outcome; import more corpora."
-        kind = f"of another domain than {self.domain} " if self.strict else ""
+        if about.sources:
+            names = ", ".join(source.corpus for source in about.sources)
+            return f"every row that {names} can give has one outcome; import more corpora."
+        kind = f"of another domain than {about.domain} " if about.strict else ""
         others = (
-            "; ".join(f"{name}: {reason}" for name, reason in self.left_out.items())
+            "; ".join(f"{name}: {reason}" for name, reason in about.left_out.items())
             or "there is no other corpus"
         )
-        return f"no corpus {kind}can train a judge for {self.corpus} ({others.rstrip('.')}); import and split one more."
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything but the rows as a JSON object."""
-        names = ("corpus", "domain", "strict", "limit", "seed", "held_out_sha256", "left_out")
-        return {
-            **{name: getattr(self, name) for name in names},
-            "sources": [asdict(source) for source in self.sources],
-        }
+        return (
+            f"no corpus {kind}can train a judge for {about.corpus} ({others.rstrip('.')}); import "
+            "and split one more."
+        )
 
 
 def gather_pool(
     corpus: Corpus, *, strict: bool = False, limit: int = TRANSFER_ROWS, seed: int = 42
 ) -> TransferPool:
-    """Gather the training rows of a transfer judge; `TransferPool.missing` says why there are none.
-
-    References
-    ----------
-    Appendix "Leave-one-corpus-out transfer" of the paper: a balanced sample, equal per source, of
-    the pooled SFT splits. It balances sources, not outcomes. Where a source has fewer rows than its
-    share, the others share what it leaves.
-    """
+    """Gather the training rows of a transfer judge; `missing` says why there are none."""
+    # appendix "Leave-one-corpus-out transfer" of the paper: a balanced sample, equal per source, of
+    # the pooled SFT splits. It balances sources, not outcomes. Where a source has fewer rows than
+    # its share, the others share what it leaves.
     if type(limit) is not int or limit < 1:
         raise InputError(
             f"the pool of a transfer judge is limited to {limit!r} rows; give a whole number of "
@@ -148,33 +157,24 @@ def gather_pool(
         for name, rows in drawn.items()
         if rows.empty
     }
-    sources = tuple(
+    sources = [
         _source(corpus.store, name, rows, usable[name]) for name, rows in drawn.items() if len(rows)
-    )
-    frame = _joined([drawn[source.corpus] for source in sources])
-    return TransferPool(
+    ]
+    record = PoolRecord(
         corpus.name,
         domain,
         strict,
-        frame,
-        sources,
-        dict(sorted(left_out.items())),
         limit,
         seed,
         held_out.sha256,
+        dict(sorted(left_out.items())),
+        sources,
     )
+    return TransferPool(_joined([drawn[source.corpus] for source in sources]), record)
 
 
 def share_rows(available: Mapping[str, int], limit: int) -> dict[str, int]:
-    """Share a number of rows equally.
-
-    A source with fewer gives all it has, and the others share the rest.
-
-    Examples
-    --------
-    >>> share_rows({"a": 100, "b": 10, "c": 100}, 90)
-    {'a': 40, 'b': 10, 'c': 40}
-    """
+    """Share a number of rows equally; what a source with fewer leaves, the others share."""
     shares, left = {}, limit
     for place, name in enumerate(sorted(available, key=lambda name: (available[name], name))):
         shares[name] = min(available[name], left // (len(available) - place))
@@ -182,50 +182,34 @@ def share_rows(available: Mapping[str, int], limit: int) -> dict[str, int]:
     return {name: shares[name] for name in available}
 
 
-def require_sources(judge: JudgedCorpus, document: Mapping[str, Any]) -> None:
-    """Refuse a transfer judge that would be trained on other rows now.
-
-    A source that was removed does not make it stale, nor does a new corpus: the judge is still what
-    its document says.
-    """
+def require_sources(judge: JudgedCorpus, record: TransferRecord) -> None:
+    """Refuse a transfer judge that would be trained on other rows now."""
+    # a source that was removed does not make it stale, nor does a new corpus: the judge is still
+    # what its record says
     again = f"materialize judges/{judge}/model again."
-    if (
-        _HeldOut.of(judge.corpus.trajectories, judge.corpus.manifest).sha256
-        != document["held_out_sha256"]
-    ):
+    held_out = _HeldOut.of(judge.corpus.trajectories, judge.corpus.manifest)
+    if held_out.sha256 != record.held_out_sha256:
         raise StaleCertificateError(
             f"CAL or TEST of {judge.corpus} has other tasks or instructions than those that "
             f"{judge} was kept apart from; {again}"
         )
     known = set(registered_corpora(judge.store))
-    for source in document["sources"]:
-        name = source["corpus"]
-        if name not in known or not judge.store.exists(_MANIFEST.format(name)):
+    for source in record.sources:
+        name, key = source.corpus, _MANIFEST.format(source.corpus)
+        if name not in known or not judge.store.exists(key):
             continue
-        if (
-            SplitManifest.from_dict(judge.store.read_json(_MANIFEST.format(name))).content_sha256()
-            != source["manifest_sha256"]
-        ):
+        manifest = SplitManifest.from_dict(judge.store.read_json(key))
+        if manifest.content_sha256() != source.manifest_sha256:
             raise StaleCertificateError(
                 f"the splits of {name}, on which {judge} for {judge.corpus} was trained, are "
                 f"others now; {again}"
             )
-        if document["strict"] and (
+        if record.strict and (
             reason := _excluded(judge.store, name, _target_domain(judge.corpus, strict=True))
         ):
             raise StaleCertificateError(
                 f"{judge} for {judge.corpus} was trained on {name}, and now {reason}; {again}"
             )
-
-
-def describe_sources(document: Mapping[str, Any]) -> str:
-    """Name the sources of a transfer judge in one line: rows, tasks and manifest of each."""
-    parts = [
-        f"{item['corpus']} ({item['domain'] or 'domain not stated'}): {item['rows']} rows of "
-        f"{item['tasks']} tasks, manifest {item['manifest_sha256'][:12]}"
-        for item in document["sources"]
-    ]
-    return "; ".join(parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,7 +247,7 @@ class _HeldOut:
         )
 
     def without(self, sft: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:
-        """Return the labelled rows that share neither task nor instruction, and why the others are left out."""
+        """Return labelled rows that share neither task nor instruction; count the others by reason."""
         reasons = [
             "no_label"
             if unlabelled
@@ -283,7 +267,7 @@ class _HeldOut:
 
 
 def _plain(text: str) -> str:
-    """Reduce a text to its words, so that case, spaces and punctuation do not hide that two are the same."""
+    """Reduce a text to its words: case, spaces and punctuation do not make two texts differ."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return _NOT_A_WORD.sub(" ", folded).strip() or folded.strip()
 
@@ -292,14 +276,14 @@ def _target_domain(corpus: Corpus, *, strict: bool) -> str:
     domain = corpus.domain
     if strict and not domain.name:
         raise InputError(
-            f"the domain of {corpus} is not stated, so nothing tells which corpora are of "
+            f"the domain of {corpus} is not stated, so nothing says which corpora are of "
             "another; state it with `certify corpus import --domain`."
         )
     return domain.name
 
 
 def _usable(store: Store, name: str, held_out: _HeldOut, domain: str | None) -> _Usable | str:
-    """Return the rows that a corpus can give, what it drops and its manifest, or why it gives nothing."""
+    """Return what a corpus can give, or why it gives nothing."""
     if reason := _excluded(store, name, domain):
         return reason
     try:
@@ -311,7 +295,7 @@ def _usable(store: Store, name: str, held_out: _HeldOut, domain: str | None) -> 
 
 
 def _excluded(store: Store, name: str, domain: str | None) -> str:
-    """Say why a corpus is no source; empty where it is one. `domain` is the one that a strict pool leaves out."""
+    """Say why a corpus is no source; empty where it is one. A strict pool leaves a domain out."""
     if domain is not None:
         own = Corpus(store, name).domain
         if own.name in ("", domain):
@@ -320,10 +304,7 @@ def _excluded(store: Store, name: str, domain: str | None) -> str:
 
 
 def _draw(rows: pd.DataFrame, number: int, seed: int) -> pd.DataFrame:
-    """Draw whole tasks in the order of SHA-256(seed, corpus, task).
-
-    The last one gives as many runs as the share has left.
-    """
+    """Draw whole tasks in the order of SHA-256(seed, corpus, task); the last may be cut."""
 
     def order(*parts: str) -> bytes:
         return hashlib.sha256("\0".join((str(seed), *parts)).encode()).digest()

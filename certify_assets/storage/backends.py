@@ -1,8 +1,4 @@
-"""Where a data root is stored: a local folder, or any file system that fsspec knows.
-
-Another backend is one class: five abstract methods, registered under the scheme of its URLs. The
-other methods work on top of these five and may be replaced where a backend can do better.
-"""
+"""Where a data root is stored: a local folder, or any file system that fsspec knows."""
 
 from __future__ import annotations
 
@@ -25,13 +21,7 @@ _SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 
 
 class Backend(ABC):
-    """Whole files below one root, by keys such as ``corpora/retail/corpus.json``.
-
-    Parameters
-    ----------
-    root : str
-        Folder or URL.
-    """
+    """Whole files below one root, by keys such as ``corpora/retail/corpus.json``."""
 
     #: whether the root is a folder of this machine
     local: ClassVar = False
@@ -80,10 +70,7 @@ class Backend(ABC):
             yield path
 
     def append_line(self, key: str, make: Callable[[bytes], str | None]) -> None:
-        """Append the line that `make` returns for the whole lines that are stored.
-
-        Here without a lock: let one process at a time write.
-        """
+        """Append the line that `make` returns for the whole lines that are stored."""
         old = _whole_lines(self.read(key) if self.exists(key) else b"")
         line = make(old)
         if line is not None:

@@ -1,10 +1,4 @@
-"""Append-only journals: one JSON object a line, chained by hashes.
-
-A line names the hash of the line before it, so a line that was changed, added or taken out is
-found by every reader. What is cut off at the end is found by those who stored a later head. A last
-line without its end is the trace of a kill in the middle of a write: nothing was confirmed,
-readers leave it out and the next append cuts it off.
-"""
+"""Append-only journals: one JSON object a line, chained by hashes."""
 
 from __future__ import annotations
 
@@ -40,30 +34,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class LineFormat:
-    """How a journal writes and chains its lines; stored journals fix it for good.
-
-    Parameters
-    ----------
-    previous : str
-        Field with the hash of the line before; "" where lines are not chained.
-    number : str
-        Field with the number of the line; "" where lines have none.
-    seal : str
-        Field with the line's own hash, of the canonical JSON of all its other fields. Without it
-        the hash is that of the line's bytes.
-    genesis : str
-        What the first line names as the line before.
-    unchained_start : bool
-        Whether lines of an earlier version, without `previous`, may precede the first with it.
-    encode : callable
-        Makes the text of an object.
-    entry : str
-        What a line is, with its article, as error messages name it.
-    remedy : str
-        What a reader does about a damaged journal.
-    error : type
-        Raised for a damaged journal.
-    """
+    """How a journal writes and chains its lines; stored journals fix it for good."""
 
     previous: str = "previous"
     number: str = ""
@@ -76,13 +47,7 @@ class LineFormat:
     error: type[IntegrityError] = IntegrityError
 
     def read(self, data: bytes, where: str) -> Iterator[Line]:
-        """Verify the whole lines of a journal one after another.
-
-        Raises
-        ------
-        IntegrityError
-            At the first line that is no JSON object or does not follow the one before it.
-        """
+        """Verify the whole lines of a journal one after another."""
         head, chained = self.genesis, not self.unchained_start
         whole = data[: data.rfind(b"\n") + 1]
         for number, raw in enumerate(whole.splitlines(), 1):
@@ -135,19 +100,7 @@ UNCHAINED: Final = LineFormat(previous="")
 
 @dataclass(frozen=True)
 class Journal(Generic[T]):
-    """A journal in a data root.
-
-    Parameters
-    ----------
-    store : Store
-    key : str
-    parse : callable
-        Makes an entry from the object of a line, or raises.
-    format : LineFormat
-    dump : callable
-        Makes the object from an entry; `dataclasses.asdict` unless given. Number and hash are
-        filled in by the journal.
-    """
+    """A journal in a data root."""
 
     store: Store
     key: str
@@ -156,13 +109,7 @@ class Journal(Generic[T]):
     dump: Callable[[Any], Mapping[str, Any]] = asdict
 
     def read(self) -> list[T]:
-        """Return every entry, oldest first, after verifying the chain; none without a file.
-
-        Raises
-        ------
-        IntegrityError
-            If a line cannot be read, or was changed, added or taken out.
-        """
+        """Return every entry, oldest first, after verifying the chain; none without a file."""
         return self._entries(self.lines())
 
     def lines(self) -> list[Line]:
@@ -183,10 +130,7 @@ class Journal(Generic[T]):
         return added[0] if added else None
 
     def extend(self, make: Callable[[list[T]], Iterable[T]]) -> list[T]:
-        """Append what `make` returns for the stored entries, while no other process appends.
-
-        The entries come back as they are stored, number and hash filled in.
-        """
+        """Append what `make` returns for the stored entries, while no other process appends."""
         added: list[T] = []
 
         def texts(old: bytes) -> str | None:

@@ -6,15 +6,7 @@ _POLL_SECONDS = 0.005
 
 
 def lock_file(handle: int, *, wait: bool = True) -> bool:
-    """Lock an open file until it is closed, which a kill does too; return whether it is held.
-
-    Parameters
-    ----------
-    handle : int
-        Descriptor of the file.
-    wait : bool
-        Wait for another holder, in this process or another, instead of giving up.
-    """
+    """Lock an open file until it is closed, which a kill does too; return whether it is held."""
     from filelock import lock_descriptor
 
     return lock_descriptor(handle, blocking=wait, poll_interval=_POLL_SECONDS)

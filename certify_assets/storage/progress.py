@@ -13,17 +13,7 @@ _APART_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """How far a stage has come.
-
-    Parameters
-    ----------
-    stage : str
-        What is being done, such as "sft" or "scoring cal".
-    done, total : int
-        Steps or rows.
-    loss : float or None
-        Where something is trained.
-    """
+    """How far a stage has come."""
 
     stage: str
     done: int
@@ -45,18 +35,7 @@ def counted(report: Report, stage: str) -> Callable[[int, int], None]:
 
 @dataclass
 class ProgressLines:
-    """Turns what is reported into lines of a log, with the time that is left.
-
-    A stage has its first and its last line and at most 25 between, which are ten seconds apart or
-    more.
-
-    Parameters
-    ----------
-    say : callable
-        Called with each line.
-    clock : callable
-        Seconds.
-    """
+    """Turns what is reported into lines of a log, with the time that is left."""
 
     say: Callable[[str], None]
     clock: Callable[[], float] = time.monotonic

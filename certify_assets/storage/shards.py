@@ -1,8 +1,4 @@
-"""Independent shards of one task: in this process, in processes, or on a Ray cluster.
-
-A shard's answer depends on the shard alone, so every engine gives the same bytes. The caller keeps
-each answer as it comes in, and after a kill asks for the missing ones only.
-"""
+"""Independent shards of one task: in this process, in processes, or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -27,13 +23,7 @@ _PATIENCE_S = 10.0
 
 
 def chosen_engine(workers: int = 1) -> str:
-    """Return ``CERTIFY_SHARDS``, else processes where several workers are allowed.
-
-    Raises
-    ------
-    InputError
-        If the variable names no engine.
-    """
+    """Return ``CERTIFY_SHARDS``, else processes where several workers are allowed."""
     named = os.environ.get(ENGINE_VARIABLE, "")
     if named and named not in ENGINES:
         raise InputError(
@@ -58,33 +48,7 @@ def run_shards(
     prepare: Callable[[], None] = ignore_interrupts,
     fresh: bool = False,
 ) -> Iterator[tuple[int, _Answer]]:
-    """Yield the place of every shard and its answer, in the order in which answers come in.
-
-    Parameters
-    ----------
-    function : callable
-        Of a module, so that another process can import it.
-    shards : sequence
-        Its arguments. They and the answers travel between processes.
-    engine : {"", "inline", "processes", "ray"}
-        Empty for `chosen_engine`. "ray" uses the cluster of this process, of ``RAY_ADDRESS``, or
-        of this machine.
-    workers : int
-        Processes; a Ray cluster has its own number.
-    prepare : callable
-        Called in each process before its first shard; Ray tasks have one thread each instead.
-    fresh : bool
-        Give every shard its own process, whose memory is freed at its end.
-
-    Raises
-    ------
-    InputError
-        If there is no such engine, or no cluster.
-    MissingToolError
-        If Ray is not installed.
-    CertifyError
-        If a process ended without an answer. Errors of the function are raised as they are.
-    """
+    """Yield the place of every shard and its answer, in the order in which answers come in."""
     engine = engine or chosen_engine(workers)
     if engine not in ENGINES:
         raise InputError(

@@ -19,21 +19,7 @@ R = TypeVar("R")
 
 
 class Snapshot(Store):
-    """A `Store` that holds every file to the version that was read first, and remembers answers.
-
-    Commands, assets and requests open one, use it for one operation and drop it. Two guarantees
-    follow, without a lock that would stop other processes:
-
-    * A file that another process replaces between two reads ends the operation with an error,
-      so no result mixes two versions. Journals (``.jsonl``) may grow: their chain verifies them.
-    * What `remembered` functions return is computed once. A write through this snapshot drops
-      the answers that were computed from the written key, and only those.
-
-    Parameters
-    ----------
-    base : Store
-        Reads and writes what is asked for here.
-    """
+    """A `Store` that holds every file to the version that was read first, and remembers answers."""
 
     def __init__(self, base: Store) -> None:
         super().__init__(base.root)
@@ -64,10 +50,7 @@ class Snapshot(Store):
         return Snapshot, (self._base,)
 
     def refresh(self) -> None:
-        """Forget every version and answer: what is stored now counts from here on.
-
-        Called where an operation waited for a lock, behind which others may have written.
-        """
+        """Forget every version and answer: what is stored now counts from here on."""
         self._versions.clear()
         self._files.clear()
         self._answers.clear()
@@ -96,13 +79,7 @@ class Snapshot(Store):
         return self._base.names(folder)
 
     def read_bytes(self, key: str) -> bytes:
-        """Return what is stored under the key.
-
-        Raises
-        ------
-        ChangedInputError
-            If it is not what this snapshot read before.
-        """
+        """Return what is stored under the key."""
         self._touch(key)
         data = self._base.read_bytes(key)
         self._hold(key, sha256_bytes(data))
@@ -165,10 +142,7 @@ class Snapshot(Store):
         self._base.delete(key)
 
     def remember(self, name: object, compute: Callable[[], R]) -> R:
-        """Return what `compute` returned before under this name, or call it.
-
-        An answer is kept with every key that was read on the way. An exception is not kept.
-        """
+        """Return what `compute` returned before under this name, or call it."""
         reads = self._open_reads()
         if name in self._answers:
             answer, keys = self._answers[name]
@@ -229,11 +203,7 @@ V = TypeVar("V", bound=View)
 
 
 def remembered(function: Callable[Concatenate[V, P], R]) -> Callable[Concatenate[V, P], R]:
-    """Let a function of a view answer once for an operation; see `Snapshot.remember`.
-
-    Tables and containers are handed out as shallow copies, so that a caller who changes one
-    changes nobody else's.
-    """
+    """Let a function of a view answer once for an operation; see `Snapshot.remember`."""
 
     @functools.wraps(function)
     def wrapper(view: V, /, *args: P.args, **kwargs: P.kwargs) -> R:

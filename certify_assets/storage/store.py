@@ -1,27 +1,4 @@
-"""The data root: one tree of tables and documents, local or on any fsspec file system.
-
-Layout (``<corpus>`` and ``<judge>`` are names of letters, digits, '_', '-' and '.')::
-
-    corpora/<corpus>/corpus.json          configuration and split rules
-    corpora/<corpus>/trajectories.parquet
-    corpora/<corpus>/import.json          files with hashes, what was dropped and why
-    corpora/<corpus>/splits/manifest.json, sft.parquet, rl.parquet, cal.parquet, test.parquet
-    corpora/<corpus>/profile.json, controls.json, page.html, data_docs/index.html
-    corpora/<corpus>/versions.jsonl       versions that the sensors saw land
-    corpora/<corpus>/landed_….json        last look of the sensors, which saves hashing again
-    judges/<judge>/<corpus>/adapter/…, adapter.json, scores.parquet, scores.json
-    judges/<judge>/<corpus>/certificates.json, audits.json, test_scores.parquet, page.html
-    judges/<judge>/<corpus>/monitor.json, monitor.html
-    judges/<judge>/<corpus>/arms/<arm>/…  adapters and scores of a candidate of GRPO
-    judges/<judge>/<corpus>/arms_audit.json
-    judges/<judge>/<corpus>/answers.jsonl, parity.json, recalibration.json
-    judges.yaml                           judges that users add
-    monitoring/<corpus>/<judge>/…         labelled audit samples of users, in the order of names
-    ledger/<corpus>.jsonl                 every read of a TEST split
-    inbox/<corpus>/…                      new runs to decide
-    operations/<corpus>/…                 deployments, batches, labels: see `operations`
-    tracking/waiting/…                    records that MLflow did not take, until it takes them
-"""
+"""The data root: one tree of tables and documents, local or on any fsspec file system."""
 
 from __future__ import annotations
 
@@ -52,18 +29,7 @@ def default_root() -> str:
 
 @dataclass(frozen=True)
 class Store:
-    """Documents, tables and journals below one root.
-
-    Parameters
-    ----------
-    root : str
-        A folder, or a URL such as ``s3://bucket/prefix``; see `backends`.
-
-    Notes
-    -----
-    Keys are relative and made of safe segments, so that a corpus name or a trajectory can never
-    lead outside the root. A file is stored whole or not at all.
-    """
+    """Documents, tables and journals below one root."""
 
     root: str
 
@@ -91,13 +57,7 @@ class Store:
         return self.backend.locate(key)
 
     def local_path(self, key: str) -> Path:
-        """Return the path of a key on a local root.
-
-        Raises
-        ------
-        InputError
-            If the root is remote: what needs a file on disk cannot run there.
-        """
+        """Return the path of a key on a local root."""
         path = self.backend.path(key)
         if path is None:
             raise InputError(
@@ -111,13 +71,7 @@ class Store:
         return self.backend.exists(key)
 
     def read_bytes(self, key: str) -> bytes:
-        """Return what is stored under the key.
-
-        Raises
-        ------
-        InputError
-            If nothing is: the sentence names the step that writes it.
-        """
+        """Return what is stored under the key."""
         self._require(key)
         return self.backend.read(key)
 
@@ -132,13 +86,7 @@ class Store:
 
     @contextmanager
     def as_file(self, key: str) -> Iterator[Path]:
-        """Give what is stored under the key as a file of this machine, a copy of a remote one.
-
-        Raises
-        ------
-        InputError
-            If nothing is stored there.
-        """
+        """Give what is stored under the key as a file of this machine, a copy of a remote one."""
         self._require(key)
         with self.backend.as_file(key) as path:
             yield path
@@ -156,21 +104,7 @@ class Store:
         return self.backend.names(folder)
 
     def append_line(self, key: str, make: Callable[[bytes], str | None]) -> None:
-        """Append one line to a journal and flush it to the disk.
-
-        Parameters
-        ----------
-        key : str
-            The journal.
-        make : callable
-            Gets the whole lines of the journal and returns the line to add, or None for none. On
-            a local root no other process appends between the two.
-
-        Notes
-        -----
-        A last line without its end is the trace of a kill in the middle of a write: nothing was
-        confirmed, and it is cut off.
-        """
+        """Append one line to a journal and flush it to the disk."""
         self.backend.append_line(key, make)
 
     def sha256(self, key: str) -> str:

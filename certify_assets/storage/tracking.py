@@ -1,10 +1,4 @@
-"""MLflow records of steps, and the queue of those that MLflow did not take.
-
-The client is used without MLflow's global state, so that two steps of one process cannot write
-into each other's run. Tracking is a record, not a condition: a step whose record fails continues.
-The record waits under ``tracking/waiting/`` until a later step gets through; for two minutes after
-a failure no step asks again, so that a server that hangs costs one step its time limit, not all.
-"""
+"""MLflow records of steps, and the queue of those that MLflow did not take."""
 
 from __future__ import annotations
 
@@ -54,13 +48,7 @@ def thinned(points: _Points, most: int = _MAX_POINTS) -> list[tuple[int, float]]
 
 
 def without_credentials(text: str) -> str:
-    """Take user and password out of every URL in a text.
-
-    Examples
-    --------
-    >>> without_credentials("http://me:secret@host:5000/a refused")
-    'http://host:5000/a refused'
-    """
+    """Take user and password out of every URL in a text."""
     return _CREDENTIALS.sub("", text)
 
 
@@ -73,21 +61,7 @@ def tracking_uri(store: Store) -> str:
 
 @dataclass(frozen=True)
 class Record:
-    """One MLflow run of a step.
-
-    Parameters
-    ----------
-    name : str
-        Such as ``judges/lexical/certificate miniwob_weak``.
-    tags : mapping of str to str
-        ``dagster.run_id``, ``dagster.asset``, ``dagster.partition``, hashes.
-    params, metrics, documents : mapping
-        Parameters, numbers (None is left out), and texts by file name.
-    curves : mapping of str to sequence of (int, float)
-        Metrics with steps; at most 200 points of each are written.
-    files : mapping of Path to str
-        Artifact folder of each file; safetensors and JSON alone.
-    """
+    """One MLflow run of a step."""
 
     name: str
     tags: Mapping[str, str]
@@ -106,17 +80,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Tracker:
-    """Writes records to one MLflow server or file.
-
-    Parameters
-    ----------
-    uri : str
-        MLflow tracking URI; ``sqlite:///…`` or a server. ``file://`` is refused by MLflow itself.
-    artifact_root : str
-        Where documents go when this tracker creates the experiment.
-    experiment : str
-        Name of the experiment.
-    """
+    """Writes records to one MLflow server or file."""
 
     uri: str
     artifact_root: str
@@ -211,17 +175,7 @@ def _write_curves(client: Any, run: str, curves: Mapping[str, _Points]) -> None:
 
 @dataclass(frozen=True)
 class Recorded:
-    """Result of recording.
-
-    Parameters
-    ----------
-    url : str or None
-        Page in the MLflow UI; None where MLflow did not take the record.
-    reason : str
-        Why it did not.
-    sent_late : int
-        Records of earlier steps that were sent with this one.
-    """
+    """Result of recording."""
 
     url: str | None
     reason: str = ""

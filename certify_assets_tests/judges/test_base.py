@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -66,7 +68,7 @@ def test_provenance_is_hashed_as_a_whole() -> None:
     one = JudgeProvenance("j", "a", "r", "e", "float64", {"w": 1})
     assert one.sha256 == JudgeProvenance("j", "a", "r", "e", "float64", {"w": 1}).sha256
     assert one.sha256 != JudgeProvenance("j", "a", "r", "e", "float32", {"w": 1}).sha256
-    assert set(one.to_dict()) == {
+    assert set(asdict(one)) == {
         "judge",
         "adapter_sha256",
         "renderer_sha256",

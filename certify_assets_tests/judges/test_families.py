@@ -22,14 +22,7 @@ from certify_assets.files import canonical_json, read_json, sha256_bytes, write_
 from certify_assets.judges import specs
 from certify_assets.judges.base import JudgeProvenance, Scores, scores_from_log_odds
 from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, family_of, judge_family
-from certify_assets.judges.record import (
-    JudgeRecord,
-    renderer,
-    save_files,
-    sft_rows,
-    stored_folder,
-    texts,
-)
+from certify_assets.judges.record import JudgeRecord, renderer, save_files, stored_folder, texts
 from certify_assets.judges.specs import JudgeSpec, families, judge_spec, platform_judges
 from certify_assets.operations.recertification import to_recertify
 from certify_assets.storage.store import Store
@@ -83,15 +76,8 @@ class BayesFamily(JudgeFamily):
             - math.log(counts[0][word] + spec.smoothing)
             for word in sorted({*counts[0], *counts[1]})
         }
-        return JudgeRecord(
-            judge=judge.name,
-            corpus=judge.corpus.name,
-            adapter_sha256=save_files(judge.store, judge.key("adapter"), BayesJudge(weights)),
-            manifest_sha256=judge.corpus.manifest.sha256,
-            renderer_sha256=renderer().sha256,
-            seed=spec.seed,
-            **sft_rows(sft),
-        )
+        stored = save_files(judge.store, judge.key("adapter"), BayesJudge(weights))
+        return judge.record(stored, sft)
 
     def load(
         self, judge: JudgedCorpus, *, expected_sha256: str, resume: bool, replay: bool

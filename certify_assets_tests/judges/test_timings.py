@@ -9,7 +9,7 @@ from certify_assets.judges.judged import JudgedCorpus, timed
 from certify_assets.storage.store import Store
 
 
-def test_training_and_scoring_are_measured_beside_what_hashes_stand_on(corpora: Store) -> None:
+def test_training_and_scoring_are_measured_and_no_hash_depends_on_it(corpora: Store) -> None:
     names = ("scores.parquet", "scores.json", "adapter.json")
     before = {name: corpora.sha256(f"judges/lexical/two/{name}") for name in names}
     JudgedCorpus(Corpus(corpora, "two"), "lexical").train()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -72,12 +72,12 @@ def test_a_source_with_fewer_rows_leaves_its_share_to_the_others(
 
 def test_a_pool_is_of_the_other_corpora_in_equal_shares_of_whole_tasks(built: Store) -> None:
     pool = gather_pool(Corpus(built, "home"), limit=50)
-    assert {source.corpus: source.rows for source in pool.sources} == {"near": 25, "far": 25}
+    assert {source.corpus: source.rows for source in pool.record.sources} == {"near": 25, "far": 25}
     assert (
         pool.frame["corpus"].value_counts().to_dict() == {"near": 25, "far": 25}
-        and pool.limit == 50
+        and pool.record.limit == 50
     )
-    for source in pool.sources:
+    for source in pool.record.sources:
         sft, manifest = (
             Corpus(built, source.corpus).split("sft"),
             Corpus(built, source.corpus).manifest,
@@ -106,7 +106,7 @@ def test_the_draw_depends_on_the_seed_and_on_nothing_else(built: Store) -> None:
     first, again, other = (
         gather_pool(Corpus(built, "home"), limit=30, seed=seed) for seed in (42, 42, 43)
     )
-    assert first.to_dict() == again.to_dict() and first.frame.equals(again.frame)
+    assert first.record == again.record and first.frame.equals(again.frame)
     assert set(first.frame["trajectory_id"]) != set(other.frame["trajectory_id"])
     more = gather_pool(Corpus(built, "home"), limit=40)
     assert set(first.frame["trajectory_id"]) < set(more.frame["trajectory_id"]), (
@@ -145,7 +145,7 @@ def test_rows_that_share_a_task_or_an_instruction_with_cal_or_test_are_left_out_
     shared = sft["task_id"].map(lambda task: assignment[f"home-{task[-3:]}"] in ("cal", "test"))
     assert 0 < shared.sum() < len(sft)
     pool = gather_pool(Corpus(store, "home"))
-    twin = next(source for source in pool.sources if source.corpus == "twin")
+    twin = next(source for source in pool.record.sources if source.corpus == "twin")
     assert twin.dropped == {reason: shared.sum()} and twin.rows == len(sft) - shared.sum()
     assert set(pool.frame.loc[pool.frame["corpus"] == "twin", "trajectory_id"]) == set(
         sft.loc[~shared, "trajectory_id"]
@@ -162,7 +162,9 @@ def test_rows_without_a_label_are_counted_and_an_empty_instruction_is_shared_wit
     for name in ("near", "home"):
         add_corpus(store, name, domain="web", edit=edit, options={"keep_unlabelled": True})
     near = next(
-        source for source in gather_pool(Corpus(store, "home")).sources if source.corpus == "near"
+        source
+        for source in gather_pool(Corpus(store, "home")).record.sources
+        if source.corpus == "near"
     )
     assert near.dropped == {"no_label": near.tasks} and near.rows == 2 * near.tasks
 
@@ -172,12 +174,14 @@ def test_a_strict_pool_leaves_out_the_domain_of_the_target_and_what_is_of_none(
 ) -> None:
     add_corpus(store, "loose", tasks=20)
     pool = gather_pool(Corpus(store, "home"), strict=True)
-    assert [source.corpus for source in pool.sources] == ["far"] and pool.domain == "web"
+    assert [source.corpus for source in pool.record.sources] == [
+        "far"
+    ] and pool.record.domain == "web"
     assert (
-        pool.left_out["near"] == "its domain is web"
-        and pool.left_out["loose"] == "its domain is not stated"
+        pool.record.left_out["near"] == "its domain is web"
+        and pool.record.left_out["loose"] == "its domain is not stated"
     )
-    assert {source.corpus for source in gather_pool(Corpus(store, "home")).sources} == {
+    assert {source.corpus for source in gather_pool(Corpus(store, "home")).record.sources} == {
         "near",
         "far",
         "loose",
@@ -210,15 +214,15 @@ def test_a_source_that_does_not_hold_is_left_out_with_its_sentence(store: Store)
     cal = store.read_bytes("corpora/near/splits/cal.parquet")
     store.write_bytes("corpora/near/splits/sft.parquet", cal)
     pool = gather_pool(Corpus(store, "home"))
-    assert [source.corpus for source in pool.sources] == [
+    assert [source.corpus for source in pool.record.sources] == [
         "far"
-    ] and "materialize corpora/sft_split again" in pool.left_out["near"]
+    ] and "materialize corpora/sft_split again" in pool.record.left_out["near"]
 
 
 def test_a_transfer_judge_goes_from_adapter_to_certificate_with_its_sources(store: Store) -> None:
     document = JudgedCorpus(Corpus(store, "home"), "lexical_transfer").train().to_dict()
     pool = gather_pool(Corpus(store, "home"))
-    assert document["transfer"] == {**pool.to_dict(), "limits": []} and document[
+    assert document["transfer"] == {**asdict(pool.record), "limits": []} and document[
         "sft_trajectories"
     ] == len(pool.frame)
     assert {item["corpus"] for item in document["transfer"]["sources"]} == {"near", "far"}

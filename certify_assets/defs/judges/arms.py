@@ -113,21 +113,21 @@ def _arm(spec: JudgeSpec) -> dg.AssetsDefinition:
         place = dict(context.partition_key.keys_by_dimension)
         judge = JudgedCorpus.of(Corpus(store, place["corpus"]), spec)
         with attempted(context):
-            document = train_arm(judge, place["arm"], report=progress_lines(context))
+            record = train_arm(judge, place["arm"], report=progress_lines(context))
         names = ("optimiser", "control", "rl_trajectories", "rl_tasks")
-        params = {**document["reward"], **{name: document[name] for name in names}}
-        history = {"reward_first": document["history"][0], "reward_last": document["history"][-1]}
+        params = {**record.reward, **{name: getattr(record, name) for name in names}}
+        history = {"reward_first": record.history[0], "reward_last": record.history[-1]}
         # the log of either optimiser has the mean reward of a step under this name
         reward = {name: float(step["reward"]) for name, step in history.items() if "reward" in step}
         return materialized(
             context,
             store,
             mlflow,
-            {**params, **reward, "steps": dg.MetadataValue.json(document["steps"])},
-            version=document["key"],
-            params={**params, **document["config"]},
+            {**params, **reward, "steps": dg.MetadataValue.json(dict(record.steps))},
+            version=record.key,
+            params={**params, **record.config},
             metrics=reward,
-            tags={"arm_key": document["key"], "start_sha256": document["start_sha256"]},
+            tags={"arm_key": record.key, "start_sha256": record.start_sha256},
         )
 
     return arm

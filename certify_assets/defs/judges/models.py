@@ -1,6 +1,7 @@
 """The model of a judge: trained in this step, as a graph of ops in the pool, or registered."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import dagster as dg
@@ -33,7 +34,7 @@ from certify_assets.judges.lm import lineage
 from certify_assets.judges.lm.compact import shipped as compact
 from certify_assets.judges.record import JudgeRecord
 from certify_assets.judges.specs import JudgeSpec
-from certify_assets.judges.transfer import describe_sources
+from certify_assets.judges.transfer import TransferRecord
 
 Dep = dg.AssetKey | dg.AssetDep
 _SHOWN = ("success_weight", "candidates", "sft_trajectories", "sft_tasks", "seed")
@@ -177,7 +178,7 @@ def _transfer_model(spec: JudgeSpec) -> dg.AssetsDefinition:
         with attempted(context):
             record = judge.train(report=progress_lines(context))
         yield _transferred(context, mlflow, judge, record)
-        yield _has_sources(spec, describe_sources(record.detail("transfer")), passed=True)
+        yield _has_sources(spec, TransferRecord.of(record).describe(), passed=True)
 
     return model
 
@@ -198,18 +199,18 @@ def _transferred(
     judge: JudgedCorpus,
     record: JudgeRecord,
 ) -> dg.MaterializeResult[Any]:
-    transfer = record.detail("transfer")
+    pool = TransferRecord.of(record)
     params = {name: value for name, value in _shown(record).items() if name != "candidates"}
-    rows = {f"rows_{item['corpus']}": item["rows"] for item in transfer["sources"]}
+    rows = {f"rows_{item.corpus}": item.rows for item in pool.sources}
     tags = {
         "adapter_sha256": record.adapter_sha256,
-        "training_sources": describe_sources(transfer),
+        "training_sources": pool.describe(),
     }
     metadata = {
         **params,
         "sha256": record.adapter_sha256,
-        "sources": dg.MetadataValue.json(transfer["sources"]),
-        "left_out": dg.MetadataValue.json(transfer["left_out"]),
+        "sources": dg.MetadataValue.json([asdict(item) for item in pool.sources]),
+        "left_out": dg.MetadataValue.json(pool.left_out),
     }
     with adapter_artifacts(judge, record) as kept:
         return materialized(

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.arms import GrpoSpec, candidate_adapter, candidates, select_arm
+from certify_assets.judges.arms import GrpoSpec, candidate_adapter, select_arm
 from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, judge_family
-from certify_assets.judges.record import (
-    JudgeRecord,
-    renderer,
-    save_files,
-    sft_rows,
-    stored_folder,
-    workplace,
-)
+from certify_assets.judges.record import JudgeRecord, save_files, stored_folder, workplace
 from certify_assets.judges.specs import JudgeSpec
 from certify_assets.storage.progress import Report
 from certify_assets.storage.shards import chosen_engine, run_shards
@@ -154,22 +147,8 @@ class CausalFamily(JudgeFamily):
         self, judge: JudgedCorpus, model: CausalJudge, rows: pd.DataFrame, **details: Any
     ) -> JudgeRecord:
         save_files(judge.store, judge.key("adapter"), model)
-        common = {
-            name: details.pop(name)
-            for name in ("candidates", "selection", "selection_rule")
-            if name in details
-        }
-        return JudgeRecord(
-            judge=judge.name,
-            corpus=judge.corpus.name,
-            adapter_sha256=model.adapter_sha256,
-            manifest_sha256=judge.corpus.manifest.sha256,
-            renderer_sha256=renderer().sha256,
-            seed=judge.spec.seed,
-            **sft_rows(rows),
-            **common,
-            details={"training": {}, "provenance": model.provenance().to_dict(), **details},
-        )
+        details = {"training": {}, "provenance": asdict(model.provenance()), **details}
+        return replace(judge.record(model.adapter_sha256, rows), details=details)
 
 
 @judge_family("base")
@@ -256,9 +235,14 @@ class GrpoFamily(CausalFamily):
         """Train the arms that are missing and keep the one that certifies most."""
         sft, start = judge.corpus.split("sft"), _base(judge)
         found = select_arm(judge, report=report)
-        chosen = next(each for each in candidates(judge.spec) if each.name == found["chosen"])
-        with candidate_adapter(judge, chosen) as folder:
-            return self._record(judge, start.with_adapter(folder), sft, **found)
+        with candidate_adapter(judge, found.candidate) as folder:
+            record = self._record(judge, start.with_adapter(folder), sft, **found.details)
+        return replace(
+            record,
+            candidates=len(found.rows),
+            selection=found.rows,
+            selection_rule=found.rule,
+        )
 
     def describe(self, record: JudgeRecord) -> str:
         """Return the rows of SFT and RL."""

@@ -1,20 +1,20 @@
-"""Endpoint judges: models behind a server, registered instead of trained, asked through a journal."""
+"""Endpoint judges: models behind a server, registered instead of trained."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from certify_assets.errors import StaleCertificateError
 from certify_assets.judges.endpoint.config import EndpointConfig, ParityConfig, parse_judge
 from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, judge_family
-from certify_assets.judges.record import JudgeRecord, renderer
+from certify_assets.judges.record import JudgeRecord
 from certify_assets.judges.specs import JudgeSpec
 from certify_assets.storage.progress import Report
 
 if TYPE_CHECKING:
-    from certify_assets.judges.base import Judge
+    from certify_assets.judges.base import Bill, Judge
     from certify_assets.judges.endpoint.judge import BilledJudge
 
 
@@ -77,24 +77,14 @@ class EndpointFamily(JudgeFamily):
     position = 40
 
     def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
-        """Register the server: what every score will depend on.
-
-        Raises
-        ------
-        InputError, UnavailableError
-            If the server cannot be used as the user's document says.
-        """
+        """Register the server; refuse one that cannot be used as the user's document says."""
         from certify_assets.judges.endpoint.judge import register
 
         config = _config(judge)
         registered = register(judge, config)
         asked, provenance = registered.asked, registered.provenance()
-        return JudgeRecord(
-            judge=judge.name,
-            corpus=judge.corpus.name,
-            adapter_sha256=provenance.adapter_sha256,
-            manifest_sha256=judge.corpus.manifest.sha256,
-            renderer_sha256=renderer().sha256,
+        return replace(
+            judge.record(provenance.adapter_sha256),
             seed=config.asking.seed,
             success_weight=1.0,
             details={
@@ -107,7 +97,7 @@ class EndpointFamily(JudgeFamily):
                     "verdict_ids": asked.ids and list(asked.ids),
                     "counts": asked.counts,
                 },
-                "provenance": provenance.to_dict(),
+                "provenance": asdict(provenance),
             },
         )
 
@@ -133,9 +123,9 @@ class EndpointFamily(JudgeFamily):
         """Report the answers that are there."""
         return replace(_billed(model), progress=progress)
 
-    def bill(self, model: Judge) -> dict[str, Any]:
+    def bill(self, model: Judge) -> Bill:
         """Return counts, tokens, seconds and cost of all that was scored."""
-        return _billed(model).bill()
+        return cast("Bill", _billed(model).bill())
 
     def fingerprint(self, judge: JudgedCorpus, record: JudgeRecord) -> str:
         """Return the hash of the registration, which is all there is."""

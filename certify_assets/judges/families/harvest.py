@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,7 +27,7 @@ from certify_assets.judges.harvest.gate import (
 )
 from certify_assets.judges.harvest.loop import Learner, language_learner, lexical_learner
 from certify_assets.judges.judged import DerivedFamily, JudgedCorpus, judge_family
-from certify_assets.judges.record import JudgeRecord, renderer, save_files, sft_rows, workplace
+from certify_assets.judges.record import JudgeRecord, save_files, workplace
 from certify_assets.judges.specs import DELTA, GRID, JudgeSpec
 from certify_assets.storage.progress import Report
 
@@ -146,15 +146,9 @@ class HarvestFamily(DerivedFamily):
             learner = _learner(labelled, manifest, spec, place, report)
             model = learner.train(training, "adapter")
             save_files(store, judge.key("adapter"), model)
-        return JudgeRecord(
-            judge=judge.name,
-            corpus=judge.corpus.name,
-            adapter_sha256=model.provenance().adapter_sha256,
-            manifest_sha256=manifest.sha256,
-            renderer_sha256=renderer().sha256,
-            seed=spec.seed,
+        return replace(
+            judge.record(model.provenance().adapter_sha256, sft),
             success_weight=None if spec.model else 1.0,
-            **sft_rows(sft),
             details={
                 "harvest": {
                     "sha256": harvest_sha256,

@@ -1,9 +1,10 @@
-"""Lexical judges: trained on SFT in seconds, with a weight on successes that may be chosen on CAL."""
+"""Lexical judges: trained on SFT in seconds; the weight on successes may be chosen on CAL."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -11,11 +12,11 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import score_table
 from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, judge_family
 from certify_assets.judges.record import (
+    CandidateScore,
     JudgeRecord,
     columns,
     renderer,
     save_files,
-    sft_rows,
     stored_folder,
     texts,
 )
@@ -36,16 +37,10 @@ _RULE = (
 
 
 class LexicalSpec(JudgeSpec):
-    """A lexical judge.
-
-    Parameters
-    ----------
-    success_weights : tuple of float
-        Weights on successes in training. Of several, one is chosen on CAL by certified coverage,
-        and every certificate is computed at a level divided by their number.
-    """
+    """A lexical judge."""
 
     family: Literal["lexical"] = "lexical"
+    # of several, one is chosen on CAL, and every certificate pays for their number in its level
     success_weights: tuple[float, ...] = (1.0,)
 
     @property
@@ -96,25 +91,17 @@ class LexicalFamily(JudgeFamily):
             weight: train_lexical(sft, success_weight=weight, seed=spec.seed)
             for weight in spec.success_weights
         }
-        selection = _selection(judge, trained)
-        chosen = max(
-            selection,
-            key=lambda row: (row["coverage"], -row["success_weight"]),
-            default={"success_weight": spec.success_weights[0]},
-        )["success_weight"]
+        selection = _selection(judge, trained) if len(trained) > 1 else []
+        coverage = {row["success_weight"]: row["coverage"] for row in selection}
+        # the smaller weight on a tie
+        chosen = max(trained, key=lambda weight: (coverage.get(weight, 0.0), -weight))
         save_files(judge.store, judge.key("adapter"), trained[chosen])
-        return JudgeRecord(
-            judge=judge.name,
-            corpus=judge.corpus.name,
-            adapter_sha256=trained[chosen].adapter_sha256,
-            manifest_sha256=judge.corpus.manifest.sha256,
-            renderer_sha256=renderer().sha256,
-            seed=spec.seed,
+        return replace(
+            judge.record(trained[chosen].adapter_sha256, sft),
             candidates=spec.candidates,
             selection=tuple(selection),
             selection_rule=_RULE if selection else "",
             success_weight=chosen,
-            **sft_rows(sft),
         )
 
     def load(
@@ -153,16 +140,14 @@ def train_lexical(rows: pd.DataFrame, *, success_weight: float = 1.0, seed: int)
     )
 
 
-def _selection(judge: JudgedCorpus, trained: Mapping[float, LexicalJudge]) -> list[dict[str, Any]]:
+def _selection(judge: JudgedCorpus, trained: Mapping[float, LexicalJudge]) -> list[CandidateScore]:
     """Certified coverage of each candidate on CAL, each at the level that pays for all of them."""
     from certify_assets.certificates import certify
 
-    if len(trained) == 1:
-        return []
     cal = judge.corpus.split("cal")
     cal = cal[cal["outcome"].notna()]
     tables = {weight: score_table(model, cal, renderer()) for weight, model in trained.items()}
-    rows: list[dict[str, Any]] = []
+    rows: list[CandidateScore] = []
     for alpha in judge.corpus.config.alphas:
         rows = []
         for weight, table in tables.items():

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from certify_assets.corpora.config import format_domain
 from certify_assets.errors import InputError
-from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.families.lexical import train_lexical
 from certify_assets.judges.judged import DerivedFamily, JudgedCorpus, judge_family
-from certify_assets.judges.record import JudgeRecord, renderer, save_files
+from certify_assets.judges.record import JudgeRecord, save_files
 from certify_assets.judges.specs import JudgeSpec
 from certify_assets.judges.transfer import (
+    PoolRecord,
     TransferPool,
-    describe_sources,
+    TransferRecord,
     gather_pool,
     require_sources,
 )
@@ -28,15 +30,10 @@ _EPOCHS = 1.0
 
 
 class TransferSpec(JudgeSpec):
-    """A judge trained on the SFT splits of other corpora.
-
-    Parameters
-    ----------
-    strict : bool
-        Whether every corpus of the same domain is left out.
-    """
+    """A judge trained on the SFT splits of other corpora."""
 
     family: Literal["transfer"] = "transfer"
+    # whether every corpus of the same domain is left out
     strict: bool = False
 
     @property
@@ -105,62 +102,56 @@ class TransferFamily(DerivedFamily):
     )
 
     def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
-        """Train on the pool.
-
-        Raises
-        ------
-        InputError
-            If no other corpus can give rows; the sentence says why each cannot.
-        """
+        """Train on the pool; refuse one without rows, and say why each corpus gives none."""
         pool = pool_of(judge)
         if pool.missing:
             raise InputError(pool.missing)
         spec = judge.spec
         model: LexicalJudge | CausalJudge
-        training: dict[str, Any] = {}
+        training: Mapping[str, Any] = {}
         if spec.model:
-            model, training = _fine_tune(judge, pool, report)
+            from certify_assets.judges.lm.training import train_on_rows
+
+            # other sources are another run: its checkpoints must not stand in the way of this one
+            run = pool.sha256[:12]
+            model, training = train_on_rows(
+                judge, pool.frame, run=run, epochs=_EPOCHS, report=report
+            )
         else:
             model = train_lexical(pool.frame, seed=spec.seed)
             save_files(judge.store, judge.key("adapter"), model)
-        return JudgeRecord(
-            judge=judge.name,
-            corpus=judge.corpus.name,
-            adapter_sha256=model.adapter_sha256,
-            manifest_sha256=judge.corpus.manifest.sha256,
-            renderer_sha256=renderer().sha256,
-            seed=spec.seed,
+        sources = pool.record.sources
+        return replace(
+            judge.record(model.adapter_sha256),
             sft_trajectories=len(pool.frame),
-            sft_unlabelled=sum(source.dropped.get("no_label", 0) for source in pool.sources),
-            sft_tasks=sum(source.tasks for source in pool.sources),
+            sft_unlabelled=sum(source.dropped.get("no_label", 0) for source in sources),
+            sft_tasks=sum(source.tasks for source in sources),
             success_weight=None if spec.model else 1.0,
             details={
-                "provenance": model.provenance().to_dict(),
+                "provenance": asdict(model.provenance()),
                 "training": training,
-                "transfer": {**pool.to_dict(), "limits": _limits(pool, spec)},
+                "transfer": asdict(
+                    TransferRecord(**vars(pool.record), limits=_limits(pool.record, spec))
+                ),
             },
         )
 
     def describe(self, record: JudgeRecord) -> str:
         """Return the rows with the corpora they come from."""
-        sources = describe_sources(record.detail("transfer"))
         return (
             f"{record.sft_trajectories} runs of {record.sft_tasks} SFT tasks of other corpora: "
-            f"{sources}"
+            f"{TransferRecord.of(record).describe()}"
         )
 
     def provenance(self, record: JudgeRecord) -> dict[str, str]:
         """Return the sources, and what limits the claim of transfer."""
-        transfer = record.detail("transfer")
-        limits = "; ".join(transfer["limits"])
-        return {
-            "training_sources": describe_sources(transfer),
-            **({"training_limits": limits} if limits else {}),
-        }
+        pool = TransferRecord.of(record)
+        limits = {"training_limits": "; ".join(pool.limits)} if pool.limits else {}
+        return {"training_sources": pool.describe(), **limits}
 
     def require_current(self, judge: JudgedCorpus, record: JudgeRecord) -> None:
         """Refuse a record whose sources give other rows now."""
-        require_sources(judge, record.detail("transfer"))
+        require_sources(judge, TransferRecord.of(record))
 
 
 def pool_of(judge: JudgedCorpus) -> TransferPool:
@@ -178,17 +169,7 @@ def no_sources(judge: JudgedCorpus) -> str:
         return str(error)
 
 
-def _fine_tune(
-    judge: JudgedCorpus, pool: TransferPool, report: Report
-) -> tuple[CausalJudge, dict[str, Any]]:
-    from certify_assets.judges.lm.training import train_on_rows
-
-    # other sources are another run: its checkpoints must not stand in the way of this one
-    run = sha256_bytes(canonical_json(pool.to_dict()))[:12]
-    return train_on_rows(judge, pool.frame, run=run, epochs=_EPOCHS, report=report)
-
-
-def _limits(pool: TransferPool, spec: JudgeSpec) -> list[str]:
+def _limits(pool: PoolRecord, spec: JudgeSpec) -> list[str]:
     if pool.strict and spec.model == "compact" and pool.domain == format_domain("embedded").name:
         return [
             "the compact base model was pretrained on MiniWoB++ runs, so this judge has read "
