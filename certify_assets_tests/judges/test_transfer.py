@@ -333,7 +333,7 @@ def test_domains_come_from_the_configuration_else_from_the_format(store: Store) 
     )
     with pytest.raises(InputError, match="cannot name a domain"):
         CorpusConfig("c", domain="The Web")
-    assert CorpusConfig.from_dict(CorpusConfig("c", domain="web").to_dict()).domain == "web"
+    assert CorpusConfig.from_dict(asdict(CorpusConfig("c", domain="web"))).domain == "web"
 
 
 def test_transfer_judges_are_these_and_are_registered_with_their_pool() -> None:
