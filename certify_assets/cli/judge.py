@@ -248,14 +248,14 @@ def parity(ctx: click.Context, /, corpus: Corpus, name: str, as_json: bool) -> N
     The server is not asked. Certificates of a judge with asking logprob need a test that passed;
     exit 3 where it fails.
     """
-    from certify_assets.evaluation.parity import run_parity, sentence
+    from certify_assets.evaluation.parity import run_parity
 
-    document = run_parity(JudgedCorpus(corpus, name))
+    report = run_parity(JudgedCorpus(corpus, name))
     if as_json:
-        emit_json(document)
+        emit_json(asdict(report))
     else:
-        show_line(sentence(document))
-    ctx.exit(0 if document["passed"] else NOTHING)
+        show_line(report.sentence())
+    ctx.exit(0 if report.passed else NOTHING)
 
 
 @judge.command("recalibrate")
@@ -272,23 +272,18 @@ def recalibrate(corpus: Corpus, name: str, as_json: bool) -> None:
     judge's page shows when it is drawn again. Any judge that has scored the corpus will do; one
     behind a server answers about SFT where a corpus has no RL split.
     """
-    from certify_assets.evaluation.recalibration import (
-        recalibration_lines,
-        recalibration_rows,
-        write_recalibration,
-    )
+    from certify_assets.evaluation.recalibration import TABLE_COLUMNS, write_recalibration
 
-    document = write_recalibration(JudgedCorpus(corpus, name))
+    report = write_recalibration(JudgedCorpus(corpus, name))
     if as_json:
-        emit_json(document)
+        emit_json(report.to_dict())
         return
-    columns, rows = recalibration_rows(document)
     show_table(
-        f"{name} on {corpus}, recalibrated on {document['fitted_on']} ({document['rows']} runs)",
-        columns,
-        rows,
+        f"{name} on {corpus}, recalibrated on {report.fitted_on} ({report.rows} runs)",
+        TABLE_COLUMNS,
+        report.table_rows(),
     )
-    for line in [*recalibration_lines(document), document["verdict"]]:
+    for line in [*report.sentences(), report.verdict]:
         show_line(line)
 
 

@@ -1,15 +1,13 @@
-"""The parity test before a server's log-probabilities may certify.
-
-On the same rows they must be those of a local Transformers model.
-"""
+"""Parity test: a server's log-probabilities certify only where a local model has the same."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -19,30 +17,61 @@ from certify_assets.files import sha256_bytes
 from certify_assets.judges.endpoint.judge import BilledJudge
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import renderer, texts
-from certify_assets.judges.specs import JUDGES, JudgeSpec
+from certify_assets.judges.specs import JUDGES
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from certify_assets.judges.base import Scores
     from certify_assets.judges.endpoint.config import ParityConfig
+    from certify_assets.judges.endpoint.questions import Question
     from certify_assets.judges.endpoint.scoring import EndpointSetup
     from certify_assets.judges.lm.contract import LanguageModel
 
 
-def parity_exemption(spec: JudgeSpec) -> str | None:
-    """Return why a judge needs no parity test, or None where it does."""
-    return spec.no_parity
+@dataclass(frozen=True)
+class ParityReport:
+    """A parity test as it is stored, with the hashes of what it compared."""
+
+    judge: str
+    corpus: str
+    rows: int
+    unscored_by_one: int
+    max_difference: float
+    mean_difference: float
+    rank_agreement: float
+    changed_decisions: int
+    tolerance: float
+    least_agreement: float
+    passed: bool
+    engine: str
+    # fingerprint of the local engine
+    reference: dict[str, Any]
+    configuration: dict[str, str | float | None]
+    trajectory_ids: list[str]
+    adapter_sha256: str
+    scores_sha256: str
+    manifest_sha256: str
+
+    def sentence(self) -> str:
+        """Say how the test went."""
+        local = f"{self.reference['model']} of the local engine on {self.rows} rows: log-odds"
+        if self.passed:
+            return (
+                f"{self.judge} agrees with {local} within {self.max_difference:.2g}, rank "
+                f"agreement {self.rank_agreement:.4f}."
+            )
+        return (
+            f"{self.judge} differs from {local} by up to {self.max_difference:.2g} "
+            f"({self.tolerance:g} allowed), rank agreement {self.rank_agreement:.4f} (at least "
+            f"{self.least_agreement:g}), {self.unscored_by_one} rows scored by one of them alone; "
+            "serve the same weights, prompt template and precision, and score again."
+        )
 
 
-def run_parity(judge: JudgedCorpus) -> dict[str, Any]:
-    """Score rows of CAL with the local counterpart, compare, and store the document.
-
-    The server is not asked.
-
-    Raises
-    ------
-    InputError
-        If the judge has no local counterpart.
-    """
+def run_parity(judge: JudgedCorpus) -> ParityReport:
+    """Score rows of CAL with the local counterpart, compare, and store the report."""
+    # the server is not asked
     from certify_assets.judges.base import Scores
     from certify_assets.judges.lm.parity import parity
 
@@ -69,29 +98,26 @@ def run_parity(judge: JudgedCorpus) -> dict[str, Any]:
         tolerance=config.tolerance,
         least_agreement=config.least_agreement,
     )
-    document = {
-        "judge": judge.name,
-        "corpus": judge.corpus.name,
-        **found.to_dict(),
-        "engine": billed.provenance().engine,
-        "reference": about,
-        "configuration": asdict(config),
-        "trajectory_ids": [str(name) for name in frame["trajectory_id"]],
-        **_bound(judge),
-    }
-    judge.store.write_json(judge.key("parity.json"), document)
-    return document
+    bound = _bound(judge)
+    report = ParityReport(
+        judge=judge.name,
+        corpus=judge.corpus.name,
+        **asdict(found),
+        passed=found.passed,
+        engine=billed.provenance().engine,
+        reference=about,
+        configuration=asdict(config),
+        trajectory_ids=[str(name) for name in frame["trajectory_id"]],
+        adapter_sha256=bound["adapter_sha256"],
+        scores_sha256=bound["scores_sha256"],
+        manifest_sha256=bound["manifest_sha256"],
+    )
+    judge.store.write_json(judge.key("parity.json"), asdict(report))
+    return report
 
 
 def parity_provenance(judge: JudgedCorpus) -> dict[str, str]:
-    """Return what the certificates of an endpoint judge say about parity.
-
-    Raises
-    ------
-    StaleCertificateError
-        If the test is missing, failed, or is of other scores, another server or other settings
-        than those stored now.
-    """
+    """Return what the certificates of an endpoint judge say about parity; refuse a stale test."""
     spec = judge.spec
     if not spec.hosted:
         return {}
@@ -106,35 +132,18 @@ def parity_provenance(judge: JudgedCorpus) -> dict[str, str]:
             f"the scores of {judge} on {judge.corpus} were not compared with those of the local "
             f"model; {how}."
         )
-    document = judge.store.read_json(judge.key("parity.json"))
+    stored = judge.store.read_json(judge.key("parity.json"))
     expected = {**_bound(judge), "configuration": asdict(spec.parity)}
-    stale = next((name for name, value in expected.items() if document.get(name) != value), None)
+    stale = next((name for name, value in expected.items() if stored.get(name) != value), None)
     if stale is not None:
         raise StaleCertificateError(
             f"the parity test of {judge} on {judge.corpus} is of another "
             f"{stale.removesuffix('_sha256')} than the present one; {how}."
         )
-    if document.get("passed") is not True:
-        raise StaleCertificateError(sentence(document))
+    report = ParityReport(**stored)
+    if report.passed is not True:
+        raise StaleCertificateError(report.sentence())
     return {"parity_sha256": judge.store.sha256(judge.key("parity.json"))}
-
-
-def sentence(document: dict[str, Any]) -> str:
-    """Say how a parity test went."""
-    if document["passed"]:
-        return (
-            f"{document['judge']} agrees with {document['reference']['model']} of the local "
-            f"engine on {document['rows']} rows: log-odds within "
-            f"{document['max_difference']:.2g}, rank agreement {document['rank_agreement']:.4f}."
-        )
-    return (
-        f"{document['judge']} differs from {document['reference']['model']} of the local engine "
-        f"on {document['rows']} rows: log-odds by up to {document['max_difference']:.2g} "
-        f"({document['tolerance']:g} allowed), rank agreement {document['rank_agreement']:.4f} "
-        f"(at least {document['least_agreement']:g}), {document['unscored_by_one']} rows scored "
-        "by one of them alone; serve the same weights, prompt template and precision, and score "
-        "again."
-    )
 
 
 def _bound(judge: JudgedCorpus) -> dict[str, str]:
@@ -147,7 +156,7 @@ def _bound(judge: JudgedCorpus) -> dict[str, str]:
     }
 
 
-def _rows(corpus: Corpus, count: int) -> Any:
+def _rows(corpus: Corpus, count: int) -> pd.DataFrame:
     """Return rows of CAL in the order of the hashes of their names, the same everywhere."""
     cal = corpus.split("cal")
     order = sorted(
@@ -158,7 +167,7 @@ def _rows(corpus: Corpus, count: int) -> Any:
 
 
 def _reference(
-    corpus: Corpus, config: ParityConfig, asked: EndpointSetup, questions: Sequence[Any]
+    corpus: Corpus, config: ParityConfig, asked: EndpointSetup, questions: Sequence[Question]
 ) -> tuple[Scores, dict[str, Any]]:
     """Score the server's own questions with the local model."""
     from certify_assets.judges.lm.contract import Encoded, verdict_tokens
@@ -169,23 +178,28 @@ def _reference(
         language = replace(
             language, verdicts=verdict_tokens(tokenizer, asked.asking.marker, asked.asking.words)
         )
-        options = dict(asked.asking.extra.get("chat_template_kwargs") or {})
-        prompts = [Encoded(tuple(_ids(tokenizer, question, options))) for question in questions]
+        template = partial(
+            tokenizer.apply_chat_template,
+            add_generation_prompt=True,
+            return_dict=False,
+            **asked.asking.extra.get("chat_template_kwargs") or {},
+        )
+        prompts = [Encoded(_ids(question, tokenizer.encode, template)) for question in questions]
         run = score_prompts(language, prompts, adapter_sha256=lora_sha256)
     return run.scores, dict(run.fingerprint)
 
 
-def _ids(tokenizer: Any, question: Any, options: dict[str, Any]) -> list[int]:
-    """Return the token ids that a server makes of a question."""
+def _ids(
+    question: Question,
+    encode: Callable[[str], Sequence[int]],
+    template: Callable[[list[Any]], Sequence[int]],
+) -> tuple[int, ...]:
+    """Return the token ids that a server makes of a question: a text, ids, or messages."""
     if isinstance(question, str):
-        return list(tokenizer.encode(question))
+        return tuple(encode(question))
     if question and isinstance(question[0], int):
-        return list(question)
-    return list(
-        tokenizer.apply_chat_template(
-            list(question), add_generation_prompt=True, return_dict=False, **options
-        )
-    )
+        return tuple(cast("Sequence[int]", question))
+    return tuple(template(list(question)))
 
 
 @contextmanager

@@ -7,8 +7,8 @@ blocks, and what a block holds is decided alike. Maps are fitted on RL or SFT al
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 METHODS = ("none", "temperature", "platt", "isotonic")
+TABLE_COLUMNS = ["method", "side, alpha", "coverage", "rank", "distinct", "differing"]
 
 _Floats = NDArray[np.float64]
 _SAID = {
@@ -38,17 +39,7 @@ _SAID = {
 
 @dataclass(frozen=True, eq=False)
 class Recalibration:
-    """A map from scores to log-odds.
-
-    Parameters
-    ----------
-    method : str
-        One of `METHODS`.
-    parameters : dict of str to float
-        What was fitted.
-    apply : callable
-        Log-odds of scores, shape (n,) → (n,); NaN stays NaN.
-    """
+    """A fitted map from scores to log-odds; NaN stays NaN."""
 
     method: str
     parameters: dict[str, float]
@@ -56,27 +47,7 @@ class Recalibration:
 
 
 def fit_recalibration(method: str, scores: _Floats, outcomes: NDArray[np.int8]) -> Recalibration:
-    """Fit a map on scored, labelled rows.
-
-    Parameters
-    ----------
-    method : {"none", "temperature", "platt", "isotonic"}
-        Log-odds as they are; score / T; slope · score + intercept; the monotone step function of
-        least squares.
-    scores : float array, shape (n,)
-        Finite log-odds.
-    outcomes : int array, shape (n,)
-
-    Raises
-    ------
-    InputError
-        If there is no such method, or one outcome alone.
-
-    Notes
-    -----
-    Temperature and Platt scaling aim at (n₊ + 1)/(n₊ + 2) and 1/(n₋ + 2) instead of 1 and 0 (Platt
-    1999), so that rows that a score separates do not send the slope to infinity.
-    """
+    """Fit one of `METHODS` on finite scores of labelled rows."""
     if method not in METHODS:
         raise InputError(
             f"there is no recalibration {method!r}; choose one of {', '.join(METHODS)}."
@@ -96,17 +67,8 @@ def fit_recalibration(method: str, scores: _Floats, outcomes: NDArray[np.int8]) 
     return Recalibration(method, parameters, lambda values: slope * values + intercept)
 
 
-def recalibrate(judge: JudgedCorpus) -> dict[str, Any]:
-    """Return what each map does to the certificates of a judge on a corpus.
-
-    Returns
-    -------
-    dict
-        Split and rows that the maps were fitted on; for each method its parameters, log loss and
-        distinct scores on CAL, and for each side and budget coverage, threshold, rank of the
-        threshold and rows of CAL and TEST that are decided otherwise than by the scores as they
-        are.
-    """
+def recalibrate(judge: JudgedCorpus) -> RecalibrationReport:
+    """Return what each map does to the certificates of a judge on a corpus."""
     config = judge.corpus.config
     cal, hashes, adapter = judge.calibration
     fitted_on, fit = _fitting_rows(judge)
@@ -125,56 +87,25 @@ def recalibrate(judge: JudgedCorpus) -> dict[str, Any]:
         said = f"Changed by ties alone: {', '.join(ties)}; unchanged by the others."
     else:
         said = "Every certificate is unchanged by every method."
-    return {
-        "judge": judge.name,
-        "corpus": judge.corpus.name,
-        "fitted_on": fitted_on,
-        "rows": len(fit[0]),
-        "trained_on": fitted_on in judge.spec.training_splits,
-        "delta": DELTA,
-        "grid": config.grid,
-        "verdict": said,
-        "methods": [asdict(item) for item in methods],
-        **hashes,
-    }
+    return RecalibrationReport(
+        judge=judge.name,
+        corpus=judge.corpus.name,
+        fitted_on=fitted_on,
+        rows=len(fit[0]),
+        trained_on=fitted_on in judge.spec.training_splits,
+        delta=DELTA,
+        grid=config.grid,
+        verdict=said,
+        methods=methods,
+        hashes=hashes,
+    )
 
 
-def write_recalibration(judge: JudgedCorpus) -> dict[str, Any]:
-    """Recalibrate and store the document next to the judge's certificates."""
-    document = recalibrate(judge)
-    judge.store.write_json(judge.key("recalibration.json"), document)
-    return document
-
-
-def recalibration_rows(document: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Return a recalibration document as a table: one row a method, side and budget."""
-    rows = [
-        [
-            item["method"],
-            f"{cell['side']}, {cell['alpha']:g}",
-            f"{cell['coverage']:.4f}" if cell["certified"] else "nothing",
-            str(cell["threshold_rank"]),
-            str(item["distinct_scores"]),
-            str(cell["differing_decisions"]),
-        ]
-        for item in document["methods"]
-        for cell in item["certificates"]
-    ]
-    return ["method", "side, alpha", "coverage", "rank", "distinct", "differing"], rows
-
-
-def recalibration_lines(document: dict[str, Any]) -> list[str]:
-    """Say of each method how well its numbers are probabilities, and what it does to decisions."""
-    said = [
-        f"{item['method']}: log loss {item['log_loss']:.4f} on CAL; {_SAID[item['effect']]}."
-        for item in document["methods"]
-    ]
-    if document["trained_on"]:
-        said.append(
-            f"The {document['fitted_on'].upper()} runs are runs that {document['judge']} was "
-            "trained on: it is surer of them than of others."
-        )
-    return said
+def write_recalibration(judge: JudgedCorpus) -> RecalibrationReport:
+    """Recalibrate and store the report next to the judge's certificates."""
+    report = recalibrate(judge)
+    judge.store.write_json(judge.key("recalibration.json"), report.to_dict())
+    return report
 
 
 @dataclass(frozen=True)
@@ -200,6 +131,70 @@ class RecalibrationEffect:
     distinct_scores: int
     effect: str
     certificates: list[RecalibratedCertificate]
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> RecalibrationEffect:
+        """Read a stored effect."""
+        cells = [RecalibratedCertificate(**cell) for cell in document["certificates"]]
+        return cls(**{**document, "certificates": cells})
+
+
+@dataclass(frozen=True)
+class RecalibrationReport:
+    """What every map does to the certificates of a judge, with the hashes of what was read."""
+
+    judge: str
+    corpus: str
+    fitted_on: str
+    rows: int
+    trained_on: bool
+    delta: float
+    grid: int
+    verdict: str
+    methods: list[RecalibrationEffect]
+    hashes: dict[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as it is stored."""
+        document = asdict(self)
+        del document["hashes"]
+        return document | self.hashes
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> RecalibrationReport:
+        """Read a stored report."""
+        names = {entry.name for entry in fields(cls)}
+        known = {name: value for name, value in document.items() if name in names}
+        known["methods"] = [RecalibrationEffect.from_dict(item) for item in known["methods"]]
+        return cls(**known, hashes={name: document[name] for name in document.keys() - names})
+
+    def table_rows(self) -> list[list[str]]:
+        """Return a row for each method, side and budget, under `TABLE_COLUMNS`."""
+        return [
+            [
+                item.method,
+                f"{cell.side}, {cell.alpha:g}",
+                f"{cell.coverage:.4f}" if cell.certified else "nothing",
+                str(cell.threshold_rank),
+                str(item.distinct_scores),
+                str(cell.differing_decisions),
+            ]
+            for item in self.methods
+            for cell in item.certificates
+        ]
+
+    def sentences(self) -> list[str]:
+        """Say of each method how well its numbers are probabilities, and how it decides."""
+        said = [
+            f"{item.method}: log loss {item.log_loss:.4f} on CAL; {_SAID[item.effect]}."
+            for item in self.methods
+        ]
+        if self.trained_on:
+            said.append(
+                f"The {self.fitted_on.upper()} runs are runs that {self.judge} was trained on: it "
+                "is surer of them than of others."
+            )
+        return said
 
 
 def _method(
@@ -284,6 +279,8 @@ def _logistic(
 
     successes = int(outcomes.sum())
     failures = len(outcomes) - successes
+    # 1 and 0 as targets would send the slope to infinity where a score separates the rows; these
+    # are those of Platt (1999)
     target = np.where(outcomes == 1, (successes + 1) / (successes + 2), 1 / (failures + 2))
     # a target between 0 and 1 is a row of both outcomes, each with its weight
     x, y = np.concatenate([scores, scores])[:, None], np.repeat([1, 0], len(scores))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from certify_assets._version import __version__
-from certify_assets.evaluation.recalibration import recalibration_lines, recalibration_rows
+from certify_assets.evaluation.recalibration import TABLE_COLUMNS, RecalibrationReport
 from certify_assets.reports.arms import arm_cells
 from certify_assets.reports.certificate_source import (
     PageScores,
@@ -541,17 +541,13 @@ class RecalibrationTable:
 
 
 def recalibration_table(
-    document: Mapping[str, Any], hashes: Mapping[str, str]
+    report: RecalibrationReport, hashes: Mapping[str, str]
 ) -> RecalibrationTable:
-    """Read a stored recalibration document."""
-    caption = (
-        f"Fitted on {document['rows']} runs of {str(document['fitted_on']).upper()}, never on CAL "
-        "or TEST."
-    )
-    if any(document.get(name) != value for name, value in hashes.items()):
+    """Return the table of a stored recalibration, or that it is stale."""
+    caption = f"Fitted on {report.rows} runs of {report.fitted_on.upper()}, never on CAL or TEST."
+    if any(report.hashes.get(name) != value for name, value in hashes.items()):
         return RecalibrationTable(caption, stale=_STALE)
-    columns, rows = recalibration_rows(dict(document))
-    lines = tuple(recalibration_lines(dict(document)))
+    rows = tuple(tuple(row) for row in report.table_rows())
     return RecalibrationTable(
-        caption, tuple(columns), tuple(tuple(row) for row in rows), lines, str(document["verdict"])
+        caption, tuple(TABLE_COLUMNS), rows, tuple(report.sentences()), report.verdict
     )

@@ -62,9 +62,10 @@ def _recalibration(judge: JudgedCorpus, hashes: Mapping[str, str]) -> Recalibrat
     key = judge.key("recalibration.json")
     if not judge.store.exists(key):
         return None
+    from certify_assets.evaluation.recalibration import RecalibrationReport
     from certify_assets.reports.certificate_page import recalibration_table
 
-    return recalibration_table(judge.store.read_json(key), hashes)
+    return recalibration_table(RecalibrationReport.from_dict(judge.store.read_json(key)), hashes)
 
 
 def write_index(store: Store) -> str:

@@ -12,9 +12,10 @@ from certify_assets.errors import InputError
 from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.recalibration import (
     METHODS,
+    TABLE_COLUMNS,
+    RecalibrationReport,
     fit_recalibration,
     recalibrate,
-    recalibration_rows,
     write_recalibration,
 )
 from certify_assets.judges.judged import JudgedCorpus
@@ -63,33 +64,32 @@ def test_rows_that_a_score_separates_give_finite_maps() -> None:
 
 
 def test_certificates_change_by_ties_alone(corpora: Store) -> None:
-    document = write_recalibration(JudgedCorpus(Corpus(corpora, "one"), "lexical"))
-    assert (
-        document
-        == recalibrate(JudgedCorpus(Corpus(corpora, "one"), "lexical"))
-        == corpora.read_json("judges/lexical/one/recalibration.json")
-    )
+    report = write_recalibration(JudgedCorpus(Corpus(corpora, "one"), "lexical"))
+    stored = corpora.read_json("judges/lexical/one/recalibration.json")
+    assert report == recalibrate(JudgedCorpus(Corpus(corpora, "one"), "lexical"))
+    assert report.to_dict() == stored and RecalibrationReport.from_dict(stored) == report
     # no RL split here: fitted on SFT
     assert (
-        document["fitted_on"] == "sft"
-        and document["trained_on"]
-        and [item["method"] for item in document["methods"]] == list(METHODS)
+        report.fitted_on == "sft"
+        and report.trained_on
+        and [item.method for item in report.methods] == list(METHODS)
     )
-    none, temperature, platt, isotonic = document["methods"]
-    assert any(cell["certified"] for cell in none["certificates"])
+    none, temperature, platt, isotonic = report.methods
+    assert any(cell.certified for cell in none.certificates)
     for item in (temperature, platt):
-        assert item["effect"] == "unchanged" and item["distinct_scores"] == none["distinct_scores"]
-        for cell, before in zip(item["certificates"], none["certificates"], strict=True):
-            names = ("certified", "coverage", "threshold_rank")
-            assert [cell[name] for name in names] == [before[name] for name in names] and cell[
-                "differing_decisions"
-            ] == 0
+        assert item.effect == "unchanged" and item.distinct_scores == none.distinct_scores
+        for cell, before in zip(item.certificates, none.certificates, strict=True):
+            assert (cell.certified, cell.coverage, cell.threshold_rank) == (
+                before.certified,
+                before.coverage,
+                before.threshold_rank,
+            )
+            assert cell.differing_decisions == 0
     assert (
-        isotonic["effect"] in ("unchanged", "ties")
-        and isotonic["distinct_scores"] < none["distinct_scores"]
+        isotonic.effect in ("unchanged", "ties") and isotonic.distinct_scores < none.distinct_scores
     )
-    columns, rows = recalibration_rows(document)
-    assert len(rows) == 16 and all(len(row) == len(columns) for row in rows)
+    rows = report.table_rows()
+    assert len(rows) == 16 and all(len(row) == len(TABLE_COLUMNS) for row in rows)
 
 
 def test_the_table_is_on_the_judges_page_while_it_is_of_its_scores(corpora: Store) -> None:
@@ -100,15 +100,15 @@ def test_the_table_is_on_the_judges_page_while_it_is_of_its_scores(corpora: Stor
         return corpora.read_bytes("judges/lexical/one/page.html").decode()
 
     assert 'id="recalibration"' not in page()
-    document = write_recalibration(JudgedCorpus(Corpus(corpora, "one"), "lexical"))
+    report = write_recalibration(JudgedCorpus(Corpus(corpora, "one"), "lexical"))
     drawn = page()
     assert (
-        html.escape(document["verdict"]) in drawn
+        html.escape(report.verdict) in drawn
         and drawn.count('<th scope="row">isotonic</th>') == 4
         and "runs of SFT" in drawn
     )
     corpora.write_json(
-        "judges/lexical/one/recalibration.json", {**document, "scores_sha256": "0" * 64}
+        "judges/lexical/one/recalibration.json", {**report.to_dict(), "scores_sha256": "0" * 64}
     )
     assert "of other scores than the ones of this page" in page()
 

@@ -161,7 +161,7 @@ def test_a_served_model_certifies_as_the_same_model_here(store: Store, local: Lo
         and asked <= len(table) + 1
     )
     found = parity_gate.run_parity(JudgedCorpus(Corpus(store, NAME), "served"))
-    assert found["passed"] and found["rows"] == 8 and found["max_difference"] < 1e-4
+    assert found.passed and found.rows == 8 and found.max_difference < 1e-4
     certificates = certification.certify_judge(JudgedCorpus(Corpus(store, NAME), "served"))
     again = certification.certify_judge(JudgedCorpus(Corpus(store, NAME), "base"))
     assert [(item.certified, item.coverage) for item in certificates] == [
@@ -181,10 +181,9 @@ def test_a_served_model_certifies_as_the_same_model_here(store: Store, local: Lo
         for judge in ("served", "base")
     ]
     assert all(
-        found["fitted_on"] == "rl" and found["methods"][0]["effect"] == "unchanged"
-        for found in maps
+        report.fitted_on == "rl" and report.methods[0].effect == "unchanged" for report in maps
     )
-    assert maps[0]["verdict"] == maps[1]["verdict"], "one model, one effect"
+    assert maps[0].verdict == maps[1].verdict, "one model, one effect"
 
 
 def test_a_second_scoring_asks_nothing_and_gives_the_same_bytes(store: Store, local: Local) -> None:
@@ -243,7 +242,7 @@ def test_an_engine_that_is_off_fails_and_is_refused(store: Store, local: Local) 
     finally:
         local.off = 0.0
     found = parity_gate.run_parity(JudgedCorpus(Corpus(store, NAME), "served"))
-    assert not found["passed"] and found["max_difference"] == pytest.approx(0.5, abs=0.01)
+    assert not found.passed and found.max_difference == pytest.approx(0.5, abs=0.01)
     with pytest.raises(
         StaleCertificateError, match="differs from compact of the local engine on 8 rows"
     ):

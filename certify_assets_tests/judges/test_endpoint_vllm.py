@@ -87,7 +87,7 @@ def test_a_server_certifies_what_the_same_model_certifies_here(
     np.testing.assert_allclose(table["score"], here["score"], atol=1e-4)
     assert judge_auroc(table) == pytest.approx(judge_auroc(here), abs=1e-3)
     found = parity_gate.run_parity(JudgedCorpus(Corpus(store, NAME), judge))
-    assert found["passed"] and found["rows"] == 16 and "0.32" in found["engine"]
+    assert found.passed and found.rows == 16 and "0.32" in found.engine
     certificates, same = (
         certification.certify_judge(JudgedCorpus(Corpus(store, NAME), judge)),
         certification.certify_judge(JudgedCorpus(Corpus(store, NAME), local)),
@@ -106,12 +106,12 @@ def test_a_text_cut_by_the_servers_count_is_the_text_compared(store: Store) -> N
         and bill["scored"] == bill["decisions"]
         and bill["prompt_tokens"] <= 300 * bill["decisions"]
     )
-    assert parity_gate.run_parity(JudgedCorpus(Corpus(store, NAME), "served_text"))["passed"]
+    assert parity_gate.run_parity(JudgedCorpus(Corpus(store, NAME), "served_text")).passed
 
 
 def test_another_model_than_the_one_named_fails(store: Store) -> None:
     _made(store, "wrong")
-    assert not parity_gate.run_parity(JudgedCorpus(Corpus(store, NAME), "wrong"))["passed"]
+    assert not parity_gate.run_parity(JudgedCorpus(Corpus(store, NAME), "wrong")).passed
 
 
 @pytest.mark.parametrize("judge", ["words", "votes"])

@@ -8,8 +8,8 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.names import corpora_partitions, judge_key
 from certify_assets.defs.resources import DataRoot
 from certify_assets.evaluation import certification
-from certify_assets.evaluation import parity as parity_gate
 from certify_assets.evaluation.audit import load_audits
+from certify_assets.evaluation.parity import run_parity
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import HARVEST_JUDGES, judges
 from certify_assets.operations import monitoring
@@ -51,17 +51,18 @@ def _check(
 
 def parity(judge: JudgedCorpus) -> dg.AssetCheckResult:
     """Compare the server with a local model."""
-    reason = parity_gate.parity_exemption(judge.spec)
-    if reason is not None:
-        described = f"not tested: {reason}. Every certificate says so."
+    if judge.spec.no_parity is not None:
+        described = f"not tested: {judge.spec.no_parity}. Every certificate says so."
         return dg.AssetCheckResult(passed=True, description=described)
-    document = parity_gate.run_parity(judge)
+    report = run_parity(judge)
     return dg.AssetCheckResult(
-        passed=document["passed"],
+        passed=report.passed,
         severity=_ERROR,
-        description=parity_gate.sentence(document),
+        description=report.sentence(),
         metadata={
-            name: float(document[name]) for name in ("rows", "max_difference", "rank_agreement")
+            "rows": float(report.rows),
+            "max_difference": report.max_difference,
+            "rank_agreement": report.rank_agreement,
         },
     )
 
