@@ -132,6 +132,8 @@ def certificate(
     likely a success; empty = unscored) and outcome (0 or 1), optionally trajectory_id, agent and
     split (then the rows with split=cal are used).
     """
+    from certify_assets.certificates import document_promise
+
     refuse_overwrite(
         {"--out": out},
         {"SCORES": scores} if pilot is None else {"SCORES": scores, "--pilot": pilot},
@@ -143,13 +145,21 @@ def certificate(
     others = None if pilot is None else read_pilot(pilot, **columns)
     certificates = _issue(table, others, **options)
     single = options["procedure"] != "all" and options["side"] != "both"
-    document = certificates[0].to_dict() if single else _document(certificates)
+    promise = None if single else document_promise(certificates)
+    document = (
+        certificates[0].to_dict()
+        if single
+        else {
+            "certificates": [item.to_dict() for item in certificates],
+            **({} if promise is None else {"promise": promise}),
+        }
+    )
     if out is not None:
         write_document(out, document)
     if as_json:
         emit_json(document)
     else:
-        _show(certificates, None if single else document.get("promise"))
+        _show(certificates, promise)
     ctx.exit(0 if any(item.certified for item in certificates) else NOTHING)
 
 
@@ -192,15 +202,6 @@ def _issue(
         for name in (EVERY_PROCEDURE if procedure == "all" else (procedure,))
         for each in sides
     ]
-
-
-def _document(certificates: list[Certificate]) -> dict[str, Any]:
-    """Return the document of several certificates, with the joint promise of both sides."""
-    from certify_assets.certificates import document_promise
-
-    promise = document_promise(certificates)
-    document: dict[str, Any] = {"certificates": [item.to_dict() for item in certificates]}
-    return document if promise is None else {**document, "promise": promise}
 
 
 def _show(certificates: list[Certificate], promise: str | None) -> None:

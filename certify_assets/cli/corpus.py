@@ -28,11 +28,17 @@ from certify_assets.errors import InputError
 if TYPE_CHECKING:
     from certify_assets.corpora.config import CorpusConfig
     from certify_assets.corpora.corpus import ImportSummary
+    from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.corpora.report import CorpusReport
     from certify_assets.corpora.splits import SplitManifest
     from certify_assets.storage.store import Store
 
 _MOST_SHOWN = 20
+# what an import says of the profile
+_IMPORTED = (
+    *("trajectories", "tasks", "unlabelled", "success_rate", "icc", "deff", "n_eff"),
+    *("agents", "attempts", "duplicates", "dropped"),
+)
 
 
 @click.group()
@@ -140,27 +146,15 @@ def import_(
     imported = Corpus(store, name)
     profile = _profile(imported, config, summary.dropped)
     say(add_partitions(store, [name]))
-    keys = (
-        "trajectories",
-        "tasks",
-        "unlabelled",
-        "success_rate",
-        "icc",
-        "deff",
-        "n_eff",
-        "agents",
-        "attempts",
-        "duplicates",
-        "dropped",
-    )
+    figures = {
+        "domain": str(imported.domain),
+        **{name: getattr(profile, name) for name in _IMPORTED},
+    }
     document = {
         "corpus": name,
-        "domain": str(imported.domain),
-        **{key: profile[key] for key in keys},
-        "gates": profile["gates"],
+        **figures,
+        "gates": [asdict(gate) for gate in profile.gates],
         "files": len(summary.files),
-    }
-    document |= {
         "notes": summary.notes,
         "label_facts": summary.label_facts,
         "examples": summary.examples,
@@ -168,9 +162,12 @@ def import_(
     if as_json:
         emit_json(document)
         return
-    _show_import(
-        document, ["domain", *keys, *(key for key in ("notes", "label_facts") if document[key])]
-    )
+    left = {"notes": summary.notes, "label_facts": summary.label_facts}
+    shown = {**figures, **{key: value for key, value in left.items() if value}}
+    show_table(f"Corpus {name}", FIGURES, [[key, _shown(value)] for key, value in shown.items()])
+    for reason, number in profile.dropped.items():
+        first = summary.examples.get(reason, "not described")
+        show_line(f"{reason} ({number}), the first: {first}")
     if summary.label_facts.get("labels_only"):
         show_line(
             "This corpus holds labels without runs: it has a profile, but nothing that could "
@@ -178,19 +175,9 @@ def import_(
         )
         return
     # TEST audits and certifies nothing: its gate says nothing that a user could act on here
-    for gate in [gate for gate in document["gates"] if gate["split"] != "test"]:
-        show_line(f"α={gate['alpha']:g}: {gate['reason']}")
-
-
-def _show_import(document: dict[str, Any], keys: list[str]) -> None:
-    """Print what was read, and of everything that was left out the first case in a sentence."""
-    show_table(
-        f"Corpus {document['corpus']}", FIGURES, [[key, _shown(document[key])] for key in keys]
-    )
-    for reason, number in document["dropped"].items():
-        show_line(
-            f"{reason} ({number}), the first: {document['examples'].get(reason, 'not described')}"
-        )
+    for gate in profile.gates:
+        if gate.split != "test":
+            show_line(f"α={gate.alpha:g}: {gate.reason}")
 
 
 def _announce_replacement(corpus: Corpus, *, replace: bool) -> None:
@@ -232,7 +219,7 @@ def _missing_folders(folder: Path) -> list[Path]:
     return [path for path in (folder, *folder.parents) if not path.exists()]
 
 
-def _profile(imported: Corpus, config: CorpusConfig, dropped: dict[str, int]) -> dict[str, Any]:
+def _profile(imported: Corpus, config: CorpusConfig, dropped: dict[str, int]) -> CorpusProfile:
     """Profile what was read; gates of CAL and TEST, since certificates are computed on CAL."""
     from certify_assets.corpora.profile import profile_corpus
     from certify_assets.corpora.splits import make_manifest
@@ -247,7 +234,7 @@ def _profile(imported: Corpus, config: CorpusConfig, dropped: dict[str, int]) ->
         say(f"The corpus is stored but cannot be split, so the gate below is of all of it: {error}")
     return profile_corpus(
         frame, manifest, dropped=dropped, rendered=imported.outlines(), settings=config
-    ).to_dict()
+    )
 
 
 @corpus.command("list")
@@ -275,7 +262,7 @@ def list_(store: Store, as_json: bool) -> None:
     show_table("Corpora", ["corpus", *keys[1:], "paths"], rows)
 
 
-def _listed(corpus: Corpus) -> dict[str, Any]:
+def _listed(corpus: Corpus) -> dict[str, int | str | None]:
     """Return size as of the last import, the number of landed versions, and the domain."""
     from certify_assets.corpora.landing import read_versions
 
@@ -466,7 +453,7 @@ def parse_options(
     options: tuple[str, ...], flag: str = "--option", example: str = "merge_same_instruction=true"
 ) -> dict[str, Any]:
     """Read options of the form KEY=VALUE; values that are JSON are taken as what they are."""
-    parsed: dict[str, Any] = {}
+    parsed = {}
     for option in options:
         key, found, value = option.partition("=")
         if not found or not key:
@@ -495,4 +482,4 @@ def _shown(value: Any) -> str:
             )
             or "nothing"
         )
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

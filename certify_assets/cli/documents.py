@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -21,33 +21,36 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 def certificate_documents(path: Path) -> list[Any]:
     """Return the JSON objects of a certificate file, not yet checked."""
-    return _parts(path)[0]
+    return _read(path).certificates
 
 
 def promise_difference(path: Path, certificates: list[Certificate]) -> str | None:
     """Return how a document's joint promise differs from that of its certificates, else None."""
     from certify_assets.certificates import verify_promise
 
-    told = _parts(path)[1]
-    return verify_promise(told["promise"], certificates) if "promise" in told else None
+    promises = _read(path).promises
+    return verify_promise(promises[0], certificates) if promises else None
 
 
-def _parts(path: Path) -> tuple[list[Any], dict[str, Any]]:
-    """The certificates of a file, and what else it says: nothing, or a promise."""
+class _Document(NamedTuple):
+    """A certificate file as its user gave it: nothing in it is checked but its outline."""
+
+    certificates: list[Any]
+    #: none or one
+    promises: list[Any]
+
+
+def _read(path: Path) -> _Document:
     document = read_json(path)
-    if isinstance(document, dict) and "certificates" in document:
-        inner = document["certificates"]
-        if (
-            not set(document) <= {"certificates", "promise"}
-            or not isinstance(inner, list)
-            or not inner
-        ):
-            raise ForgedCertificateError(
-                f"{path} is not a list of certificates as the command writes it; give the "
-                "file as it was written."
-            )
-        return inner, {key: value for key, value in document.items() if key != "certificates"}
-    return [document], {}
+    if not isinstance(document, dict) or "certificates" not in document:
+        return _Document([document], [])
+    inner = document["certificates"]
+    if not set(document) <= {"certificates", "promise"} or not isinstance(inner, list) or not inner:
+        raise ForgedCertificateError(
+            f"{path} is not a list of certificates as the command writes it; give the file as it "
+            "was written."
+        )
+    return _Document(inner, [document["promise"]] if "promise" in document else [])
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from certify_assets.operations.batches import Received
     from certify_assets.operations.decisions import BatchRecord
+
+_COUNTS = ("batch", "runs", "new", "changed", "known", "files")
 
 
 @click.command()
@@ -106,7 +108,9 @@ def ingest(
         emit_json(
             {
                 "corpus": corpus.name,
-                **_received(received),
+                **{name: getattr(received, name) for name in _COUNTS},
+                "dropped": dict(received.dropped or {}),
+                "sentences": list(received.sentences),
                 "batches": [item.to_dict() for item in records],
             }
         )
@@ -128,15 +132,6 @@ def _decided_before(
     if received.batch is None or received.batch in {record.batch for record in records}:
         return []
     return [BatchRecord.load(corpus, received.batch)]
-
-
-def _received(received: Received) -> dict[str, Any]:
-    names = ("batch", "runs", "new", "changed", "known", "files")
-    return {
-        **{name: getattr(received, name) for name in names},
-        "dropped": dict(received.dropped or {}),
-        "sentences": list(received.sentences),
-    }
 
 
 def _write(

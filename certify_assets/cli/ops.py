@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
     from certify_assets.operations.deployment_record import DeploymentRecord
     from certify_assets.operations.lineage import Link
-    from certify_assets.operations.sampling import SamplingPlan
     from certify_assets.storage.store import Store
 
 _STYLES = {"holds": "green", "differs": "bold red", "missing": "bold red", "told": ""}
@@ -110,12 +110,16 @@ def deploy(
     certify-CORPUS with the alias deployed and the certificates attached; where MLflow does not
     answer, the deployment holds and says so.
     """
+    from certify_assets.operations.deployment_record import plan_before
     from certify_assets.operations.rollout import deploy as deploy_judge
 
     made = deploy_judge(
         JudgedCorpus(corpus, judge),
         alpha=_budgets(alphas),
-        sampling=_plan(corpus, plan),
+        sampling=replace(
+            plan_before(corpus),
+            **{name: value for name, value in plan.items() if value is not None},
+        ),
         certificates_key=certificates_key,
     )
     _show_made(made, as_json=as_json)
@@ -247,16 +251,6 @@ def _hashes(link: Link) -> str:
     if link.status == "differs":
         return f" {link.expected[:16]} ≠ {link.found[:16]}"
     return f" {link.expected[:12]}" if link.status == "holds" and link.kind != "decision" else ""
-
-
-def _plan(corpus: Corpus, changes: dict[str, Any]) -> SamplingPlan:
-    from dataclasses import replace
-
-    from certify_assets.operations.deployment_record import plan_before
-
-    return replace(
-        plan_before(corpus), **{name: value for name, value in changes.items() if value is not None}
-    )
 
 
 def _budgets(alphas: tuple[str, ...]) -> dict[str, float] | float | None:

@@ -130,6 +130,7 @@ def plan(
     --trials fresh draws. Exit code 3 when no number of tasks does. Progress is on stderr.
     """
     from certify_assets.certificates import GateThresholds, Settings, plan_sample_size
+    from certify_assets.certificates.sample_size import OTHER_ATTEMPTS
 
     refuse_overwrite({"--out": out}, {"SCORES": scores})
     columns = {name: options.pop(name) for name in ("task_col", "score_col", "outcome_col")}
@@ -144,23 +145,22 @@ def plan(
             for name in ("alpha", "delta", "side", "procedure", "guard", "grid", "seed")
         }
     )
-    others: dict[str, Any] = {} if options.pop("alternatives") else {"other_attempts": ()}
+    others = OTHER_ATTEMPTS if options.pop("alternatives") else ()
     found = plan_sample_size(
         _facts(scores, columns, **options),
         settings,
         trials=trials,
         most_tasks=most,
         thresholds=limits,
+        other_attempts=others,
         progress=say,
-        **others,
     )
-    document = found.to_dict()
     if out is not None:
-        write_document(out, document)
+        write_document(out, found.to_dict())
     if as_json:
-        emit_json(document)
+        emit_json(found.to_dict())
     else:
-        _show(found, document)
+        _show(found)
     ctx.exit(0 if found.sizing.tasks is not None else NOTHING)
 
 
@@ -184,34 +184,35 @@ def _facts(
     return CorpusFacts(sizes=(attempts or _DEFAULT_ATTEMPTS,), **given)
 
 
-def _show(found: SamplePlan, document: dict[str, Any]) -> None:
+def _show(found: SamplePlan) -> None:
     from certify_assets.reports.gates import gate_mark
 
     for gate in found.gates:
         show_line(str(gate_mark(gate)))
-    coverage, model = document["coverage"], document["model"]
+    facts, needed = found.facts, found.sizing.tasks
+    check = found.sizing.checks[-1] if found.sizing.checks else None
     figures = {
         "success rate, AUROC, ICC": (
-            f"{model['success_rate']:.3f}, {model['auroc']:.3f}, {model['icc']:.3f}"
+            f"{facts.success_rate:.3f}, {facts.auroc:.3f}, {facts.icc:.3f}"
         ),
         "error budget": (
             f"{found.settings.alpha:g} on the {found.settings.side} side, confidence "
             f"{1 - found.settings.delta:g}, {found.settings.procedure}"
         ),
-        "tasks there": "not given" if found.facts.tasks is None else str(found.facts.tasks),
+        "tasks there": "not given" if facts.tasks is None else str(facts.tasks),
         "tasks needed": "no number does"
-        if document["tasks_needed"] is None
-        else f"{document['tasks_needed']} of {model['attempts']['mean']:.3g} attempts",
-        "success probability": _percent(document["success_probability"]),
-        "coverage at that size": _percent(coverage["at_planned_size"]),
-        "coverage with ever more tasks": _percent(coverage["population"]),
-        "coverage by the paper's law": _percent(coverage["law"]),
+        if needed is None
+        else f"{needed} of {facts.attempts:.3g} attempts",
+        "success probability": "–" if check is None else percent(check.share),
+        "coverage at that size": "–" if check is None else percent(check.coverage),
+        "coverage with ever more tasks": percent(found.population_coverage),
+        "coverage by the paper's law": percent(found.law),
     }
     show_table("Plan", ["", ""], [[name, value] for name, value in figures.items()])
-    if len(document["alternatives"]) > 1:
+    if len(found.alternatives) > 1:
         rows = [
-            ["–" if value is None else str(value) for value in item.values()]
-            for item in document["alternatives"]
+            [str(attempts), *(("–", "–") if tasks is None else (str(tasks), str(attempts * tasks)))]
+            for attempts, tasks in found.alternatives
         ]
         show_table(
             "Other numbers of attempts (to about a tenth)",
@@ -222,7 +223,3 @@ def _show(found: SamplePlan, document: dict[str, Any]) -> None:
         show_line("The table certifies something as it is; see certify certificate.")
     for sentence in (*found.notes, found.sentence):
         show_line(sentence)
-
-
-def _percent(share: float | None) -> str:
-    return "–" if share is None else percent(share)

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -25,6 +25,9 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.errors import MissingToolError
 from certify_assets.storage.store import Store
+
+if TYPE_CHECKING:
+    from certify_assets.evaluation.ledger import LedgerStatus
 
 _LANGUAGE = ("base", "sft")
 _READS = ("first", "replay", "changed", "unregistered", "results", "last")
@@ -173,28 +176,30 @@ def ledger_status(ctx: click.Context, corpus: str | None, store: Store, as_json:
     from certify_assets.evaluation.ledger import ledger_states
 
     states = ledger_states(store, () if corpus is None else (corpus,))
-    found = [state.to_dict() for state in states]
     if as_json:
+        found = [state.to_dict() for state in states]
         emit_json({"corpora": found} if corpus is None else found[0])
     else:
-        for one in found:
-            _show_ledger(one)
-        if not found:
+        for state in states:
+            _show_ledger(state)
+        if not states:
             say("no corpus is registered; import one first.")
-    ctx.exit(NOTHING if any(one["violations"] or one["fault"] for one in found) else 0)
+    ctx.exit(NOTHING if any(state.violations or state.fault for state in states) else 0)
 
 
-def _show_ledger(one: dict[str, Any]) -> None:
-    if one["fault"]:
-        say(f"{one['corpus']}: {one['fault']}")
+def _show_ledger(state: LedgerStatus) -> None:
+    if state.fault:
+        say(f"{state.corpus}: {state.fault}")
         return
-    rows = [[reader["judge"], *(str(reader[name]) for name in _READS)] for reader in one["readers"]]
     show_table(
-        f"TEST of {one['corpus']}: {len(one['registrations'])} registrations",
+        f"TEST of {state.corpus}: {len(state.registrations)} registrations",
         ["reader", *_READS],
-        rows,
+        [
+            [str(reader["judge"]), *(str(reader[name]) for name in _READS)]
+            for reader in state.readers
+        ],
     )
-    for broken in one["violations"]:
+    for broken in state.violations:
         say(f"  {broken['judge']}: the read of {broken['time']} is {broken['kind']}.")
 
 

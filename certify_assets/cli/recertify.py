@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import click
 
@@ -73,8 +73,11 @@ def recertify(
     reason: str,
     at_least: int | None,
     training_labels: bool,
+    total: float,
+    ratio: float,
+    count: int,
+    every: int,
     as_json: bool,
-    **options: Any,
 ) -> None:
     """Certify the judge of CORPUS again, on CAL and the audit sample.
 
@@ -84,14 +87,20 @@ def recertify(
     of labels, never by what they say. Exit 3 where nothing is certified, too few tasks are new, or
     the deployment is refused.
     """
+    from certify_assets.operations.spending import Schedule
+
     if training_labels:
         _train(corpus, as_json)
         return
     judged = JudgedCorpus(corpus, judge or _deployed(corpus))
-    declared = _schedule(schedule, options)
+    declared = (
+        None
+        if schedule is None
+        else Schedule(schedule, total, ratio=ratio, count=count, least_new_tasks=every)
+    )
     if dry_run:
         preview = _preview(judged, declared)
-        emit_json(preview) if as_json else _show_preview(preview)
+        emit_json(asdict(preview)) if as_json else _show_preview(preview)
         return
     ctx.exit(_recertify(judged, declared, reason, at_least, deploys=deploys, as_json=as_json))
 
@@ -145,21 +154,26 @@ def _deployed(corpus: Corpus) -> str:
     return document.judge
 
 
-def _schedule(kind: str | None, options: dict[str, Any]) -> Schedule | None:
-    from certify_assets.operations.spending import Schedule
+@dataclass(frozen=True)
+class _Preview:
+    """What a recertification would count and spend; ``--json`` prints it."""
 
-    if kind is None:
-        return None
-    return Schedule(
-        kind,
-        options["total"],
-        ratio=options["ratio"],
-        count=options["count"],
-        least_new_tasks=options["every"],
-    )
+    corpus: str
+    judge: str
+    number: int
+    delta: float
+    made_before: bool
+    schedule: Schedule
+    drawn: int
+    counted: int
+    new_tasks: int
+    needed: int
+    left_out: dict[str, int]
+    open_share: float
+    spent: float
 
 
-def _preview(judge: JudgedCorpus, declared: Schedule | None) -> dict[str, Any]:
+def _preview(judge: JudgedCorpus, declared: Schedule | None) -> _Preview:
     from certify_assets.operations.recertification import plan_recertification
     from certify_assets.operations.spending import Schedule, read_spending
 
@@ -169,44 +183,37 @@ def _preview(judge: JudgedCorpus, declared: Schedule | None) -> dict[str, Any]:
     )
     schedule = spending.schedule or declared or Schedule()
     share = spending.next_share() if spending.schedule is not None else schedule.share(1)
-    return {
-        "corpus": judge.corpus.name,
-        "judge": judge.name,
-        "number": known.number if known else len(spending.claims) + 1,
-        "delta": known.delta if known else share,
-        "made_before": known is not None,
-        "schedule": asdict(schedule),
-        "drawn": plan.counted.drawn,
-        "counted": len(plan.counted.tasks),
-        "new_tasks": len(plan.new_tasks),
-        "needed": schedule.least_new_tasks,
-        "left_out": dict(plan.counted.left_out),
-        "open_share": plan.counted.open_share,
-        "spent": spending.spent,
-    }
+    return _Preview(
+        corpus=judge.corpus.name,
+        judge=judge.name,
+        number=known.number if known else len(spending.claims) + 1,
+        delta=known.delta if known else share,
+        made_before=known is not None,
+        schedule=schedule,
+        drawn=plan.counted.drawn,
+        counted=len(plan.counted.tasks),
+        new_tasks=len(plan.new_tasks),
+        needed=schedule.least_new_tasks,
+        left_out=dict(plan.counted.left_out),
+        open_share=plan.counted.open_share,
+        spent=spending.spent,
+    )
 
 
-def _show_preview(found: dict[str, Any]) -> None:
-    left_out = ", ".join(f"{name} {number}" for name, number in found["left_out"].items()) or "none"
-    rows = [
-        ["drawn for the audit", str(found["drawn"])],
-        [
-            "count",
-            f"{found['counted']}, {found['new_tasks']} of them new ({found['needed']} needed)",
-        ],
-        ["left out", left_out],
-        ["open or tied", percent(found["open_share"])],
-        [
-            "δ of this one",
-            f"{found['delta']:g}"
-            + (" (made before: nothing more is spent)" if found["made_before"] else ""),
-        ],
-        ["spent so far", f"{found['spent']:.4g}"],
-    ]
+def _show_preview(found: _Preview) -> None:
+    left_out = ", ".join(f"{name} {number}" for name, number in found.left_out.items()) or "none"
+    before = " (made before: nothing more is spent)" if found.made_before else ""
     show_table(
-        f"Recertification {found['number']} of {found['judge']} on {found['corpus']}",
+        f"Recertification {found.number} of {found.judge} on {found.corpus}",
         ["what", "how much"],
-        rows,
+        [
+            ["drawn for the audit", str(found.drawn)],
+            ["count", f"{found.counted}, {found.new_tasks} of them new ({found.needed} needed)"],
+            ["left out", left_out],
+            ["open or tied", percent(found.open_share)],
+            ["δ of this one", f"{found.delta:g}{before}"],
+            ["spent so far", f"{found.spent:.4g}"],
+        ],
     )
     say("A look at what would come of it is a recertification: run it without --dry-run.")
 

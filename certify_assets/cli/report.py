@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,7 +21,7 @@ from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.files import write_atomic
 
 if TYPE_CHECKING:
-    from certify_assets.certificates import Certificate
+    from certify_assets.certificates import Audit, Certificate
     from certify_assets.cli.options import Table
     from certify_assets.evaluation.score_table import ScoreTable
 
@@ -133,17 +133,10 @@ def _audit_table(
     return test
 
 
-def _audits(certificates: list[Certificate], test: ScoreTable) -> list[dict[str, Any]]:
+def _audits(certificates: list[Certificate], test: ScoreTable) -> list[Audit]:
     from certify_assets.certificates import audit_certificate
 
     outcomes = test.labelled()
     if not len(test):
         raise InputError(f"{test.path} has no row to audit with; give labelled rows.")
-    return [
-        {
-            "side": item.side,
-            "alpha": item.alpha,
-            **audit_certificate(item, test.scores, outcomes, test.tasks).to_dict(),
-        }
-        for item in certificates
-    ]
+    return [audit_certificate(item, test.scores, outcomes, test.tasks) for item in certificates]
