@@ -94,4 +94,4 @@ def raise_alarm(store: Store) -> None:
         "monitoring/c/lexical/1.csv",
         "\n".join(["task_id,score,outcome,audit_sample", *rows, ""]).encode("utf-8"),
     )
-    assert monitor_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))["status"] == "alarm"
+    assert monitor_judge(JudgedCorpus(Corpus(store, "c"), "lexical")).status == "alarm"

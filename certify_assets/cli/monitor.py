@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,6 +27,10 @@ from certify_assets.cli.output import (
     show_table,
 )
 from certify_assets.files import sha256_bytes, write_atomic
+
+if TYPE_CHECKING:
+    from certify_assets.certificates import Monitoring
+    from certify_assets.operations.monitor_record import MonitorEntry
 
 
 @click.command()
@@ -104,57 +109,68 @@ def monitor(
     table = read_scores(labels, task_col, score_col, outcome_col).choose_split(split, required=True)
     stated = require_audit_sample(labels)
     entry = monitor_entry(item, table.scores, table.labelled(), table.tasks, **options)
-    result = entry["result"]
     if not stated:
-        result["findings"].append(NOT_STATED)
+        findings = (*entry.result.findings, NOT_STATED)
+        entry = replace(entry, result=replace(entry.result, findings=findings))
     if page is not None:
         _write_page(page, entry, labels)
     if as_json:
-        emit_json(result)
+        emit_json(entry.result.to_dict())
     else:
-        _show(result)
-    ctx.exit(NOTHING if result["alarm"] else 0)
+        _show(entry.result)
+    ctx.exit(NOTHING if entry.result.alarm else 0)
 
 
-def _write_page(page: Path, entry: dict[str, Any], labels: Path) -> None:
-    from certify_assets.operations.monitoring import describe_monitors
+def _write_page(page: Path, entry: MonitorEntry, labels: Path) -> None:
+    from certify_assets.operations.monitor_record import (
+        MonitorRecord,
+        SampleFile,
+        describe_monitors,
+    )
     from certify_assets.reports.monitor_page import render_monitor_page
 
-    file = {
-        "name": labels.name,
-        "sha256": sha256_bytes(labels.read_bytes()),
-        "rows": entry["result"]["trajectories"] + entry["result"]["unscored"],
-        "tasks": entry["result"]["tasks"],
-    }
-    document = {**describe_monitors([entry]), "files": [file], "monitors": [entry], "findings": []}
-    write_atomic(page, render_monitor_page(document, title=labels.stem).encode("utf-8"))
+    status, reason = describe_monitors([entry])
+    rows = entry.result.trajectories + entry.result.unscored
+    digest = sha256_bytes(labels.read_bytes())
+    record = MonitorRecord(
+        corpus="",
+        judge="",
+        status=status,
+        reason=reason,
+        certificates=(entry.certificate_sha256,),
+        files=(SampleFile(labels.name, digest, rows, entry.result.tasks),),
+        monitors=(entry,),
+    )
+    write_atomic(page, render_monitor_page(record, title=labels.stem).encode("utf-8"))
 
 
-def _show(result: dict[str, Any]) -> None:
+def _show(result: Monitoring) -> None:
     figures = {
         name: value
-        for name, value in result.items()
+        for name, value in vars(result).items()
         if name not in ("findings", "e_process", "shiryaev_roberts", "interval")
     }
-    low, high = result["interval"]
+    low, high = result.interval
     rows = [[name, "" if value is None else str(value)] for name, value in figures.items()]
     rows.append(["interval", f"{low:.4f} to {high:.4f}"])
-    for name in ("e_process", "shiryaev_roberts"):
-        part = result[name]
+    for name, part in (
+        ("e_process", result.e_process),
+        ("shiryaev_roberts", result.shiryaev_roberts),
+    ):
         rows.append(
             [
                 name,
                 (
-                    f"{part['value']:.4g} now, at most {part['largest']:.4g}; alarm from "
-                    f"{part['threshold']:g}"
+                    f"{part.value:.4g} now, at most {part.largest:.4g}; alarm from "
+                    f"{part.threshold:g}"
                 ),
             ]
         )
     show_table("Monitor", FIGURES, rows)
-    if result["alarm"]:
+    if result.alarm:
         show_line(
-            f"Alarm after {result['first_alarm_at']} tasks, at {result['first_alarm_task']}: "
+            f"Alarm after {result.first_alarm_at} tasks, at {result.first_alarm_task}: "
             "issue a new certificate."
         )
-    for finding in result["findings"]:
+    for finding in result.findings:
         show_line(f"  {finding['code']}: {finding['message']}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -170,14 +170,14 @@ def history(corpus: Corpus, page: Path | None, as_json: bool) -> None:
     from certify_assets.operations.history import operation_history
     from certify_assets.reports.history_page import COLUMNS, history_rows, render_history
 
-    document = operation_history(corpus)
+    found = operation_history(corpus)
     if page is not None:
-        write_text(page, render_history(document))
+        write_text(page, render_history(found))
     if as_json:
-        emit_json(document)
+        emit_json(asdict(found))
         return
-    show_table(f"Certificates of {corpus}", COLUMNS, history_rows(document))
-    show_line(document["joint"])
+    show_table(f"Certificates of {corpus}", COLUMNS, history_rows(found))
+    show_line(found.joint)
 
 
 @ops.command()
@@ -211,7 +211,7 @@ def lineage(
                 "kind": found[0].kind,
                 "holds": not broken,
                 "broken": [f"{link.kind} {link.name}: {link.status}" for link in broken],
-                "lineage": [tree.to_dict() for tree in trees],
+                "lineage": [asdict(tree) for tree in trees],
             }
         )
     else:
@@ -295,12 +295,12 @@ def _status(corpus: Corpus, *, as_json: bool) -> int:
         }
         for item in earlier
     ]
-    state = {"decides": refusal is None, "refusal": None if refusal is None else refusal.to_dict()}
+    state = {"decides": refusal is None, "refusal": None if refusal is None else asdict(refusal)}
     if as_json:
         emit_json(
             {
                 "corpus": corpus.name,
-                "deployment": None if found is None else found.to_dict(),
+                "deployment": None if found is None else asdict(found),
                 **state,
                 "deployments": past,
             }
@@ -330,7 +330,7 @@ def _words(earlier: DeploymentRecord) -> str:
 
 def _show_made(made: DeploymentRecord, *, as_json: bool) -> None:
     if as_json:
-        emit_json({**made.to_dict(), "decides": True})
+        emit_json({**asdict(made), "decides": True})
         return
     _table(made)
     for finding in made.findings:

@@ -128,7 +128,7 @@ def _recertify(
                 **(
                     {"number": None, "corpus": judge.corpus.name, "judge": judge.name}
                     if record is None
-                    else record.to_dict()
+                    else asdict(record)
                 ),
             }
         )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.layout import alarms_key
+from certify_assets.operations.monitor_record import MonitorEntry
 from certify_assets.storage.journal import UNCHAINED, Journal
 
 
@@ -43,18 +43,17 @@ class Alarm:
     time: str
 
     @classmethod
-    def of(cls, judge: str, entry: Mapping[str, Any]) -> Alarm:
+    def of(cls, judge: str, entry: MonitorEntry) -> Alarm:
         """Return the alarm of an entry of a monitor's document."""
-        result = entry["result"]
         return cls(
             judge=judge,
-            side=entry["side"],
-            alpha=entry["alpha"],
-            certificate_sha256=entry["certificate_sha256"],
-            source=entry["source"],
-            at=result["first_alarm_at"],
-            e_value=result["e_value"],
-            interval=tuple(result["interval"]),
+            side=entry.side,
+            alpha=entry.alpha,
+            certificate_sha256=entry.certificate_sha256,
+            source=entry.source,
+            at=entry.result.first_alarm_at or 0,
+            e_value=entry.result.e_value,
+            interval=entry.result.interval,
             time=datetime.now(UTC).isoformat(timespec="seconds"),
         )
 
@@ -64,9 +63,9 @@ def read_alarms(corpus: Corpus) -> list[Alarm]:
     return _journal(corpus).read()
 
 
-def record_alarms(judge: JudgedCorpus, entries: Sequence[Mapping[str, Any]]) -> None:
+def record_alarms(judge: JudgedCorpus, entries: Sequence[MonitorEntry]) -> None:
     """Append the alarms of a monitor, once for each certificate and source."""
-    raised = [Alarm.of(judge.name, entry) for entry in entries if entry["result"]["alarm"]]
+    raised = [Alarm.of(judge.name, entry) for entry in entries if entry.result.alarm]
 
     def new(before: list[Alarm]) -> list[Alarm]:
         known = {(item.certificate_sha256, item.source) for item in before}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -244,7 +244,7 @@ def _stored(
             batch_key(corpus.name, batch, "identities.parquet"), new.table()
         ),
         "draw_sha256": store.write_json(
-            batch_key(corpus.name, batch, "draw.json"), _drawn(corpus, rows).to_dict()
+            batch_key(corpus.name, batch, "draw.json"), asdict(_drawn(corpus, rows))
         ),
     }
     # last: the batch is ready once this document is there

@@ -150,9 +150,9 @@ def no_alarm(corpus: Corpus) -> Verdict:
     record = stored_deployment(corpus)
     if record is None:
         return Verdict("WARN", NOTHING_DEPLOYED)
-    document = load_monitor(JudgedCorpus(corpus, record.judge))
-    status = {"alarm": "ERROR", "quiet": "PASS"}.get(document["status"], "WARN")
-    return Verdict(status, document["reason"])
+    found = load_monitor(JudgedCorpus(corpus, record.judge))
+    status = {"alarm": "ERROR", "quiet": "PASS"}.get(found.status, "WARN")
+    return Verdict(status, found.reason)
 
 
 def delta_left(corpus: Corpus) -> Verdict:

@@ -79,12 +79,8 @@ class Refusal:
     code: str
     sentence: str
 
-    def to_dict(self) -> dict[str, str]:
-        """Return the refusal as a JSON object."""
-        return {"code": self.code, "sentence": self.sentence}
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BatchRecord:
     """The document of a decided batch; fields as stored, without `bill` where there is none.
 
@@ -102,6 +98,7 @@ class BatchRecord:
         Cost of an endpoint judge.
     """
 
+    schema: str
     corpus: str
     batch: str
     time: str
@@ -139,7 +136,6 @@ class BatchRecord:
             values = {"bill": None, **corpus.store.read_json(key)}
             refusal = values.pop("refusal")
             values |= {name: tuple(values[name]) for name in ("certificates", "findings")}
-            del values["schema"]
             return cls(**values, refusal=None if refusal is None else Refusal(**refusal))
         except (KeyError, TypeError) as error:
             raise IntegrityError(
@@ -149,12 +145,7 @@ class BatchRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document as a JSON object."""
-        document = {
-            "schema": SCHEMA,
-            **asdict(self),
-            "certificates": list(self.certificates),
-            "findings": list(self.findings),
-        }
+        document = asdict(self)
         if self.bill is None:
             del document["bill"]
         return document
@@ -192,6 +183,7 @@ def decide_batch(deployment: DecidingDeployment, name: str, report: Report) -> B
     names = ("runs", "new", "changed", "known", "dropped", "outcomes_left_out")
     hashes = ("runs_sha256", "identities_sha256", "draw_sha256")
     record = BatchRecord(
+        schema=SCHEMA,
         corpus=corpus.name,
         batch=name,
         time=datetime.now(UTC).isoformat(timespec="milliseconds"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -94,7 +94,7 @@ def _opened(url: str, shown: str) -> tuple[Any, str]:
     return filesystem, root
 
 
-def _refuse_too_much(sizes: dict[str, Any], shown: str) -> None:
+def _refuse_too_much(sizes: Mapping[str, int | None], shown: str) -> None:
     if not sizes:
         raise InputError(f"there is no file in {shown}; check the address.")
     total = sum(int(size or 0) for size in sizes.values())

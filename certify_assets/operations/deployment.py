@@ -25,6 +25,7 @@ from certify_assets.operations.deployment_record import (
     stored_deployment,
 )
 from certify_assets.operations.layout import own_key, recertification_number
+from certify_assets.operations.monitor_record import MonitorRecord
 from certify_assets.operations.recertification_record import (
     load_recertification,
     recertification_certificates,
@@ -294,10 +295,10 @@ def _monitor_fault(
         try:
             alarms = [
                 entry
-                for entry in corpus.store.read_json(key)["monitors"]
-                if entry["certificate_sha256"] in hashes and entry["result"]["alarm"]
+                for entry in MonitorRecord.from_dict(corpus.store.read_json(key)).monitors
+                if entry.certificate_sha256 in hashes and entry.result.alarm
             ]
-        except (CertifyError, KeyError, TypeError):
+        except (CertifyError, AttributeError, KeyError, TypeError, ValueError):
             return Refusal(
                 "alarm",
                 f"{corpus.store.locate(key)} is no monitor document, so an alarm may have been "
@@ -307,8 +308,8 @@ def _monitor_fault(
             first = alarms[0]
             return Refusal(
                 "alarm",
-                f"the monitor raised an alarm for the {first['side']} side at {first['alpha']:g} "
-                f"after {first['result']['first_alarm_at']} tasks: the error is above the budget; "
+                f"the monitor raised an alarm for the {first.side} side at {first.alpha:g} "
+                f"after {first.result.first_alarm_at} tasks: the error is above the budget; "
                 "recertify, or deploy another judge.",
             )
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time as clock
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from certify_assets.corpora.corpus import Corpus
@@ -28,7 +28,7 @@ _FORMAT = LineFormat(
 _PATIENCE = 0.5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DeploymentRecord:
     """Which judge decides the new runs of a corpus, and under which certificates.
 
@@ -56,6 +56,7 @@ class DeploymentRecord:
         Hash of the previous line; "" in the first.
     """
 
+    schema: str = SCHEMA
     corpus: str
     judge: str
     alpha: Mapping[str, float]
@@ -79,21 +80,12 @@ class DeploymentRecord:
         """Number of the recertification whose certificates decide; 0 for those on CAL."""
         return recertification_number(self.corpus, self.certificates_key)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the deployment as a JSON object."""
-        return {
-            "schema": SCHEMA,
-            **asdict(self),
-            "certificates": list(self.certificates),
-            "findings": list(self.findings),
-        }
-
     @classmethod
     def from_dict(cls, document: Any, where: str) -> DeploymentRecord:
         """Read a deployment; `where` is named if the document is none."""
         try:
             values = dict(document)
-            if values.pop("schema") != SCHEMA:
+            if values["schema"] != SCHEMA:
                 raise ValueError(f"it is not {SCHEMA}")
             plan = SamplingPlan(**values.pop("sampling"))
             certificates, findings = (
@@ -179,5 +171,4 @@ def _journal(corpus: Corpus) -> Journal[DeploymentRecord]:
         key,
         lambda entry: DeploymentRecord.from_dict(entry, where),
         _FORMAT,
-        DeploymentRecord.to_dict,
     )

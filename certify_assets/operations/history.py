@@ -7,9 +7,9 @@ order is that of the journals, not of the clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -26,7 +26,17 @@ from certify_assets.operations.spending import read_spending
 if TYPE_CHECKING:
     import pandas as pd
 
+    from certify_assets.certificates import Certificate
+
 HISTORY_SCHEMA: Final = "certify_assets/operation_history/1"
+
+
+@dataclass(frozen=True)
+class FirstAlarm:
+    """The first alarm of a certificate: after how many tasks, and when."""
+
+    at: int
+    time: str
 
 
 @dataclass(frozen=True)
@@ -54,13 +64,19 @@ class SideHistory:
     errors: int = 0
     error: float | None = None
     interval: tuple[float, float] = (0.0, 1.0)
-    alarm: Mapping[str, Any] | None = None
+    alarm: FirstAlarm | None = None
 
     @classmethod
-    def of(cls, document: Mapping[str, Any], sha256: str) -> SideHistory:
-        """Take the figures of a certificate's document."""
-        names = ("side", "alpha", "delta", "coverage", "threshold")
-        return cls(sha256, *(document[name] for name in names))
+    def of(cls, certificate: Certificate) -> SideHistory:
+        """Take the figures of a certificate."""
+        return cls(
+            certificate.sha256,
+            certificate.side,
+            certificate.alpha,
+            certificate.delta,
+            certificate.coverage,
+            certificate.threshold,
+        )
 
 
 @dataclass(frozen=True)
@@ -82,27 +98,53 @@ class HistoryStep:
     deployed: tuple[int, ...] = ()
     sides: tuple[SideHistory, ...] = field(default=())
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the step as a JSON object."""
-        sides = [{**asdict(side), "interval": list(side.interval)} for side in self.sides]
-        return {**asdict(self), "deployed": list(self.deployed), "sides": sides}
+
+@dataclass(frozen=True)
+class RaisedAlarm:
+    """An alarm as the history lists it."""
+
+    judge: str
+    side: str
+    alpha: float
+    at: int
+    time: str
+    source: str
 
 
-def write_history(corpus: Corpus) -> dict[str, Any]:
+@dataclass(frozen=True)
+class SpentDelta:
+    """What a recertification spent."""
+
+    number: int
+    delta: float
+    time: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperationHistory:
+    """The history of a corpus, as it is stored."""
+
+    schema: str = HISTORY_SCHEMA
+    corpus: str
+    steps: tuple[HistoryStep, ...]
+    alarms: tuple[RaisedAlarm, ...]
+    first_delta: float
+    claims: tuple[SpentDelta, ...]
+    spent: float
+    promised: float
+    schedule: str
+    joint: str
+
+
+def write_history(corpus: Corpus) -> OperationHistory:
     """Gather the history, store it and return it."""
-    document = operation_history(corpus)
-    corpus.store.write_json(history_key(corpus.name), document)
-    return document
+    history = operation_history(corpus)
+    corpus.store.write_json(history_key(corpus.name), asdict(history))
+    return history
 
 
-def operation_history(corpus: Corpus) -> dict[str, Any]:
+def operation_history(corpus: Corpus) -> OperationHistory:
     """Return the history of a corpus.
-
-    Returns
-    -------
-    dict
-        ``steps``, one a set of certificates, with the fields of `HistoryStep`; ``spent``,
-        ``promised``, ``joint``, ``alarms``.
 
     Raises
     ------
@@ -111,10 +153,8 @@ def operation_history(corpus: Corpus) -> dict[str, Any]:
     """
     spending, alarms, labels = read_spending(corpus), read_alarms(corpus), read_labels(corpus)
     decided = with_labels(drawn_decisions(corpus), labels)
-    first = {
-        item.certificate_sha256: {"at": item.at, "time": item.time} for item in reversed(alarms)
-    }
-    steps = [
+    first = {item.certificate_sha256: FirstAlarm(item.at, item.time) for item in reversed(alarms)}
+    steps = tuple(
         replace(
             step,
             sides=tuple(
@@ -123,23 +163,21 @@ def operation_history(corpus: Corpus) -> dict[str, Any]:
             ),
         )
         for step in _steps(corpus)
-    ]
-    names = ("judge", "side", "alpha", "at", "time", "source")
-    return {
-        "schema": HISTORY_SCHEMA,
-        "corpus": corpus.name,
-        "steps": [step.to_dict() for step in steps],
-        "alarms": [{name: getattr(item, name) for name in names} for item in alarms],
-        "first_delta": DELTA,
-        "claims": [
-            {"number": item.number, "delta": item.delta, "time": item.time}
-            for item in spending.claims
-        ],
-        "spent": spending.spent,
-        "promised": spending.promised,
-        "schedule": "" if spending.schedule is None else spending.schedule.words(),
-        "joint": spending.joint(DELTA),
-    }
+    )
+    return OperationHistory(
+        corpus=corpus.name,
+        steps=steps,
+        alarms=tuple(
+            RaisedAlarm(one.judge, one.side, one.alpha, one.at, one.time, one.source)
+            for one in alarms
+        ),
+        first_delta=DELTA,
+        claims=tuple(SpentDelta(item.number, item.delta, item.time) for item in spending.claims),
+        spent=spending.spent,
+        promised=spending.promised,
+        schedule="" if spending.schedule is None else spending.schedule.words(),
+        joint=spending.joint(DELTA),
+    )
 
 
 def _steps(corpus: Corpus) -> list[HistoryStep]:
@@ -169,11 +207,10 @@ def _steps(corpus: Corpus) -> list[HistoryStep]:
 def _deployed(
     corpus: Corpus, deployment: DeploymentRecord, record: RecertificationRecord | None
 ) -> HistoryStep:
-    documents = _documents(corpus, deployment.certificates_key)
     sides = [
-        SideHistory.of(item, sha256)
-        for sha256, item in documents.items()
-        if sha256 in deployment.certificates
+        SideHistory.of(item)
+        for item in _certificates(corpus, deployment.certificates_key)
+        if item.sha256 in deployment.certificates
     ]
     return HistoryStep(
         f"recertification {record.number}" if record else f"{deployment.judge}, first",
@@ -188,9 +225,9 @@ def _deployed(
 def _undeployed(corpus: Corpus, record: RecertificationRecord) -> HistoryStep:
     """Return a recertification with the strictest budget of each side that certifies."""
     found: dict[str, SideHistory] = {}
-    for sha256, item in _documents(corpus, record.certificates_key).items():
-        if item["certified"] and item["procedure"] == PROCEDURES[0]:
-            found.setdefault(item["side"], SideHistory.of(item, sha256))
+    for item in _certificates(corpus, record.certificates_key):
+        if item.certified and item.procedure == PROCEDURES[0]:
+            found.setdefault(item.side, SideHistory.of(item))
     return HistoryStep(
         f"recertification {record.number}",
         record.judge,
@@ -200,14 +237,13 @@ def _undeployed(corpus: Corpus, record: RecertificationRecord) -> HistoryStep:
     )
 
 
-def _documents(corpus: Corpus, key: str) -> dict[str, dict[str, Any]]:
-    """Return the documents of certificates by their hash; none that were issued again since."""
+def _certificates(corpus: Corpus, key: str) -> list[Certificate]:
+    """Return the certificates under a key; none that were issued again since."""
     from certify_assets.certificates import Certificate
 
     if not corpus.store.exists(key):
-        return {}
-    items = corpus.store.read_json(key)["certificates"]
-    return {Certificate.from_dict(item).sha256: item for item in items}
+        return []
+    return [Certificate.from_dict(item) for item in corpus.store.read_json(key)["certificates"]]
 
 
 def _realised(frame: pd.DataFrame, labels: Iterable[Label], side: SideHistory) -> SideHistory:

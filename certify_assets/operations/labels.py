@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
@@ -15,6 +15,7 @@ from certify_assets.operations.layout import (
     batch_names,
     decisions_of,
     labels_key,
+    no_decisions,
     require_as_decided,
     reviewed_key,
 )
@@ -268,29 +269,26 @@ def label_table(corpus: Corpus) -> LabelTable:
 
     labels = read_labels(corpus)
     resolved = resolve_labels(labels)
-    decided: dict[str, dict[str, Any]] = {}
+    parts = []
     for batch in batch_names(corpus):
         require_as_decided(corpus, batch, "decisions")
         frame = decisions_of(corpus, batch)
-        # of a run that was decided twice the later decision
-        for row in frame[frame["trajectory_id"].isin(list(resolved))].to_dict("records"):
-            decided[row["trajectory_id"]] = {str(name): value for name, value in row.items()}
-    rows = [
-        {
-            **decided[name],
-            "outcome": one.outcome,
-            "votes": json.dumps(dict(one.votes), ensure_ascii=False),
-            "disputed": one.disputed,
-            "time": one.time,
-        }
-        for name, one in resolved.items()
-        if name in decided
-    ]
-    table = pd.DataFrame(rows, columns=list(REVIEWED_COLUMNS))
+        parts.append(frame[frame["trajectory_id"].isin(list(resolved))])
+    found = pd.concat(parts) if parts else no_decisions()
+    # of a run that was decided twice the later decision
+    decided = found.drop_duplicates("trajectory_id", keep="last").set_index("trajectory_id")
+    known = [one for name, one in resolved.items() if name in decided.index]
+    table = decided.loc[[one.trajectory_id for one in known]].reset_index()
+    table = table.assign(
+        outcome=[one.outcome for one in known],
+        votes=[json.dumps(dict(one.votes), ensure_ascii=False) for one in known],
+        disputed=[one.disputed for one in known],
+        time=[one.time for one in known],
+    )
     return LabelTable(
-        table.astype({"outcome": "Int8", "disputed": bool}),
+        table[list(REVIEWED_COLUMNS)].astype({"outcome": "Int8", "disputed": bool}),
         len(labels),
-        tuple(name for name in resolved if name not in decided),
+        tuple(name for name in resolved if name not in decided.index),
     )
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
@@ -33,6 +33,8 @@ from certify_assets.storage.snapshot import Snapshot
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from certify_assets.certificates import Certificate
 
 #: a link has the hash by which it is named, another one, is not there, or is named by no hash
@@ -82,14 +84,6 @@ class Link:
         for link in self.links:
             yield from link.walk()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the link and all below it as a JSON object."""
-        names = ("kind", "name", "status", "expected", "found", "detail", "must")
-        return {
-            **{name: getattr(self, name) for name in names},
-            "links": [link.to_dict() for link in self.links],
-        }
-
 
 def compared(
     kind: str, name: str, expected: str, found: str, *, detail: str = "", links: Sequence[Link] = ()
@@ -123,6 +117,21 @@ def unhashed(kind: str, name: str, detail: str = "", links: Sequence[Link] = ())
     return Link(kind, name, "told", detail=detail, must=False, links=tuple(links))
 
 
+class DecisionRow(TypedDict):
+    """What a lineage reads of a row of the decisions."""
+
+    trajectory_id: str
+    task_id: str
+    agent: str
+    judge: str
+    score: float | None
+    decision: str
+    reason: str
+    asked: str
+    certificate_sha256: str
+    source_file: str
+
+
 @dataclass(frozen=True)
 class Found:
     """What an id names.
@@ -140,7 +149,7 @@ class Found:
     kind: str
     corpus: str
     name: str
-    row: dict[str, Any] | None = None
+    row: DecisionRow | None = None
 
 
 def find(store: Store, name: str, corpus: str | None = None) -> list[Found]:
@@ -174,7 +183,8 @@ def find(store: Store, name: str, corpus: str | None = None) -> list[Found]:
 
 def _named(corpus: Corpus, name: str) -> Iterator[Found]:
     for batch in batch_names(corpus):
-        for row in _read_rows(corpus, batch, "decisions.parquet", name):
+        table = _rows_of(corpus, batch, "decisions.parquet", name)
+        for row in table.to_pylist() if table else ():
             yield Found("decision", corpus.name, batch, row)
     if name in ready_batches(corpus):
         yield Found("batch", corpus.name, name)
@@ -193,12 +203,12 @@ def walk(store: Store, found: Found) -> Link:
     try:
         if found.kind == "certificate":
             return certificate_link(corpus, found.name)
-        if found.kind == "batch":
-            about = _read(corpus.store, batch_key(corpus.name, found.name, "batch.json"))
-            hashes = about.get("certificates", [])
-            certificates = [certificate_link(corpus, sha256) for sha256 in hashes]
-            return batch_link(corpus, found.name, extra=certificates)
-        return _decision_link(corpus, found.name, found.row or {})
+        if found.row is not None:
+            return _decision_link(corpus, found.name, found.row)
+        about = _read(corpus.store, batch_key(corpus.name, found.name, "batch.json"))
+        hashes = about.get("certificates", [])
+        certificates = [certificate_link(corpus, sha256) for sha256 in hashes]
+        return batch_link(corpus, found.name, extra=certificates)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         return Link(
             found.kind,
@@ -259,7 +269,7 @@ def batch_link(
     return unhashed("batch", key, detail.strip(), links)
 
 
-def _decision_link(corpus: Corpus, batch: str, row: Mapping[str, Any]) -> Link:
+def _decision_link(corpus: Corpus, batch: str, row: DecisionRow) -> Link:
     certificates = [certificate_link(corpus, sha256) for sha256 in _certificate_hashes(row)]
     expected, given = _decided_again(corpus, batch, row), f"{row['decision']} {row['reason']}"
     score = "no score" if row["score"] is None else f"score {row['score']:.6g}"
@@ -280,11 +290,11 @@ def _decision_link(corpus: Corpus, batch: str, row: Mapping[str, Any]) -> Link:
     )
 
 
-def _certificate_hashes(row: Mapping[str, Any]) -> list[str]:
+def _certificate_hashes(row: DecisionRow) -> list[str]:
     return [sha256 for sha256 in str(row["certificate_sha256"]).split(";") if sha256]
 
 
-def _decided_again(corpus: Corpus, batch: str, row: Mapping[str, Any]) -> str | None:
+def _decided_again(corpus: Corpus, batch: str, row: DecisionRow) -> str | None:
     """Decide the run again by its stored score; None where no threshold decided it."""
     from certify_assets.certificates import decide
 
@@ -292,10 +302,11 @@ def _decided_again(corpus: Corpus, batch: str, row: Mapping[str, Any]) -> str | 
     kept = [item for item in items if item is not None]
     if not kept or len(kept) < len(items) or row["reason"] in ("seen_task", "changed_run"):
         return None
-    scores = _read_rows(corpus, batch, "scores.parquet", str(row["trajectory_id"]))
-    if not scores:
+    table = _rows_of(corpus, batch, "scores.parquet", str(row["trajectory_id"]))
+    if not table:
         return "no stored score"
-    again = decide(kept, [math.nan if scores[0]["score"] is None else scores[0]["score"]])
+    score = table.column("score")[0].as_py()
+    again = decide(kept, [math.nan if score is None else score])
     return f"{again.decisions[0]} {again.reasons[0]}"
 
 
@@ -528,22 +539,19 @@ def _read(store: Store, key: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _read_rows(corpus: Corpus, batch: str, file: str, trajectory: str) -> list[dict[str, Any]]:
+def _rows_of(corpus: Corpus, batch: str, file: str, trajectory: str) -> pa.Table | None:
     """Return the rows of a run in a table of a batch, without loading the others."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     store, key = corpus.store, batch_key(corpus.name, batch, file)
     if not store.exists(key):
-        return []
+        return None
     try:
         with store.as_file(key) as path:
-            rows: list[dict[str, Any]] = pq.read_table(
-                path, filters=[("trajectory_id", "=", trajectory)]
-            ).to_pylist()
+            return pq.read_table(path, filters=[("trajectory_id", "=", trajectory)])
     except (pa.ArrowException, OSError) as error:
         raise IntegrityError(
             f"{store.locate(key)} cannot be read ({type(error).__name__}); restore it from a "
             "backup."
         ) from None
-    return rows

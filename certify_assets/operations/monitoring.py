@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -48,6 +48,15 @@ from certify_assets.operations.layout import (
     labels_key,
     recertification_number,
 )
+from certify_assets.operations.monitor_record import (
+    MonitoredOperation,
+    MonitorEntry,
+    MonitorRecord,
+    SampleFile,
+    StreamFigures,
+    StreamSource,
+    describe_monitors,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,8 +64,6 @@ if TYPE_CHECKING:
 
     from certify_assets.certificates import Certificate
 
-#: status of a monitor, from the worst
-STATUSES = ("alarm", "too_few", "nothing", "quiet")
 _ENDINGS = (".csv", ".parquet", ".pq", ".jsonl", ".ndjson")
 _REWRITTEN = {
     "code": "stream_rewritten",
@@ -97,7 +104,7 @@ class AuditSample:
     scores: NDArray[np.float64]
     outcomes: NDArray[np.int8]
     tasks: NDArray[np.object_]
-    files: tuple[dict[str, Any], ...]
+    files: tuple[SampleFile, ...]
     stated: bool
 
     @property
@@ -132,15 +139,13 @@ class OperationStream:
         """Scores, outcomes and tasks."""
         return _Columns(self.scores, self.outcomes, self.tasks)
 
-    def about(self) -> dict[str, Any]:
-        """Return the figures as JSON values, and a hash of the rows in their order."""
-        return {
-            "rows": len(self.scores),
-            "audit_tasks": self.audit_tasks,
-            "spot_tasks": self.spot_tasks,
-            "left_out": dict(self.left_out),
-            "sha256": self.sha256(len(self.scores)),
-        }
+    @property
+    def figures(self) -> StreamFigures:
+        """The counts, and a hash of the rows in their order."""
+        rows = len(self.scores)
+        return StreamFigures(
+            rows, self.audit_tasks, self.spot_tasks, dict(self.left_out), self.sha256(rows)
+        )
 
     def sha256(self, rows: int) -> str:
         """Return the hash of the first rows."""
@@ -149,7 +154,7 @@ class OperationStream:
         return sha256_bytes(canonical_json([scores, self.outcomes[:rows].tolist(), tasks]))
 
 
-def monitor_judge(judge: JudgedCorpus) -> dict[str, Any]:
+def monitor_judge(judge: JudgedCorpus) -> MonitorRecord:
     """Compare the labels of a judge with its certificates; store and return the document.
 
     Raises
@@ -165,7 +170,7 @@ def monitor_judge(judge: JudgedCorpus) -> dict[str, Any]:
     # a stream of its own: files that come later would otherwise precede or divide its tasks
     streams = {item.sha256: _fed(judge, item) for item in certificates} if fed else {}
     entries = [
-        {**monitor_entry(item, *columns), "source": source}
+        monitor_entry(item, *columns, source=source)
         for source, item, columns in (
             *(("files", item, sample.columns) for item in certificates if sample is not None),
             *(
@@ -175,33 +180,36 @@ def monitor_judge(judge: JudgedCorpus) -> dict[str, Any]:
             ),
         )
     ]
-    files = [] if sample is None else list(sample.files)
+    files = () if sample is None else sample.files
     findings = [_SEVERAL] if len(entries) > 1 else []
     findings += [NOT_STATED] if sample is not None and not sample.stated else []
-    before = _document_before(judge)
-    if _rewritten(before, certificates, files) or not _grown(before, certificates, streams):
+    before = MonitorRecord.load(judge) if judge.store.exists(judge.key("monitor.json")) else None
+    if before and (
+        _rewritten(before, certificates, files) or not _grown(before, certificates, streams)
+    ):
         findings.append(_REWRITTEN)
-    document = {
-        "corpus": judge.corpus.name,
-        "judge": judge.name,
-        **_summary(entries, certificates, _folder(judge)),
-        "certificates": [item.sha256 for item in certificates],
-        "files": files,
-        "monitors": entries,
-        "findings": [dict(finding) for finding in findings],
-        "operation": {
-            **stream_source(judge.corpus),
-            "streams": {name: stream.about() for name, stream in streams.items()},
-        }
-        if fed
-        else None,
-    }
-    judge.store.write_json(judge.key("monitor.json"), document)
+    operation = None
+    if fed:
+        figures = {name: stream.figures for name, stream in streams.items()}
+        operation = MonitoredOperation(**vars(stream_source(judge.corpus)), streams=figures)
+    status, reason = _summary(entries, certificates, _folder(judge))
+    record = MonitorRecord(
+        corpus=judge.corpus.name,
+        judge=judge.name,
+        status=status,
+        reason=reason,
+        certificates=tuple(item.sha256 for item in certificates),
+        files=files,
+        monitors=tuple(entries),
+        findings=tuple(findings),
+        operation=operation,
+    )
+    judge.store.write_json(judge.key("monitor.json"), asdict(record))
     record_alarms(judge, entries)
-    return document
+    return record
 
 
-def load_monitor(judge: JudgedCorpus) -> dict[str, Any]:
+def load_monitor(judge: JudgedCorpus) -> MonitorRecord:
     """Return the stored monitor of a judge.
 
     Raises
@@ -209,21 +217,20 @@ def load_monitor(judge: JudgedCorpus) -> dict[str, Any]:
     StaleCertificateError
         If it belongs to other certificates or labels than those stored now.
     """
-    document, folder = judge.store.read_json(judge.key("monitor.json")), _folder(judge)
+    record, folder = MonitorRecord.load(judge), _folder(judge)
     files = {name: judge.store.sha256(f"{folder}/{name}") for name in judge.store.names(folder)}
-    then = document.get("operation")
+    then = record.operation
     now = stream_source(judge.corpus) if _is_deployed(judge) else None
     if (
-        (then is None) != (now is None)
-        or any(then[name] != now[name] for name in ("labels_sha256", "batches") if then and now)
-        or document["certificates"] != [item.sha256 for item in _monitored(judge)]
-        or {file["name"]: file["sha256"] for file in document["files"]} != files
+        (then and (then.labels_sha256, then.batches)) != (now and (now.labels_sha256, now.batches))
+        or record.certificates != tuple(item.sha256 for item in _monitored(judge))
+        or {file.name: file.sha256 for file in record.files} != files
     ):
         raise StaleCertificateError(
             f"the monitor of {judge} on {judge.corpus} is of other certificates or labels than "
             f"those stored now; materialize judges/{judge}/monitor again."
         )
-    return dict(document)
+    return record
 
 
 def label_alarm(
@@ -240,18 +247,18 @@ def label_alarm(
         stream = operation_stream(judge.corpus, item, after=after)
         columns = [] if sample is None else [sample.columns]
         columns += [stream.columns] if len(stream.tasks) else []
-        results = [monitor_entry(item, *part)["result"] for part in columns]
-        if raised := next((result for result in results if result["alarm"]), None):
+        results = [monitor_entry(item, *part).result for part in columns]
+        if raised := next((result for result in results if result.alarm), None):
             return Refusal(
                 "alarm",
                 f"the labels that are there raise an alarm for its {item.side} side at "
-                f"{item.alpha:g} after {raised['first_alarm_at']} tasks: the error is above the "
+                f"{item.alpha:g} after {raised.first_alarm_at} tasks: the error is above the "
                 "budget; recertify, or deploy another judge.",
             )
     return None
 
 
-def monitor_deployed(corpus: Corpus) -> dict[str, Any] | None:
+def monitor_deployed(corpus: Corpus) -> MonitorRecord | None:
     """Monitor the deployed judge; None where none is deployed."""
     record = stored_deployment(corpus)
     return None if record is None else monitor_judge(JudgedCorpus(corpus, record.judge))
@@ -274,18 +281,15 @@ def _folder(judge: JudgedCorpus) -> str:
     return f"monitoring/{judge.corpus}/{judge}"
 
 
-def _document_before(judge: JudgedCorpus) -> dict[str, Any]:
-    key = judge.key("monitor.json")
-    return dict(judge.store.read_json(key)) if judge.store.exists(key) else {}
-
-
 def monitor_entry(
     certificate: Certificate,
     scores: NDArray[Any],
     outcomes: NDArray[Any],
     tasks: NDArray[Any],
+    *,
+    source: str = "",
     **options: Any,
-) -> dict[str, Any]:
+) -> MonitorEntry:
     """Monitor one certificate, with all that its page draws.
 
     Parameters
@@ -307,14 +311,20 @@ def monitor_entry(
     result = monitor_certificate(certificate, scores, outcomes, tasks, **options)
     declared = options.get("max_task_size") or certificate.parameters["max_task_size"]
     cap = declared if result.estimand == "trajectory" else None
-    names = ("side", "alpha", "delta", "threshold", "coverage", "procedure", "promise")
-    return {
-        **{name: getattr(certificate, name) for name in names},
-        "certificate_sha256": certificate.sha256,
-        "needed": n_min(certificate.alpha, certificate.delta),
-        "result": result.to_dict(),
-        "path": monitor_path(certificate, scores, outcomes, tasks, max_task_size=cap).to_dict(),
-    }
+    return MonitorEntry(
+        side=certificate.side,
+        alpha=certificate.alpha,
+        delta=certificate.delta,
+        threshold=certificate.threshold,
+        coverage=certificate.coverage,
+        procedure=certificate.procedure,
+        promise=certificate.promise,
+        certificate_sha256=certificate.sha256,
+        needed=n_min(certificate.alpha, certificate.delta),
+        result=result,
+        path=monitor_path(certificate, scores, outcomes, tasks, max_task_size=cap),
+        source=source,
+    )
 
 
 def read_audit_sample(judge: JudgedCorpus) -> AuditSample | None:
@@ -344,8 +354,7 @@ def read_audit_sample(judge: JudgedCorpus) -> AuditSample | None:
         tasks = list(dict.fromkeys(str(task) for task in table.tasks))
         _refuse_seen(tasks, name, assignment, owner)
         owner.update(dict.fromkeys(tasks, name))
-        facts = {"rows": len(table), "tasks": len(tasks)}
-        files.append({"name": name, "sha256": sha256_bytes(data), **facts})
+        files.append(SampleFile(name, sha256_bytes(data), len(table), len(tasks)))
         tables.append(table)
     return AuditSample(
         np.concatenate([table.scores for table in tables]),
@@ -385,19 +394,9 @@ def _refuse_seen(
             )
 
 
-def describe_monitors(entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the status of some monitors (see ``STATUSES``) and the reason for it in words."""
-    if any(entry["result"]["alarm"] for entry in entries):
-        status = "alarm"
-    else:
-        few = any(entry["result"]["covered_tasks"] < entry["needed"] for entry in entries)
-        status = "too_few" if few else "quiet"
-    return {"status": status, "reason": "; ".join(_sentence(entry) for entry in entries) + "."}
-
-
 def _summary(
-    entries: Sequence[Mapping[str, Any]], certificates: Sequence[Certificate], folder: str
-) -> dict[str, str]:
+    entries: Sequence[MonitorEntry], certificates: Sequence[Certificate], folder: str
+) -> tuple[str, str]:
     if entries:
         return describe_monitors(entries)
     reason = (
@@ -406,49 +405,34 @@ def _summary(
         if certificates
         else "nothing is certified, so there is nothing to monitor."
     )
-    return {"status": "nothing", "reason": reason}
-
-
-def _sentence(entry: Mapping[str, Any]) -> str:
-    result, where = entry["result"], f"{entry['side']} at {entry['alpha']:g}"
-    if result["alarm"]:
-        return f"{where}: alarm after {result['first_alarm_at']} tasks, issue a new certificate"
-    seen = f"{result['covered_tasks']} covered tasks"
-    if result["covered_tasks"] < entry["needed"]:
-        needed = f"{entry['needed']}, too few to say much"
-        return f"{where}: no alarm, but {seen} are fewer than {needed}"
-    return f"{where}: no alarm on {seen}"
-
-
-def _noted(document: Mapping[str, Any]) -> bool:
-    return any(item["code"] == _REWRITTEN["code"] for item in document.get("findings", []))
+    return "nothing", reason
 
 
 def _rewritten(
-    before: Mapping[str, Any], certificates: Sequence[Certificate], files: Sequence[Any]
+    before: MonitorRecord, certificates: Sequence[Certificate], files: Sequence[SampleFile]
 ) -> bool:
     """Whether files were ever rewritten since these certificates were issued."""
-    if not before or before["certificates"] != [item.sha256 for item in certificates]:
+    if before.certificates != tuple(item.sha256 for item in certificates):
         return False
-    return _noted(before) or before["files"] != list(files[: len(before["files"])])
+    return before.has_finding(_REWRITTEN["code"]) or before.files != files[: len(before.files)]
 
 
 def _grown(
-    before: Mapping[str, Any],
+    before: MonitorRecord,
     certificates: Sequence[Certificate],
     streams: Mapping[str, OperationStream],
 ) -> bool:
     """Whether every stream of operation begins with what the stored monitor read of it."""
-    read = (before.get("operation") or {}).get("streams", {})
+    read = {} if before.operation is None else before.operation.streams
     both = [item.sha256 for item in certificates if item.sha256 in read]
     grown = all(
-        name in streams and streams[name].sha256(read[name]["rows"]) == read[name]["sha256"]
+        name in streams and streams[name].sha256(read[name].rows) == read[name].sha256
         for name in both
     )
-    return grown and not (_noted(before) and both)
+    return grown and not (before.has_finding(_REWRITTEN["code"]) and both)
 
 
-def stream_source(corpus: Corpus) -> dict[str, Any]:
+def stream_source(corpus: Corpus) -> StreamSource:
     """Return what the stream depends on: lines and hash of the labels, hashes of the decisions."""
     key = labels_key(corpus.name)
     data = corpus.store.read_bytes(key) if corpus.store.exists(key) else b""
@@ -457,7 +441,7 @@ def stream_source(corpus: Corpus) -> dict[str, Any]:
         name: corpus.store.sha256(batch_key(corpus.name, name, "decisions.parquet"))
         for name in batch_names(corpus)
     }
-    return {"labels": whole.count(b"\n"), "labels_sha256": sha256_bytes(whole), "batches": batches}
+    return StreamSource(whole.count(b"\n"), sha256_bytes(whole), batches)
 
 
 def _fed(judge: JudgedCorpus, certificate: Certificate) -> OperationStream:

@@ -13,7 +13,7 @@ threshold is also audited on the audit sample alone, and an ERROR there keeps it
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -40,10 +40,12 @@ from certify_assets.operations.layout import (
     recertification_key,
     require_as_decided,
 )
+from certify_assets.operations.monitor_record import StreamSource
 from certify_assets.operations.monitoring import stream_source
 from certify_assets.operations.recertification_record import (
     CERTIFICATES,
     DOCUMENT,
+    SCHEMA,
     SCORES,
     CertifiedSide,
     LabelPrefix,
@@ -264,6 +266,7 @@ def _make(corpus: Corpus, plan: Plan, claimed: Claim) -> RecertificationRecord:
     sides = tuple(_side(item, plan) for item in certificates)
     cal = plan.table.loc[plan.table["provenance"] == "cal", "task_id"]
     record = RecertificationRecord(
+        schema=SCHEMA,
         corpus=corpus.name,
         judge=plan.judge,
         adapter_sha256=plan.hashes["adapter_sha256"],
@@ -286,17 +289,17 @@ def _make(corpus: Corpus, plan: Plan, claimed: Claim) -> RecertificationRecord:
         open_share=counted.open_share,
         came_again=counted.came_again,
         findings=tuple(_findings(counted, sides)),
-        labels=LabelPrefix(source["labels"], source["labels_sha256"]),
-        batches=source["batches"],
+        labels=LabelPrefix(source.labels, source.labels_sha256),
+        batches=source.batches,
     )
     # the last of the folder: without it the files are made again under the same number
     document = recertification_key(corpus.name, claimed.number, DOCUMENT)
-    finish(corpus, claimed.number, store.write_json(document, record.to_dict()))
+    finish(corpus, claimed.number, store.write_json(document, asdict(record)))
     return record
 
 
 def _certify(
-    corpus: str, plan: Plan, claimed: Claim, spending: Spending, source: Mapping[str, Any]
+    corpus: str, plan: Plan, claimed: Claim, spending: Spending, source: StreamSource
 ) -> list[Certificate]:
     from certify_assets.certificates import certify
 
@@ -308,8 +311,8 @@ def _certify(
         "recertification": str(claimed.number),
         "recertification_inputs_sha256": plan.inputs_sha256,
         "audit_tasks": str(len(plan.counted.tasks)),
-        "labels_sha256": source["labels_sha256"],
-        "decisions_sha256": sha256_bytes(canonical_json(source["batches"])),
+        "labels_sha256": source.labels_sha256,
+        "decisions_sha256": sha256_bytes(canonical_json(source.batches)),
         "delta_schedule": "" if spending.schedule is None else spending.schedule.words(),
     }
     rows = columns(plan.table)
@@ -334,18 +337,24 @@ def _side(certificate: Certificate, plan: Plan) -> CertifiedSide:
     """Return the figures of a certificate, on the audit sample alone and in the worst case too."""
     from certify_assets.certificates import audit_certificate
 
-    names = ("side", "alpha", "certified", "threshold", "coverage", "selective_error")
-    figures: dict[str, Any] = {name: getattr(certificate, name) for name in names}
-    figures["certificate_sha256"] = certificate.sha256
+    made = CertifiedSide(
+        side=certificate.side,
+        alpha=certificate.alpha,
+        certified=certificate.certified,
+        threshold=certificate.threshold,
+        coverage=certificate.coverage,
+        selective_error=certificate.selective_error,
+        certificate_sha256=certificate.sha256,
+    )
     audit = plan.table[plan.table["provenance"] == "audit_sample"]
     if not certificate.certified or audit.empty or certificate.threshold is None:
-        return CertifiedSide(**figures)
+        return made
     waiting = plan.counted.unresolved["score"].to_numpy(np.float64)
     reject, threshold = certificate.side == "reject", certificate.threshold
     inside = int((waiting <= threshold if reject else waiting >= threshold).sum())
     covered = certificate.covered_trajectories + inside
-    return CertifiedSide(
-        **figures,
+    return replace(
+        made,
         audit_sample=audit_certificate(certificate, *columns(audit)).to_dict(),
         worst_error=(certificate.errors + inside) / covered if covered else None,
     )

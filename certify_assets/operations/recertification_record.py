@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from certify_assets.corpora.corpus import Corpus
@@ -58,7 +58,7 @@ class LabelPrefix:
     sha256: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RecertificationRecord:
     """The document of a recertification; fields as stored.
 
@@ -82,6 +82,7 @@ class RecertificationRecord:
         Hash of the decisions of every batch.
     """
 
+    schema: str
     corpus: str
     judge: str
     adapter_sha256: str
@@ -107,23 +108,10 @@ class RecertificationRecord:
     labels: LabelPrefix
     batches: Mapping[str, str]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the document as a JSON object."""
-        return {
-            "schema": SCHEMA,
-            **asdict(self),
-            **{
-                name: list(getattr(self, name))
-                for name in ("certificates", "new_tasks", "findings")
-            },
-            "sides": [asdict(side) for side in self.sides],
-        }
-
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> RecertificationRecord:
         """Read a document; raise KeyError, TypeError or ValueError if it is none."""
         values = dict(document)
-        values.pop("schema")
         sides = tuple(CertifiedSide(**side) for side in values.pop("sides"))
         for name in ("certificates", "new_tasks", "findings"):
             values[name] = tuple(values[name])

@@ -7,7 +7,7 @@ import threading
 import time
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,11 +53,35 @@ class QueuedRun:
 
 
 @dataclass(frozen=True)
+class JudgeDecision:
+    """What the judge decided of a run; unscored and missing thresholds are NaN."""
+
+    task_id: str
+    decision: str
+    reason: str
+    score: float
+    reject_threshold: float
+    release_threshold: float
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> JudgeDecision:
+        """Take the decision of a row of the decisions."""
+        return cls(
+            task_id=str(row["task_id"]),
+            decision=str(row["decision"]),
+            reason=str(row["reason"]),
+            score=float(row["score"]),
+            reject_threshold=float(row["reject_threshold"]),
+            release_threshold=float(row["release_threshold"]),
+        )
+
+
+@dataclass(frozen=True)
 class Statement:
-    """The last valid statement of a reviewer, with the row of its run."""
+    """The last valid statement of a reviewer, with the decision of the judge where it is known."""
 
     label: Label
-    row: dict[str, Any]
+    judged: JudgeDecision | None
 
 
 @dataclass(frozen=True)
@@ -252,10 +276,7 @@ class ReviewSession:
             seen.add(label.trajectory_id)
             if label.outcome is not None and label.via == "page":
                 rows = view.asked.frame[view.asked.frame["trajectory_id"] == label.trajectory_id]
-                return Statement(
-                    label,
-                    {str(name): value for name, value in rows.iloc[0].items()} if len(rows) else {},
-                )
+                return Statement(label, JudgeDecision.of(rows.iloc[0]) if len(rows) else None)
         return None
 
     def _set_aside(self, view: _View, name: str, batch: str, why: str) -> None:

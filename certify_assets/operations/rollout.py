@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError, InputError
@@ -97,10 +97,10 @@ def deploy(
     for item in chosen:
         store.write_bytes(certificate_key(corpus.name, item.sha256), item.to_json())
     record = append_deployment(corpus, record)
-    store.write_json(deployment_key(corpus.name), record.to_dict())
+    store.write_json(deployment_key(corpus.name), asdict(record))
     if track:
         record = replace(record, mlflow=register_deployment(judge, record, chosen))
-        store.write_json(deployment_key(corpus.name), record.to_dict())
+        store.write_json(deployment_key(corpus.name), asdict(record))
     return record
 
 
@@ -248,11 +248,9 @@ def _registered(
     certificates: Sequence[Certificate],
 ) -> dict[str, str]:
     corpus = record.corpus
-    document: dict[str, Any] = record.to_dict()
+    document = asdict(record)
     # more people read a tracking server than may know which tasks nobody reads
-    document["sampling"] = {
-        name: value for name, value in document["sampling"].items() if name != "seed"
-    }
+    del document["sampling"]["seed"]
     tags = {
         "certify.corpus": corpus,
         "certify.judge": record.judge,

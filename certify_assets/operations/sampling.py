@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,11 +94,3 @@ class Draw:
         document = corpus.store.read_json(batch_key(corpus.name, batch, "draw.json"))
         plan = None if document["plan"] is None else SamplingPlan(**document["plan"])
         return cls(document["deployment"], plan, document["drawn"])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the draw as a JSON object."""
-        return {
-            "deployment": self.deployment,
-            "plan": None if self.plan is None else asdict(self.plan),
-            "drawn": dict(self.drawn),
-        }

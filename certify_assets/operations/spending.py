@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -102,6 +102,25 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class _Declared:
+    """A schedule that comes into force."""
+
+    schedule: Schedule
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Finished:
+    """A recertification that is finished, with the hash of its document."""
+
+    number: int
+    document_sha256: str
+
+
+_Entry = _Declared | Claim | _Finished
+
+
+@dataclass(frozen=True)
 class Spending:
     """Content of the journal of δ.
 
@@ -169,9 +188,8 @@ def read_spending(corpus: Corpus) -> Spending:
         would be spent twice.
     """
     journal = _journal(corpus)
-    lines, where = journal.lines(), corpus.store.locate(journal.key)
-    head = lines[-1].sha256 if lines else ""
-    spending = replace(_folded([line.document for line in lines], where), head=head)
+    where = corpus.store.locate(journal.key)
+    spending = _folded(journal.read(), where, journal.head())
     known = {str(item.number) for item in spending.claims}
     deployed = [
         part
@@ -198,7 +216,7 @@ def declare(corpus: Corpus, schedule: Schedule, *, reason: str = "") -> Spending
     """
     read_spending(corpus)
 
-    def line(before: Spending) -> dict[str, Any] | None:
+    def line(before: Spending) -> _Entry | None:
         if before.schedule == schedule:
             return None
         if before.schedule is not None and not reason.strip():
@@ -207,7 +225,7 @@ def declare(corpus: Corpus, schedule: Schedule, *, reason: str = "") -> Spending
                 "or say in a sentence why it changes: what was spent stays spent, and the joint "
                 "promise gets weaker by the whole of the new one."
             )
-        return {"entry": "schedule", **asdict(schedule), "reason": reason.strip()}
+        return _Declared(schedule, reason.strip())
 
     _append(corpus, line)
     return read_spending(corpus)
@@ -224,7 +242,7 @@ def claim(corpus: Corpus, inputs_sha256: str) -> Claim:
     read_spending(corpus)
     made: list[Claim] = []
 
-    def line(before: Spending) -> dict[str, Any] | None:
+    def line(before: Spending) -> _Entry | None:
         if known := [item for item in before.claims if item.inputs_sha256 == inputs_sha256]:
             made.append(known[-1])
             return None
@@ -240,7 +258,7 @@ def claim(corpus: Corpus, inputs_sha256: str) -> Claim:
                 "another, with the reason."
             )
         made.append(Claim(len(before.claims) + 1, share, inputs_sha256, _now()))
-        return {"entry": "claim", **asdict(made[-1])}
+        return made[-1]
 
     _append(corpus, line)
     return made[-1]
@@ -249,60 +267,68 @@ def claim(corpus: Corpus, inputs_sha256: str) -> Claim:
 def finish(corpus: Corpus, number: int, document_sha256: str) -> None:
     """Log that a recertification is finished, with the hash of its document."""
 
-    def line(before: Spending) -> dict[str, Any] | None:
+    def line(before: Spending) -> _Entry | None:
         if before.made.get(number) == document_sha256:
             return None
-        return {"entry": "made", "number": number, "document_sha256": document_sha256}
+        return _Finished(number, document_sha256)
 
     _append(corpus, line)
 
 
-def _journal(corpus: Corpus) -> Journal[dict[str, Any]]:
-    return Journal(corpus.store, spending_key(corpus.name), dict, _FORMAT, dict)
+def _journal(corpus: Corpus) -> Journal[_Entry]:
+    return Journal(corpus.store, spending_key(corpus.name), _parsed, _FORMAT, _line)
 
 
-def _append(corpus: Corpus, make: Callable[[Spending], dict[str, Any] | None]) -> None:
+def _line(entry: _Entry) -> Mapping[str, object]:
+    if isinstance(entry, Claim):
+        return {"entry": "claim", **asdict(entry)}
+    if isinstance(entry, _Finished):
+        return {"entry": "made", **asdict(entry), "time": _now()}
+    reason, schedule = entry.reason, asdict(entry.schedule)
+    return {"entry": "schedule", **schedule, "reason": reason, "time": _now()}
+
+
+def _parsed(line: dict[str, Any]) -> _Entry:
+    values = {name: value for name, value in line.items() if name not in ("entry", "previous")}
+    if line["entry"] == "claim":
+        return Claim(**values)
+    del values["time"]
+    if line["entry"] == "made":
+        return _Finished(**values)
+    return _Declared(reason=values.pop("reason"), schedule=Schedule(**values))
+
+
+def _append(corpus: Corpus, make: Callable[[Spending], _Entry | None]) -> None:
     journal = _journal(corpus)
     where = corpus.store.locate(journal.key)
 
-    def new(before: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def new(before: list[_Entry]) -> list[_Entry]:
         # the lock is held: the second of two processes sees the first one's line
         entry = make(_folded(before, where))
-        return [] if entry is None else [{"time": _now(), **entry}]
+        return [] if entry is None else [entry]
 
     journal.extend(new)
 
 
-def _folded(entries: Sequence[Mapping[str, Any]], where: str) -> Spending:
+def _folded(entries: Sequence[_Entry], where: str, head: str = "") -> Spending:
     schedule, since = None, 0
     claims: list[Claim] = []
     reasons: list[str] = []
     made: dict[int, str] = {}
-    for place, document in enumerate(entries, 1):
-        entry, follows = dict(document), True
-        try:
-            del entry["previous"]
-            kind = entry.pop("entry")
-            if kind == "schedule":
-                why = entry.pop("reason")
-                reasons += [why] if schedule is not None else []
-                schedule, since = (
-                    Schedule(**{name: value for name, value in entry.items() if name != "time"}),
-                    len(claims),
-                )
-            elif kind == "made":
-                made[claims[int(entry["number"]) - 1].number] = str(entry["document_sha256"])
-            else:
-                claims.append(Claim(**entry))
-                follows = schedule is not None and claims[-1].delta == schedule.share(
-                    len(claims) - since
-                )
-        except (ValueError, TypeError, KeyError, AttributeError, IndexError, InputError):
-            raise _FORMAT.unreadable(where, place) from None
-        numbered = not claims or claims[-1].number == len(claims)
-        if not follows or not numbered:
-            raise _FORMAT.altered(where, place)
-    return Spending(schedule, since, tuple(claims), tuple(reasons), "", made)
+    for place, entry in enumerate(entries, 1):
+        if isinstance(entry, _Declared):
+            reasons += [entry.reason] if schedule is not None else []
+            schedule, since = entry.schedule, len(claims)
+        elif isinstance(entry, _Finished):
+            if not 1 <= entry.number <= len(claims):
+                raise _FORMAT.unreadable(where, place)
+            made[entry.number] = entry.document_sha256
+        else:
+            claims.append(entry)
+            share = 0.0 if schedule is None else schedule.share(len(claims) - since)
+            if entry.number != len(claims) or schedule is None or entry.delta != share:
+                raise _FORMAT.altered(where, place)
+    return Spending(schedule, since, tuple(claims), tuple(reasons), head, made)
 
 
 def _down(share: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -394,7 +394,7 @@ def _score_label(values: FloatArray, truth: NDArray[np.bool_], thresholds: dict[
 
 
 def detector_path(
-    logs: list[float], *, threshold: float, first_alarm_at: int | None, words: str, name: str
+    logs: Sequence[float], *, threshold: float, first_alarm_at: int | None, words: str, name: str
 ) -> str:
     """Draw a detector after each task on a log scale."""
     # far below one nothing is to be seen, and the alarm line is to stay in sight

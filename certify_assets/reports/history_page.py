@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from certify_assets._version import __version__
 from certify_assets.operations.layout import history_key
@@ -12,6 +12,12 @@ from certify_assets.reports import svg
 from certify_assets.reports.wording import DASH, compact, count, counted, environment, percent
 
 if TYPE_CHECKING:
+    from certify_assets.operations.history import (
+        HistoryStep,
+        OperationHistory,
+        SideHistory,
+        SpentDelta,
+    )
     from certify_assets.storage.store import Store
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 720, 250, 58, 16, 24, 40
@@ -35,20 +41,20 @@ _INLINE = 1000
 _SHOWN = 6
 
 
-def coverage_history(steps: Sequence[Mapping[str, Any]]) -> str:
+def coverage_history(steps: Sequence[HistoryStep]) -> str:
     """Draw certified coverage a side: filled where it was deployed, open where not."""
-    top = _rounded(max([0.1, *(side["coverage"] for step in steps for side in step["sides"])]))
-    parts, said = _frame(steps, top), []
+    top = _rounded(max([0.1, *(side.coverage for step in steps for side in step.sides)]))
+    parts, said = _frame([step.number for step in steps], top), []
     for name in ("reject", "release"):
         line = []
         for place, step in enumerate(steps):
             side = _of(step, name)
             if side is None:
                 continue
-            x, y = _x(place, len(steps)), _y(side["coverage"] / top)
+            x, y = _x(place, len(steps)), _y(side.coverage / top)
             line.append(f"{x:.1f} {y:.1f}")
-            parts.append(_mark(name, x, y, filled=bool(step["deployed"])))
-            said.append(f"{_short(step)} {name} {percent(side['coverage'])}")
+            parts.append(_mark(name, x, y, filled=bool(step.deployed)))
+            said.append(f"{_short(step.number)} {name} {percent(side.coverage)}")
         parts.insert(
             0,
             (
@@ -63,38 +69,38 @@ def coverage_history(steps: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def error_history(steps: Sequence[Mapping[str, Any]]) -> str:
+def error_history(steps: Sequence[HistoryStep]) -> str:
     """Draw the realised error of each set with interval and budget; a cross marks an alarm."""
-    shown = [side for step in steps for side in step["sides"] if side["tasks"]]
+    shown = [side for step in steps for side in step.sides if side.tasks]
     top = _rounded(
         max(
             [
                 0.1,
-                *(2.2 * side["alpha"] for side in shown),
-                *(1.2 * (side["error"] or 0.0) for side in shown),
+                *(2.2 * side.alpha for side in shown),
+                *(1.2 * (side.error or 0.0) for side in shown),
             ]
         )
     )
-    parts, said = _frame(steps, top), []
+    parts, said = _frame([step.number for step in steps], top), []
     for place, step in enumerate(steps):
         for name, shift in (("reject", -9), ("release", 9)):
             side = _of(step, name)
             if side is None:
                 continue
             x = _x(place, len(steps)) + shift
-            y = _y(side["alpha"] / top)
+            y = _y(side.alpha / top)
             parts.append(
                 f'<path d="M{x - 9:.1f} {y:.1f}h18" stroke="{svg.ALPHA_INK}" '
                 'stroke-width="1.8" stroke-dasharray="4 2"/>'
             )
-            if side["tasks"] and side["error"] is not None:
-                parts += _band(side, x, top, name)
+            if side.tasks and side.error is not None:
+                parts += _band(side, side.error, x, top, name)
                 said.append(
-                    f"{_short(step)} {name} {percent(side['error'])} of {percent(side['alpha'])}"
+                    f"{_short(step.number)} {name} {percent(side.error)} of {percent(side.alpha)}"
                 )
-            if side["alarm"]:
+            if side.alarm:
                 parts.append(_cross(x, _TOP + 6))
-                said.append(f"alarm after {side['alarm']['at']} tasks")
+                said.append(f"alarm after {side.alarm.at} tasks")
     return svg.inline_svg(
         "".join(parts),
         _BOX,
@@ -103,17 +109,13 @@ def error_history(steps: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def spending_history(claims: Sequence[Mapping[str, Any]], *, first: float, promised: float) -> str:
+def spending_history(claims: Sequence[SpentDelta], *, first: float, promised: float) -> str:
     """Draw δ of all certificates so far, cumulated, under the declared total."""
     top = _rounded(1.05 * (first + promised))
     totals = [first]
     for item in claims:
-        totals.append(totals[-1] + item["delta"])
-    columns = [
-        {"label": "first", "number": 0},
-        *({"label": "", "number": item["number"]} for item in claims),
-    ]
-    parts = _frame(columns, top)
+        totals.append(totals[-1] + item.delta)
+    parts = _frame([0, *(item.number for item in claims)], top)
     width = min(40.0, 0.6 * _SPAN / len(totals))
     for place, total in enumerate(totals):
         x, y = _x(place, len(totals)), _y(total / top)
@@ -150,7 +152,7 @@ def _rounded(top: float) -> float:
     )
 
 
-def _frame(steps: Sequence[Mapping[str, Any]], top: float) -> list[str]:
+def _frame(numbers: Sequence[int], top: float) -> list[str]:
     parts = []
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
         y = _y(share)
@@ -160,11 +162,11 @@ def _frame(steps: Sequence[Mapping[str, Any]], top: float) -> list[str]:
             f'fill="{svg.MUTED}">{escape(percent(share * top))}</text>'
         )
     # of many columns every so many has its name
-    every = -(-len(steps) // _MOST_WORDS) or 1
-    for place, step in enumerate(steps):
+    every = -(-len(numbers) // _MOST_WORDS) or 1
+    for place, number in enumerate(numbers):
         if place % every == 0:
-            x = _x(place, len(steps))
-            words = escape(_short(step))
+            x = _x(place, len(numbers))
+            words = escape(_short(number))
             parts.append(
                 f'<text x="{x:.1f}" y="{_HEIGHT - 16}" font-size="11" text-anchor="middle" '
                 f'fill="{svg.INK}">{words}</text>'
@@ -172,12 +174,12 @@ def _frame(steps: Sequence[Mapping[str, Any]], top: float) -> list[str]:
     return parts
 
 
-def _short(step: Mapping[str, Any]) -> str:
-    return f"R{step['number']}" if step["number"] else "first"
+def _short(number: int) -> str:
+    return f"R{number}" if number else "first"
 
 
-def _of(step: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-    return next((side for side in step["sides"] if side["side"] == name), None)
+def _of(step: HistoryStep, name: str) -> SideHistory | None:
+    return next((side for side in step.sides if side.side == name), None)
 
 
 def _x(place: int, columns: int) -> float:
@@ -197,13 +199,13 @@ def _mark(side: str, x: float, y: float, *, filled: bool) -> str:
     return f'<rect x="{x - 4.5:.1f}" y="{y - 4.5:.1f}" width="9" height="9" {look}/>'
 
 
-def _band(side: Mapping[str, Any], x: float, top: float, name: str) -> list[str]:
-    low, high = (_y(end / top) for end in side["interval"])
+def _band(side: SideHistory, error: float, x: float, top: float, name: str) -> list[str]:
+    low, high = (_y(end / top) for end in side.interval)
     band = (
         f'<rect x="{x - 6:.1f}" y="{high:.1f}" width="12" height="{low - high:.1f}" '
         f'fill="{svg.JUDGE}" fill-opacity="0.18"/>'
     )
-    return [band, _mark(name, x, _y(side["error"] / top), filled=True)]
+    return [band, _mark(name, x, _y(error / top), filled=True)]
 
 
 def _cross(x: float, y: float) -> str:
@@ -213,10 +215,10 @@ def _cross(x: float, y: float) -> str:
     )
 
 
-def render_history(document: Mapping[str, Any]) -> str:
+def render_history(history: OperationHistory) -> str:
     """Render the page; the same text for the same document."""
-    state, heading, reason = _verdict(document)
-    steps = document["steps"]
+    state, heading, reason = _verdict(history)
+    steps = history.steps
     panels = [
         {
             "heading": "Certified coverage",
@@ -236,7 +238,7 @@ def render_history(document: Mapping[str, Any]) -> str:
         {
             "heading": "Confidence spent",
             "markup": spending_history(
-                document["claims"], first=document["first_delta"], promised=document["promised"]
+                history.claims, first=history.first_delta, promised=history.promised
             ),
             "caption": (
                 "δ of the first certificate and of each recertification, added up, a side and "
@@ -249,50 +251,50 @@ def render_history(document: Mapping[str, Any]) -> str:
         .get_template("history.html")
         .render(
             version=__version__,
-            title=document["corpus"],
+            title=history.corpus,
             state=state,
             heading=heading,
             reason=reason,
             facts=[
                 ("sets of certificates", count(len(steps))),
-                ("recertifications begun", count(len(document["claims"]))),
-                ("alarms", count(len(document["alarms"]))),
-                ("δ spent by them", compact(document["spent"])),
+                ("recertifications begun", count(len(history.claims))),
+                ("alarms", count(len(history.alarms))),
+                ("δ spent by them", compact(history.spent)),
             ],
             panels=panels,
             columns=COLUMNS,
-            rows=history_rows(document),
+            rows=history_rows(history),
             alarms=[
                 (
-                    f"{item['time'][:19]}: {item['judge']}, {item['side']} at "
-                    f"{percent(item['alpha'])}, after {counted(item['at'], 'labelled task')}"
+                    f"{item.time[:19]}: {item.judge}, {item.side} at "
+                    f"{percent(item.alpha)}, after {counted(item.at, 'labelled task')}"
                 )
-                for item in document["alarms"]
+                for item in history.alarms
             ],
-            joint=document["joint"],
-            schedule=document["schedule"]
+            joint=history.joint,
+            schedule=history.schedule
             or "No schedule is declared yet: the first recertification declares one.",
         )
     )
 
 
-def history_rows(document: Mapping[str, Any]) -> list[list[str]]:
+def history_rows(history: OperationHistory) -> list[list[str]]:
     """Return the cells of the table of certificates, under `COLUMNS`."""
-    return [row for step in document["steps"] for row in _rows(step)]
+    return [row for step in history.steps for row in _rows(step)]
 
 
-def write_history_page(store: Store, document: Mapping[str, Any]) -> str:
+def write_history_page(store: Store, history: OperationHistory) -> str:
     """Draw a history; return where the page is."""
-    key = history_key(str(document["corpus"]), "history.html")
-    store.write_bytes(key, render_history(document).encode("utf-8"))
+    key = history_key(history.corpus, "history.html")
+    store.write_bytes(key, render_history(history).encode("utf-8"))
     return store.locate(key)
 
 
-def history_markdown(document: Mapping[str, Any]) -> str:
+def history_markdown(history: OperationHistory) -> str:
     """Return the verdict block of the asset: under 1,000 characters, no text of the data."""
-    _, heading, _ = _verdict(document)
+    _, heading, _ = _verdict(history)
     lines = [f"**{heading}**", "", "|set|side|α|certified|error|tasks|", "|-|-|-|-|-|-|"]
-    cells = [_short_row(step, side) for step in document["steps"] for side in step["sides"]]
+    cells = [_short_row(step, side) for step in history.steps for side in step.sides]
     lines += ["|" + "|".join(row) + "|" for row in cells[-_SHOWN:]]
     block = "\n".join(lines) + "\n"
     if len(block) >= _INLINE:
@@ -303,41 +305,41 @@ def history_markdown(document: Mapping[str, Any]) -> str:
     return block
 
 
-def history_metrics(document: Mapping[str, Any]) -> dict[str, float]:
+def history_metrics(history: OperationHistory) -> dict[str, float]:
     """Return the figures of the last set as numbers with a name."""
     metrics = {
-        "delta_spent": float(document["spent"]),
-        "delta_promised": float(document["promised"]),
-        "alarms": float(len(document["alarms"])),
+        "delta_spent": float(history.spent),
+        "delta_promised": float(history.promised),
+        "alarms": float(len(history.alarms)),
     }
-    for side in document["steps"][-1]["sides"] if document["steps"] else []:
-        metrics[f"coverage_{side['side']}"] = float(side["coverage"])
-        if side["error"] is not None:
-            metrics[f"error_{side['side']}"] = float(side["error"])
+    for side in history.steps[-1].sides if history.steps else []:
+        metrics[f"coverage_{side.side}"] = float(side.coverage)
+        if side.error is not None:
+            metrics[f"error_{side.side}"] = float(side.error)
     return metrics
 
 
-def _short_row(step: Mapping[str, Any], side: Mapping[str, Any]) -> list[str]:
-    shares = [percent(side["coverage"]), percent(side["error"])]
+def _short_row(step: HistoryStep, side: SideHistory) -> list[str]:
+    shares = [percent(side.coverage), percent(side.error)]
     return [
-        f"R{step['number']}" if step["number"] else "first",
-        side["side"],
-        f"{side['alpha']:g}",
+        _short(step.number),
+        side.side,
+        f"{side.alpha:g}",
         *shares,
-        count(side["tasks"]),
+        count(side.tasks),
     ]
 
 
-def _verdict(document: Mapping[str, Any]) -> tuple[str, str, str]:
-    steps = document["steps"]
+def _verdict(history: OperationHistory) -> tuple[str, str, str]:
+    steps = history.steps
     if not steps:
         return "nothing", "Nothing is in operation yet", "No judge was deployed on this corpus."
-    deployed = [step for step in steps if step["deployed"]]
-    last = max(deployed, key=lambda step: max(step["deployed"])) if deployed else None
+    deployed = [step for step in steps if step.deployed]
+    last = max(deployed, key=lambda step: max(step.deployed)) if deployed else None
     if last is None:
         return "nothing", "Recertified, and never deployed", "Its certificates decide nothing."
-    told = f"{last['label']}, deployment {max(last['deployed'])}, made {last['time'][:10]}."
-    if any(side["alarm"] for side in last["sides"]):
+    told = f"{last.label}, deployment {max(last.deployed)}, made {last.time[:10]}."
+    if any(side.alarm for side in last.sides):
         return (
             "failed",
             "The certificates in use raised an alarm",
@@ -346,28 +348,26 @@ def _verdict(document: Mapping[str, Any]) -> tuple[str, str, str]:
     return "certified", "The certificates in use raised no alarm", told
 
 
-def _rows(step: Mapping[str, Any]) -> list[list[str]]:
-    deployed = ", ".join(map(str, step["deployed"])) or "never"
-    about = [step["label"], step["time"][:10], deployed]
-    if not step["sides"]:
+def _rows(step: HistoryStep) -> list[list[str]]:
+    deployed = ", ".join(map(str, step.deployed)) or "never"
+    about = [step.label, step.time[:10], deployed]
+    if not step.sides:
         return [[*about, "nothing certified", *[DASH] * (len(COLUMNS) - 4)]]
-    return [[*about, *_cells(side)] for side in step["sides"]]
+    return [[*about, *_cells(side)] for side in step.sides]
 
 
-def _cells(side: Mapping[str, Any]) -> list[str]:
-    low, high = side["interval"]
-    alarm = f"after {counted(side['alarm']['at'], 'task')}" if side["alarm"] else "none"
+def _cells(side: SideHistory) -> list[str]:
+    low, high = side.interval
+    alarm = f"after {counted(side.alarm.at, 'task')}" if side.alarm else "none"
     figures = (
-        [percent(side["error"]), f"{percent(low)} to {percent(high)}"]
-        if side["tasks"]
-        else [DASH, DASH]
+        [percent(side.error), f"{percent(low)} to {percent(high)}"] if side.tasks else [DASH, DASH]
     )
     return [
-        side["side"],
-        percent(side["alpha"]),
-        compact(side["delta"]),
-        percent(side["coverage"]),
+        side.side,
+        percent(side.alpha),
+        compact(side.delta),
+        percent(side.coverage),
         *figures,
-        count(side["tasks"]),
+        count(side.tasks),
         alarm,
     ]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from certify_assets._version import __version__
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.operations.monitor_record import MonitorEntry, MonitorRecord, SampleFile
 from certify_assets.operations.monitoring import load_monitor
 from certify_assets.reports.figures import detector_path, interval_band
 from certify_assets.reports.wording import compact, count, counted, done, environment, percent
@@ -21,9 +23,9 @@ _DETECTORS = {"e_process": "e-process", "shiryaev_roberts": "Shiryaev–Roberts 
 _INLINE = 1000
 
 
-def render_monitor_page(document: Mapping[str, Any], *, title: str) -> str:
+def render_monitor_page(document: MonitorRecord, *, title: str) -> str:
     """Render the page of a monitor."""
-    state, heading = _HEADINGS[document["status"]]
+    state, heading = _HEADINGS[document.status]
     return (
         environment()
         .get_template("monitor.html")
@@ -32,13 +34,13 @@ def render_monitor_page(document: Mapping[str, Any], *, title: str) -> str:
             title=title,
             state=state,
             heading=heading,
-            reason=document["reason"],
+            reason=document.reason,
             files=[
-                {**file, "rows": count(file["rows"]), "tasks": count(file["tasks"])}
+                {**asdict(file), "rows": count(file.rows), "tasks": count(file.tasks)}
                 for file in _sources(document)
             ],
             monitors=[
-                _monitor(entry, f"m{place}") for place, entry in enumerate(document["monitors"])
+                _monitor(entry, f"m{place}") for place, entry in enumerate(document.monitors)
             ],
             findings=_told_once(document),
         )
@@ -53,25 +55,25 @@ def write_monitor_page(judge: JudgedCorpus) -> str:
     return judge.store.locate(key)
 
 
-def monitor_markdown(document: Mapping[str, Any]) -> str:
+def monitor_markdown(document: MonitorRecord) -> str:
     """Return the verdict block of the asset: under 1,000 characters, no text of the data."""
-    _, heading = _HEADINGS[document["status"]]
+    _, heading = _HEADINGS[document.status]
     lines = [f"**{heading}**"]
-    if document["monitors"]:
+    if document.monitors:
         lines += ["", "|side|α|e-value|alarm from|error|interval|tasks|", "|-|-|-|-|-|-|-|"]
-    for entry in document["monitors"]:
-        result = entry["result"]
-        low, high = result["interval"]
+    for entry in document.monitors:
+        result = entry.result
+        low, high = result.interval
         cells = [
-            entry["side"],
-            f"{entry['alpha']:g}",
-            compact(result["e_value"]),
-            compact(result["e_process"]["threshold"]),
+            entry.side,
+            f"{entry.alpha:g}",
+            compact(result.e_value),
+            compact(result.e_process.threshold),
         ]
         cells += [
-            percent(result["realized_error"]),
+            percent(result.realized_error),
             f"{percent(low)} to {percent(high)}",
-            f"{result['covered_tasks']}/{result['tasks']}",
+            f"{result.covered_tasks}/{result.tasks}",
         ]
         lines.append("|" + "|".join(cells) + "|")
     block = "\n".join(lines) + "\n"
@@ -83,74 +85,68 @@ def monitor_markdown(document: Mapping[str, Any]) -> str:
     return block
 
 
-def monitor_metrics(document: Mapping[str, Any]) -> dict[str, float]:
+def monitor_metrics(document: MonitorRecord) -> dict[str, float]:
     """Return e-value, realised error and interval of every monitor as numbers with a name."""
     metrics: dict[str, float] = {}
-    for entry in document["monitors"]:
-        fed = entry.get("source") == "operation"
+    for entry in document.monitors:
+        fed = entry.source == "operation"
         result, where = (
-            entry["result"],
-            f"{entry['side']}_at_{entry['alpha']:g}{'_operation' if fed else ''}",
+            entry.result,
+            f"{entry.side}_at_{entry.alpha:g}{'_operation' if fed else ''}",
         )
-        low, high = result["interval"]
-        metrics[f"e_value_{where}"] = result["e_value"]
+        low, high = result.interval
+        metrics[f"e_value_{where}"] = result.e_value
         # two sides on two streams: Dagster plots twelve numbers
         metrics |= (
             {}
-            if fed and len(document["files"])
+            if fed and len(document.files)
             else {f"error_low_{where}": low, f"error_high_{where}": high}
         )
-        if result["realized_error"] is not None:
-            metrics[f"error_{where}"] = result["realized_error"]
+        if result.realized_error is not None:
+            metrics[f"error_{where}"] = result.realized_error
     return {name: float(value) for name, value in metrics.items()}
 
 
-def _monitor(entry: Mapping[str, Any], name: str) -> dict[str, Any]:
-    result, alpha = entry["result"], entry["alpha"]
-    whose = ", labels of operation" if entry.get("source") == "operation" else ""
+def _monitor(entry: MonitorEntry, name: str) -> dict[str, Any]:
+    result, alpha = entry.result, entry.alpha
+    whose = ", labels of operation" if entry.source == "operation" else ""
     return {
-        "heading": f"{done(entry['side']).capitalize()} runs, budget {percent(alpha)}{whose}",
-        "alarm": result["alarm"],
-        "promise": entry["promise"],
+        "heading": f"{done(entry.side).capitalize()} runs, budget {percent(alpha)}{whose}",
+        "alarm": result.alarm,
+        "promise": entry.promise,
         "facts": _facts(entry),
         "panels": [*_detectors(entry, name), _interval(entry, name)],
-        "sha256": entry["certificate_sha256"],
+        "sha256": entry.certificate_sha256,
     }
 
 
-def _sources(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _sources(document: MonitorRecord) -> list[SampleFile]:
     """Return the files that were read, and the journal of labels where the judge is deployed."""
-    operation = document.get("operation")
-    if not operation:
-        return list(document["files"])
-    streams = list(operation["streams"].values())
-    rows = max((item["rows"] for item in streams), default=0)
-    tasks = max((item["audit_tasks"] + item["spot_tasks"] for item in streams), default=0)
-    return [
-        *document["files"],
-        {
-            "name": "labels.jsonl",
-            "sha256": operation["labels_sha256"],
-            "rows": rows,
-            "tasks": tasks,
-        },
-    ]
+    if document.operation is None:
+        return list(document.files)
+    streams = document.operation.streams.values()
+    rows = max((item.rows for item in streams), default=0)
+    tasks = max((item.audit_tasks + item.spot_tasks for item in streams), default=0)
+    journal = SampleFile("labels.jsonl", document.operation.labels_sha256, rows, tasks)
+    return [*document.files, journal]
 
 
-def _facts(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
-    result = entry["result"]
-    certified = result["certified_at"]
+def _facts(entry: MonitorEntry) -> list[tuple[str, str]]:
+    result = entry.result
+    certified = result.certified_at
     return [
-        ("labelled tasks", count(result["tasks"])),
-        ("with a decided run", count(result["covered_tasks"])),
+        ("labelled tasks", count(result.tasks)),
+        ("with a decided run", count(result.covered_tasks)),
         (
             "decided runs, wrong",
-            f"{count(result['covered_trajectories'])}, {count(result['errors'])}",
+            f"{count(result.covered_trajectories)}, {count(result.errors)}",
         ),
-        ("realised error", percent(result["realized_error"])),
+        ("realised error", percent(result.realized_error)),
         (
             "first alarm",
-            f"after {counted(result['first_alarm_at'], 'task')}" if result["alarm"] else "none",
+            "none"
+            if result.first_alarm_at is None
+            else f"after {counted(result.first_alarm_at, 'task')}",
         ),
         (
             "certified by these alone",
@@ -159,61 +155,62 @@ def _facts(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _detectors(entry: Mapping[str, Any], name: str) -> list[dict[str, str]]:
-    result, trust = entry["result"], percent(entry["delta"])
-    e_threshold, sr_threshold = (result[key]["threshold"] for key in _DETECTORS)
+def _detectors(entry: MonitorEntry, name: str) -> list[dict[str, str]]:
+    result, trust = entry.result, percent(entry.delta)
+    states = (result.e_process, result.shiryaev_roberts)
+    series = {"loge": entry.path.log_e, "logsr": entry.path.log_sr}
     captions = (
-        f"Evidence against an error of at most {percent(entry['alpha'])}. It reaches "
-        f"{count(e_threshold)} with probability at most {trust} at any "
+        f"Evidence against an error of at most {percent(entry.alpha)}. It reaches "
+        f"{count(result.e_process.threshold)} with probability at most {trust} at any "
         "time, however often one looks, while the error is within the budget.",
         (
             "Quicker after a change. While the error is within the budget, it takes "
-            f"{count(sr_threshold)} tasks or more on average to reach its line."
+            f"{count(result.shiryaev_roberts.threshold)} tasks or more on average to reach its line."
         ),
     )
     return [
         {
             "heading": words[0].upper()
             + words[1:]
-            + (", the alarm" if key == result["detector"] else ""),
+            + (", the alarm" if key == result.detector else ""),
             "markup": detector_path(
-                entry["path"][logs],
-                threshold=result[key]["threshold"],
-                first_alarm_at=result[key]["first_alarm_at"],
+                logs,
+                threshold=state.threshold,
+                first_alarm_at=state.first_alarm_at,
                 words=words,
-                name=f"{name}{logs.replace('_', '')}",
+                name=f"{name}{short}",
             ),
             "caption": caption,
             "layout": "half",
         }
-        for (key, words), logs, caption in zip(
-            _DETECTORS.items(), ("log_e", "log_sr"), captions, strict=True
+        for (key, words), state, (short, logs), caption in zip(
+            _DETECTORS.items(), states, series.items(), captions, strict=True
         )
     ]
 
 
-def _interval(entry: Mapping[str, Any], name: str) -> dict[str, str]:
-    low, high = entry["result"]["interval"]
+def _interval(entry: MonitorEntry, name: str) -> dict[str, str]:
+    low, high = entry.result.interval
     weight = (
         "every task weighing by the share of its runs that is decided"
-        if entry["result"]["estimand"] == "task"
+        if entry.result.estimand == "task"
         else "over runs"
     )
     return {
         "heading": "Interval for the error",
-        "markup": interval_band(entry["path"], alpha=entry["alpha"], name=f"{name}band"),
+        "markup": interval_band(asdict(entry.path), alpha=entry.alpha, name=f"{name}band"),
         "caption": f"Now {percent(low)} to {percent(high)}, {weight}. It "
         "holds at every task at once "
-        f"with {percent(1 - entry['delta'])} confidence, "
+        f"with {percent(1 - entry.delta)} confidence, "
         "as long as the error does not change.",
         "layout": "lead",
     }
 
 
-def _told_once(document: Mapping[str, Any]) -> list[dict[str, str]]:
+def _told_once(document: MonitorRecord) -> list[dict[str, str]]:
     """Findings of the document and of its monitors, each sentence once."""
     told: Sequence[Mapping[str, str]] = [
-        *document["findings"],
-        *(one for entry in document["monitors"] for one in entry["result"]["findings"]),
+        *document.findings,
+        *(one for entry in document.monitors for one in entry.result.findings),
     ]
     return [dict(pair) for pair in dict.fromkeys(tuple(finding.items()) for finding in told)]

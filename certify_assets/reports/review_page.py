@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +16,7 @@ from certify_assets.reports.wording import compact, count, counted, environment,
 if TYPE_CHECKING:
     from certify_assets.corpora.schema import Trajectory
     from certify_assets.operations.review_queue import Budget, Queue
-    from certify_assets.operations.review_session import QueuedRun, Statement
+    from certify_assets.operations.review_session import JudgeDecision, QueuedRun, Statement
 
 KIND_WORDS: Final = {
     "audit_sample": (
@@ -278,31 +277,32 @@ def _said(said: Statement) -> dict[str, Any]:
     return {
         "line": said.label.number,
         "word": word,
-        "task": defuse(str(said.row.get("task_id", ""))),
-        "judge": _judge(said.row),
+        "task": defuse("" if said.judged is None else said.judged.task_id),
+        "judge": _judge(said.judged),
     }
 
 
-def _judge(row: Mapping[str, Any]) -> str:
-    if not row:
+def _judge(found: JudgeDecision | None) -> str:
+    if found is None:
         return "Nothing is known of the run any more."
     words = {"reject": "The judge rejected it.", "release": "The judge released it."}
-    told = words.get(
-        row["decision"],
-        f"The judge left it to human review ({str(row['reason']).replace('_', ' ')}).",
+    verdict = words.get(
+        found.decision,
+        f"The judge left it to human review ({found.reason.replace('_', ' ')}).",
     )
-    score = float(row["score"])
+    score = found.score
+    thresholds = {
+        "reject at or below": found.reject_threshold,
+        "release at or above": found.release_threshold,
+    }
     known = [
-        (
-            f"{side} {'at or below' if side == 'reject' else 'at or above'} "
-            f"{compact(float(row[f'{side}_threshold']))}"
-        )
-        for side in ("reject", "release")
-        if math.isfinite(float(row[f"{side}_threshold"]))
+        f"{where} {compact(threshold)}"
+        for where, threshold in thresholds.items()
+        if math.isfinite(threshold)
     ]
     return " ".join(
         [
-            told,
+            verdict,
             f"Score {compact(score)}" if math.isfinite(score) else "No score",
             f"({'; '.join(known)})." if known else "(no threshold).",
         ]

@@ -109,11 +109,11 @@ def test_nothing_moves_when_more_comes(store: Store, certificate: Certificate) -
         after.scores
     ) > len(before.scores)
     document = monitor_judge(judge_of(store))
-    assert not [item for item in document["findings"] if item["code"] == "stream_rewritten"]
+    assert not [item for item in document.findings if item["code"] == "stream_rewritten"]
     append_label(Corpus(store, "one"), Label(f"{AUDIT[0]}/0", None, "ann", "page", "taken back"))
     document = monitor_judge(judge_of(store))
-    assert [item["code"] for item in document["findings"]].count("stream_rewritten") == 1
-    assert [item["code"] for item in monitor_judge(judge_of(store))["findings"]].count(
+    assert [item["code"] for item in document.findings].count("stream_rewritten") == 1
+    assert [item["code"] for item in monitor_judge(judge_of(store)).findings].count(
         "stream_rewritten"
     ) == 1, "it stays told"
 
@@ -124,13 +124,13 @@ def test_an_alarm_is_raised_recorded_once_with_its_time_and_stays_in_the_journal
     rows = write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT, *SPOT], error=0.7)
     label_rows(store, "one", rows)
     document = monitor_judge(judge_of(store))
-    assert document["status"] == "alarm" and load_monitor(judge_of(store)) == document
-    assert [entry["source"] for entry in document["monitors"]] == ["operation"]
+    assert document.status == "alarm" and load_monitor(judge_of(store)) == document
+    assert [entry.source for entry in document.monitors] == ["operation"]
     monitor_judge(judge_of(store))
     (alarm,) = read_alarms(Corpus(store, "one"))
     assert (
-        alarm.certificate_sha256 == document["certificates"][0]
-        and alarm.at == document["monitors"][0]["result"]["first_alarm_at"]
+        alarm.certificate_sha256 == document.certificates[0]
+        and alarm.at == document.monitors[0].result.first_alarm_at
     )
     assert alarm.time > "2026" and alarm.interval[0] > alarm.alpha
 
@@ -150,11 +150,11 @@ def test_files_and_operation_are_two_streams(store: Store, certificate: Certific
     )
     frame.to_csv(folder / "1.csv", index=False)
     document = monitor_judge(judge_of(store))
-    assert [entry["source"] for entry in document["monitors"]] == [
+    assert [entry.source for entry in document.monitors] == [
         "files",
         "operation",
-    ] and document["status"] == "quiet"
-    assert "several_monitors" in {item["code"] for item in document["findings"]}
+    ] and document.status == "quiet"
+    assert "several_monitors" in {item["code"] for item in document.findings}
     metrics = monitor_metrics(document)
     assert {"e_value_reject_at_0.1", "e_value_reject_at_0.1_operation"} <= set(metrics) and len(
         metrics
@@ -173,13 +173,10 @@ def test_a_recertified_threshold_is_monitored_on_what_came_after_it(store: Store
     chosen = strictest_certificates(recertification_certificates(Corpus(store, "one"), 1))
     deploy_by_hand(store, "one", PLAN, key=document.certificates_key, number=2)
     seen = monitor_judge(judge_of(store))
-    assert seen["certificates"] == [item.sha256 for item in chosen] and seen["monitors"] == []
-    about = seen["operation"]["streams"][chosen[0].sha256]
-    assert about["audit_tasks"] == 0 and about["left_out"]["before_certificate"] >= 30
+    assert seen.certificates == tuple(item.sha256 for item in chosen) and seen.monitors == ()
+    about = seen.operation.streams[chosen[0].sha256]
+    assert about.audit_tasks == 0 and about.left_out["before_certificate"] >= 30
     label_rows(store, "one", write_batch(store, "one", "0002-b", PLAN, tasks=AUDIT[30:], seed=2))
     seen = monitor_judge(judge_of(store))
-    assert (
-        seen["monitors"][0]["result"]["tasks"] == 10
-        and seen["monitors"][0]["delta"] == document.delta
-    )
+    assert seen.monitors[0].result.tasks == 10 and seen.monitors[0].delta == document.delta
     assert load_monitor(judge_of(store)) == seen

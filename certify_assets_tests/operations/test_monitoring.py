@@ -86,8 +86,8 @@ def put(store: Store, frame: pd.DataFrame, name: str = "2026-01.csv") -> None:
 
 def test_without_labels_it_says_so(store: Store) -> None:
     document = monitor_judge(judge_of(store))
-    assert document["status"] == "nothing" and FOLDER in document["reason"]
-    assert document["monitors"] == [] and load_monitor(judge_of(store)) == document
+    assert document.status == "nothing" and FOLDER in document.reason
+    assert document.monitors == () and load_monitor(judge_of(store)) == document
     assert "Nothing was monitored" in monitor_markdown(document) and monitor_metrics(document) == {}
 
 
@@ -110,28 +110,26 @@ def test_only_the_strictest_certified_budget_of_a_side_is_monitored(store: Store
 def test_few_tasks_are_too_few_many_good_ones_are_quiet_and_bad_ones_alarm(store: Store) -> None:
     put(store, sample(store, tasks=5, error=0.0))
     document = monitor_judge(judge_of(store))
-    assert document["status"] == "too_few" and "too few" in document["reason"]
+    assert document.status == "too_few" and "too few" in document.reason
     put(store, sample(store, tasks=80, error=0.01, start=5), "2026-02.parquet")
     quiet = monitor_judge(judge_of(store))
-    reject = quiet["monitors"][0]
-    assert [entry["side"] for entry in quiet["monitors"]] == ["reject"] and quiet[
-        "status"
-    ] == "quiet"
+    reject = quiet.monitors[0]
+    assert [entry.side for entry in quiet.monitors] == ["reject"] and quiet.status == "quiet"
     assert (
-        reject["alpha"] in (0.1, 0.2)
-        and reject["result"]["alarm"] is False
-        and reject["result"]["covered_tasks"] == 85
+        reject.alpha in (0.1, 0.2)
+        and reject.result.alarm is False
+        and reject.result.covered_tasks == 85
     )
-    assert not [finding for finding in quiet["findings"] if finding["code"] == "stream_rewritten"]
+    assert not [finding for finding in quiet.findings if finding["code"] == "stream_rewritten"]
     put(store, sample(store, tasks=60, error=0.6, start=85), "2026-03.jsonl")
     alarm = monitor_judge(judge_of(store))
-    result = alarm["monitors"][0]["result"]
+    result = alarm.monitors[0].result
     assert (
-        alarm["status"] == "alarm"
-        and result["first_alarm_at"] > 85
-        and result["first_alarm_task"] >= "new-0085"
+        alarm.status == "alarm"
+        and result.first_alarm_at > 85
+        and result.first_alarm_task >= "new-0085"
     )
-    assert [file["name"] for file in alarm["files"]] == [
+    assert [file.name for file in alarm.files] == [
         "2026-01.csv",
         "2026-02.parquet",
         "2026-03.jsonl",
@@ -146,20 +144,14 @@ def test_it_is_the_same_twice_and_the_path_ends_where_the_result_does(store: Sto
     key = f"judges/{JUDGE}/c/monitor.json"
     written = store.read_bytes(key)
     assert monitor_judge(judge_of(store)) == first and store.read_bytes(key) == written
-    entry = first["monitors"][0]
-    path, result = entry["path"], entry["result"]
-    assert (
-        len(path["log_e"]) == len(path["log_sr"]) == 90
-        and path["at"][-1] == 90
-        and len(path["at"]) <= 60
-    )
-    assert np.exp(path["log_e"][-1]) == pytest.approx(result["e_value"], rel=1e-8)
-    assert np.exp(path["log_sr"][-1]) == pytest.approx(
-        result["shiryaev_roberts"]["value"], rel=1e-8
-    )
-    assert [path["low"][-1], path["high"][-1]] == result["interval"] and path["error"][
+    entry = first.monitors[0]
+    path, result = entry.path, entry.result
+    assert len(path.log_e) == len(path.log_sr) == 90 and path.at[-1] == 90 and len(path.at) <= 60
+    assert np.exp(path.log_e[-1]) == pytest.approx(result.e_value, rel=1e-8)
+    assert np.exp(path.log_sr[-1]) == pytest.approx(result.shiryaev_roberts.value, rel=1e-8)
+    assert (path.low[-1], path.high[-1]) == result.interval and path.error[
         -1
-    ] == result["realized_error"]
+    ] == result.realized_error
 
 
 def test_a_stream_that_was_rewritten_is_told_until_the_certificate_is_new(store: Store) -> None:
@@ -168,7 +160,7 @@ def test_a_stream_that_was_rewritten_is_told_until_the_certificate_is_new(store:
     put(store, sample(store, tasks=40, error=0.0, start=100), "a.csv")
     for _ in range(2):
         assert "stream_rewritten" in {
-            finding["code"] for finding in monitor_judge(judge_of(store))["findings"]
+            finding["code"] for finding in monitor_judge(judge_of(store)).findings
         }
 
 
@@ -222,4 +214,4 @@ def test_a_monitor_of_other_labels_is_stale(store: Store) -> None:
 def test_a_table_without_provenance_is_taken_on_trust_and_says_so(store: Store) -> None:
     put(store, sample(store, tasks=40, error=0.0).drop(columns="provenance"))
     document = monitor_judge(judge_of(store))
-    assert "provenance_not_stated" in {finding["code"] for finding in document["findings"]}
+    assert "provenance_not_stated" in {finding["code"] for finding in document.findings}

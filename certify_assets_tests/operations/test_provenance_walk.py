@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,7 @@ def test_a_decision_is_followed_to_its_source_files(decided: Store) -> None:
     assert set(sources) == {"c/a.jsonl", "runs.jsonl"} and all(
         part.status == "holds" for part in sources.values()
     )
-    assert json.loads(json.dumps(link.to_dict()))["kind"] == "decision"
+    assert json.loads(json.dumps(asdict(link)))["kind"] == "decision"
 
 
 def test_certificates_and_batches_are_followed_as_well(decided: Store) -> None:

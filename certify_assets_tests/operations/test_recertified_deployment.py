@@ -124,8 +124,8 @@ def test_a_recertification_is_deployed_and_decides(store: Store) -> None:
         and (rows["decision"] != "human").any()
     )
     seen = monitor_judge(judge_of(store))
-    about = next(iter(seen["operation"]["streams"].values()))
-    assert about["audit_tasks"] > 0 and about["left_out"]["before_certificate"] > 0
+    about = next(iter(seen.operation.streams.values()))
+    assert about.audit_tasks > 0 and about.left_out["before_certificate"] > 0
     assert (
         no_alarm(Corpus(store, "c")).status in {"PASS", "WARN"}
         and not_expired(Corpus(store, "c")).status == "PASS"
@@ -222,7 +222,7 @@ def test_after_an_alarm_the_drawn_tasks_of_refused_batches_are_scored_for_the_re
 ) -> None:
     bring(store, seed=1, wrong=True)
     assert (
-        monitor_judge(judge_of(store))["status"] == "alarm"
+        monitor_judge(judge_of(store)).status == "alarm"
         and no_alarm(Corpus(store, "c")).status == "ERROR"
     )
     batch = bring(store, seed=2)

@@ -110,7 +110,8 @@ def test_undo_takes_back_the_last_label_once_and_shows_the_run_again(
         now = shown(session, "ann")
         session.say("ann", now.key, 1, now.number)
     said = session.last("ann")
-    assert said is not None and said.label.number == 2 and said.row["task_id"] == now.run.task_id
+    assert said is not None and said.label.number == 2
+    assert said.judged is not None and said.judged.task_id == now.run.task_id
     back = session.take_back("ann", 2)
     assert (
         back.outcome is None

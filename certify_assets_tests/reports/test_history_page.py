@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -44,7 +46,7 @@ def store(corpora: Store) -> Store:
 
 def test_a_corpus_without_operation_has_an_empty_history(corpora: Store) -> None:
     document = write_history(Corpus(corpora, "two"))
-    assert document["steps"] == [] and "Nothing is in operation yet" in render_history(document)
+    assert document.steps == () and "Nothing is in operation yet" in render_history(document)
     assert len(history_markdown(document)) < 1000 and history_metrics(document)["alarms"] == 0
 
 
@@ -53,21 +55,19 @@ def test_it_tells_what_was_certified_how_often_it_was_wrong_and_what_was_spent(
     store: Store,
 ) -> None:
     first = operation_history(Corpus(store, "one"))
-    (step,) = first["steps"]
-    (side,) = step["sides"]
-    assert (
-        step["deployed"] == [1] and step["label"] == "lexical, first" and side["side"] == "reject"
-    )
+    (step,) = first.steps
+    (side,) = step.sides
+    assert step.deployed == (1,) and step.label == "lexical, first" and side.side == "reject"
     rows = write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT[:40], *SPOT[:20]])
     decided = rows[(rows["decision"] == "reject") & (rows["asked"] != "")]
-    assert (side["runs"], side["errors"], side["tasks"]) == (
+    assert (side.runs, side.errors, side.tasks) == (
         len(decided),
         int(decided["truth"].sum()),
         60,
     )
     assert (
-        side["error"] == pytest.approx(decided["truth"].mean())
-        and side["interval"][0] <= side["error"] <= side["interval"][1]
+        side.error == pytest.approx(decided["truth"].mean())
+        and side.interval[0] <= side.error <= side.interval[1]
     )
     for number in (1, 2, 3):
         recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
@@ -87,24 +87,26 @@ def test_it_tells_what_was_certified_how_often_it_was_wrong_and_what_was_spent(
     )
     deploy_by_hand(store, "one", PLAN, number=3)
     document = write_history(Corpus(store, "one"))
-    assert [step["label"] for step in document["steps"]] == [
+    assert [step.label for step in document.steps] == [
         "lexical, first",
         *(f"recertification {number}" for number in (1, 2, 3)),
     ]
-    assert [step["deployed"] for step in document["steps"]] == [[1, 3], [], [2], []]
-    assert [item["number"] for item in document["claims"]] == [1, 2, 3] and document[
-        "spent"
-    ] == pytest.approx(sum(item["delta"] for item in document["claims"]))
+    assert [step.deployed for step in document.steps] == [(1, 3), (), (2,), ()]
+    assert [item.number for item in document.claims] == [
+        1,
+        2,
+        3,
+    ] and document.spent == pytest.approx(sum(item.delta for item in document.claims))
     page = Path(write_history_page(store, document)).read_text(encoding="utf-8")
     assert (
         page.count("<svg") >= 3 and "<script" not in page and 'src="' not in page and "R2" in page
     )
     assert (
-        all(text in page for text in ("recertification 3", "never", document["joint"]))
+        all(text in page for text in ("recertification 3", "never", document.joint))
         and render_history(document) == page
     )
     assert len(history_markdown(document)) < 1000 and len(history_metrics(document)) <= 12
-    assert store.read_json(history_key("one")) == document
+    assert store.read_json(history_key("one")) == json.loads(json.dumps(asdict(document)))
 
 
 def test_an_alarm_is_marked_in_picture_and_table(store: Store) -> None:
@@ -113,13 +115,13 @@ def test_an_alarm_is_marked_in_picture_and_table(store: Store) -> None:
         "one",
         write_batch(store, "one", "0002-b", PLAN, tasks=[*AUDIT[40:], *SPOT[20:]], error=0.8),
     )
-    assert monitor_judge(JudgedCorpus(Corpus(store, "one"), JUDGE))["status"] == "alarm"
+    assert monitor_judge(JudgedCorpus(Corpus(store, "one"), JUDGE)).status == "alarm"
     document = operation_history(Corpus(store, "one"))
-    side = document["steps"][0]["sides"][0]
+    side = document.steps[0].sides[0]
     page = render_history(document)
     assert (
-        side["alarm"]["at"] > 0
+        side.alarm.at > 0
         and "raised an alarm" in page
-        and f"alarm after {side['alarm']['at']} tasks" in page
+        and f"alarm after {side.alarm.at} tasks" in page
     )
     assert "**The certificates in use raised an alarm**" in history_markdown(document)

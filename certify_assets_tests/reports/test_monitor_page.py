@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 from certify_assets.certificates import certify
-from certify_assets.operations.monitoring import describe_monitors, monitor_entry
+from certify_assets.operations.monitor_record import MonitorRecord, SampleFile, describe_monitors
+from certify_assets.operations.monitoring import monitor_entry
 from certify_assets.reports.figures import detector_path, interval_band
 from certify_assets.reports.monitor_page import (
     monitor_markdown,
@@ -28,7 +29,7 @@ def arrays(frame: pd.DataFrame) -> tuple[Any, Any, Any]:
 
 def make(
     *, tasks: int = 120, wrong_from: str | None = None, name: str = "labels.csv"
-) -> dict[str, Any]:
+) -> MonitorRecord:
     frame = score_rows(tasks=tasks, attempts=6, seed=11)
     if wrong_from is not None:
         frame["outcome"] = frame["outcome"].where(
@@ -39,21 +40,25 @@ def make(
         monitor_entry(certify(*cal, side=side, alpha=0.2), *arrays(frame))
         for side in ("reject", "release")
     ]
-    files = [{"name": name, "sha256": "ab" * 32, "rows": len(frame), "tasks": tasks}]
-    return {
-        **describe_monitors(entries),
-        "files": files,
-        "monitors": entries,
-        "findings": [{"code": "code_<b>", "message": "<i>told</i>"}],
-    }
+    status, reason = describe_monitors(entries)
+    return MonitorRecord(
+        corpus="corpus",
+        judge="judge",
+        status=status,
+        reason=reason,
+        certificates=tuple(entry.certificate_sha256 for entry in entries),
+        files=(SampleFile(name, "ab" * 32, len(frame), tasks),),
+        monitors=tuple(entries),
+        findings=({"code": "code_<b>", "message": "<i>told</i>"},),
+    )
 
 
 @pytest.fixture(scope="module")
-def alarm() -> dict[str, Any]:
+def alarm() -> MonitorRecord:
     return make(wrong_from="t060")
 
 
-def test_the_page_shows_both_sides_and_runs_nothing(alarm: dict[str, Any]) -> None:
+def test_the_page_shows_both_sides_and_runs_nothing(alarm: MonitorRecord) -> None:
     html = render_monitor_page(alarm, title="<script>alert(1)</script>")
     assert (
         "<script" not in html
@@ -68,12 +73,12 @@ def test_the_page_shows_both_sides_and_runs_nothing(alarm: dict[str, Any]) -> No
     assert len(ids) == len(set(ids))
 
 
-def test_the_status_is_the_worst_of_the_monitors(alarm: dict[str, Any]) -> None:
-    assert alarm["status"] == "alarm"
-    assert make()["status"] == "quiet" and make(tasks=6)["status"] == "too_few"
+def test_the_status_is_the_worst_of_the_monitors(alarm: MonitorRecord) -> None:
+    assert alarm.status == "alarm"
+    assert make().status == "quiet" and make(tasks=6).status == "too_few"
 
 
-def test_the_verdict_is_short_and_holds_no_text_of_the_data(alarm: dict[str, Any]) -> None:
+def test_the_verdict_is_short_and_holds_no_text_of_the_data(alarm: MonitorRecord) -> None:
     block = monitor_markdown(make(name="SECRET.csv"))
     assert len(block) < 1000 and "SECRET" not in block and block.count("|reject|") == 1
     metrics = monitor_metrics(alarm)
@@ -105,7 +110,7 @@ def test_the_figures_say_in_words_what_they_show() -> None:
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [1280, 420])
 def test_the_page_is_whole_in_a_browser(
-    browser: Any, alarm: dict[str, Any], width: int, tmp_path: Path
+    browser: Any, alarm: MonitorRecord, width: int, tmp_path: Path
 ) -> None:
     (tmp_path / "page.html").write_text(
         render_monitor_page(alarm, title="corpus, judge"), encoding="utf-8"

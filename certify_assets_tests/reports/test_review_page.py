@@ -10,7 +10,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import Step, Trajectory
 from certify_assets.operations.labels import Label
 from certify_assets.operations.review_queue import Budget, load_queue
-from certify_assets.operations.review_session import QueuedRun, Statement
+from certify_assets.operations.review_session import JudgeDecision, QueuedRun, Statement
 from certify_assets.reports.review_page import (
     Reviewer,
     duration,
@@ -104,7 +104,7 @@ def test_unseen_characters_are_written_out() -> None:
 )
 def test_the_judge_speaks_after_the_label(row: dict[str, float], words: str) -> None:
     label = Label("run", 0, "Ann", "page", "t", number=12)
-    text = page(said=Statement(label, decided("run", **row)))
+    text = page(said=Statement(label, JudgeDecision.of(decided("run", **row))))
     assert (
         words in body(text)
         and "a failure, a run of task run" in body(text)

@@ -7,6 +7,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -353,14 +354,14 @@ def test_a_claim_that_is_removed_with_its_folder_is_missed(store: Store) -> None
 
 def test_an_alarm_stays_when_its_document_is_altered_or_deleted(store: Store) -> None:
     certificate = deployed_certificates(Corpus(store, "c"))[0]
-    entry = {
-        "judge": "lexical",
-        "side": certificate.side,
-        "alpha": certificate.alpha,
-        "certificate_sha256": certificate.sha256,
-        "source": "operation",
-        "result": {"alarm": True, "first_alarm_at": 9, "e_value": 40.0, "interval": (0.3, 0.5)},
-    }
+    raised = SimpleNamespace(alarm=True, first_alarm_at=9, e_value=40.0, interval=(0.3, 0.5))
+    entry = SimpleNamespace(
+        side=certificate.side,
+        alpha=certificate.alpha,
+        certificate_sha256=certificate.sha256,
+        source="operation",
+        result=raised,
+    )
     record_alarms(judge_of(store), [entry])
     for kept in (True, False):
         if not kept:

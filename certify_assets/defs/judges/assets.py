@@ -217,11 +217,11 @@ def _monitor(spec: JudgeSpec) -> dg.AssetsDefinition:
         metrics = monitor_page.monitor_metrics(document)
         metadata = {
             "verdict": dg.MetadataValue.md(monitor_page.monitor_markdown(document)),
-            "reason": document["reason"],
+            "reason": document.reason,
             "page": dg.MetadataValue.path(monitor_page.write_monitor_page(judge)),
             **metrics,
         }
-        params = {"status": document["status"], "files": len(document["files"])}
+        params = {"status": document.status, "files": len(document.files)}
         return materialized(context, store, mlflow, metadata, params=params, metrics=metrics)
 
     return monitor

@@ -140,9 +140,9 @@ def no_alarm(judge: JudgedCorpus) -> dg.AssetCheckResult:
     """Read the stored monitor."""
     document = monitoring.load_monitor(judge)
     return dg.AssetCheckResult(
-        passed=document["status"] == "quiet",
-        severity=_ERROR if document["status"] == "alarm" else _WARN,
-        description=document["reason"],
+        passed=document.status == "quiet",
+        severity=_ERROR if document.status == "alarm" else _WARN,
+        description=document.reason,
     )
 
 

@@ -1,5 +1,6 @@
 """Assets of operation: inbox, batches, decisions, review queue, labels, recertification."""
 
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -276,13 +277,14 @@ def operation_monitor(
     document = monitor_deployed(corpus)
     if document is None:
         return dg.MaterializeResult(metadata={"reason": NOTHING_DEPLOYED})
-    name = document["judge"]
     metrics = monitor_page.monitor_metrics(document)
     metadata = {
         "verdict": dg.MetadataValue.md(monitor_page.monitor_markdown(document)),
-        "reason": document["reason"],
-        "judge": name,
-        "page": dg.MetadataValue.path(monitor_page.write_monitor_page(JudgedCorpus(corpus, name))),
+        "reason": document.reason,
+        "judge": document.judge,
+        "page": dg.MetadataValue.path(
+            monitor_page.write_monitor_page(JudgedCorpus(corpus, document.judge))
+        ),
         "not_told": dg.MetadataValue.json(notify(corpus)),
         **metrics,
     }
@@ -291,8 +293,8 @@ def operation_monitor(
         store,
         mlflow,
         metadata,
-        version=sha256_bytes(canonical_json(document)),
-        params={"status": document["status"], "judge": name},
+        version=sha256_bytes(canonical_json(asdict(document))),
+        params={"status": document.status, "judge": document.judge},
         metrics=metrics,
     )
 
@@ -359,7 +361,7 @@ def operation_history(
     metadata = {
         "verdict": dg.MetadataValue.md(history_page.history_markdown(document)),
         "page": dg.MetadataValue.path(history_page.write_history_page(store, document)),
-        "joint": document["joint"],
+        "joint": document.joint,
         "not_told": dg.MetadataValue.json(notify(corpus)),
         **metrics,
     }

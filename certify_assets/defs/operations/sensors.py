@@ -187,7 +187,7 @@ def reviewed_labels_sensor(
         corpus: stream_source(Corpus(store, corpus))
         for corpus in sorted(context.instance.get_dynamic_partitions(CORPORA))
     }
-    now = {corpus: source["labels_sha256"] for corpus, source in known.items() if source["labels"]}
+    now = {corpus: source.labels_sha256 for corpus, source in known.items() if source.labels}
     new = {corpus: sha256 for corpus, sha256 in now.items() if seen.get(corpus) != sha256}
     if not new:
         return dg.SkipReason(
