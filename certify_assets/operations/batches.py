@@ -193,7 +193,7 @@ def _identified(runs: Gathered) -> Iterator[Run]:
         steps = [[step.action, step.observation] for step in trajectory.steps]
         content = [trajectory.task_id, trajectory.agent, trajectory.instruction, steps]
         digest = sha256_bytes(json.dumps(content).encode("ascii"))
-        yield Run(trajectory, digest, row.kept.trajectory_id is None)
+        yield Run(trajectory, digest, row.kept.run.trajectory_id is None)
 
 
 def _stored(

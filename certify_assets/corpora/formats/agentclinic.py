@@ -11,30 +11,34 @@ from certify_assets.corpora.formats.base import (
     Draft,
     Files,
     Reading,
-    contents,
+    begins_with,
     corpus_format,
-    excerpt,
+    json_objects,
+    usable,
 )
 from certify_assets.corpora.formats.files import SourceFile
-from certify_assets.corpora.formats.records import HEAD, decode, is_object_with, one_object
-from certify_assets.corpora.formats.texts import mapping
+from certify_assets.corpora.formats.records import one_object
+from certify_assets.corpora.formats.texts import (
+    Conversation,
+    is_id,
+    is_list_of_objects,
+    mapping,
+    text_of,
+)
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
 
 _MARKS = (re.compile(rb'"scenario_id"\s*:'), re.compile(rb'"dialogue"\s*:\s*\['))
 _STAMP = re.compile(r"^\d{8}T\d{6}Z?[-_]")
+# Small runs are those that are made while a benchmark is set up, often with other settings.
 _MIN_CASES = 10
-
-
-def _fits(file: SourceFile) -> bool:
-    return is_object_with(file.head(HEAD), _MARKS)
 
 
 @corpus_format(
     title="AgentClinic runs (folder of cases, one JSON object a case)",
     suffixes=(".json",),
     domain="medicine",
-    fits=_fits,
+    fits=begins_with(*_MARKS),
     label_source="a moderator model's comparison of the doctor's diagnosis with the case's",
     options={"min_cases": f"smallest run to read, in cases; {_MIN_CASES} where it is not given"},
     leak_fields=(
@@ -54,15 +58,10 @@ def agentclinic(files: Files, reading: Reading) -> Iterator[Draft]:
     """Hold the first cases of every run back until it has enough of them."""
     enough, held = _min_cases(reading), dict[str, list[Draft]]()
     counts: dict[str, int] = {}
-    for file, data in contents(files, reading):
-        if not is_object_with(data[:HEAD], _MARKS):
-            reading.tally.other(
-                file.name, f"{file.name} is not a JSON object with scenario_id and dialogue."
-            )
-            continue
+    for file, text in json_objects(files, _MARKS, "with scenario_id and dialogue", reading):
         run = _run(file.name)
         counts[run] = counts.get(run, 0) + 1
-        held.setdefault(run, []).extend(_case(file, decode(data), reading))
+        held.setdefault(run, []).extend(_case(file, text, reading))
         if counts[run] >= enough:
             yield from held[run]
             held[run].clear()
@@ -83,11 +82,10 @@ def _min_cases(reading: Reading) -> int:
 
 
 def _case(file: SourceFile, text: str, reading: Reading) -> Iterator[Draft]:
-    record = one_object(text)
-    problem = record if isinstance(record, str) else _problem(record)
-    if problem or isinstance(record, str):
-        reading.tally.drop("unreadable_record", f"{file.name} row 1 cannot be used: {problem}.")
-    elif record.get("infra_fail") or record.get("error"):
+    record = usable(one_object(text), f"{file.name} row 1", reading, _problem)
+    if record is None:
+        return
+    if record.get("infra_fail") or record.get("error"):
         reading.tally.drop(
             "infrastructure_error",
             f"{file.name} row 1 broke down for reasons that are not the agent's.",
@@ -110,15 +108,15 @@ def _case(file: SourceFile, text: str, reading: Reading) -> Iterator[Draft]:
 
 
 def _problem(record: Mapping[str, Any]) -> str | None:
-    case, dialogue = record.get("scenario_id"), record.get("dialogue")
-    if isinstance(case, bool) or not isinstance(case, int | str) or case == "":
+    if not is_id(case := record.get("scenario_id")):
         return f"its scenario_id is {case!r}"
-    if not isinstance(dialogue, list) or not all(isinstance(turn, Mapping) for turn in dialogue):
+    if not is_list_of_objects(record.get("dialogue")):
         return "its dialogue is not a list of turns"
     return None
 
 
 def _run(name: str) -> str:
+    # the folder without its time stamp names the agent
     folder = PurePosixPath(name).parent
     return str(folder.parent if folder.name == "cases" else folder)
 
@@ -130,18 +128,16 @@ def _task(record: Mapping[str, Any]) -> str:
 
 def _steps(dialogue: list[Mapping[str, Any]], reading: Reading) -> tuple[Step, ...]:
     """What the doctor said, then what patient and measurements answered."""
-    steps: list[tuple[str, list[str]]] = []
+    talk = Conversation()
     for turn in dialogue:
-        role, text = turn.get("role"), turn.get("text") if isinstance(turn.get("text"), str) else ""
+        role, text = turn.get("role"), text_of(turn.get("text"))
         if role == "doctor":
-            steps.append((str(text), []))
+            talk.act(text)
         elif role in ("patient", "measurement"):
-            if not steps:
-                steps.append(("", []))
-            steps[-1][1].append(f"{role}: {text}")
+            talk.see(f"{role}: {text}")
         else:
             reading.tally.notes["turns of another role left out"] += 1
-    return tuple(Step(excerpt(said), excerpt("\n".join(answers))) for said, answers in steps)
+    return talk.steps()
 
 
 def _outcome(correct: Any) -> int | None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import PurePosixPath
-from typing import Any
 
 from certify_assets.corpora.formats.base import (
     Draft,
@@ -17,21 +16,30 @@ from certify_assets.corpora.formats.base import (
 )
 from certify_assets.corpora.formats.files import SourceFile
 from certify_assets.corpora.formats.swe_reports import (
-    Outcomes,
-    Unlabelled,
+    Run,
     collect_outcomes,
+    draft_of,
     issue_text,
     parents,
     parse_object,
     task_of,
 )
-from certify_assets.corpora.formats.texts import message_text, steps_of_messages
+from certify_assets.corpora.formats.texts import (
+    Message,
+    first_prompt,
+    from_first,
+    is_list_of_objects,
+    objects,
+    steps_of_messages,
+)
 from certify_assets.corpora.schema import Step
 
 _HEAD = 4096
 _ROUND = re.compile(r"conversation_round_(\d+)\.json(?:\.gz)?")
 _PATCH = re.compile(r"agent_patch_raw_(\d+)(?:\.gz)?")
 _FOLDER = re.compile(r"(.+?)_\d{4}-\d{2}-\d{2}[_T]\d{2}[-:]\d{2}[-:]\d{2}")
+# Buckets tell whether a patch came out; meta.json and developer_patch.diff hold the solution: none
+# of them is read.
 _BUCKET = re.compile(r"applicable_patch|raw_patch_\w+|matched_but_\w+|no_patch")
 _ATTEMPT = re.compile(r"[-_]?run[-_]?\d+")
 
@@ -71,7 +79,10 @@ def autocoderover(files: Files, reading: Reading) -> Iterator[Draft]:
     for file in files:
         name = PurePosixPath(file.name).name
         if file.name in last:
-            yield from _run(file, outcomes, patches.get(parents(file.name)[0], ()), reading)
+            after = patches.get(parents(file.name)[0], ())
+            for _, data in contents([file], reading):
+                run, names = _run(data, after, reading), (_task(file.name), _agent(file.name))
+                yield from draft_of(file, run, *names, outcomes=outcomes, reading=reading)
         elif not (_ROUND.fullmatch(name) or _PATCH.fullmatch(name) or file.name in reading.hashes):
             reading.tally.other(
                 file.name,
@@ -101,60 +112,19 @@ def _patches(files: Files, reading: Reading) -> dict[str, tuple[str, ...]]:
     return {folder: tuple(text for _, text in sorted(texts)) for folder, texts in found.items()}
 
 
-def _run(
-    file: SourceFile, outcomes: Outcomes, patches: tuple[str, ...], reading: Reading
-) -> Iterator[Draft]:
-    task = _task(file.name)
-    for _, data in contents([file], reading):
-        messages = parse_object(data)
-        if (
-            isinstance(messages, str)
-            or not isinstance(messages, list)
-            or not all(isinstance(message, dict) for message in messages)
-        ):
-            problem = messages if isinstance(messages, str) else "it is not a list of messages"
-            reading.tally.drop("unreadable_record", f"{file.name} cannot be used: {problem}.")
-            continue
-        steps = steps_of_messages(_after_prompts(messages), reading) + tuple(
-            Step(text, "") for text in patches if text.strip()
-        )
-        if not steps:
-            reading.tally.drop(
-                "no_trajectory", f"{file.name} holds a run in which the agent said nothing."
-            )
-            continue
-        outcome = outcomes.of(file.name, task)
-        if isinstance(outcome, Unlabelled):
-            reading.tally.drop(outcome.reason, f"{file.name} {outcome.words}.")
-            continue
-        yield Draft(
-            task_id=task,
-            agent=_agent(file.name),
-            instruction=_instruction(messages),
-            steps=steps,
-            outcome=outcome,
-            source_file=file.name,
-            source_sha256=reading.sha256(file),
-            row=1,
-        )
-
-
-def _after_prompts(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Leave out what was said before the agent spoke: the issue."""
-    first = next(
-        (number for number, message in enumerate(messages) if message.get("role") == "assistant"),
-        len(messages),
+def _run(data: bytes, patches: tuple[str, ...], reading: Reading) -> Run | str:
+    """Read a conversation, without the issue before the agent's first word, and the patches."""
+    found = parse_object(data)
+    if isinstance(found, str):
+        return found
+    if not is_list_of_objects(found):
+        return "it is not a list of messages"
+    messages = [Message.of(record) for record in objects(found)]
+    steps = steps_of_messages(from_first(messages, "assistant"), reading)
+    return Run(
+        issue_text(first_prompt(messages)),
+        steps + tuple(Step(text, "") for text in patches if text.strip()),
     )
-    return messages[first:]
-
-
-def _instruction(messages: list[Mapping[str, Any]] | list[dict[str, Any]]) -> str:
-    prompts = (
-        message_text(message.get("content"))
-        for message in messages
-        if message.get("role") == "user"
-    )
-    return issue_text(next(prompts, ""))
 
 
 def _task(name: str) -> str:
@@ -165,5 +135,6 @@ def _task(name: str) -> str:
 
 def _agent(name: str) -> str:
     names = [PurePosixPath(folder).name for folder in parents(name)[1:]]
+    # runs named …-run-<k> are attempts of one agent
     run = next((part for part in names if part and not _BUCKET.fullmatch(part)), "unknown")
     return _ATTEMPT.sub("", run) or run

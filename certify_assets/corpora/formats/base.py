@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile, Tally
+from certify_assets.corpora.formats.records import HEAD, REST_LOST, Record, decode, is_object_with
 from certify_assets.corpora.schema import Step
 
 _EXCERPT = 8000
@@ -201,6 +203,36 @@ def contents(files: Iterable[SourceFile], reading: Reading) -> Iterator[tuple[So
             reading.tally.drop("file_unreadable", str(error))
         else:
             yield file, data
+
+
+def begins_with(*marks: re.Pattern[bytes]) -> Callable[[SourceFile], bool]:
+    """Make a test for files that begin a JSON object with those marks."""
+    return lambda file: is_object_with(file.head(HEAD), marks)
+
+
+def json_objects(
+    files: Files, marks: tuple[re.Pattern[bytes], ...], what: str, reading: Reading
+) -> Iterator[tuple[SourceFile, str]]:
+    """Read file by file those that begin a JSON object with those marks; note the others."""
+    for file, data in contents(files, reading):
+        if is_object_with(data[:HEAD], marks):
+            yield file, decode(data)
+        else:
+            reading.tally.other(file.name, f"{file.name} is not a JSON object {what}.")
+
+
+def usable(
+    record: Record | str, where: str, reading: Reading, problem: Callable[[Record], str | None]
+) -> Record | None:
+    """Return a record without a problem; count any other."""
+    words = record if isinstance(record, str) else problem(record)
+    if not words and not isinstance(record, str):
+        return record
+    if words == REST_LOST:
+        reading.tally.drop("file_ends_early", f"{where}: {REST_LOST}.")
+    else:
+        reading.tally.drop("unreadable_record", f"{where} cannot be used: {words}.")
+    return None
 
 
 def json_document(file: SourceFile, data: bytes, reading: Reading) -> Any:

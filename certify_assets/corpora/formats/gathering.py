@@ -7,12 +7,12 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, Any, NamedTuple
 
 from certify_assets.corpora.formats.base import Draft, Reading
 from certify_assets.corpora.formats.files import Tally
-from certify_assets.corpora.schema import Step, Trajectory, clean_text, row_groups
+from certify_assets.corpora.schema import Step, Trajectory, clean_text, row_groups, write_groups
 from certify_assets.errors import InputError
 
 _IN_MEMORY = 64 << 20
@@ -66,24 +66,11 @@ class StepTexts:
         self._file.close()
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """A run that is kept, without its texts."""
+class _Kept(NamedTuple):
+    """A run without its texts, and where those wait."""
 
-    task_id: str
-    agent: str
-    outcome: int | None
-    source_file: str
-    source_sha256: str
-    row: int
-    trajectory_id: str | None
-    attempt: int | None
-    repetition: str
+    run: Draft
     place: Place
-
-    @property
-    def where(self) -> str:
-        return f"{self.source_file} row {self.row}"
 
 
 class _Row(NamedTuple):
@@ -114,8 +101,6 @@ class Gathered:
 
     def write(self, sink: IO[bytes]) -> None:
         """Write the runs as Parquet."""
-        from certify_assets.corpora.schema import write_groups
-
         write_groups(sink, self.groups())
 
     def tasks(self) -> int:
@@ -124,22 +109,22 @@ class Gathered:
 
     def agents(self) -> tuple[str, ...]:
         """Return the agents, sorted."""
-        return tuple(sorted({clean_text(row.kept.agent) for row in self.rows}))
+        return tuple(sorted({clean_text(row.kept.run.agent) for row in self.rows}))
 
     def _trajectory(self, row: _Row) -> Trajectory:
-        kept = row.kept
-        instruction, steps = self.texts.get(kept.place)
+        run, place = row.kept
+        instruction, steps = self.texts.get(place)
         return Trajectory(
             corpus=self.corpus,
             task_id=row.task_id,
             trajectory_id=row.trajectory_id,
-            agent=kept.agent,
+            agent=run.agent,
             attempt=row.attempt,
             instruction=instruction,
             steps=steps,
-            outcome=kept.outcome,
-            source_file=kept.source_file,
-            source_sha256=kept.source_sha256,
+            outcome=run.outcome,
+            source_file=run.source_file,
+            source_sha256=run.source_sha256,
         )
 
 
@@ -149,9 +134,9 @@ def gather(drafts: Iterable[Draft], corpus: str, reading: Reading, texts: StepTe
     kept = list(_without_copies(_labelled(drafts, reading), reading.tally, texts, instructions))
     tasks = {} if instructions is None else instructions.merged()
     attempts: Counter[tuple[str, str]] = Counter()
-    ids: dict[str, _Kept] = {}
+    ids: dict[str, Draft] = {}
     rows: list[_Row] = []
-    for run in kept:
+    for run, place in kept:
         task = tasks.get(run.task_id, run.task_id)
         if task != run.task_id:
             reading.tally.notes["runs moved to a task with the same instruction"] += 1
@@ -168,7 +153,7 @@ def gather(drafts: Iterable[Draft], corpus: str, reading: Reading, texts: StepTe
                 "give every run its own id."
             )
         ids[identity] = run
-        rows.append(_Row(task, identity, attempt, run))
+        rows.append(_Row(task, identity, attempt, _Kept(run, place)))
     rows.sort(key=lambda row: (clean_text(row.task_id), row.trajectory_id))
     return Gathered(corpus, rows, texts)
 
@@ -188,7 +173,7 @@ def _without_copies(
     drafts: Iterable[Draft], tally: Tally, texts: StepTexts, instructions: _Instructions | None
 ) -> Iterator[_Kept]:
     """Leave out copies of a run in another file or repetition."""
-    seen: dict[bytes, tuple[_Kept, ...]] = {}
+    seen: dict[bytes, tuple[Draft, ...]] = {}
     for draft in drafts:
         key = hashlib.sha256(
             draft.content() + (draft.trajectory_id or "").encode("utf-8", "surrogatepass")
@@ -200,29 +185,17 @@ def _without_copies(
         if original is not None:
             tally.drop("duplicate", f"{draft.where} is a copy of {original.where}.")
             continue
-        run = _kept(draft, texts)
+        # most of a corpus is text, and none of it is needed to tell copies apart, number attempts
+        # and order the runs: memory holds a few hundred bytes of each
+        run = replace(draft, instruction="", steps=())
         seen[key] = (*alike, run)
         if instructions is not None:
             instructions.add(draft)
-        yield run
+        yield _Kept(run, texts.put(draft.instruction, draft.steps))
 
 
-def _kept(draft: Draft, texts: StepTexts) -> _Kept:
-    return _Kept(
-        task_id=draft.task_id,
-        agent=draft.agent,
-        outcome=draft.outcome,
-        source_file=draft.source_file,
-        source_sha256=draft.source_sha256,
-        row=draft.row,
-        trajectory_id=draft.trajectory_id,
-        attempt=draft.attempt,
-        repetition=draft.repetition,
-        place=texts.put(draft.instruction, draft.steps),
-    )
-
-
-def _is_copy(draft: Draft, earlier: _Kept) -> bool:
+def _is_copy(draft: Draft, earlier: Draft) -> bool:
+    """Whether equal content is a copy: by its own id, in another file, or in one repetition."""
     same_place = draft.source_file == earlier.source_file
     return (
         draft.trajectory_id is not None or not same_place or draft.repetition == earlier.repetition

@@ -18,6 +18,7 @@ from certify_assets.corpora.formats.files import (
     Tally,
 )
 from certify_assets.corpora.formats.gathering import Gathered, StepTexts, gather
+from certify_assets.corpora.formats.texts import switch
 from certify_assets.corpora.schema import to_frame
 from certify_assets.errors import InputError
 
@@ -53,7 +54,7 @@ class ImportFacts:
     dropped : dict of str to int
         How many records, and (reasons that begin with "file_") files, were left out, by reason.
     format : str
-        Name of the form, or names joined by +.
+        Name of the format, or names joined by +.
     files : dict of str to str
         SHA-256 of every file read.
     examples : dict of str to str
@@ -103,12 +104,12 @@ def import_corpus(
     paths : path or iterable of paths
         Files, folders and tar archives (read without unpacking).
     format : str, default "auto"
-        Name of an form, several joined by + that together make one corpus, or "auto" to take the
+        Name of a format, several joined by + that together make one corpus, or "auto" to take the
         one that fits the files.
     name : str
         Name of the corpus.
     options : mapping, optional
-        `COMMON_OPTIONS` and the form's own.
+        `COMMON_OPTIONS` and the format's own.
 
     Returns
     -------
@@ -140,7 +141,7 @@ def gather_corpus(
     """
     if not name.strip():
         raise InputError("the corpus has no name; give it one.")
-    roots = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
+    roots = _roots(paths)
     if not roots:
         raise InputError("there is no path to import; give files, folders or archives.")
     limits = _limits(options or {})
@@ -164,10 +165,7 @@ def gather_new_runs(
     options: Mapping[str, Any] | None = None,
 ) -> Iterator[tuple[Gathered, ImportFacts]]:
     """Read runs whose outcomes are not known yet, as `gather_corpus`."""
-    roots, unknown = (
-        [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths],
-        None,
-    )
+    roots, unknown = _roots(paths), None
     chosen = {**(options or {}), "keep_unlabelled": True}
     if format == "auto":
         try:
@@ -186,6 +184,10 @@ def gather_new_runs(
             )
             raise error if unknown is None or as_a_table else unknown from None
         yield found
+
+
+def _roots(paths: Path | str | Iterable[Path | str]) -> list[Path]:
+    return [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
 
 
 def _facts(
@@ -247,16 +249,8 @@ def _options(formats: Sequence[CorpusFormat], options: Mapping[str, Any]) -> dic
             f"it has {', '.join(sorted(known))}."
         )
     return {
-        key: _switch(key, value) if key in _SWITCHES else value for key, value in options.items()
+        key: switch(options, key) if key in _SWITCHES else value for key, value in options.items()
     }
-
-
-def _switch(key: str, value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    if str(value).lower() not in ("true", "false"):
-        raise InputError(f"the option {key} is {value!r}; give true or false.")
-    return str(value).lower() == "true"
 
 
 def _limits(options: Mapping[str, Any]) -> ReadLimits:
@@ -304,7 +298,9 @@ def detect_format(paths: Sequence[Path], limits: ReadLimits | None = None) -> st
         )
         if empty and not why:
             raise InputError(f"there is no file in {given}; check the path.")
-        raise InputError(f"no known format fits {given}{': ' + ' '.join(why) if why else _ask()}")
+        known = "; ".join(f"{form.name}: {form.title}" for form in FORMATS.values())
+        ask = f": {' '.join(why)}" if why else f"; name one with --format ({known})."
+        raise InputError(f"no known format fits {given}{ask}")
     if len(fitting) > 1:
         found = ", ".join(f"{key} (such as {file})" for key, file in sorted(fitting.items()))
         raise InputError(
@@ -312,11 +308,6 @@ def detect_format(paths: Sequence[Path], limits: ReadLimits | None = None) -> st
             "that make one corpus joined by +."
         )
     return next(iter(fitting))
-
-
-def _ask() -> str:
-    known = "; ".join(f"{form.name}: {form.title}" for form in FORMATS.values())
-    return f"; name one with --format ({known})."
 
 
 def _add_reason(reasons: dict[str, str], reason: str | None, name: str) -> None:
@@ -333,14 +324,12 @@ def _encoding(file: SourceFile) -> str | None:
         return str(error)
     if head in _UTF16:
         return f"{file.name} is in UTF-16; save it as UTF-8."
-    return (
-        (
+    if head == _GZIP:
+        return (
             f"{file.name} is compressed once more inside; decompress it until its own suffix says "
             "what it is."
         )
-        if head == _GZIP
-        else None
-    )
+    return None
 
 
 def _fits(form: CorpusFormat, file: SourceFile) -> bool:

@@ -7,10 +7,18 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Draft, Files, Reading, contents, corpus_format
+from certify_assets.corpora.formats.base import (
+    Draft,
+    Files,
+    Reading,
+    contents,
+    corpus_format,
+    usable,
+)
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
 from certify_assets.corpora.formats.inspect_reader import (
     READER_OPTION,
@@ -22,10 +30,18 @@ from certify_assets.corpora.formats.inspect_reader import (
 )
 from certify_assets.corpora.formats.records import Record
 from certify_assets.corpora.formats.texts import (
+    Message,
     arguments_text,
+    calls_text,
+    from_first,
+    is_id,
+    listed,
     mapping,
     message_text,
+    name_of,
+    objects,
     steps_of_messages,
+    text_of,
 )
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
@@ -257,9 +273,8 @@ def _sample(archive: EvalArchive, name: str, names: list[str]) -> Record | str:
     pieces = {
         kind: _pieces(archive, f"{folder}{kind}/", names) for kind in ("messages", "attachments")
     }
-    spans = shell.get("message_refs")
-    pairs = [span for span in spans if _is_span(span)] if isinstance(spans, list) else []
-    messages = [message for start, end in pairs for message in pieces["messages"][start:end]]
+    spans = [span for span in listed(shell.get("message_refs")) if _is_span(span)]
+    messages = [message for start, end in spans for message in pieces["messages"][start:end]]
     return {**shell, "messages": messages, "attachments": pieces["attachments"]}
 
 
@@ -283,10 +298,9 @@ def _pieces(archive: EvalArchive, folder: str, names: list[str]) -> list[Any]:
     joined: list[Any] = []
     for _, name in starts:
         try:
-            part = json.loads(archive.read(name))
+            joined += listed(json.loads(archive.read(name)))
         except (ValueError, RecursionError) as error:
             raise MemberError(f"{name} is not JSON ({error})") from None
-        joined += part if isinstance(part, list) else []
     return joined
 
 
@@ -305,17 +319,11 @@ def _read_json(source: _Source, data: bytes) -> Iterator[Draft]:
     if source.reader is not None:
         records = _identified(source.reader.records(file, None), document)
     else:
-        listed = document.get("samples")
-        samples = listed if isinstance(listed, list) else []
-        records = iter(
-            [
-                document,
-                *(
-                    sample if isinstance(sample, dict) else "it is not an object"
-                    for sample in samples
-                ),
-            ]
+        samples = (
+            sample if isinstance(sample, dict) else "it is not an object"
+            for sample in listed(document.get("samples"))
         )
+        records = chain([document], samples)
     yield from _drafts(records, (), source, "eval")
 
 
@@ -339,25 +347,22 @@ def _log(source: _Source, document: Mapping[str, Any]) -> _Log:
     ] += 1
     if note := _UNFINISHED.get(str(document.get("status"))):
         reading.tally.notes[note] += 1
-    task, model = about.get("task"), about.get("model")
-    names = [model, about.get("solver"), reading.options.get("agent")]
-    agent = " ".join(name for name in names[:2] if isinstance(name, str) and name)
+    agent = " ".join(filter(None, (text_of(about.get(key)) for key in ("model", "solver"))))
     identity = about.get("eval_id") or f"{about.get('run_id')}/{about.get('task_id')}"
     return _Log(
         file=source.file,
         sha256=reading.sha256(source.file),
-        task=task if isinstance(task, str) and task else PurePosixPath(source.file.plain_name).stem,
-        agent=str(names[2] or agent or "unknown"),
+        task=text_of(about.get("task")) or PurePosixPath(source.file.plain_name).stem,
+        agent=str(reading.options.get("agent") or agent or "unknown"),
         identity=str(identity),
         scoring=source.scoring,
     )
 
 
-def _draft(sample: Record | str, place: _Place, log: _Log, reading: Reading) -> Iterator[Draft]:
+def _draft(record: Record | str, place: _Place, log: _Log, reading: Reading) -> Iterator[Draft]:
     where = place.of(log)
-    problem = sample if isinstance(sample, str) else _problem(sample)
-    if problem or isinstance(sample, str):
-        reading.tally.drop("unreadable_record", f"{where} cannot be used: {problem}.")
+    sample = usable(record, where, reading, _problem)
+    if sample is None:
         return
     if sample.get("error"):
         reading.tally.drop(
@@ -387,7 +392,6 @@ def _draft(sample: Record | str, place: _Place, log: _Log, reading: Reading) -> 
             "scores between 0 and 1 counted as failures; "
             "the option threshold says where success begins"
         ] += 1
-    epoch, uuid = sample.get("epoch"), sample.get("uuid")
     yield Draft(
         task_id=f"{log.task}/{sample['id']}",
         agent=log.agent,
@@ -397,17 +401,15 @@ def _draft(sample: Record | str, place: _Place, log: _Log, reading: Reading) -> 
         source_file=log.file.name,
         source_sha256=log.sha256,
         row=place.row,
-        trajectory_id=uuid
-        if isinstance(uuid, str) and uuid.strip()
-        else f"{log.identity}/{sample['id']}/{epoch}",
-        repetition=str(epoch),
+        trajectory_id=name_of(sample.get("uuid"))
+        or f"{log.identity}/{sample['id']}/{sample['epoch']}",
+        repetition=str(sample["epoch"]),
         named_agent=log.agent,
     )
 
 
 def _problem(sample: Mapping[str, Any]) -> str | None:
-    identity = sample.get("id")
-    if isinstance(identity, bool) or not isinstance(identity, int | str) or identity == "":
+    if not is_id(identity := sample.get("id")):
         return f"its id is {str(identity)[:40]!r}"
     if not isinstance(sample.get("epoch"), int):
         return f"its epoch is {str(sample.get('epoch'))[:40]!r}"
@@ -430,15 +432,11 @@ def run_of_sample(sample: Mapping[str, Any], reading: Reading) -> tuple[str, tup
     attachments = sample.get("attachments")
     known = attachments if isinstance(attachments, Mapping | list) else {}
     asked = _asked(resolved(sample.get("input"), known), resolved(sample.get("choices"), known))
-    listed = sample.get("messages")
-    messages = (
-        [resolved(message, known) for message in listed if isinstance(message, Mapping)]
-        if isinstance(listed, list)
-        else []
-    )
-    spoken = [_message(message) for message in _after_input(messages)]
-    if not any(message["role"] == "assistant" for message in spoken):
-        spoken += _outputs(resolved(sample.get("output"), known))
+    messages = [_message(resolved(message, known)) for message in objects(sample.get("messages"))]
+    # what came before the agent's first word repeats the input
+    spoken = [*from_first(messages, "assistant", "tool")]
+    if not any(message.role == "assistant" for message in spoken):
+        spoken += _answer(resolved(sample.get("output"), known))
     return asked, steps_of_messages(spoken, reading)
 
 
@@ -463,49 +461,28 @@ def _attachment(name: str, attachments: Mapping[str, Any] | Sequence[Any]) -> An
 def _asked(asked: Any, choices: Any) -> str:
     """Return the input as text, with the choices of a question that has some."""
     if isinstance(asked, list):
-        said = [mapping(message) for message in asked]
         asked = "\n".join(
             message_text(message.get("content"))
-            for message in said
+            for message in objects(asked)
             if message.get("role") == "user"
         )
-    text = asked if isinstance(asked, str) else ""
-    options = (
-        [choice for choice in choices if isinstance(choice, str)]
-        if isinstance(choices, list)
-        else []
+    options = [choice for choice in listed(choices) if isinstance(choice, str)][:26]
+    lettered = (f"({chr(ord('A') + number)}) {choice}" for number, choice in enumerate(options))
+    return "\n".join([text_of(asked), *lettered])
+
+
+def _message(record: Mapping[str, Any]) -> Message:
+    content = record.get("content")
+    text = "\n".join(map(_part, content)) if isinstance(content, list) else text_of(content)
+    error = text_of(mapping(record.get("error")).get("message"))
+    if error and error not in text:
+        text = "\n".join(filter(None, [text, f"error: {error}"]))
+    return Message(
+        text_of(record.get("role")),
+        text,
+        calls_text(record.get("tool_calls")),
+        str(record.get("function") or ""),
     )
-    return "\n".join(
-        [
-            text,
-            *(f"({chr(ord('A') + number)}) {choice}" for number, choice in enumerate(options[:26])),
-        ]
-    )
-
-
-def _after_input(messages: list[Any]) -> list[Mapping[str, Any]]:
-    """Leave out what came before the agent's first word, which repeats the input."""
-    spoke = (
-        number
-        for number, message in enumerate(messages)
-        if message.get("role") in ("assistant", "tool")
-    )
-    return messages[next(spoke, len(messages)) :]
-
-
-def _message(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Put a message into the form of other chats."""
-    content = message.get("content")
-    parts = [{"text": _part(part)} for part in content] if isinstance(content, list) else content
-    error = mapping(message.get("error")).get("message")
-    if isinstance(error, str) and error and error not in message_text(parts):
-        parts = "\n".join(filter(None, [message_text(parts), f"error: {error}"]))
-    return {
-        "role": message.get("role"),
-        "content": parts,
-        "tool_calls": message.get("tool_calls"),
-        "name": message.get("function"),
-    }
 
 
 def _part(part: Any) -> str:
@@ -518,24 +495,24 @@ def _part(part: Any) -> str:
         text = f"{call}\n{message_text(part.get('result'))}"
     else:
         text = part if isinstance(part, str) else mapping(part).get("text")
-    return text if isinstance(text, str) else ""
+    return text_of(text)
 
 
-def _outputs(output: Any) -> list[dict[str, Any]]:
+def _answer(output: Any) -> list[Message]:
     """Return the answer of a sample without messages."""
-    choices = mapping(output).get("choices")
-    first = (
-        mapping(mapping(choices[0]).get("message")) if isinstance(choices, list) and choices else {}
-    )
-    return [_message({**first, "role": "assistant"})] if first else []
+    choices = listed(mapping(output).get("choices"))
+    first = mapping(mapping(choices[0]).get("message")) if choices else {}
+    return [_message(first)._replace(role="assistant")] if first else []
 
 
 @dataclass(frozen=True)
 class Scoring:
     """Which score counts, and from where on it is a success."""
 
+    # names, None where there is only one
     scorer: str | None
     value_key: str | None
+    # None for 1, with scores outside 0 to 1 refused
     threshold: float | None
     partial: str | None
 

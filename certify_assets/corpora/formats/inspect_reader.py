@@ -14,17 +14,23 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from certify_assets.corpora.formats.files import BrokenFileError, ReadLimits, SourceFile
 from certify_assets.corpora.formats.records import Record
 from certify_assets.errors import InputError
 
+if TYPE_CHECKING:
+    from certify_assets.corpora.formats.inspect_worker import Answer, Question
+
+# The library changes modules of its process and brings dependencies that need not agree with this
+# package's, and what it reads is untrusted: it is never imported here. It runs isolated, in an empty
+# folder, without the environment's secrets.
 INSPECT_PYTHON = "CERTIFY_INSPECT_PYTHON"
 READER_OPTION: Mapping[str, str] = {
     "reader": (
@@ -155,7 +161,7 @@ class InspectProcess:
         self._pending = b""
 
     def records(
-        self, file: SourceFile, samples: Sequence[tuple[str, int]] | None
+        self, file: SourceFile, samples: list[tuple[str, int]] | None
     ) -> Iterator[Record | str]:
         """Read a log: its header first, then its samples in the order given."""
         path = self._folder / f"log{file.suffix}"
@@ -207,7 +213,7 @@ class InspectProcess:
                 )
         return self._process
 
-    def _ask(self, process: subprocess.Popen[bytes], question: Mapping[str, Any]) -> None:
+    def _ask(self, process: subprocess.Popen[bytes], question: Question) -> None:
         try:
             _pipe(process.stdin).write(json.dumps(question).encode() + b"\n")
             _pipe(process.stdin).flush()
@@ -215,14 +221,14 @@ class InspectProcess:
             # it has ended: that no answer comes says so
             return
 
-    def _answer(self, process: subprocess.Popen[bytes], file: SourceFile) -> dict[str, Any]:
+    def _answer(self, process: subprocess.Popen[bytes], file: SourceFile) -> Answer:
         line = self._line(process)
         if line is None:
             raise BrokenFileError(
                 f"{file.name} ended inspect-ai {self.package.version} ({self._last_words()}); "
                 "fetch it again, or give the option reader=own."
             )
-        answer: dict[str, Any] = json.loads(line)
+        answer: Answer = json.loads(line)
         if "too_large" in answer:
             raise InputError(
                 f"{file.name} has a sample of {answer['too_large']:,} bytes, the limit is "

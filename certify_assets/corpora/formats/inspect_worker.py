@@ -10,7 +10,30 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.metadata import version
 from inspect import signature
-from typing import IO, Any
+from typing import IO, Any, TypedDict
+
+
+# It is given a line of JSON a log, with no samples for a .json log, and answers in lines of JSON: its
+# version once, and for every log the header, then the sample or the problem of every sample asked
+# for (of all of a .json log), then the end. A header that cannot be read is a problem followed by
+# the end. Targets, scores' metadata, stores and events stay here.
+class Question(TypedDict):
+    """A log to read, and the ids and epochs of its samples."""
+
+    path: str
+    samples: list[tuple[str, int]] | None
+
+
+class Answer(TypedDict, total=False):
+    """One line of what there is to say of a log."""
+
+    version: str
+    header: Any
+    sample: Any
+    problem: str
+    too_large: int
+    end: bool
+
 
 _ABOUT = {"task", "model", "solver", "eval_id", "run_id", "task_id"}
 _FIELDS = {
@@ -58,7 +81,7 @@ def _limit_memory(longest: int) -> None:
     )
 
 
-def _say(answers: IO[bytes], answer: dict[str, Any], longest: int) -> None:
+def _say(answers: IO[bytes], answer: Answer, longest: int) -> None:
     line = json.dumps(answer, ensure_ascii=False).encode("utf-8", "surrogatepass")
     if len(line) > longest:
         line = json.dumps({"too_large": len(line)}).encode()
@@ -66,9 +89,9 @@ def _say(answers: IO[bytes], answer: dict[str, Any], longest: int) -> None:
     answers.flush()
 
 
-def _answers(log: Any, question: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    path, asked = question["path"], question["samples"]
-    whole = asked is None
+def _answers(log: Any, question: Question) -> Iterator[Answer]:
+    path, asked = question["path"], question["samples"] or []
+    whole = question["samples"] is None
     try:
         read = log.read_eval_log(path, header_only=not whole, resolve_attachments=whole)
         yield {
@@ -88,15 +111,11 @@ def _answers(log: Any, question: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from _samples(log, path, asked[start : start + _AT_ONCE])
 
 
-def _samples(log: Any, path: str, asked: list[Any]) -> Iterator[dict[str, Any]]:
+def _samples(log: Any, path: str, asked: list[tuple[str, int]]) -> Iterator[Answer]:
     """Read some samples at once, because every call reads the archive's directory."""
     several = getattr(log, "read_eval_log_samples_by_id", None)
     try:
-        read = (
-            []
-            if several is None
-            else several(path, [tuple(key) for key in asked], **_settings(several))
-        )
+        read = _whole(several)(path, [tuple(key) for key in asked]) if several else []
     except Exception:
         read = []
     if len(read) == len(asked):
@@ -104,28 +123,20 @@ def _samples(log: Any, path: str, asked: list[Any]) -> Iterator[dict[str, Any]]:
             yield _attempt(partial(_itself, sample))
         return
     for identity, epoch in asked:
-        yield _attempt(
-            partial(
-                log.read_eval_log_sample,
-                path,
-                identity,
-                epoch,
-                **_settings(log.read_eval_log_sample),
-            )
-        )
+        yield _attempt(partial(_whole(log.read_eval_log_sample), path, identity, epoch))
 
 
-def _settings(read: Callable[..., Any]) -> dict[str, Any]:
+def _whole(read: Callable[..., Any]) -> Callable[..., Any]:
     """Resolve attachments, and leave out unused fields where the library can."""
     unread = {"exclude_fields": _UNREAD} if "exclude_fields" in signature(read).parameters else {}
-    return {"resolve_attachments": True, **unread}
+    return partial(read, resolve_attachments=True, **unread)
 
 
 def _itself(sample: Any) -> Any:
     return sample
 
 
-def _attempt(read: Callable[[], Any]) -> dict[str, Any]:
+def _attempt(read: Callable[[], Any]) -> Answer:
     try:
         return {"sample": read().model_dump(mode="json", include=_FIELDS, warnings="none")}
     except Exception as error:

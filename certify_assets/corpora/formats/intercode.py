@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -14,65 +13,44 @@ from certify_assets.corpora.formats.base import (
     Draft,
     Files,
     Reading,
-    contents,
+    begins_with,
     corpus_format,
     excerpt,
+    json_objects,
+    usable,
 )
-from certify_assets.corpora.formats.files import SourceFile
-from certify_assets.corpora.formats.records import (
-    HEAD,
-    REST_LOST,
-    decode,
-    is_object_with,
-    iter_dict,
-)
-from certify_assets.corpora.formats.texts import mapping
+from certify_assets.corpora.formats.records import iter_dict
+from certify_assets.corpora.formats.texts import full_reward, is_id, mapping, text_of
 from certify_assets.corpora.schema import Step
 
 _REQUIRED = frozenset({"task_id", "query", "turn_history"})
 _MARKS = (re.compile(rb'"turn_history"\s*:\s*\{'), re.compile(rb'"query"\s*:'))
 _LOGS = re.compile(r'\s*\{\s*(?:"meta"\s*:\s*\{[^{}]*\}\s*,\s*)?"logs"\s*:\s*\{')
 _DATA_FILE = re.compile(r"_fs_\d+$")
-_TOLERANCE = 1e-6
-
-
-def _fits(file: SourceFile) -> bool:
-    return is_object_with(file.head(HEAD), _MARKS)
 
 
 @corpus_format(
     title="InterCode results (JSON object of episodes)",
     suffixes=(".json",),
     domain="shell",
-    fits=_fits,
+    fits=begins_with(*_MARKS),
     label_source="highest reward of the environment in the episode, success at 1",
     leak_fields=("turn_history.rewards", "turn_history.valid_action", "summary", "info"),
 )
 def intercode(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read the episodes of every result file."""
-    for file, data in contents(files, reading):
-        if is_object_with(data[:HEAD], _MARKS):
-            yield from _read_file(file, decode(data), reading)
-        else:
-            reading.tally.other(
-                file.name,
-                f"{file.name} is not a JSON object of episodes with query and turn_history.",
-            )
-
-
-def _read_file(file: SourceFile, text: str, reading: Reading) -> Iterator[Draft]:
-    sha256 = reading.sha256(file)
-    for row, _, record in iter_dict(text, _REQUIRED, under="logs" if _LOGS.match(text) else ""):
-        where = f"{file.name} row {row}"
-        problem = record if isinstance(record, str) else _problem(record)
-        if problem == REST_LOST:
-            reading.tally.drop("file_ends_early", f"{where}: {REST_LOST}.")
-        elif problem or isinstance(record, str):
-            reading.tally.drop("unreadable_record", f"{where} cannot be used: {problem}.")
-        elif not record["turn_history"].get("actions"):
-            reading.tally.drop("no_trajectory", f"{where} has no action.")
-        else:
-            yield _draft(record, file.name, sha256, row)
+    # An episode ends when its reward reaches 1. That is in its length and cannot be hidden here; the
+    # leak checks of the corpus measure it.
+    what = "of episodes with query and turn_history"
+    for file, text in json_objects(files, _MARKS, what, reading):
+        sha256, under = reading.sha256(file), "logs" if _LOGS.match(text) else ""
+        for row, _, found in iter_dict(text, _REQUIRED, under):
+            where = f"{file.name} row {row}"
+            record = usable(found, where, reading, _problem)
+            if record and not record["turn_history"].get("actions"):
+                reading.tally.drop("no_trajectory", f"{where} has no action.")
+            elif record:
+                yield _draft(record, file.name, sha256, row)
 
 
 def _draft(record: Mapping[str, Any], name: str, sha256: str, row: int) -> Draft:
@@ -82,7 +60,7 @@ def _draft(record: Mapping[str, Any], name: str, sha256: str, row: int) -> Draft
         agent=agent,
         instruction=record["query"],
         steps=_steps(record["turn_history"]),
-        outcome=_outcome(mapping(record.get("summary")).get("max_reward")),
+        outcome=full_reward(mapping(record.get("summary")).get("max_reward")),
         source_file=name,
         source_sha256=sha256,
         row=row,
@@ -95,7 +73,7 @@ def _problem(record: Mapping[str, Any]) -> str | None:
     if missing := sorted(_REQUIRED - record.keys()):
         return f"it lacks {', '.join(missing)}"
     task, history = record["task_id"], record["turn_history"]
-    if isinstance(task, bool) or not isinstance(task, int | str) or task == "":
+    if not is_id(task):
         return f"its task_id is {task!r}"
     if not isinstance(record["query"], str) or not isinstance(history, Mapping):
         return "its query is not text or its turn_history is not an object"
@@ -108,8 +86,8 @@ def _problem(record: Mapping[str, Any]) -> str | None:
 
 
 def _task(record: Mapping[str, Any]) -> str:
-    dataset = record.get("dataset")
-    stem = dataset.rsplit("/", 1)[-1].split(".", 1)[0] if isinstance(dataset, str) else ""
+    # task ids count from 0 in every data file
+    stem = text_of(record.get("dataset")).rsplit("/", 1)[-1].split(".", 1)[0]
     return f"{stem}/{record['task_id']}" if stem else str(record["task_id"])
 
 
@@ -131,15 +109,9 @@ def _steps(history: Mapping[str, Any]) -> tuple[Step, ...]:
     return (*([Step(excerpt(f"plan: {planned}"), "")] if planned else []), *steps)
 
 
-def _outcome(reward: Any) -> int | None:
-    if isinstance(reward, bool) or not isinstance(reward, int | float) or math.isnan(reward):
-        return None
-    return int(abs(reward - 1.0) <= _TOLERANCE)
-
-
 @lru_cache(maxsize=16)
 def _agent(name: str, environment: str) -> str:
-    """Name model and strategy."""
+    """Name model and strategy: results/<environment>/<model>/ic_<environment>_<strategy>….json."""
     path, short = PurePosixPath(name), environment.removeprefix("ic_")
     strategy = _DATA_FILE.sub("", path.name.split(".json")[0])
     strategy = strategy.removeprefix(f"ic_{short}_") or strategy

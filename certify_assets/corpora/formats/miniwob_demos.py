@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
@@ -12,21 +11,29 @@ from certify_assets.corpora.formats.base import (
     Draft,
     Files,
     Reading,
-    contents,
+    begins_with,
     corpus_format,
     excerpt,
+    json_objects,
+    usable,
 )
 from certify_assets.corpora.formats.files import SourceFile
-from certify_assets.corpora.formats.records import HEAD, decode, is_object_with, one_object
-from certify_assets.corpora.formats.texts import mapping
+from certify_assets.corpora.formats.records import one_object
+from certify_assets.corpora.formats.texts import (
+    full_reward,
+    is_list_of_objects,
+    listed,
+    mapping,
+    text_of,
+)
 from certify_assets.corpora.schema import Step
 
 _MARKS = (
     re.compile(rb'"states"\s*:\s*\[\s*(?:\]|\{\s*"(?:time|action|dom)"\s*:)'),
     re.compile(rb'"(?:utterance|taskName|dom)"\s*:'),
 )
+# <task>_<assignment>_d<number>.json.gz; the assignment stands for its worker
 _NAME = re.compile(r"(?P<task>.+)_(?P<person>[^_]+)_d\d+")
-_TOLERANCE = 1e-6
 _PAGE = 1_200
 _DRAG = 5.0
 _BUBBLING = 3
@@ -44,31 +51,21 @@ _KEYS = {
 _PRINTED = range(32, 0x110000)
 
 
-def _fits(file: SourceFile) -> bool:
-    return is_object_with(file.head(HEAD), _MARKS)
-
-
 @corpus_format(
     title="MiniWoB++ demonstrations by humans (one JSON object a run)",
     suffixes=(".json",),
     domain="web",
-    fits=_fits,
+    fits=begins_with(*_MARKS),
     label_source="reward of the page without its share for time, success at 1",
     leak_fields=("reward", "rawReward", "fields"),
 )
 def miniwob_demos(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read one demonstration a file."""
-    for file, data in contents(files, reading):
-        if not is_object_with(data[:HEAD], _MARKS):
-            reading.tally.other(
-                file.name, f"{file.name} is not a JSON object with utterance and states."
-            )
+    for file, text in json_objects(files, _MARKS, "with utterance and states", reading):
+        record = usable(one_object(text), f"{file.name} row 1", reading, _problem)
+        if record is None:
             continue
-        record = one_object(decode(data))
-        problem = record if isinstance(record, str) else _problem(record)
-        if problem or isinstance(record, str):
-            reading.tally.drop("unreadable_record", f"{file.name} row 1 cannot be used: {problem}.")
-        elif not (steps := steps_of_states(record["states"])):
+        if not (steps := steps_of_states(record["states"])):
             reading.tally.drop("no_trajectory", f"{file.name} row 1 has no recorded page.")
         else:
             task, person = _task_and_person(file, record)
@@ -77,7 +74,7 @@ def miniwob_demos(files: Files, reading: Reading) -> Iterator[Draft]:
                 agent=person,
                 instruction=record["utterance"],
                 steps=steps,
-                outcome=_outcome(record.get("rawReward")),
+                outcome=full_reward(record.get("rawReward")),
                 source_file=file.name,
                 source_sha256=reading.sha256(file),
                 row=1,
@@ -89,8 +86,7 @@ def miniwob_demos(files: Files, reading: Reading) -> Iterator[Draft]:
 def _problem(record: Mapping[str, Any]) -> str | None:
     if not isinstance(record.get("utterance"), str):
         return "its utterance is not text"
-    states = record.get("states")
-    if not isinstance(states, list) or not all(isinstance(state, Mapping) for state in states):
+    if not is_list_of_objects(record.get("states")):
         return "its states are not a list of objects"
     return None
 
@@ -100,24 +96,16 @@ def _stem(file: SourceFile) -> str:
 
 
 def _task_and_person(file: SourceFile, record: Mapping[str, Any]) -> tuple[str, str]:
-    named, task = _NAME.fullmatch(_stem(file)), record.get("taskName")
-    if named:
+    if named := _NAME.fullmatch(_stem(file)):
         return named["task"], named["person"]
-    return (
-        task
-        if isinstance(task, str) and task
-        else PurePosixPath(file.name).parent.name or _stem(file)
-    ), "person"
-
-
-def _outcome(reward: Any) -> int | None:
-    if isinstance(reward, bool) or not isinstance(reward, int | float) or math.isnan(reward):
-        return None
-    return int(abs(reward - 1.0) <= _TOLERANCE)
+    task = text_of(record.get("taskName")) or PurePosixPath(file.name).parent.name
+    return task or _stem(file), "person"
 
 
 def steps_of_states(states: Iterable[Mapping[str, Any]]) -> tuple[Step, ...]:
     """Turn the states of a demonstration into steps; none where no page was recorded."""
+    # The first step has no action and shows the page as it was; keys that follow each other are one
+    # action, and a page that did not change is said to be so.
     opened: Any = {}
     steps: list[tuple[str, Any]] = []
     latest: Any = {}
@@ -155,6 +143,7 @@ def _actions(states: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Any, bo
     for state in states:
         event = mapping(state.get("action"))
         page = page or mapping(state.get("dom"))
+        # events come twice, when they reach the page and when they leave it: the first is read
         kind = event.get("type") if event.get("timing") != _BUBBLING else None
         if kind == "mousedown":
             if pressed:
@@ -207,14 +196,10 @@ def page_text(page: Any) -> str:
 
 def _shown(node: Mapping[str, Any]) -> str:
     tag, text, value = str(node.get("tag") or ""), node.get("text"), node.get("value")
-    words = text.strip() if isinstance(text, str) else ""
+    words = text_of(text).strip()
     filled = "" if value is None or value == "" else f"= {value}"
-    kind = (
-        tag.lower()
-        if tag.startswith(("INPUT", "BUTTON", "A", "TEXTAREA", "SELECT")) and tag != "ARTICLE"
-        else ""
-    )
-    return " ".join(filter(None, (kind, words, filled)))
+    is_control = tag.startswith(("INPUT", "BUTTON", "A", "TEXTAREA", "SELECT")) and tag != "ARTICLE"
+    return " ".join(filter(None, (tag.lower() if is_control else "", words, filled)))
 
 
 def _target(page: Any, event: Mapping[str, Any]) -> str:
@@ -252,5 +237,4 @@ def _nodes(page: Any) -> Iterator[Mapping[str, Any]]:
         node = waiting.pop()
         if isinstance(node, Mapping):
             yield node
-            children = node.get("children")
-            waiting.extend(reversed(children) if isinstance(children, list) else ())
+            waiting.extend(reversed(listed(node.get("children"))))

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import PurePosixPath
-from typing import Any
 
 from certify_assets.corpora.formats.base import (
     Draft,
@@ -24,10 +23,12 @@ from certify_assets.corpora.formats.openhands import (
     openhands,
     read_output,
 )
+from certify_assets.corpora.formats.records import Record
 from certify_assets.corpora.formats.swe_reports import (
     Outcomes,
-    Unlabelled,
+    Run,
     collect_outcomes,
+    draft_of,
     issue_text,
     of_multi_swe_bench,
     parents,
@@ -35,7 +36,7 @@ from certify_assets.corpora.formats.swe_reports import (
     run_name,
     task_of,
 )
-from certify_assets.corpora.formats.texts import message_text
+from certify_assets.corpora.formats.texts import is_list_of_objects, message_text, objects
 from certify_assets.corpora.schema import Step
 
 _HEAD = 1 << 16
@@ -89,7 +90,7 @@ def swe_agent(files: Files, reading: Reading) -> Iterator[Draft]:
     outcomes, models = _outcomes(files, reading), _models(files, reading)
     for file in files:
         if file.suffix == ".traj":
-            yield from _run(file, outcomes, models, reading)
+            yield from _read(file, outcomes, models, reading)
         elif file.name not in reading.hashes:
             reading.tally.other(
                 file.name, f"{file.name} is neither a SWE-agent run nor a report on such runs."
@@ -114,7 +115,7 @@ def multi_swe_bench(files: Files, reading: Reading) -> Iterator[Draft]:
     outcomes, models = _outcomes(files, reading, named_tasks(files)), _models(files, reading)
     for file in files:
         if file.suffix == ".traj":
-            yield from _run(file, outcomes, models, reading)
+            yield from _read(file, outcomes, models, reading)
         elif of_openhands(file):
             yield from read_output(file, outcomes, reading)
         elif file.name not in reading.hashes:
@@ -139,71 +140,42 @@ def _models(files: Files, reading: Reading) -> dict[str, str]:
     return models
 
 
-def _run(
+def _read(
     file: SourceFile, outcomes: Outcomes, models: Mapping[str, str], reading: Reading
 ) -> Iterator[Draft]:
-    task = _task(file)
     for _, data in contents([file], reading):
-        record = parse_object(data)
-        problem = record if isinstance(record, str) else _problem(record)
-        if problem or not isinstance(record, dict):
-            reading.tally.drop("unreadable_record", f"{file.name} cannot be used: {problem}.")
-            continue
-        if not (steps := tuple(_steps(record["trajectory"]))):
-            reading.tally.drop("no_trajectory", f"{file.name} holds a run without a step.")
-            continue
-        outcome = outcomes.of(file.name, task)
-        if isinstance(outcome, Unlabelled):
-            reading.tally.drop(outcome.reason, f"{file.name} {outcome.words}.")
-            continue
-        yield Draft(
-            task_id=task,
-            agent=_agent(file, models),
-            instruction=_instruction(record),
-            steps=steps,
-            outcome=outcome,
-            source_file=file.name,
-            source_sha256=reading.sha256(file),
-            row=1,
-        )
+        run, names = _run(data), (_task(file), _agent(file, models))
+        yield from draft_of(file, run, *names, outcomes=outcomes, reading=reading)
 
 
 def _task(file: SourceFile) -> str:
     return task_of(PurePosixPath(file.plain_name).stem)
 
 
-def _problem(record: Any) -> str | None:
-    trajectory = record.get("trajectory") if isinstance(record, dict) else None
-    if not isinstance(trajectory, list):
+def _run(data: bytes) -> Run | str:
+    record = parse_object(data)
+    if isinstance(record, str):
+        return record
+    if not isinstance(record, dict) or not isinstance(record.get("trajectory"), list):
         return "it is no object with a trajectory"
-    return (
-        None
-        if all(isinstance(step, dict) for step in trajectory)
-        else "its trajectory is not a list of steps"
-    )
+    if not is_list_of_objects(record["trajectory"]):
+        return "its trajectory is not a list of steps"
+    return Run(_instruction(record), tuple(_steps(record["trajectory"])))
 
 
-def _steps(trajectory: list[dict[str, Any]]) -> Iterator[Step]:
+def _steps(trajectory: Iterable[Record]) -> Iterator[Step]:
     for step in trajectory:
-        thought, action = (
-            message_text(step.get("thought")).strip(),
-            message_text(step.get("action")).strip(),
-        )
-        said = "\n".join(filter(None, (thought, action))) or message_text(step.get("response"))
+        texts = (message_text(step.get(name)).strip() for name in ("thought", "action"))
+        said = "\n".join(filter(None, texts)) or message_text(step.get("response"))
         seen = message_text(step.get("observation"))
         if said or seen:
             yield Step(excerpt(said), excerpt(seen))
 
 
-def _instruction(record: Mapping[str, Any]) -> str:
+def _instruction(record: Record) -> str:
     """Return the issue: what the user wrote first, but for the demonstration of another task."""
-    history = record.get("history")
-    for message in history if isinstance(history, list) else []:
-        if (
-            isinstance(message, dict)
-            and message.get("role") == "user"
-            and not message.get("is_demo")
-        ):
+    for message in objects(record.get("history")):
+        if message.get("role") == "user" and not message.get("is_demo"):
             text = message_text(message.get("content"))
             if "--- DEMONSTRATION ---" not in text:
                 return issue_text(text)
@@ -211,6 +183,8 @@ def _instruction(record: Mapping[str, Any]) -> str:
 
 
 def _agent(file: SourceFile, models: Mapping[str, str]) -> str:
+    # what the predictions next to the runs call it, or else the folder of the runs; folders of one
+    # agent are its attempts
     folders = parents(file.name)
     if model := next((models[folder] for folder in folders if folder in models), None):
         return model

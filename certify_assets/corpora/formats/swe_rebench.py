@@ -10,10 +10,22 @@ from certify_assets.corpora.formats.base import Draft, Files, Reading, corpus_fo
 from certify_assets.corpora.formats.files import SourceFile
 from certify_assets.corpora.formats.records import parquet_rows
 from certify_assets.corpora.formats.swe_reports import issue_text, task_of
-from certify_assets.corpora.formats.texts import message_text, steps_of_messages
+from certify_assets.corpora.formats.texts import (
+    Message,
+    calls_text,
+    first_prompt,
+    from_first,
+    message_text,
+    name_of,
+    objects,
+    steps_of_messages,
+    text_of,
+)
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
 
+# four times what judges are shown: 67,074 runs at full length would not fit into one table of Arrow
+# strings, which hold 2 GiB a column
 _RUN_CHARS = 24_000
 _LEAST_CHARS = 60
 _BATCH_ROWS = 32
@@ -166,14 +178,8 @@ def _draft(
     values: Mapping[str, Any], schema: _Schema, source: tuple[str, str, int], reading: Reading
 ) -> Iterator[Draft]:
     where = f"{source[0]} row {source[2]}"
-    messages = [
-        _message(message) for message in values["trajectory"] if isinstance(message, Mapping)
-    ]
-    first = next(
-        (number for number, message in enumerate(messages) if message["role"] == "assistant"),
-        len(messages),
-    )
-    steps = steps_of_messages(messages[first:], reading)
+    messages = [_message(message) for message in objects(values["trajectory"])]
+    steps = steps_of_messages(from_first(messages, "assistant"), reading)
     label = values.get(schema.label)
     if not steps:
         reading.tally.drop("no_trajectory", f"{where} holds a run in which the agent said nothing.")
@@ -183,38 +189,31 @@ def _draft(
             f"{where} cannot be used: its {schema.label} is {str(label)[:40]!r}, neither 0 nor 1.",
         )
     else:
-        agent = values.get(schema.agent) if schema.agent else None
-        identity = values.get(schema.identity) if schema.identity else None
-        prompts = (message["content"] for message in messages if message["role"] == "user")
+        agent = text_of(values.get(schema.agent)) if schema.agent else ""
         yield Draft(
             task_id=task_of(values["instance_id"]),
-            agent=agent
-            if isinstance(agent, str) and agent.strip()
-            else "unknown"
-            if schema.agent
-            else _SCAFFOLD,
-            instruction=issue_text(message_text(next(prompts, ""))),
+            agent=(name_of(agent) or "unknown") if schema.agent else _SCAFFOLD,
+            instruction=issue_text(first_prompt(messages)),
             steps=_shortened(steps, reading),
             outcome=None if label is None else int(label),
             source_file=source[0],
             source_sha256=source[1],
             row=source[2],
-            trajectory_id=identity if isinstance(identity, str) and identity.strip() else None,
+            trajectory_id=name_of(values.get(schema.identity)) if schema.identity else None,
             # a row is a run of its own, however alike
             repetition=str(source[2]),
-            named_agent=agent if isinstance(agent, str) else "",
+            named_agent=agent,
         )
 
 
-def _message(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message in the fields of chats."""
-    role, content = message.get("role"), message.get("content")
-    return {
-        "role": "assistant" if role == "ai" else role,
-        "content": message.get("text") if content is None else content,
-        "tool_calls": message.get("tool_calls"),
-        "name": message.get("name"),
-    }
+def _message(record: Mapping[str, Any]) -> Message:
+    role, content = text_of(record.get("role")), record.get("content")
+    return Message(
+        "assistant" if role == "ai" else role,
+        message_text(record.get("text") if content is None else content),
+        calls_text(record.get("tool_calls")),
+        str(record.get("name") or ""),
+    )
 
 
 def _in_share(task: str, share: float) -> bool:

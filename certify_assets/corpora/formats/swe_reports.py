@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Files, Reading, contents
+from certify_assets.corpora.formats.base import Draft, Files, Reading, contents
+from certify_assets.corpora.formats.files import SourceFile
+from certify_assets.corpora.formats.records import Record
+from certify_assets.corpora.schema import Step
 
 _NEW_ID = re.compile(r"([^/\s]+?)(?:/|__)([^/\s]+?)(?::pr-|_pr-)(\d+)")
 _LANGUAGES = r"c|c\+\+|cpp|go|java|javascript|js|kotlin|python|rust|ts|typescript"
@@ -54,9 +57,13 @@ class Report:
     """One report of a harness on the runs of a folder."""
 
     name: str
+    # the folder that it is in, but for one that holds only reports, such as ``results``
     folder: str
     resolved: frozenset[str]
+    # every instance that it names, so that others count as never evaluated; None where it names
+    # only those that got somewhere
     counted: frozenset[str] | None = None
+    # instances whose environment could not be set up
     no_setup: frozenset[str] = frozenset()
     submitted: int | None = None
     total: int | None = None
@@ -188,7 +195,39 @@ def run_name(name: str) -> str:
     )
 
 
-def parse_object(data: bytes) -> dict[str, Any] | list[Any] | str:
+class Run(NamedTuple):
+    """What one file holds of a run."""
+
+    instruction: str
+    steps: tuple[Step, ...]
+
+
+def draft_of(
+    file: SourceFile, run: Run | str, task: str, agent: str, *, outcomes: Outcomes, reading: Reading
+) -> Iterator[Draft]:
+    """Turn the run of one file into a draft, or count why not; `run` may say what is wrong."""
+    if isinstance(run, str):
+        reading.tally.drop("unreadable_record", f"{file.name} cannot be used: {run}.")
+    elif not run.steps:
+        reading.tally.drop(
+            "no_trajectory", f"{file.name} holds a run in which the agent said nothing."
+        )
+    elif isinstance(outcome := outcomes.of(file.name, task), Unlabelled):
+        reading.tally.drop(outcome.reason, f"{file.name} {outcome.words}.")
+    else:
+        yield Draft(
+            task_id=task,
+            agent=agent,
+            instruction=run.instruction,
+            steps=run.steps,
+            outcome=outcome,
+            source_file=file.name,
+            source_sha256=reading.sha256(file),
+            row=1,
+        )
+
+
+def parse_object(data: bytes) -> Record | list[Any] | str:
     """Parse a file that holds one JSON object or list."""
     try:
         value = json.loads(data.decode("utf-8-sig"))

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from certify_assets.corpora.formats.base import Draft, Files, Reading, contents, corpus_format
+from certify_assets.corpora.formats.base import (
+    Draft,
+    Files,
+    Reading,
+    begins_with,
+    contents,
+    corpus_format,
+    usable,
+)
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
 from certify_assets.corpora.formats.records import (
     HEAD,
-    REST_LOST,
     Record,
     decode,
     first_object,
@@ -23,10 +29,18 @@ from certify_assets.corpora.formats.records import (
     one_object,
 )
 from certify_assets.corpora.formats.texts import (
+    Message,
     arguments_text,
+    calls_text,
+    full_reward,
+    is_id,
+    is_list_of_objects,
+    listed,
     mapping,
     message_text,
+    objects,
     steps_of_messages,
+    text_of,
 )
 
 _SIMULATION = frozenset({"id", "task_id"})
@@ -37,8 +51,8 @@ _MARKS = (
 )
 _LIST = re.compile(r'"simulations"\s*:\s*\[\s*(?:\{|$)')
 _INFRASTRUCTURE = frozenset({"infrastructure_error", "unexpected_error"})
-_TOLERANCE = 1e-6
 _SCENARIO = ("reason_for_call", "known_info", "unknown_info", "task_instructions")
+_AGENT = ("implementation", "llm")
 _TICK = (("assistant", "agent"), ("user", "user"))
 
 
@@ -74,15 +88,11 @@ class _Found:
         return number
 
 
-def _fits(file: SourceFile) -> bool:
-    return is_object_with(file.head(HEAD), _MARKS)
-
-
 @corpus_format(
     title="τ²-bench results (JSON file, or folder of results.json and simulations)",
     suffixes=(".json",),
     domain="customer_service",
-    fits=_fits,
+    fits=begins_with(*_MARKS),
     label_source="the harness's checks after the run (database, actions, assertions), "
     "success at reward 1",
     options={
@@ -150,28 +160,25 @@ def _header(file: SourceFile, text: str, reading: Reading) -> _Header:
         "domain_name"
     )
     agent = mapping(info.get("agent_info"))
-    named = dict.fromkeys(
-        agent[key]
-        for key in ("implementation", "llm")
-        if isinstance(agent.get(key), str) and agent[key]
-    )
+    named = dict.fromkeys(filter(None, (text_of(agent.get(key)) for key in _AGENT)))
     tasks = {
         str(record.get("id")): record
         for _, record in iter_list(text, _TASK, under="tasks")
         if isinstance(record, dict)
     }
-    listed = (
+    index = (
         record
         for _, record in iter_list(text, _SIMULATION, under="simulation_index")
         if isinstance(record, dict)
     )
     return _Header(
         file=file.name,
-        domain=domain if isinstance(domain, str) else "",
+        # task ids are those of a domain, which becomes their prefix
+        domain=text_of(domain),
         agent=":".join(named) or PurePosixPath(file.plain_name).stem,
         instructions={name: instruction_text(task) for name, task in tasks.items()},
         criteria={name: criteria_of(task) for name, task in tasks.items()},
-        listed=frozenset(str(entry.get("id")) for entry in listed),
+        listed=frozenset(str(entry.get("id")) for entry in index),
     )
 
 
@@ -193,9 +200,7 @@ def _read_results(file: SourceFile, text: str, found: _Found, reading: Reading) 
     )
     others = renumbered(sound, header.criteria)
     for row, record in iter_list(text, _SIMULATION, under="simulations"):
-        if record == REST_LOST:
-            reading.tally.drop("file_ends_early", f"{file.name} row {row}: {REST_LOST}.")
-        elif row in others and isinstance(record, dict) and others[row] is None:
+        if row in others and isinstance(record, dict) and others[row] is None:
             reading.tally.drop(
                 "unknown_task",
                 f"{file.name} row {row} was checked for another task than "
@@ -222,16 +227,15 @@ def _read_simulation(
 
 
 def _drafts(
-    record: Record | str,
+    found_record: Record | str,
     header: _Header,
     place: tuple[str, str, int],
     found: _Found,
     reading: Reading,
 ) -> Iterator[Draft]:
     where = f"{place[0]} row {place[2]}"
-    problem = record if isinstance(record, str) else _problem(record, header)
-    if problem or isinstance(record, str):
-        reading.tally.drop("unreadable_record", f"{where} cannot be used: {problem}.")
+    record = usable(found_record, where, reading, lambda record: _problem(record, header))
+    if record is None:
         return
     if record.get("termination_reason") in _INFRASTRUCTURE:
         reading.tally.drop(
@@ -249,7 +253,7 @@ def _drafts(
         agent=header.agent,
         instruction=header.instructions.get(str(record["task_id"]), ""),
         steps=steps,
-        outcome=_outcome(mapping(record.get("reward_info")).get("reward")),
+        outcome=full_reward(mapping(record.get("reward_info")).get("reward")),
         source_file=place[0],
         source_sha256=place[1],
         row=place[2],
@@ -262,25 +266,12 @@ def _problem(record: Mapping[str, Any], header: _Header) -> str | None:
     if not header.domain:
         return f"{header.file} does not name its domain"
     for key in sorted(_SIMULATION):
-        if (
-            isinstance(record.get(key), bool)
-            or not isinstance(record.get(key), int | str)
-            or record[key] == ""
-        ):
+        if not is_id(record.get(key)):
             return f"its {key} is {record.get(key)!r}"
     for key in ("messages", "ticks"):
-        value = record.get(key)
-        if value is not None and not (
-            isinstance(value, list) and all(isinstance(item, Mapping) for item in value)
-        ):
+        if record.get(key) is not None and not is_list_of_objects(record[key]):
             return f"its {key} are not a list of objects"
     return None
-
-
-def _outcome(reward: Any) -> int | None:
-    if isinstance(reward, bool) or not isinstance(reward, int | float) or math.isnan(reward):
-        return None
-    return int(abs(reward - 1.0) <= _TOLERANCE)
 
 
 def _count_missing(header: _Header, seen: set[str], reading: Reading) -> None:
@@ -297,70 +288,59 @@ def _count_missing(header: _Header, seen: set[str], reading: Reading) -> None:
         )
 
 
-def chat_messages(simulation: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def chat_messages(simulation: Mapping[str, Any]) -> Iterator[Message]:
     """Go through the messages of a simulation, or what its ticks say where it has none."""
     names: dict[str, str] = {}
     for message in _flat(simulation.get("messages") or _spoken(simulation.get("ticks") or ())):
-        role, calls = message.get("role"), _objects(message.get("tool_calls"))
+        role, calls = text_of(message.get("role")), objects(message.get("tool_calls"))
+        content = message.get("content")
         names |= {str(call.get("id")): str(call.get("name") or "") for call in calls}
         if role == "tool":
             name = names.get(str(message.get("id")), "")
-            yield {
-                "role": "tool",
-                "name": f"{name} of the user" if message.get("requestor") == "user" else name,
-                "content": message.get("content"),
-            }
+            by_user = message.get("requestor") == "user"
+            yield Message(
+                role, message_text(content), tool=f"{name} of the user" if by_user else name
+            )
         elif role == "user":
+            # the calls of the simulated user are text of the user
             asked = [
                 f"{call.get('name')}({arguments_text(call.get('arguments'))})" for call in calls
             ]
-            yield {
-                "role": "user",
-                "content": "\n".join(filter(None, [message_text(message.get("content")), *asked])),
-            }
+            yield Message(role, "\n".join(filter(None, [message_text(content), *asked])))
         else:
-            yield {"role": role, "content": _unwrapped(message.get("content")), "tool_calls": calls}
+            yield Message(role, message_text(_unwrapped(content)), calls_text(calls))
 
 
 def instruction_text(task: Mapping[str, Any]) -> str:
     """What the simulated user wants, or the ticket where there is no user."""
     instructions = mapping(task.get("user_scenario")).get("instructions")
     if isinstance(instructions, Mapping):
-        return "\n".join(
-            instructions[key] for key in _SCENARIO if isinstance(instructions.get(key), str)
-        )
-    if isinstance(instructions, str) and instructions:
-        return instructions
-    ticket = task.get("ticket")
-    return ticket if isinstance(ticket, str) else ""
+        texts = (instructions.get(key) for key in _SCENARIO)
+        return "\n".join(text for text in texts if isinstance(text, str))
+    return text_of(instructions) or text_of(task.get("ticket"))
 
 
 def _flat(messages: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     for message in messages:
-        replies = _objects(message.get("tool_messages"))
-        yield from replies or (message,)
+        yield from objects(message.get("tool_messages")) or (message,)
 
 
-def _spoken(ticks: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def _spoken(ticks: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
     """Join the chunks of an utterance."""
     said = {"assistant": "", "user": ""}
     for tick in ticks:
         for role, who in _TICK:
             heard = message_text(mapping(tick.get(f"{who}_chunk")).get("content"))
-            calls = _objects(tick.get(f"{who}_tool_calls"))
+            calls = objects(tick.get(f"{who}_tool_calls"))
             said[role] += heard
             if calls or (said[role] and not heard):
                 yield {"role": role, "content": said[role].strip(), "tool_calls": calls}
                 said[role] = ""
-            for reply in _objects(tick.get(f"{who}_tool_results")):
+            for reply in objects(tick.get(f"{who}_tool_results")):
                 yield {**reply, "role": "tool"}
     for role, text in said.items():
         if text:
             yield {"role": role, "content": text.strip()}
-
-
-def _objects(value: Any) -> list[Mapping[str, Any]]:
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
 def _unwrapped(content: Any) -> Any:
@@ -386,8 +366,8 @@ class Criteria:
 def criteria_of(task: Mapping[str, Any]) -> Criteria:
     """Return what a task checks."""
     criteria = mapping(task.get("evaluation_criteria"))
-    texts = [*_list(criteria.get("nl_assertions")), *_list(criteria.get("communicate_info"))]
-    return Criteria(_ids(_list(criteria.get("actions"))), tuple(map(str, texts)))
+    texts = [*listed(criteria.get("nl_assertions")), *listed(criteria.get("communicate_info"))]
+    return Criteria(_ids(listed(criteria.get("actions"))), tuple(map(str, texts)))
 
 
 def renumbered(
@@ -428,9 +408,9 @@ def _only(tasks: list[str]) -> str | None:
 
 def _checked(record: Mapping[str, Any]) -> Criteria:
     info = mapping(record.get("reward_info"))
-    actions = [mapping(check).get("action") for check in _list(info.get("action_checks"))]
-    asserted = [mapping(check).get("nl_assertion") for check in _list(info.get("nl_assertions"))]
-    stated = [mapping(check).get("info") for check in _list(info.get("communicate_checks"))]
+    actions = [mapping(check).get("action") for check in listed(info.get("action_checks"))]
+    asserted = [mapping(check).get("nl_assertion") for check in listed(info.get("nl_assertions"))]
+    stated = [mapping(check).get("info") for check in listed(info.get("communicate_checks"))]
     return Criteria(_ids(actions), tuple(map(str, [*asserted, *stated])))
 
 
@@ -438,7 +418,3 @@ def _ids(actions: list[Any]) -> frozenset[str]:
     return frozenset(
         str(mapping(action)["action_id"]) for action in actions if mapping(action).get("action_id")
     )
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

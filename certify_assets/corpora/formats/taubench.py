@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import PurePosixPath
-from typing import Any
 
-from certify_assets.corpora.formats.base import Draft, Files, Reading, contents, corpus_format
+from certify_assets.corpora.formats.base import (
+    Draft,
+    Files,
+    Reading,
+    contents,
+    corpus_format,
+    usable,
+)
 from certify_assets.corpora.formats.files import SourceFile
-from certify_assets.corpora.formats.records import REST_LOST, first_record, iter_list
-from certify_assets.corpora.formats.texts import mapping, steps_of_messages
+from certify_assets.corpora.formats.records import Record, first_record, iter_list
+from certify_assets.corpora.formats.texts import (
+    Message,
+    full_reward,
+    is_id,
+    is_list_of_objects,
+    mapping,
+    steps_of_messages,
+    text_of,
+)
 from certify_assets.errors import InputError
 
 _REQUIRED = frozenset({"task_id", "reward", "traj"})
-_TOLERANCE = 1e-6
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _TOOLS = {
     "retail": frozenset(
@@ -83,56 +95,46 @@ def taubench_v1(files: Files, reading: Reading) -> Iterator[Draft]:
 def _read_file(file: SourceFile, data: bytes, reading: Reading) -> Iterator[Draft]:
     domain = reading.options.get("domain") or _domain(file, data)
     agent, sha256 = _agent(file.name, domain), reading.sha256(file)
-    for row, record in iter_list(data, _REQUIRED):
+    for row, found in iter_list(data, _REQUIRED):
         where = f"{file.name} row {row}"
-        problem = record if isinstance(record, str) else _problem(record)
-        if problem == REST_LOST:
-            reading.tally.drop("file_ends_early", f"{where}: {REST_LOST}.")
-        elif problem or isinstance(record, str):
-            reading.tally.drop("unreadable_record", f"{where} cannot be used: {problem}.")
-        elif "error" in mapping(record.get("info")) or not record["traj"]:
+        record = usable(found, where, reading, _problem)
+        if record is None:
+            continue
+        if "error" in mapping(record.get("info")) or not record["traj"]:
             reading.tally.drop(
                 "infrastructure_error", f"{where} holds an error report instead of a run."
             )
         else:
+            reward = record["reward"]
             yield Draft(
                 task_id=f"{domain}/{record['task_id']}",
                 agent=agent,
-                instruction=_instruction(record),
-                steps=steps_of_messages(record["traj"], reading),
-                outcome=_outcome(record["reward"]),
+                instruction=text_of(
+                    mapping(mapping(record.get("info")).get("task")).get("instruction")
+                ),
+                steps=steps_of_messages(map(Message.of, record["traj"]), reading),
+                # some forks write a reward of true
+                outcome=full_reward(float(reward) if isinstance(reward, bool) else reward),
                 source_file=file.name,
                 source_sha256=sha256,
                 row=row,
+                # the task index in some forks: it says nothing of the attempt
                 repetition=str(record.get("trial")),
             )
 
 
-def _problem(record: Mapping[str, Any]) -> str | None:
+def _problem(record: Record) -> str | None:
     if missing := sorted(_REQUIRED - record.keys()):
         return f"it lacks {', '.join(missing)}"
-    task = record["task_id"]
-    if isinstance(task, bool) or not isinstance(task, int | str) or task == "":
+    if not is_id(task := record["task_id"]):
         return f"its task_id is {task!r}"
-    if not isinstance(record["traj"], list) or not all(
-        isinstance(message, Mapping) for message in record["traj"]
-    ):
+    if not is_list_of_objects(record["traj"]):
         return "its traj is not a list of messages"
     return None
 
 
-def _outcome(reward: Any) -> int | None:
-    if not isinstance(reward, int | float) or math.isnan(reward):
-        return None
-    return int(abs(reward - 1.0) <= _TOLERANCE)
-
-
-def _instruction(record: Mapping[str, Any]) -> str:
-    instruction = mapping(mapping(record.get("info")).get("task")).get("instruction")
-    return instruction if isinstance(instruction, str) else ""
-
-
 def _agent(name: str, domain: str) -> str:
+    # no record names its agent: the file does, with task range and time stamp
     stem = PurePosixPath(name).stem
     stem = _STAMP.sub("", _RANGE.sub("", stem))
     return re.sub(rf"[-_]{re.escape(domain)}$", "", stem) or stem

@@ -1,10 +1,10 @@
-"""Steps and texts from what formats share: chat messages and pages of browsers."""
+"""Steps and texts from what formats share: chat messages, pages of browsers, values of JSON."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import Reading, excerpt
@@ -15,34 +15,130 @@ THRESHOLD_HELP = "smallest cum_reward that is a success (a number above 0; 1 whe
 _TOLERANCE = 1e-6
 
 
-def steps_of_messages(messages: Iterable[Mapping[str, Any]], reading: Reading) -> tuple[Step, ...]:
+def text_of(value: Any) -> str:
+    """Return the value where it is text, otherwise ""."""
+    return value if isinstance(value, str) else ""
+
+
+def name_of(value: Any) -> str | None:
+    """Return the value where it is text that can name something."""
+    return text_of(value) if text_of(value).strip() else None
+
+
+def is_id(value: Any) -> bool:
+    """Whether a value can identify a record: a number or text, not empty."""
+    return isinstance(value, int | str) and not isinstance(value, bool) and value != ""
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return the value where it is an object, otherwise an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def listed(value: Any) -> list[Any]:
+    """Return the value where it is a list, otherwise an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def objects(value: Any) -> list[Mapping[str, Any]]:
+    """Return the objects of a list."""
+    return [item for item in listed(value) if isinstance(item, Mapping)]
+
+
+def is_list_of_objects(value: Any) -> bool:
+    """Whether a value is a list of nothing but objects."""
+    return isinstance(value, list) and len(objects(value)) == len(value)
+
+
+def json_value(data: bytes) -> Any:
+    """Parse a whole file; a ValueError says what is wrong with it."""
+    try:
+        return json.loads(data)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is not JSON ({error.msg})") from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except ValueError:
+        raise ValueError("it is not JSON in UTF-8") from None
+
+
+class Conversation:
+    """What an agent did and what it saw in return, gathered into steps."""
+
+    def __init__(self) -> None:
+        self._turns: list[tuple[str, list[str]]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._turns)
+
+    def act(self, text: str, *seen: str) -> None:
+        """Begin a step."""
+        self._turns.append((text, [*seen]))
+
+    def see(self, text: str) -> None:
+        """Add to the latest step; what precedes the first action is a step without one."""
+        if not self._turns:
+            self.act("")
+        self._turns[-1][1].append(text)
+
+    def steps(self) -> tuple[Step, ...]:
+        """Return excerpts of what was done and seen."""
+        return tuple(Step(excerpt(act), excerpt("\n".join(seen))) for act, seen in self._turns)
+
+
+class Message(NamedTuple):
+    """One message of a chat as text, with its calls written out."""
+
+    role: str
+    text: str
+    calls: tuple[str, ...] = ()
+    tool: str = ""
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Message:
+        """Read a message in the fields of chat completions, old or new."""
+        calls = listed(record.get("tool_calls")) or [record.get("function_call")]
+        return cls(
+            text_of(record.get("role")),
+            message_text(record.get("content")),
+            calls_text(calls),
+            str(record.get("name") or ""),
+        )
+
+
+def steps_of_messages(messages: Iterable[Message], reading: Reading) -> tuple[Step, ...]:
     """Turn messages into steps: what the assistant did, then what user and tools answered."""
-    steps: list[tuple[str, list[str]]] = []
+    chat = Conversation()
     for message in messages:
-        role = message.get("role")
-        if role == "assistant":
-            steps.append((_action(message), []))
-        elif role in ("user", "tool", "function"):
-            if not steps:
-                steps.append(("", []))
-            speaker = "user" if role == "user" else f"tool {message.get('name') or ''}".strip()
-            steps[-1][1].append(f"{speaker}: {message_text(message.get('content'))}")
-        elif role not in ("system", "developer"):
+        if message.role == "assistant":
+            chat.act("\n".join(filter(None, (message.text, *message.calls))))
+        elif message.role in ("user", "tool", "function"):
+            speaker = "user" if message.role == "user" else f"tool {message.tool}".strip()
+            chat.see(f"{speaker}: {message.text}")
+        # system messages hold the same policy in every run
+        elif message.role not in ("system", "developer"):
             reading.tally.notes["messages of another role left out"] += 1
-    return tuple(
-        Step(excerpt(action), excerpt("\n".join(observations))) for action, observations in steps
-    )
+    return chat.steps()
+
+
+def from_first(messages: Sequence[Message], *roles: str) -> Sequence[Message]:
+    """Leave out the messages before the first of one of the roles: what the harness asked."""
+    found = (number for number, message in enumerate(messages) if message.role in roles)
+    return messages[next(found, len(messages)) :]
+
+
+def first_prompt(messages: Iterable[Message]) -> str:
+    """Return what the user said first."""
+    return next((message.text for message in messages if message.role == "user"), "")
 
 
 def message_text(content: Any) -> str:
     """Return the text of a message: a string, or the text parts of a list of parts."""
     if isinstance(content, list):
         return "\n".join(
-            part["text"]
-            for part in content
-            if isinstance(part, Mapping) and isinstance(part.get("text"), str)
+            part["text"] for part in objects(content) if isinstance(part.get("text"), str)
         )
-    return content if isinstance(content, str) else ""
+    return text_of(content)
 
 
 def arguments_text(arguments: Any) -> str:
@@ -52,19 +148,14 @@ def arguments_text(arguments: Any) -> str:
     return json.dumps(arguments, ensure_ascii=False, sort_keys=True)
 
 
-def mapping(value: Any) -> Mapping[str, Any]:
-    """Return the value where it is an object, otherwise an empty one."""
-    return value if isinstance(value, Mapping) else {}
-
-
-def _action(message: Mapping[str, Any]) -> str:
-    parts = [message_text(message.get("content"))]
-    calls = message.get("tool_calls")
-    functions = [_function(call) for call in calls] if isinstance(calls, list) else []
-    for function in functions or [mapping(message.get("function_call"))]:
-        if name := function.get("name"):
-            parts.append(f"{name}({arguments_text(function.get('arguments'))})")
-    return "\n".join(part for part in parts if part)
+def calls_text(calls: Any) -> tuple[str, ...]:
+    """Write out the calls of a message."""
+    functions = map(_function, listed(calls))
+    return tuple(
+        f"{name}({arguments_text(function.get('arguments'))})"
+        for function in functions
+        if (name := function.get("name"))
+    )
 
 
 def _function(call: Any) -> Mapping[str, Any]:
@@ -88,7 +179,7 @@ def steps_of_turns(turns: Iterable[Turn]) -> tuple[Step, ...]:
     actions, pages = [""], []
     for turn in turns:
         pages.append(turn.seen)
-        actions.append("\n".join(part for part in (turn.thought, turn.action) if part))
+        actions.append("\n".join(filter(None, (turn.thought, turn.action))))
     while actions and not actions[-1]:
         actions.pop()
     pages += [""] * (len(actions) - len(pages))
@@ -98,29 +189,19 @@ def steps_of_turns(turns: Iterable[Turn]) -> tuple[Step, ...]:
 
 def page_text(url: Any, error: Any, tree: str) -> str:
     """Write down what an agent saw."""
-    lines = [
-        f"url: {url}" if isinstance(url, str) and url else "",
-        f"error: {error}" if isinstance(error, str) and error.strip() else "",
+    lines = (
+        f"url: {url}" if text_of(url) else "",
+        f"error: {error}" if text_of(error).strip() else "",
         tree,
-    ]
-    return "\n".join(line for line in lines if line)
+    )
+    return "\n".join(filter(None, lines))
 
 
-def text_of(value: Any) -> str:
-    """Return the value where it is text, otherwise ""."""
-    return value if isinstance(value, str) else ""
-
-
-def json_value(data: bytes) -> Any:
-    """Parse a whole file."""
-    try:
-        return json.loads(data)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"it is not JSON ({error.msg})") from None
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    except ValueError:
-        raise ValueError("it is not JSON in UTF-8") from None
+def full_reward(reward: Any) -> int | None:
+    """Return whether a reward is 1; None where it is no number."""
+    if isinstance(reward, bool) or not isinstance(reward, int | float) or math.isnan(reward):
+        return None
+    return int(abs(reward - 1.0) <= _TOLERANCE)
 
 
 def threshold_of(options: Mapping[str, Any]) -> float:
