@@ -7,7 +7,8 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
@@ -27,6 +28,7 @@ from certify_assets.errors import MissingToolError
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
+    from certify_assets.evaluation.audit import AuditedCell, CorpusOverview
     from certify_assets.evaluation.ledger import LedgerStatus
 
 _LANGUAGE = ("base", "sft")
@@ -86,27 +88,24 @@ def _run(store: Store, names: Sequence[str], judges: Sequence[str], *, as_json: 
         if judges:
             say(f"{name}: {' and '.join(judges)}, trained, scored, certified, audited, drawn")
             run_corpus(Corpus(store, name), quiet=as_json, judges=judges)
-    document: dict[str, Any] = {
-        "seconds": round(time.monotonic() - started, 1),
-        "corpora": [overview(Corpus(store, name)) for name in names],
-        "root": store.root,
-    }
+    seconds = round(time.monotonic() - started, 1)
+    corpora = [overview(Corpus(store, name)) for name in names]
     if as_json:
-        emit_json(document)
+        emit_json({"seconds": seconds, "corpora": corpora, "root": store.root})
     else:
-        _show(store, document)
+        _show(store, corpora, seconds)
     certified = any(
         cell["certified"]
-        for corpus in document["corpora"]
+        for corpus in corpora
         for judge in corpus["judges"]
         for cell in judge["certificates"]
     )
     return 0 if certified else NOTHING
 
 
-def _show(store: Store, document: dict[str, Any]) -> None:
+def _show(store: Store, corpora: Sequence[CorpusOverview], seconds: float) -> None:
     rows = []
-    for corpus in document["corpora"]:
+    for corpus in corpora:
         for judge in corpus["judges"]:
             for side in ("reject", "release"):
                 cells = [cell for cell in judge["certificates"] if cell["side"] == side]
@@ -116,7 +115,7 @@ def _show(store: Store, document: dict[str, Any]) -> None:
                     )
     budgets = [
         f"error ≤ {cell['alpha']:g}"
-        for cell in document["corpora"][0]["judges"][0]["certificates"]
+        for cell in corpora[0]["judges"][0]["certificates"]
         if cell["side"] == "reject"
     ]
     show_table(
@@ -124,7 +123,7 @@ def _show(store: Store, document: dict[str, Any]) -> None:
         ["corpus", "judge", "side", *budgets],
         rows,
     )
-    for corpus in document["corpora"]:
+    for corpus in corpora:
         for judge in corpus["judges"]:
             if judge["pseudo_labels"]:
                 told = (
@@ -134,11 +133,11 @@ def _show(store: Store, document: dict[str, Any]) -> None:
                 show_line(told)
             for sentence in judge["why_nothing"]:
                 show_line(f"{corpus['corpus']}, {judge['judge']}: {sentence}")
-        for judge, sentence in corpus["stale"].items():
-            show_line(f"{corpus['corpus']}, {judge} is not shown: {sentence}")
-    show_line(f"\nDone in {document['seconds']:g} s. Open the pages:")
+        for name, reason in corpus["stale"].items():
+            show_line(f"{corpus['corpus']}, {name} is not shown: {reason}")
+    show_line(f"\nDone in {seconds:g} s. Open the pages:")
     show_line(f"  {store.locate('index.html')}")
-    for corpus in document["corpora"]:
+    for corpus in corpora:
         for judge in corpus["judges"]:
             show_line(f"  {judge['page']}")
     show_line(
@@ -147,7 +146,7 @@ def _show(store: Store, document: dict[str, Any]) -> None:
     )
 
 
-def _cell(cell: dict[str, Any]) -> str:
+def _cell(cell: AuditedCell) -> str:
     return (
         f"{percent(cell['coverage'])} ({cell['test_error']:.3f}, {cell['audit']})"
         if cell["certified"]
@@ -177,7 +176,7 @@ def ledger_status(ctx: click.Context, corpus: str | None, store: Store, as_json:
 
     states = ledger_states(store, () if corpus is None else (corpus,))
     if as_json:
-        found = [state.to_dict() for state in states]
+        found = [asdict(state) for state in states]
         emit_json({"corpora": found} if corpus is None else found[0])
     else:
         for state in states:

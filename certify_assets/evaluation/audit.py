@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, LedgerError, StaleCertificateError
@@ -30,17 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CertificateAudit:
-    """A certificate on TEST, as it is stored.
-
-    Attributes
-    ----------
-    side : {"reject", "release"}
-    alpha : float
-    verdict, realized_error, ..., reason
-        As in `certificates.audit.Audit`.
-    resampling : mapping or None
-        `certificates.audit.ResampleAudit` of the threshold; None where nothing was certified.
-    """
+    """A certificate on TEST, as it is stored: `certificates.audit.Audit` with its budget."""
 
     side: str
     alpha: float
@@ -56,7 +46,8 @@ class CertificateAudit:
     own_coverage: float | None
     paper_rule_pass: bool
     reason: str
-    resampling: Mapping[str, Any] | None = None
+    # a `ResampleAudit` of the threshold; None where nothing was certified
+    resampling: Mapping[str, float | str | bool | None] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the audit as it is stored."""
@@ -86,22 +77,12 @@ class CertificateAudit:
 
 @dataclass(frozen=True)
 class AuditResult:
-    """Audits of one judge's certificates on TEST.
-
-    Parameters
-    ----------
-    audits : list of CertificateAudit
-    scores : pandas.DataFrame
-        The TEST score table with outcomes.
-    entry : LedgerEntry
-        The ledger's line for this read.
-    ledger_head : str
-        Hash of the ledger's line that holds the result.
-    """
+    """Audits of one judge's certificates on TEST, and the line of the ledger for this read."""
 
     audits: list[CertificateAudit]
     scores: pd.DataFrame
     entry: LedgerEntry
+    # hash of the line that holds the result
     ledger_head: str
 
     def metrics(self) -> dict[str, float]:
@@ -116,19 +97,7 @@ class AuditResult:
 
 
 def audit_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> AuditResult:
-    """Read TEST through the ledger and audit every certificate of the deciding procedure.
-
-    The audits and the labelled TEST scores are stored.
-
-    Raises
-    ------
-    ManifestError
-        If the stored TEST split is not the one of manifest and trajectories.
-    StaleCertificateError, ForgedCertificateError
-        If a stored certificate depends on something else than what is stored now.
-    LedgerError
-        If the ledger was altered, or lost lines that an earlier audit names.
-    """
+    """Read TEST through the ledger and audit every certificate that decides; store the audits."""
     deciding = [item for item in load_certificates(judge) if item.procedure == PROCEDURES[0]]
     key = judge.key("audits.json")
     if judge.store.exists(key):
@@ -161,13 +130,7 @@ def audit_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> AuditResult:
 
 @remembered
 def load_audits(judge: JudgedCorpus) -> tuple[list[CertificateAudit], pd.DataFrame]:
-    """Return the stored audits of a judge and its labelled TEST scores.
-
-    Raises
-    ------
-    LedgerError
-        If they are not what the last read of TEST by this judge gave.
-    """
+    """Return the stored audits of a judge and its labelled TEST scores, if the ledger has them."""
     document = judge.store.read_json(judge.key("audits.json"))
     require_in_ledger(judge.corpus, document["ledger_head"])
     results = [
@@ -204,10 +167,48 @@ def _with_outcomes(judge: JudgedCorpus, test: pd.DataFrame) -> pd.DataFrame:
     return joined[joined["outcome"].notna()].reset_index(drop=True)
 
 
-def overview(corpus: Corpus) -> dict[str, Any]:
+class AuditedCell(TypedDict):
+    """A certificate with its audit; the audit's coverage and verdict only where certified."""
+
+    side: str
+    alpha: float
+    certified: bool
+    coverage: float
+    threshold: float | None
+    test_error: float | None
+    test_coverage: float | None
+    audit: str | None
+
+
+class JudgeOverview(TypedDict):
+    """What a judge certified on a corpus, with its audit on TEST."""
+
+    judge: str
+    certificates: list[AuditedCell]
+    certified_on: str
+    pseudo_labels: str | None
+    why_nothing: list[str]
+    page: str
+
+
+class CorpusOverview(TypedDict):
+    """Figures of a corpus and its audited judges, as printed; stale ones with their reason."""
+
+    corpus: str
+    trajectories: int
+    tasks: int
+    success_rate: float
+    icc: float
+    deff: float
+    n_eff: float
+    duplicates: int
+    judges: list[JudgeOverview]
+    stale: dict[str, str]
+
+
+def overview(corpus: Corpus) -> CorpusOverview:
     """Return the figures of a corpus, and what each judge certified on it with its audit."""
     profile = corpus.store.read_json(corpus.key("profile.json"))
-    keys = ("trajectories", "tasks", "success_rate", "icc", "deff", "n_eff", "duplicates")
     stale: dict[str, str] = {}
     found = []
     for name in judges(corpus.store.root):
@@ -219,38 +220,44 @@ def overview(corpus: Corpus) -> dict[str, Any]:
         except (StaleCertificateError, InputError) as error:
             # a judge that waits for its turn says nothing against the others of this corpus
             stale[name] = str(error)
-    figures = {key: profile[key] for key in keys}
-    return {"corpus": corpus.name, **figures, "judges": found, "stale": stale}
+    return {
+        "corpus": corpus.name,
+        "trajectories": profile["trajectories"],
+        "tasks": profile["tasks"],
+        "success_rate": profile["success_rate"],
+        "icc": profile["icc"],
+        "deff": profile["deff"],
+        "n_eff": profile["n_eff"],
+        "duplicates": profile["duplicates"],
+        "judges": found,
+        "stale": stale,
+    }
 
 
-def judge_overview(judge: JudgedCorpus) -> dict[str, Any]:
+def judge_overview(judge: JudgedCorpus) -> JudgeOverview:
     """Return what a judge certified on a corpus, with its audit on TEST."""
     audits = {(audit.side, audit.alpha): audit for audit in load_audits(judge)[0]}
-    certificates = load_certificates(judge)
-    cells = []
-    for item in certificates:
-        if item.procedure != PROCEDURES[0]:
-            continue
-        audit = audits.get((item.side, item.alpha))
-        certified = audit if item.certified else None
-        cells.append(
-            {
-                "side": item.side,
-                "alpha": item.alpha,
-                "certified": item.certified,
-                "coverage": item.coverage,
-                "threshold": item.threshold,
-                "test_error": audit and audit.realized_error,
-                "test_coverage": certified and certified.coverage,
-                "audit": certified and certified.verdict,
-            }
-        )
-    provenance = certificates[0].provenance
+    deciding = [item for item in load_certificates(judge) if item.procedure == PROCEDURES[0]]
+    provenance = deciding[0].provenance
     return {
         "judge": judge.name,
-        "certificates": cells,
+        "certificates": [_cell(item, audits.get((item.side, item.alpha))) for item in deciding],
         "certified_on": str(provenance["split"]),
         "pseudo_labels": provenance.get("pseudo_labels"),
         "why_nothing": why_nothing(judge),
         "page": judge.store.locate(judge.key("page.html")),
+    }
+
+
+def _cell(item: Certificate, audit: CertificateAudit | None) -> AuditedCell:
+    certified = audit if item.certified else None
+    return {
+        "side": item.side,
+        "alpha": item.alpha,
+        "certified": item.certified,
+        "coverage": item.coverage,
+        "threshold": item.threshold,
+        "test_error": audit.realized_error if audit else None,
+        "test_coverage": certified.coverage if certified else None,
+        "audit": certified.verdict if certified else None,
     }

@@ -14,7 +14,7 @@ these can rewrite history; the ledger makes that a deliberate act, not an accide
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -32,33 +32,21 @@ _FORMAT = LineFormat(entry="a ledger entry", error=LedgerError)
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """One line of the ledger.
+    """One line of the ledger."""
 
-    Parameters
-    ----------
-    kind : str
-        ``registration``, one of `READ_KINDS`, or ``result``.
-    corpus, judge : str
-        `judge` is empty on a registration.
-    registration : str
-        SHA-256 of what was fixed beforehand.
-    configuration : str
-        SHA-256 of what asked; on a result, of what came of it; empty on a registration.
-    run_id : str
-        The Dagster run, or ``cli``.
-    time : str
-        UTC, ISO 8601.
-    previous : str
-        SHA-256 of the line before; empty on the first.
-    """
-
+    # registration, one of READ_KINDS, or result
     kind: str
     corpus: str
+    # empty on a registration
     judge: str
+    # SHA-256 of what was fixed beforehand
     registration: str
+    # SHA-256 of what asked; on a result, of what came of it; empty on a registration
     configuration: str
+    # the Dagster run, or cli
     run_id: str
     time: str
+    # SHA-256 of the line before; empty on the first
     previous: str = ""
 
     def registers(self, registration: str) -> bool:
@@ -67,13 +55,7 @@ class LedgerEntry:
 
 
 def ledger_entries(corpus: Corpus) -> list[LedgerEntry]:
-    """Return every line of a corpus's ledger, oldest first.
-
-    Raises
-    ------
-    LedgerError
-        If a line cannot be read, or was changed, added or taken out after it was written.
-    """
+    """Return every line of a corpus's ledger, oldest first; an altered ledger is refused."""
     return _journal(corpus).read()
 
 
@@ -83,12 +65,7 @@ def ledger_head(corpus: Corpus) -> str:
 
 
 def require_in_ledger(corpus: Corpus, head: str) -> None:
-    """Refuse a ledger that no longer holds the line with a stored hash.
-
-    Raises
-    ------
-    LedgerError
-    """
+    """Refuse a ledger that no longer holds the line with a stored hash."""
     if head and head not in {line.sha256 for line in _journal(corpus).lines()}:
         raise LedgerError(
             f"the ledger of {corpus} lost the line {head[:12]} that an audit names: lines were "
@@ -97,22 +74,10 @@ def require_in_ledger(corpus: Corpus, head: str) -> None:
 
 
 def register(corpus: Corpus, plan: Mapping[str, Any], *, run_id: str) -> str:
-    """Fix what will be read on TEST; return the registration's hash.
-
-    Parameters
-    ----------
-    corpus : Corpus
-    plan : mapping
-        Manifest hash, seeds, grid, budgets, confidence and judge: a JSON object.
-    run_id : str
-        Dagster run that registers, or ``cli``.
-
-    Notes
-    -----
-    The same plan again adds nothing. Another plan is another registration; both stay.
-    """
+    """Fix what will be read on TEST, a JSON object; return the registration's hash."""
     registration = sha256_bytes(canonical_json(dict(plan)))
     journal = _journal(corpus)
+    # the same plan again adds nothing; another plan is another registration, and both stay
     if not _is_registered(journal.read(), registration):
         corpus.store.write_json(_plan_key(corpus.name, registration), dict(plan))
         line = LedgerEntry("registration", corpus.name, "", registration, "", run_id, _now())
@@ -123,13 +88,7 @@ def register(corpus: Corpus, plan: Mapping[str, Any], *, run_id: str) -> str:
 def record_read(
     corpus: Corpus, *, judge: str, registration: str, configuration: Mapping[str, Any], run_id: str
 ) -> LedgerEntry:
-    """Record that TEST is about to be read; only then may it be.
-
-    Raises
-    ------
-    LedgerError
-        If the registration is not in the ledger. The attempt is recorded.
-    """
+    """Record that TEST is about to be read; an unregistered read is recorded and refused."""
     asked = sha256_bytes(
         canonical_json({"registration": registration, "judge": judge, **configuration})
     )
@@ -150,19 +109,8 @@ def record_read(
 def announce_study(
     corpus: Corpus, *, reader: str, plan: Mapping[str, Any], run_id: str
 ) -> LedgerEntry:
-    """Register a study and record that it is about to read TEST.
-
-    The same plan on the same runs by the same version is a replay.
-
-    Parameters
-    ----------
-    corpus : Corpus
-    reader : str
-        Name of the study, in the place of a judge's.
-    plan : mapping
-        All that is fixed beforehand, under the name of its kind: a JSON object.
-    run_id : str
-    """
+    """Register a study, under its name in the place of a judge's, and record its read of TEST."""
+    # the same plan on the same runs by the same version is a replay
     registration = register(corpus, plan, run_id=run_id)
     inputs = {"trajectories_sha256": corpus.trajectories_sha256, "version": __version__}
     return record_read(
@@ -214,7 +162,7 @@ def _plan_key(corpus: str, registration: str) -> str:
     return f"ledger/{corpus}.registrations/{registration}.json"
 
 
-def _entry(document: dict[str, Any]) -> LedgerEntry:
+def _entry(document: Mapping[str, str]) -> LedgerEntry:
     if not all(isinstance(value, str) for value in document.values()):
         raise TypeError
     return LedgerEntry(**document)
@@ -225,39 +173,29 @@ def _now() -> str:
 
 
 @dataclass(frozen=True)
-class LedgerStatus:
-    """State of the ledger of one corpus.
+class Registration:
+    """A registration with the plan that it fixed, where that is still stored."""
 
-    Attributes
-    ----------
-    corpus : str
-    registrations : tuple of dict
-        Hash, time, run, and the plan that was fixed.
-    reads : tuple of dict
-        Kind, judge, version (number of the registration among its reader's) and time.
-    readers : tuple of dict
-        Reads by kind, and results, of every judge or study.
-    violations : tuple of dict
-        Kind, judge and time of reads that broke a rule of the current registrations.
-    head : str
-    fault : str or None
-        The sentence where the ledger itself was altered.
-    """
+    registration: str
+    time: str
+    run_id: str
+    plan: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class LedgerStatus:
+    """State of the ledger of one corpus; `fault` says where the ledger itself was altered."""
 
     corpus: str
-    registrations: Sequence[Mapping[str, Any]] = ()
+    registrations: Sequence[Registration] = ()
+    # with the number of the registration among its reader's as version
     reads: Sequence[Mapping[str, str | int | None]] = ()
+    # reads by kind, and results, of every judge or study
     readers: Sequence[Mapping[str, str | int]] = ()
+    # reads that broke a rule of the current registrations
     violations: Sequence[Mapping[str, str]] = ()
     head: str = ""
     fault: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the status as a JSON object."""
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in asdict(self).items()
-        }
 
     @classmethod
     def of(cls, corpus: Corpus) -> LedgerStatus:
@@ -287,13 +225,7 @@ class LedgerStatus:
 
 
 def ledger_states(store: Store, corpora: Sequence[str] = ()) -> list[LedgerStatus]:
-    """Return the state of the ledgers, sorted by corpus; of all registered where none is named.
-
-    Raises
-    ------
-    InputError
-        If a named corpus is not registered.
-    """
+    """Return the state of the ledgers, sorted by corpus; of all registered where none is named."""
     known = registered_corpora(store)
     unknown = next((name for name in corpora if name not in known), None)
     if unknown is not None:
@@ -335,15 +267,10 @@ def _violations(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
     ]
 
 
-def _registration(store: Store, entry: LedgerEntry) -> dict[str, Any]:
+def _registration(store: Store, entry: LedgerEntry) -> Registration:
     key = _plan_key(entry.corpus, entry.registration)
     plan = store.read_json(key) if store.exists(key) else None
-    return {
-        "registration": entry.registration,
-        "time": entry.time,
-        "run_id": entry.run_id,
-        "plan": plan,
-    }
+    return Registration(entry.registration, entry.time, entry.run_id, plan)
 
 
 def _reader(entries: Sequence[LedgerEntry], judge: str) -> dict[str, str | int]:
