@@ -20,6 +20,7 @@ _DIGITS = 10
 
 def canonical_json(value: Any) -> bytes:
     """Encode a JSON value canonically: sorted keys, no spaces, UTF-8, a newline at the end."""
+    # NaN and infinite raise a ValueError: JSON has no form for them
     text = json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
@@ -56,6 +57,7 @@ def sha256_file(path: Path) -> str:
 
 def write_atomic(path: Path, data: bytes) -> None:
     """Write a file so that a reader sees the old content or the new, never a part."""
+    # a link keeps its target, which is written
     try:
         target = Path(os.path.realpath(path))
         if target.exists() and not target.is_file():
@@ -75,7 +77,7 @@ def _replace(path: Path, data: bytes) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a stream whose content takes the file's name when the block ends well, and is thrown away when it does not."""
+    """Open a stream whose content takes the file's name at the end, unless the block fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
@@ -103,21 +105,21 @@ def _umask() -> int:
 
 
 def write_json_atomic(path: Path, value: Any) -> bytes:
-    """Write a JSON document for people (indented, keys in the order given), atomically; return the bytes written."""
+    """Write an indented JSON document atomically; return its bytes."""
     data = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False).encode("utf-8") + b"\n"
     write_atomic(path, data)
     return data
 
 
 def parse_json(text: str) -> Any:
-    """Parse one JSON value strictly: what readers could take for two different documents is refused."""
+    """Parse one JSON value; refuse what two readers could read differently."""
     try:
         return json.loads(text, object_pairs_hook=_object, parse_int=_integer)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, Any]]) -> object:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]

@@ -1,9 +1,9 @@
 """The arms of GRPO: trained on RL from one judge, one of them chosen on CAL and paid for."""
 
-# An arm is a reward (`rewards.ARMS`). A control (`rewards.CONTROLS`) is the weighted cross-entropy on
-# the same rows, steps, rate and optimizer: it is trained, scored and audited like an arm, but nothing
-# is chosen among controls, so they cost no confidence. judges/<judge>/<corpus>/arms/ has a folder for
-# each:
+# An arm is a reward (`rewards.ARMS`). A control (`rewards.CONTROLS`) is the weighted cross-entropy
+# on the same rows, steps, rate and optimizer: it is trained, scored and audited like an arm, but
+# nothing is chosen among controls, so they cost no confidence. judges/<judge>/<corpus>/arms/ has a
+# folder for each:
 #
 #     run.json            what the training depends on, with its hash
 #     step_<n>/           the adapter after n steps
@@ -261,7 +261,7 @@ def select_arm(judge: JudgedCorpus, *, report: Report = silent) -> ArmChoice:
 
 
 def choose(tables: Mapping[str, pd.DataFrame], config: CorpusConfig) -> tuple[Selection, float]:
-    """Choose at the smallest budget at which a candidate certifies anything, else at the largest."""
+    """Choose at the smallest budget at which anything is certified, else at the largest."""
     from certify_assets.certificates import Settings
     from certify_assets.judges.selection import select
 

@@ -246,7 +246,7 @@ class JudgedCorpus:
         _ = self.artifact
 
     def record(self, adapter_sha256: str, sft: pd.DataFrame | None = None) -> JudgeRecord:
-        """Return the record of a training on what is stored now, with the counts of its SFT rows."""
+        """Return the record of a training on what is stored now; counts are of its SFT rows."""
         record = JudgeRecord(
             judge=self.name,
             corpus=self.corpus.name,
@@ -349,7 +349,7 @@ class JudgedCorpus:
     def score_runs(
         self, frame: pd.DataFrame, *, report: Report = silent
     ) -> tuple[pd.DataFrame, Bill | None]:
-        """Score new trajectories, store nothing; return the table and what a server's answers cost."""
+        """Score new trajectories and store nothing; return the table and the bill of a server."""
         record, family = self.artifact, self.family
         model = family.prepared(
             self,

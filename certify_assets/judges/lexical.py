@@ -1,4 +1,4 @@
-"""The lexical judge: TF-IDF of words and word pairs, and a logistic regression. Seconds on a CPU, and the floor of every other judge."""
+"""The lexical judge: TF-IDF of words and word pairs, and a logistic regression."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes, write_atomic
 from certify_assets.judges.base import JudgeProvenance, Scores, scores_from_log_odds
 
-SUCCESS_WEIGHTS: tuple[float, ...] = (1.0, 3.0, 10.0, 30.0)
-
 _SCHEMA = "certify_assets/lexical_judge/1"
 _DOCUMENT = "judge.json"
 _WEIGHTS = "weights.safetensors"
@@ -29,11 +27,17 @@ _TOKEN = r"(?u)\b\w\w+\b"
 class LexicalSettings:
     """How a lexical judge is trained."""
 
+    # of a success against a failure of weight 1: above 1 the judge is slower to call a run a
+    # failure, which serves the reject side
     success_weight: float = 1.0
+    # C of the logistic regression
     inverse_regularization: float = 10.0
     longest_ngram: int = 2
+    # texts that a feature must occur in
     min_documents: int = 2
+    # the most frequent first
     max_features: int = 50_000
+    # recorded; the training itself draws no random number
     seed: int = 42
 
     def __post_init__(self) -> None:
@@ -55,10 +59,16 @@ class LexicalSettings:
 class LexicalJudge:
     """A trained lexical judge."""
 
+    # the score of a text is its log-odds of success  b + w·x/‖x‖  with  x_j = (1 + ln c_j)·idf_j
+    # for a feature that occurs c_j > 0 times, and  idf_j = 1 + ln((1 + n)/(1 + n_j));
+    # Salton and Buckley (1988), "Term-weighting approaches in automatic text retrieval"
+
     settings: LexicalSettings
+    # features, sorted
     vocabulary: tuple[str, ...]
     idf: NDArray[np.float64]
     coefficients: NDArray[np.float64]
+    # log-odds of success of a text without any feature
     intercept: float
     renderer_sha256: str
     training: Mapping[str, int]
@@ -117,7 +127,7 @@ class LexicalJudge:
         )
 
     def provenance(self) -> JudgeProvenance:
-        """Say what the scores depend on."""
+        """Return what the scores depend on."""
         return JudgeProvenance(
             judge=self.name,
             adapter_sha256=self.adapter_sha256,
@@ -143,6 +153,8 @@ class LexicalJudge:
     def save(self, folder: Path) -> str:
         """Write the judge as JSON and safetensors; return the adapter hash."""
         files = self._files()
+        # the document, which names the hash of the weights, comes last: a folder without it holds
+        # no judge
         for name in (_WEIGHTS, _DOCUMENT):
             write_atomic(folder / name, files[name])
         return self.adapter_sha256
@@ -156,16 +168,16 @@ class LexicalJudge:
                 f"{folder} holds adapter {_hash(files)[:12]}, not {expected_sha256[:12]}; use the "
                 "judge that was certified."
             )
-        document = _document(folder, files)
-        arrays = _arrays(folder, files[_WEIGHTS], len(document["vocabulary"]))
+        document = _parsed(folder, files)
+        arrays = _arrays(folder, files[_WEIGHTS], len(document.vocabulary))
         return cls(
-            settings=LexicalSettings(**document["settings"]),
-            vocabulary=tuple(document["vocabulary"]),
+            settings=document.settings,
+            vocabulary=document.vocabulary,
             idf=arrays["idf"],
             coefficients=arrays["coefficients"],
             intercept=float(arrays["intercept"][0]),
-            renderer_sha256=document["renderer_sha256"],
-            training=document["training"],
+            renderer_sha256=document.renderer_sha256,
+            training=document.training,
         )
 
     def _files(self) -> dict[str, bytes]:
@@ -206,7 +218,7 @@ def _labels(texts: Sequence[str], outcomes: ArrayLike) -> NDArray[np.int64]:
 
 
 def _vocabulary(texts: Sequence[str], settings: LexicalSettings) -> tuple[tuple[str, ...], Any]:
-    """Return the features of the training texts (often enough, the most frequent where there are too many, sorted) and their counts."""
+    """Return the features of the training texts, sorted, and their counts."""
     vectorizer = _vectorizer(settings)
     try:
         counts = vectorizer.fit_transform(texts)
@@ -244,7 +256,7 @@ def _counts(texts: Sequence[str], vocabulary: Sequence[str], settings: LexicalSe
 
 
 def _sorted_rows(counts: Any) -> Any:
-    """Put the features of every row in order, so that sums over them do not depend on how the matrix came about."""
+    # sums over the features of a row must not depend on how the matrix was made
     rows = counts.tocsr()
     rows.sort_indices()
     return rows
@@ -269,7 +281,17 @@ def _read(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _document(folder: Path, files: Mapping[str, bytes]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Document:
+    """What is stored of a judge next to its weights."""
+
+    settings: LexicalSettings
+    vocabulary: tuple[str, ...]
+    renderer_sha256: str
+    training: Mapping[str, int]
+
+
+def _parsed(folder: Path, files: Mapping[str, bytes]) -> _Document:
     try:
         document = json.loads(files[_DOCUMENT].decode("utf-8"))
     except (ValueError, RecursionError):
@@ -312,7 +334,12 @@ def _document(folder: Path, files: Mapping[str, bytes]) -> dict[str, Any]:
         raise IntegrityError(
             f"{folder / _WEIGHTS} is not the file that {_DOCUMENT} names; train the judge again."
         )
-    return document
+    return _Document(
+        LexicalSettings(**document["settings"]),
+        tuple(vocabulary),
+        document["renderer_sha256"],
+        document["training"],
+    )
 
 
 def _arrays(folder: Path, data: bytes, features: int) -> dict[str, NDArray[np.float64]]:

@@ -1,4 +1,4 @@
-"""What a trained judge is: its document, its files, and what every training reads and writes."""
+"""The record and the files of a trained judge."""
 
 from __future__ import annotations
 

@@ -1,10 +1,16 @@
 """The choice among arms and steps on CAL, and what it costs."""
 
+# A certificate holds for a judge that was fixed before its outcomes were read. The best of several
+# on one table is a maximum: certified there at δ it breaks its promise more often than δ. Two rules
+# pay for it (`select`): every candidate counted in the level, or half of the tasks for the choice
+# alone. What the choice cost is read on TEST afterwards (`bracket`).
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field, fields, replace
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,9 +22,14 @@ if TYPE_CHECKING:
 
 #: rule → how a certificate words it
 RULES = {
-    "counted": "the largest certified coverage on CAL among {count} candidates ({names}), each certified at delta over their number; {baseline} on a tie",
-    "halves": "the largest certified coverage on one half of CAL's tasks (seed {seed}) among {count} candidates ({names}), {baseline} on a tie; "
-    "certified on the other half",
+    "counted": (
+        "the largest certified coverage on CAL among {count} candidates ({names}), each certified "
+        "at delta over their number; {baseline} on a tie"
+    ),
+    "halves": (
+        "the largest certified coverage on one half of CAL's tasks (seed {seed}) among {count} "
+        "candidates ({names}), {baseline} on a tie; certified on the other half"
+    ),
 }
 
 
@@ -27,9 +38,37 @@ class CandidateRow:
     """One candidate in the choice."""
 
     name: str
+    # certified on the rows of the choice, at the level of the rule: what is compared
     coverage: float
+    # of the certificate that it would get: under "halves" that of the other half
     certified_coverage: float
+    # certified on all of CAL as if there were no other candidate: the paper's number, no promise
     uncorrected: float
+
+
+class SelectionPlan(TypedDict):
+    """What has to be registered in the ledger before TEST is read for any candidate."""
+
+    selection_rule: str
+    baseline: str
+    chosen: str
+    # hashes of the certificates
+    certificates: dict[str, str]
+    controls: dict[str, str]
+    # the control that certifies most on CAL
+    control: str | None
+
+
+class SelectionDocument(SelectionPlan):
+    """A choice with the figures it was made by."""
+
+    candidates: list[dict[str, str | float]]
+    control_coverage: dict[str, float]
+    best_on_cal: str
+    worst_on_cal: str
+    uncorrected_coverage: float
+    choosing_tasks: int
+    certifying_tasks: int
 
 
 @dataclass(frozen=True)
@@ -37,13 +76,18 @@ class Selection:
     """A choice among candidates."""
 
     rule: str
+    # kept unless a candidate certifies more
     baseline: str
     chosen: str
     rows: tuple[CandidateRow, ...]
+    # of every candidate on the rows that certify; only that of the one chosen is a promise, the
+    # others are for `bracket`
     certificates: dict[str, Certificate]
+    # of the one chosen on all of CAL as if there were no other: no promise
     uncorrected: Certificate
     choosing_tasks: int
     certifying_tasks: int
+    # of what the choice is compared with; nothing is chosen among them, so they are not counted
     controls: dict[str, Certificate] = field(default_factory=dict)
 
     @property
@@ -51,40 +95,30 @@ class Selection:
         """The certificate of the one chosen."""
         return self.certificates[self.chosen]
 
-    @property
-    def kept_baseline(self) -> bool:
-        """Whether no candidate beat the baseline."""
-        return self.chosen == self.baseline
-
     def best_and_worst(self) -> tuple[str, str]:
-        """Candidates of the largest and of the least coverage in the choice, the earlier one on a tie."""
-        return max(self.rows, key=lambda row: row.coverage).name, min(
-            self.rows, key=lambda row: row.coverage
-        ).name
+        """Return the candidates of most and least coverage in the choice, the earlier on a tie."""
+        by_coverage = attrgetter("coverage")
+        return max(self.rows, key=by_coverage).name, min(self.rows, key=by_coverage).name
 
-    def plan(self) -> dict[str, Any]:
+    def plan(self) -> SelectionPlan:
         """Return what has to be registered in the ledger before TEST is read for any candidate."""
         best = max(self.controls, key=lambda name: self.controls[name].coverage, default=None)
         return {
             "selection_rule": self.rule,
             "baseline": self.baseline,
             "chosen": self.chosen,
-            "certificates": {
-                name: certificate.sha256 for name, certificate in self.certificates.items()
-            },
-            "controls": {name: certificate.sha256 for name, certificate in self.controls.items()},
+            "certificates": {name: item.sha256 for name, item in self.certificates.items()},
+            "controls": {name: item.sha256 for name, item in self.controls.items()},
             "control": best,
         }
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> SelectionDocument:
         """Return the choice as JSON values, with its plan."""
         best, worst = self.best_and_worst()
         return {
             **self.plan(),
             "candidates": [asdict(row) for row in self.rows],
-            "control_coverage": {
-                name: certificate.coverage for name, certificate in self.controls.items()
-            },
+            "control_coverage": {name: item.coverage for name, item in self.controls.items()},
             "best_on_cal": best,
             "worst_on_cal": worst,
             "uncorrected_coverage": self.uncorrected.coverage,
@@ -108,10 +142,10 @@ def select(
     """Choose one of several judges, arms or steps by certified coverage on CAL, and certify it."""
     given = _checked(candidates, baseline, rule, settings)
     labels, right = list(tasks), np.asarray(outcomes)
-    beside = {
+    compared_with = {
         name: np.asarray(scores, dtype=np.float64) for name, scores in (controls or {}).items()
     }
-    for name, scores in [*given.items(), *beside.items()]:
+    for name, scores in [*given.items(), *compared_with.items()]:
         if scores.shape != (len(labels),) or right.shape != (len(labels),):
             raise InputError(
                 f"the candidate {name!r} has {scores.size} scores for {len(labels)} rows of CAL; "
@@ -144,12 +178,12 @@ def select(
         uncorrected=alone[chosen],
         choosing_tasks=_count(labels, choosing),
         certifying_tasks=_count(labels, certifying),
-        controls=replace(table, scores=beside).certify(certifying, counted),
+        controls=replace(table, scores=compared_with).certify(certifying, counted),
     )
 
 
 def choosing_half(tasks: Sequence[Any], seed: int) -> NDArray[np.bool_]:
-    """Rows of the half of the tasks on which the choice is made, the smaller one where their number is odd."""
+    """Return the rows of the half of the tasks that chooses, the smaller one of an odd number."""
     names = sorted({str(task) for task in tasks})
     if len(names) < 2:
         raise InputError(f"CAL has {len(names)} task; the rule of halves needs at least 2.")
@@ -163,10 +197,43 @@ class ArmAudit:
     """A candidate on TEST, as its audit has it."""
 
     name: str
+    # of the threshold of CAL: what is deployed
+    coverage: float
+    # what TEST's own scores would certify: what the paper's tables seem to show
+    own_coverage: float | None
+    realized_error: float | None
+    verdict: str
+
+    @property
+    def row(self) -> ArmAuditRow:
+        """The audit as it is stored."""
+        return cast("ArmAuditRow", asdict(self))
+
+
+class ArmAuditRow(TypedDict):
+    """An `ArmAudit` as it is stored."""
+
+    name: str
     coverage: float
     own_coverage: float | None
     realized_error: float | None
     verdict: str
+
+
+class BracketRow(TypedDict):
+    """A `Bracket` as it is stored."""
+
+    chosen: ArmAuditRow
+    baseline: ArmAuditRow
+    oracle: ArmAuditRow
+    worst: ArmAuditRow
+    arms: list[ArmAuditRow]
+    control: ArmAuditRow | None
+    controls: list[ArmAuditRow]
+    gain: float
+    regret: float
+    beats_baseline: bool
+    beats_control: bool | None
 
 
 @dataclass(frozen=True)
@@ -175,9 +242,11 @@ class Bracket:
 
     chosen: ArmAudit
     baseline: ArmAudit
+    # chosen with TEST's outcomes: reported, never deployed
     oracle: ArmAudit
     worst: ArmAudit
     arms: tuple[ArmAudit, ...]
+    # the one that certifies most on CAL
     control: ArmAudit | None = None
     controls: tuple[ArmAudit, ...] = ()
 
@@ -201,26 +270,27 @@ class Bracket:
         """Whether the chosen covers more of TEST than the control; None without a control."""
         return None if self.control is None else self.chosen.coverage > self.control.coverage
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> BracketRow:
         """Return the bracket as JSON values."""
-        found = {
+        return {
+            "chosen": self.chosen.row,
+            "baseline": self.baseline.row,
+            "oracle": self.oracle.row,
+            "worst": self.worst.row,
+            "arms": [arm.row for arm in self.arms],
+            "control": None if self.control is None else self.control.row,
+            "controls": [arm.row for arm in self.controls],
             "gain": self.gain,
             "regret": self.regret,
             "beats_baseline": self.beats_baseline,
             "beats_control": self.beats_control,
         }
-        return {
-            **asdict(self),
-            "arms": [asdict(arm) for arm in self.arms],
-            "controls": [asdict(arm) for arm in self.controls],
-            **found,
-        }
 
 
-def bracket(plan: Mapping[str, Any], audits: Mapping[str, Mapping[str, Any]]) -> Bracket:
+def bracket(plan: SelectionPlan, audits: Mapping[str, Mapping[str, Any]]) -> Bracket:
     """Put the choice between the best and the worst candidate on TEST."""
-    beside = dict(plan.get("controls", {}))
-    planned = dict(plan["certificates"]) | beside
+    controls = plan.get("controls", {})
+    planned = plan["certificates"] | controls
     if set(planned) != set(audits):
         odd = ", ".join(sorted(set(planned) ^ set(audits)))
         raise LedgerError(
@@ -236,7 +306,7 @@ def bracket(plan: Mapping[str, Any], audits: Mapping[str, Mapping[str, Any]]) ->
             f"the audit of {changed} is of another certificate than the one registered; register "
             "the choice again."
         )
-    wanted = ("coverage", "own_coverage", "realized_error", "verdict")
+    wanted = [item.name for item in fields(ArmAudit)][1:]
     seen = {name: ArmAudit(name, **{key: audits[name][key] for key in wanted}) for name in planned}
     arms = {name: seen[name] for name in plan["certificates"]}
     return Bracket(
@@ -245,8 +315,8 @@ def bracket(plan: Mapping[str, Any], audits: Mapping[str, Mapping[str, Any]]) ->
         oracle=max(arms.values(), key=lambda arm: arm.coverage),
         worst=min(arms.values(), key=lambda arm: arm.coverage),
         arms=tuple(arms.values()),
-        control=seen[plan["control"]] if beside else None,
-        controls=tuple(seen[name] for name in beside),
+        control=seen.get(plan.get("control") or ""),
+        controls=tuple(seen[name] for name in controls),
     )
 
 

@@ -1,4 +1,7 @@
-"""Which judges there are: those that the families declare, and those of the user's judges.yaml."""
+"""The catalogue of judges: those that the families declare, and those of judges.yaml."""
+
+# A family is a module of `certify_assets.judges.families`. Its specification class derives from
+# `JudgeSpec` with a literal ``family``, so the specifications form a union tagged by that field.
 
 from __future__ import annotations
 
@@ -58,17 +61,22 @@ class JudgeSpec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
+    # tag of the union; a literal in every subclass
     family: str
+    # key prefix and group of its assets
     name: str
+    # one sentence for the asset page
     summary: str
     seed: int = 42
+    # language model that it reads: "compact", a folder, a hub name, or a server's name for it
     model: str = ""
     revision: str | None = None
+    # judge whose artifact or certificate the training starts from
     start: str = ""
 
     @property
     def kind(self) -> str:
-        """Family as documents and tags name it: of a judge trained by another's recipe, that one."""
+        """Family as documents and tags name it: that of the recipe."""
         return self.family
 
     @property
@@ -146,7 +154,7 @@ class JudgeSpec(BaseModel):
 
     @property
     def gated(self) -> bool:
-        """Whether a certificate must let its training through, so that there may be no such judge."""
+        """Whether a certificate must let its training through: there may be no such judge."""
         return False
 
     @property
@@ -242,7 +250,7 @@ def __getattr__(name: str) -> Any:
 
 
 def judges(root: str | None = None) -> dict[str, JudgeSpec]:
-    """Return every judge: those of the platform, then those of the user's document."""
+    """Return every judge: those of the platform, then those of the data root's judges.yaml."""
     return platform_judges() | dict(_configured(root).judges)
 
 
@@ -252,7 +260,7 @@ def judge_problems(root: str | None = None) -> tuple[str, ...]:
 
 
 def judge_spec(name: str, root: str | None = None) -> JudgeSpec:
-    """Return a judge's specification."""
+    """Return a judge's specification; refuse a name that no judge has."""
     # without the user's document, where it is not needed
     if name in platform_judges():
         return platform_judges()[name]

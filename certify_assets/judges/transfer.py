@@ -247,7 +247,7 @@ class _HeldOut:
         )
 
     def without(self, sft: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:
-        """Return labelled rows that share neither task nor instruction; count the others by reason."""
+        """Return labelled rows that share no task and no instruction; count the others."""
         reasons = [
             "no_label"
             if unlabelled

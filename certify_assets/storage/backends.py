@@ -1,5 +1,8 @@
 """Where a data root is stored: a local folder, or any file system that fsspec knows."""
 
+# Another backend is one class: five abstract methods, registered under the scheme of its URLs. The
+# other methods work on top of these five and may be replaced where a backend can do better.
+
 from __future__ import annotations
 
 import io
@@ -71,6 +74,7 @@ class Backend(ABC):
 
     def append_line(self, key: str, make: Callable[[bytes], str | None]) -> None:
         """Append the line that `make` returns for the whole lines that are stored."""
+        # without a lock: let one process at a time write
         old = _whole_lines(self.read(key) if self.exists(key) else b"")
         line = make(old)
         if line is not None:

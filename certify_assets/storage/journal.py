@@ -1,5 +1,10 @@
 """Append-only journals: one JSON object a line, chained by hashes."""
 
+# A line names the hash of the line before it, so a line that was changed, added or taken out is
+# found by every reader. What is cut off at the end is found by those who stored a later head. A
+# last line without its end is the trace of a kill in the middle of a write: nothing was confirmed,
+# readers leave it out and the next append cuts it off.
+
 from __future__ import annotations
 
 import json
@@ -36,12 +41,19 @@ class Line(NamedTuple):
 class LineFormat:
     """How a journal writes and chains its lines; stored journals fix it for good."""
 
+    # field with the hash of the line before; "" where lines are not chained
     previous: str = "previous"
+    # field with the number of the line; "" where lines have none
     number: str = ""
+    # field with the line's own hash, of the canonical JSON of all its other fields; without it the
+    # hash is that of the line's bytes
     seal: str = ""
+    # what the first line names as the line before
     genesis: str = ""
+    # whether lines of an earlier version, without `previous`, may precede the first with it
     unchained_start: bool = False
     encode: Callable[[Any], str] = sorted_line
+    # what a line is, and what a reader does about a damaged journal, in the words of errors
     entry: str = "an entry of this journal"
     remedy: str = "restore the file from a backup"
     error: type[IntegrityError] = IntegrityError
@@ -106,6 +118,7 @@ class Journal(Generic[T]):
     key: str
     parse: Callable[[dict[str, Any]], T]
     format: LineFormat = LineFormat()
+    # the object of an entry; the journal fills in number and hash
     dump: Callable[[Any], Mapping[str, Any]] = asdict
 
     def read(self) -> list[T]:
@@ -130,7 +143,8 @@ class Journal(Generic[T]):
         return added[0] if added else None
 
     def extend(self, make: Callable[[list[T]], Iterable[T]]) -> list[T]:
-        """Append what `make` returns for the stored entries, while no other process appends."""
+        """Append what `make` returns for the stored entries; return it as it is stored."""
+        # no other process appends between the two
         added: list[T] = []
 
         def texts(old: bytes) -> str | None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+# a stage has its first and its last line, at most 25 between, ten seconds apart or more
 _LINES = 25
 _APART_S = 10.0
 
@@ -35,7 +36,7 @@ def counted(report: Report, stage: str) -> Callable[[int, int], None]:
 
 @dataclass
 class ProgressLines:
-    """Turns what is reported into lines of a log, with the time that is left."""
+    """Turns reports of progress into lines of a log, with the time that is left."""
 
     say: Callable[[str], None]
     clock: Callable[[], float] = time.monotonic
@@ -44,7 +45,7 @@ class ProgressLines:
     _shown: tuple[int, float] = field(default=(-1, -math.inf), init=False)
 
     def __call__(self, advance: Advance) -> None:
-        """Take notice of an advance."""
+        """Log an advance, unless the last line is too recent."""
         now = self.clock()
         if advance.stage != self._stage:
             self._stage, self._first, self._shown = (

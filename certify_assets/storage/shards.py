@@ -1,5 +1,8 @@
 """Independent shards of one task: in this process, in processes, or on a Ray cluster."""
 
+# A shard's answer depends on the shard alone, so every engine gives the same bytes. The caller
+# keeps each answer as it comes in, and after a kill asks for the missing ones only.
+
 from __future__ import annotations
 
 import os
@@ -49,6 +52,11 @@ def run_shards(
     fresh: bool = False,
 ) -> Iterator[tuple[int, _Answer]]:
     """Yield the place of every shard and its answer, in the order in which answers come in."""
+    # function: of a module, so that another process can import it; its errors are raised unwrapped
+    # engine: "" for `chosen_engine`; "ray" uses the cluster of this process, of RAY_ADDRESS, or of
+    # this machine, which has its own number of workers
+    # prepare: called in each process before its first shard; Ray tasks have one thread each instead
+    # fresh: every shard has its own process, whose memory is freed at its end
     engine = engine or chosen_engine(workers)
     if engine not in ENGINES:
         raise InputError(

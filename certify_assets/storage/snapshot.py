@@ -21,6 +21,14 @@ R = TypeVar("R")
 class Snapshot(Store):
     """A `Store` that holds every file to the version that was read first, and remembers answers."""
 
+    # Commands, assets and requests open one, use it for one operation and drop it. Two guarantees
+    # follow, without a lock that would stop other processes:
+    #
+    # * A file that another process replaces between two reads ends the operation with an error, so
+    #   no result mixes two versions. Journals (.jsonl) may grow: their chain verifies them.
+    # * What `remembered` functions return is computed once. A write through this snapshot drops the
+    #   answers that were computed from the written key, and only those.
+
     def __init__(self, base: Store) -> None:
         super().__init__(base.root)
         # the dataclass is frozen: what it names never changes, what was read of it grows
@@ -50,7 +58,7 @@ class Snapshot(Store):
         return Snapshot, (self._base,)
 
     def refresh(self) -> None:
-        """Forget every version and answer: what is stored now counts from here on."""
+        """Forget all versions and answers, as after a lock behind which others may have written."""
         self._versions.clear()
         self._files.clear()
         self._answers.clear()
@@ -79,7 +87,7 @@ class Snapshot(Store):
         return self._base.names(folder)
 
     def read_bytes(self, key: str) -> bytes:
-        """Return what is stored under the key."""
+        """Return what is stored under the key; refuse another version than was read before."""
         self._touch(key)
         data = self._base.read_bytes(key)
         self._hold(key, sha256_bytes(data))
@@ -143,6 +151,7 @@ class Snapshot(Store):
 
     def remember(self, name: object, compute: Callable[[], R]) -> R:
         """Return what `compute` returned before under this name, or call it."""
+        # an answer is kept with every key that was read on the way; an exception is not kept
         reads = self._open_reads()
         if name in self._answers:
             answer, keys = self._answers[name]
@@ -221,6 +230,7 @@ def remembered(function: Callable[Concatenate[V, P], R]) -> Callable[Concatenate
 
 
 def _fresh(value: Any) -> Any:
+    # shallow copies, so that a caller who changes a table or container changes nobody else's
     if isinstance(value, dict):
         return {name: _fresh(item) for name, item in value.items()}
     if isinstance(value, list):

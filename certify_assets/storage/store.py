@@ -1,5 +1,27 @@
 """The data root: one tree of tables and documents, local or on any fsspec file system."""
 
+# Layout (<corpus> and <judge> are names of letters, digits, '_', '-' and '.'):
+#
+#     corpora/<corpus>/corpus.json          configuration and split rules
+#     corpora/<corpus>/trajectories.parquet
+#     corpora/<corpus>/import.json          files with hashes, what was dropped and why
+#     corpora/<corpus>/splits/manifest.json, sft.parquet, rl.parquet, cal.parquet, test.parquet
+#     corpora/<corpus>/profile.json, controls.json, page.html, data_docs/index.html
+#     corpora/<corpus>/versions.jsonl       versions that the sensors saw land
+#     corpora/<corpus>/landed_….json        last look of the sensors, which saves hashing again
+#     judges/<judge>/<corpus>/adapter/…, adapter.json, scores.parquet, scores.json
+#     judges/<judge>/<corpus>/certificates.json, audits.json, test_scores.parquet, page.html
+#     judges/<judge>/<corpus>/monitor.json, monitor.html
+#     judges/<judge>/<corpus>/arms/<arm>/…  adapters and scores of a candidate of GRPO
+#     judges/<judge>/<corpus>/arms_audit.json
+#     judges/<judge>/<corpus>/answers.jsonl, parity.json, recalibration.json
+#     judges.yaml                           judges that users add
+#     monitoring/<corpus>/<judge>/…         labelled audit samples of users, in the order of names
+#     ledger/<corpus>.jsonl                 every read of a TEST split
+#     inbox/<corpus>/…                      new runs to decide
+#     operations/<corpus>/…                 deployments, batches, labels: see `operations`
+#     tracking/waiting/…                    records that MLflow did not take, until it takes them
+
 from __future__ import annotations
 
 import io
@@ -29,7 +51,10 @@ def default_root() -> str:
 
 @dataclass(frozen=True)
 class Store:
-    """Documents, tables and journals below one root."""
+    """Documents, tables and journals below one root: a folder, or a URL such as ``s3://…``."""
+
+    # keys are relative and made of safe segments, so that a corpus name or a trajectory can never
+    # lead outside the root; a file is stored whole or not at all
 
     root: str
 
@@ -57,7 +82,7 @@ class Store:
         return self.backend.locate(key)
 
     def local_path(self, key: str) -> Path:
-        """Return the path of a key on a local root."""
+        """Return the path of a key on a local root; refuse a remote one, which has none."""
         path = self.backend.path(key)
         if path is None:
             raise InputError(
@@ -71,7 +96,7 @@ class Store:
         return self.backend.exists(key)
 
     def read_bytes(self, key: str) -> bytes:
-        """Return what is stored under the key."""
+        """Return what is stored under the key; else name the step that writes it."""
         self._require(key)
         return self.backend.read(key)
 
@@ -104,7 +129,8 @@ class Store:
         return self.backend.names(folder)
 
     def append_line(self, key: str, make: Callable[[bytes], str | None]) -> None:
-        """Append one line to a journal and flush it to the disk."""
+        """Append to a journal the line that `make` returns for its whole lines, None for none."""
+        # on a local root no other process appends between the two, and the disk has the line
         self.backend.append_line(key, make)
 
     def sha256(self, key: str) -> str:

@@ -1,5 +1,10 @@
 """MLflow records of steps, and the queue of those that MLflow did not take."""
 
+# The client is used without MLflow's global state, so that two steps of one process cannot write
+# into each other's run. Tracking is a record, not a condition: a step whose record fails continues.
+# The record waits under tracking/waiting/ until a later step gets through; for two minutes after a
+# failure no step asks again, so that a server that hangs costs one step its time limit, not all.
+
 from __future__ import annotations
 
 import os
@@ -63,12 +68,15 @@ def tracking_uri(store: Store) -> str:
 class Record:
     """One MLflow run of a step."""
 
+    # such as judges/lexical/certificate miniwob_weak
     name: str
+    # dagster.run_id, dagster.asset, dagster.partition, hashes
     tags: Mapping[str, str]
     params: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, float | None] = field(default_factory=dict)
     documents: Mapping[str, str] = field(default_factory=dict)
     curves: Mapping[str, _Points] = field(default_factory=dict)
+    # artifact folder of each file
     files: Mapping[Path, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -82,7 +90,9 @@ class Record:
 class Tracker:
     """Writes records to one MLflow server or file."""
 
+    # sqlite:///… or a server; file:// is refused by MLflow itself
     uri: str
+    # where documents go when this tracker creates the experiment
     artifact_root: str
     experiment: str = "certify_assets"
 
@@ -175,10 +185,11 @@ def _write_curves(client: Any, run: str, curves: Mapping[str, _Points]) -> None:
 
 @dataclass(frozen=True)
 class Recorded:
-    """Result of recording."""
+    """Result of recording: the page in the MLflow UI, or why MLflow did not take the record."""
 
     url: str | None
     reason: str = ""
+    # records of earlier steps that were sent with this one
     sent_late: int = 0
 
 

@@ -1,4 +1,4 @@
-"""Harvest judges: rounds of CertHarvest, trained on pseudo-labels that a certificate let through."""
+"""Harvest judges: rounds of CertHarvest, trained on pseudo-labels behind a certificate."""
 
 from __future__ import annotations
 
