@@ -27,6 +27,7 @@ from certify_assets.cli.simulate import simulate
 from certify_assets.corpora.corpus import Corpus
 
 if TYPE_CHECKING:
+    from certify_assets.judges.harvest.rows import HarvestDocument
     from certify_assets.research.study import Outcome
     from certify_assets.storage.store import Store
 
@@ -204,7 +205,7 @@ def harvest(
 
 
 def _show_harvests(
-    document: dict[str, Any], rounds: list[dict[str, str]], controls: list[dict[str, str]]
+    document: HarvestDocument, rounds: list[dict[str, str]], controls: list[dict[str, str]]
 ) -> None:
     """Print one table a profile, side and budget: rounds, then the controls."""
     for place in dict.fromkeys(tuple(row[name] for name in _PLACE) for row in rounds):

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+
+from certify_assets.judges.harvest.rows import (
+    AuditedRow,
+    ControlRow,
+    HarvestDocument,
+    LoopRow,
+    RoundRow,
+)
 
 
-def loop_rows(document: Mapping[str, Any]) -> list[dict[str, str]]:
+def loop_rows(document: HarvestDocument) -> list[dict[str, str]]:
     """Return one row a round: harvest, share of wrong labels, coverage on half B and TEST."""
     return [
         {**_loop(loop), **_round(row, loop["gate"])}
@@ -15,24 +22,28 @@ def loop_rows(document: Mapping[str, Any]) -> list[dict[str, str]]:
     ]
 
 
-def control_rows(document: Mapping[str, Any]) -> list[dict[str, str]]:
+def control_rows(document: HarvestDocument) -> list[dict[str, str]]:
     """Return one row a control, once a profile, side and budget: it has no gate."""
     rows: dict[tuple[str, ...], dict[str, str]] = {}
     for loop in document["loops"]:
         for control in loop["controls"]:
             place = {name: value for name, value in _loop(loop).items() if name != "gate"}
-            key = (*place.values(), control["control"], str(control.get("size", "")))
+            key = (
+                *place.values(),
+                control["control"],
+                str(control.get("size", "")),
+            )
             rows.setdefault(key, {**place, **_control(control, loop["gate"])})
     return list(rows.values())
 
 
-def harvest_markdown(document: Mapping[str, Any], limit: int = 8) -> str:
+def harvest_markdown(document: HarvestDocument, limit: int = 8) -> str:
     """Return a short table of the harvests that were made, for an asset's page."""
     made = [
         (loop, row)
         for loop in document["loops"]
         for row in loop["rounds"]
-        if row.get("harvest", {}).get("size")
+        if "harvest" in row and row["harvest"]["size"]
     ]
     lines = [
         "| profile | side | α | gate | round | harvest | wrong |",
@@ -51,7 +62,7 @@ def harvest_markdown(document: Mapping[str, Any], limit: int = 8) -> str:
     )
 
 
-def _loop(loop: Mapping[str, Any]) -> dict[str, str]:
+def _loop(loop: LoopRow) -> dict[str, str]:
     return {
         "profile": loop["profile"],
         "side": loop["side"],
@@ -60,38 +71,35 @@ def _loop(loop: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _round(row: Mapping[str, Any], gate: str) -> dict[str, str]:
-    found = row.get("harvest")
-    about = {
-        "round": str(row["round"]),
-        "harvest": f"{found['size']}/{found['pool']}" if found else "",
-        "wrong": _number(found and found["contamination"]),
-    }
-    return about | _cells(row, gate) | {"note": row.get("skipped", "")}
+def _round(row: RoundRow, gate: str) -> dict[str, str]:
+    about = {"round": str(row["round"]), "harvest": "", "wrong": ""}
+    if "harvest" in row:
+        found = row["harvest"]
+        about["harvest"] = f"{found['size']}/{found['pool']}"
+        about["wrong"] = _number(found["contamination"])
+    if "skipped" in row:
+        return about | _cells({}, gate) | {"note": row["skipped"]}
+    return about | _cells(row["certificates"], gate) | {"note": ""}
 
 
-def _control(control: Mapping[str, Any], gate: str) -> dict[str, str]:
-    size = (
-        f"{control['size']}/{control['pool']}"
-        if "size" in control
-        else f"{control['labels']} labels"
-    )
-    return {
-        "control": control["control"],
-        "harvest": size,
-        "wrong": _number(control.get("contamination")),
-    } | _cells(control, gate)
+def _control(control: ControlRow, gate: str) -> dict[str, str]:
+    about = {"control": control["control"], "harvest": "", "wrong": ""}
+    if "labels" in control:
+        about["harvest"] = f"{control['labels']} labels"
+    else:
+        about["harvest"] = f"{control['size']}/{control['pool']}"
+        about["wrong"] = _number(control["contamination"])
+    return about | _cells({} if "adapter_sha256" not in control else control["certificates"], gate)
 
 
-def _cells(row: Mapping[str, Any], gate: str) -> dict[str, str]:
+def _cells(cells: Mapping[str, AuditedRow], gate: str) -> dict[str, str]:
     """Coverage by the gate's procedure where it certifies judges, else by the guarded one."""
-    cells = row.get("certificates", {})
-    cell = cells.get(gate) or cells.get("guarded_taskboot") or {}
+    cell = cells.get(gate) or cells.get("guarded_taskboot")
     return {
-        "half B": _number(cell.get("half_b_coverage")),
-        "TEST own": _number(cell.get("test_own_coverage")),
-        "TEST deployed": _number(cell.get("test_coverage")),
-        "TEST error": _number(cell.get("test_error")),
+        "half B": _number(cell["half_b_coverage"] if cell else None),
+        "TEST own": _number(cell["test_own_coverage"] if cell else None),
+        "TEST deployed": _number(cell["test_coverage"] if cell else None),
+        "TEST error": _number(cell["test_error"] if cell else None),
     }
 
 

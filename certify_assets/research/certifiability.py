@@ -7,7 +7,7 @@ certified coverage. TEST is not touched, so a fit costs no read of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +102,18 @@ class Measured:
     def untrained(self) -> bool:
         """Whether A₀ is that of a judge which is not fine-tuned on the corpus, as the paper's is."""
         return self.base_judge == _UNTRAINED
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Measured:
+        """Read a stored point; how many judges were compared is not stored."""
+        from certify_assets.research.law import LawPoint
+
+        names = ("base_judge", "best_judge", "plain_coverage", "certificate_sha256")
+        return cls(
+            LawPoint.from_dict(document),
+            **{name: document[name] for name in names},
+            without=tuple(document["without"]),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the point with its sources as plain values."""
@@ -198,6 +210,19 @@ class Certifiability:
             f"tasks: on {', '.join(known)} its A₀ is no stranger's."
         )
         return (("pretrained_base", said),)
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Certifiability:
+        """Read the stored document."""
+        from certify_assets.research.law import Law
+
+        return cls(
+            measured=tuple(Measured.from_dict(item) for item in document["points"]),
+            left_out=tuple((item["corpus"], item["reason"]) for item in document["left_out"]),
+            law=Law.from_dict(document["law"]) if document["law"] else None,
+            reason=document["reason"],
+            paper=Law.from_dict(document["paper"]),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document that is stored."""

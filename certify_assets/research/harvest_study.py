@@ -7,11 +7,11 @@ certifies on half B and audits on TEST; every combination is read under one regi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,19 @@ from certify_assets.judges.harvest.loop import (
     lexical_learner,
     measured,
 )
+from certify_assets.judges.harvest.rows import (
+    ControlRow,
+    HarvestDocument,
+    HarvestedRound,
+    HarvestRow,
+    LoopRow,
+    PlanRow,
+    RankedRound,
+    RankingRow,
+    RoundRow,
+    SpentLabels,
+    UntrainedCut,
+)
 from certify_assets.judges.record import workplace
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID
 from certify_assets.storage.progress import Report, silent
@@ -54,12 +67,12 @@ if TYPE_CHECKING:
 _SHARES = (0.25, 0.5)
 
 
-def controls_of(loop: Loop, parts: Parts, start: Judge, size: int) -> list[dict[str, Any]]:
+def controls_of(loop: Loop, parts: Parts, start: Judge, size: int) -> list[ControlRow]:
     """Run the controls of a loop."""
-    found = [_labels_spent(loop, parts)]
+    found: list[ControlRow] = [_labels_spent(loop, parts)]
     table = loop.learner.score(start, parts.pool.frame)
     for name, taken in uncertified_cuts(table["score"].to_numpy(np.float64), loop, size).items():
-        about = {
+        about: UntrainedCut = {
             "control": name,
             "size": int(taken.sum()),
             "pool": len(table),
@@ -74,7 +87,7 @@ def controls_of(loop: Loop, parts: Parts, start: Judge, size: int) -> list[dict[
             label=loop.label,
             manifest=loop.splits.manifest,
         )
-        found.append(measured(loop, parts, loop.learner.train(training, name), about))
+        found.append({**about, **measured(loop, parts, loop.learner.train(training, name))})
     return found
 
 
@@ -99,34 +112,33 @@ def uncertified_cuts(
     return cuts
 
 
-def ranking_of(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+def ranking_of(rows: Sequence[RoundRow]) -> dict[str, RankingRow] | None:
     """Say whether half B orders the rounds as TEST does; None for fewer than two rounds."""
     made = [row for row in rows if "certificates" in row]
     if len(made) < 2:
         return None
-    found = {}
+    found: dict[str, RankingRow] = {}
     for name in made[0]["certificates"]:
-        half_b, test = (
-            {row["round"]: row["certificates"][name][key] or 0.0 for row in made}
-            for key in ("half_b_coverage", "test_own_coverage")
-        )
-        orders = [
-            [number for _, number in sorted((-share, number) for number, share in by.items())]
-            for by in (half_b, test)
+        rounds: list[RankedRound] = [
+            {
+                "round": row["round"],
+                "half_b": row["certificates"][name]["half_b_coverage"] or 0.0,
+                "test": row["certificates"][name]["test_own_coverage"] or 0.0,
+            }
+            for row in made
         ]
+        half_b = [one["round"] for one in sorted(rounds, key=lambda one: -one["half_b"])]
+        test = [one["round"] for one in sorted(rounds, key=lambda one: -one["test"])]
         found[name] = {
-            "rounds": [
-                {"round": number, "half_b": half_b[number], "test": test[number]}
-                for number in half_b
-            ],
-            "order_half_b": orders[0],
-            "order_test": orders[1],
-            "agree": orders[0] == orders[1],
+            "rounds": rounds,
+            "order_half_b": half_b,
+            "order_test": test,
+            "agree": half_b == test,
         }
     return found
 
 
-def _labels_spent(loop: Loop, parts: Parts) -> dict[str, Any]:
+def _labels_spent(loop: Loop, parts: Parts) -> SpentLabels:
     """Train on the labels of half A instead of setting a threshold with them."""
     import pandas as pd
 
@@ -136,25 +148,26 @@ def _labels_spent(loop: Loop, parts: Parts) -> dict[str, Any]:
     ]
     training = pd.concat(labelled, ignore_index=True)
     training["outcome"] = training["outcome"].astype("int8")
-    about = {
-        "control": "labels_of_half_a",
+    name = "labels_of_half_a"
+    return {
+        "control": name,
         "trained_on": len(training),
         "labels": len(parts.half_a),
+        **measured(loop, parts, loop.learner.train(training, name)),
     }
-    return measured(loop, parts, loop.learner.train(training, "labels_of_half_a"), about)
 
 
-def harvest_rounds(loop: Loop, first: Judge | None = None) -> dict[str, Any]:
+def harvest_rounds(loop: Loop) -> LoopRow:
     """Run the rounds and their controls."""
     parts = Parts.of(loop)
-    start = judge = first or loop.learner.train(loop.learner.source, "round_0")
-    rows = [
-        measured(
-            loop,
-            parts,
-            judge,
-            {"round": 0, "trained_on": len(loop.learner.source), "pseudo_labels": 0},
-        )
+    start = judge = loop.learner.train(loop.learner.source, "round_0")
+    rows: list[RoundRow] = [
+        {
+            "round": 0,
+            "trained_on": len(loop.learner.source),
+            "pseudo_labels": 0,
+            **measured(loop, parts, judge),
+        }
     ]
     for number in range(1, loop.rounds + 1):
         row, judge = _round(loop, parts, judge, number)
@@ -176,14 +189,15 @@ def harvest_rounds(loop: Loop, first: Judge | None = None) -> dict[str, Any]:
         "rounds": rows,
         "controls": controls_of(loop, parts, start, size),
         "ranking": ranking_of(rows),
+        "profile": loop.splits.manifest.profile,
     }
 
 
-def _round(loop: Loop, parts: Parts, judge: Judge, number: int) -> tuple[dict[str, Any], Judge]:
+def _round(loop: Loop, parts: Parts, judge: Judge, number: int) -> tuple[RoundRow, Judge]:
     """Harvest with one judge and train the next; nothing harvested keeps the judge."""
     gate, table = gate_of(loop, parts, judge)
     taken = gate.taken(table["score"].to_numpy(np.float64))
-    harvested = {
+    harvested: HarvestRow = {
         **contamination(gate, table, parts.pool),
         "gate": gate.to_dict(),
         "skew": skew(parts.pool.frame, taken, parts.lengths),
@@ -199,13 +213,14 @@ def _round(loop: Loop, parts: Parts, judge: Judge, number: int) -> tuple[dict[st
         manifest=loop.splits.manifest,
     )
     trained = loop.learner.train(training, f"round_{number}")
-    about = {
+    row: HarvestedRound = {
         "round": number,
         "trained_on": len(training),
         "pseudo_labels": int(taken.sum()),
         "harvest": harvested,
+        **measured(loop, parts, trained),
     }
-    return measured(loop, parts, trained, about), trained
+    return row, trained
 
 
 def _tasks(frame: pd.DataFrame) -> int:
@@ -217,32 +232,26 @@ LearnerMaker = Callable[["Splits"], Learner]
 
 @dataclass(frozen=True)
 class HarvestPlan:
-    """What is harvested, fixed before TEST is read.
-
-    Parameters
-    ----------
-    learner : str
-        Name of the recipe.
-    alphas, gates, sides : tuple
-        Each combination is a loop of its own.
-    profiles : tuple of str
-        Split profiles; an empty one means the corpus's own.
-    rounds : int
-        Fixed: no rule decides when to stop.
-    """
+    """What is harvested, fixed before TEST is read: a loop each alpha, gate, side and profile."""
 
     learner: str = "lexical"
     alphas: tuple[float, ...] = ALPHAS
     gates: tuple[str, ...] = ("guarded_taskboot", "taskboot", "betting")
     sides: tuple[str, ...] = ("reject", "release")
+    # an empty one is the corpus's own
     profiles: tuple[str, ...] = ("certify", "paper")
+    # fixed beforehand: no rule decides when to stop
     rounds: int = 2
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> PlanRow:
         """Return the plan as JSON values."""
         return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in asdict(self).items()
+            "learner": self.learner,
+            "alphas": list(self.alphas),
+            "gates": list(self.gates),
+            "sides": list(self.sides),
+            "profiles": list(self.profiles),
+            "rounds": self.rounds,
         }
 
 
@@ -253,30 +262,16 @@ def run_harvests(
     learner: LearnerMaker | None = None,
     run_id: str = "cli",
     say: Callable[[str], None] = lambda _: None,
-) -> dict[str, Any]:
+) -> HarvestDocument:
     """Run every loop of a plan on a corpus, store and return the document.
 
-    Parameters
-    ----------
-    store, corpus
-    plan : HarvestPlan, optional
-    learner : callable, optional
-        Makes the learner from splits; by default the lexical judge on the target's SFT split.
-    run_id : str
-        For the ledger.
-    say : callable
-        Told what is done.
-
-    Raises
-    ------
-    LeakError
-        If the corpus has a structural leak that nobody accepted.
+    The learner is made from splits; by default it is the lexical judge on the target's SFT split.
     """
     plan = plan or HarvestPlan()
     make = learner or (lambda splits: lexical_learner(splits.sft, splits.manifest))
     frame, config = corpus.trajectories, corpus.config
     corpus.require_leak_checks()
-    loops = []
+    loops: list[LoopRow] = []
     for profile in plan.profiles:
         shares = (
             f"{profile}_miniwob"
@@ -286,10 +281,7 @@ def run_harvests(
         manifest = plan_splits(replace(config, profile=shares, rl=True), frame["task_id"].unique())
         splits = _splits(frame, manifest)
         read = _announced(corpus, plan, manifest, run_id)
-        made = [
-            {**harvest_rounds(loop), "profile": manifest.profile}
-            for loop in _loops(splits, make, plan, say)
-        ]
+        made = [harvest_rounds(loop) for loop in _loops(splits, make, plan, say)]
         record_result(corpus.store, read, sha256_bytes(canonical_json(made)))
         loops += made
     document = harvest_document(corpus.name, plan, loops)
@@ -297,19 +289,13 @@ def run_harvests(
     return document
 
 
-def harvest_document(corpus: str, plan: HarvestPlan, loops: list[dict[str, Any]]) -> dict[str, Any]:
+def harvest_document(corpus: str, plan: HarvestPlan, loops: list[LoopRow]) -> HarvestDocument:
     """Return the study: plan, every loop, and how often a harvest kept its budget."""
     taken = [
-        row["harvest"]
+        (loop["alpha"], row["harvest"])
         for loop in loops
         for row in loop["rounds"]
-        if row.get("harvest", {}).get("size")
-    ]
-    budgets = [
-        loop["alpha"]
-        for loop in loops
-        for row in loop["rounds"]
-        if row.get("harvest", {}).get("size")
+        if "harvest" in row and row["harvest"]["size"]
     ]
     return {
         "corpus": corpus,
@@ -317,10 +303,8 @@ def harvest_document(corpus: str, plan: HarvestPlan, loops: list[dict[str, Any]]
         "halves_seed": HALVES_SEED,
         "loops": loops,
         "harvests": len(taken),
-        "within_budget": sum(
-            one["contamination"] <= alpha for one, alpha in zip(taken, budgets, strict=True)
-        ),
-        "beyond_chance": sum(one["verdict"] == "ERROR" for one in taken),
+        "within_budget": sum((one["contamination"] or 0.0) <= alpha for alpha, one in taken),
+        "beyond_chance": sum(one["verdict"] == "ERROR" for _, one in taken),
         "gates_closed": sum("skipped" in row for loop in loops for row in loop["rounds"]),
     }
 

@@ -92,6 +92,11 @@ class LawPoint:
             return "nothing certified"
         return "few tasks" if self.tasks is not None and self.tasks < FEW_TASKS else ""
 
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> LawPoint:
+        """Read a stored point; its index is the stored one."""
+        return cls(**{name: document[name] for name in cls.__dataclass_fields__})
+
     def to_dict(self) -> dict[str, Any]:
         """Return the point with its index as plain values."""
         return {
@@ -206,6 +211,16 @@ class Law:
     forms: tuple[FormFit, ...]
     influence: tuple[Influence, ...]
     deviation: float
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Law:
+        """Read what ``to_dict`` returned."""
+        return cls(
+            points=tuple(LawPoint.from_dict(item) for item in document["points"]),
+            forms=tuple(FormFit(**item) for item in document["forms"]),
+            influence=tuple(Influence(**item) for item in document["influence"]),
+            deviation=document["deviation"],
+        )
 
     def form(self, name: str) -> FormFit:
         """Return one form's fit."""
@@ -643,25 +658,25 @@ def read_points(path: Path) -> list[LawPoint]:
         If a column is missing or a value is no number in its range; the sentence names file, row
         and column.
     """
-    records = _json_records(path) if path.suffix.lower() == ".json" else _table_records(path)
-    return [_point(f"{path}, {row}", record) for row, record in records]
+    return _json_points(path) if path.suffix.lower() == ".json" else _table_points(path)
 
 
-def _table_records(path: Path) -> list[tuple[str, dict[str, Any]]]:
+def _table_points(path: Path) -> list[LawPoint]:
     names, found, rows = read_rows(path, {*_NEEDED, *_OPTIONAL})
     for name in _NEEDED:
         if name not in names:
             raise InputError(
                 f"{path} has no column {name!r}; it has {', '.join(map(quoted, names))}; add it."
             )
-    count = len(found["corpus"])
     return [
-        (rows.name(place), {name: values[place] for name, values in found.items()})
-        for place in range(count)
+        _point(
+            f"{path}, {rows.name(place)}", {name: values[place] for name, values in found.items()}
+        )
+        for place in range(len(found["corpus"]))
     ]
 
 
-def _json_records(path: Path) -> list[tuple[str, dict[str, Any]]]:
+def _json_points(path: Path) -> list[LawPoint]:
     document = read_json(path)
     points = document.get("points") if isinstance(document, dict) else document
     if not isinstance(points, list) or not all(isinstance(item, dict) for item in points):
@@ -671,7 +686,7 @@ def _json_records(path: Path) -> list[tuple[str, dict[str, Any]]]:
     for place, item in enumerate(points, 1):
         if missing := next((name for name in _NEEDED if name not in item), None):
             raise InputError(f"{path}, point {place} has no key {missing!r}; add it.")
-    return [(f"point {place}", item) for place, item in enumerate(points, 1)]
+    return [_point(f"{path}, point {place}", item) for place, item in enumerate(points, 1)]
 
 
 def _point(where: str, record: Mapping[str, Any]) -> LawPoint:

@@ -1,19 +1,22 @@
-"""Every procedure on real scores: what it certifies on CAL and what TEST says of that, what it
-would certify on TEST's own scores, and the naive audit.
+"""Every procedure on real scores: certified on CAL, audited on TEST, and on TEST's own scores.
 
-The paper runs its five procedures on TEST scores; nobody deploys such a threshold, so both readings
+The paper runs its five procedures on TEST scores. Nobody deploys such a threshold, so both readings
 are kept apart here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from certify_assets.certificates.clustering import ClusterSummary
+from certify_assets.certificates.gates import GateResult
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.profile import cluster_summary
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.evaluation.audit import load_audits
 from certify_assets.evaluation.certification import load_certificates
@@ -41,6 +44,97 @@ def real_scores_key(corpus: str) -> str:
     return f"real_scores/{corpus}.json"
 
 
+@dataclass(frozen=True, kw_only=True)
+class ScoreCell:
+    """A procedure on one side at one budget.
+
+    Coverage is certified on CAL, and on TEST's own scores (``on_test``); error, coverage and
+    verdict of the threshold from CAL are those on TEST.
+    """
+
+    side: str
+    alpha: float
+    procedure: str
+    certified: bool
+    coverage: float
+    test_coverage: float
+    test_error: float | None
+    verdict: str | None
+    on_test: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class NaiveAudit:
+    """How often resampled tasks exceed α at the naive certificate's threshold on TEST."""
+
+    alpha: float
+    coverage: float
+    threshold: float | None
+    exceedance: float | None = None
+    draws: int = NAIVE_DRAWS
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeScores:
+    """Every procedure on the scores of one judge."""
+
+    judge: str
+    auroc_cal: float | None
+    auroc_test: float | None
+    cells: tuple[ScoreCell, ...]
+    naive_audit: tuple[NaiveAudit, ...]
+
+    def cell(self, side: str, alpha: float, procedure: str) -> ScoreCell | None:
+        """Return one cell; None where it was not run."""
+        wanted = (side, alpha, procedure)
+        return next(
+            (one for one in self.cells if (one.side, one.alpha, one.procedure) == wanted), None
+        )
+
+
+@dataclass(frozen=True)
+class BaseGates:
+    """The three gates, with the judge whose AUROC is A₀."""
+
+    base: str
+    gates: tuple[GateResult, ...]
+
+
+@dataclass(frozen=True)
+class UnauditedJudge:
+    """A judge whose certificates or audits do not hold now, and why."""
+
+    judge: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RealScores:
+    """The stored document of a corpus."""
+
+    schema: str = REAL_SCORES_SCHEMA
+    corpus: str
+    alphas: tuple[float, ...] = ALPHAS
+    delta: float = DELTA
+    grid: int = GRID
+    cal: ClusterSummary
+    test: ClusterSummary
+    judges: tuple[JudgeScores, ...]
+    gates: BaseGates
+    missing: tuple[UnauditedJudge, ...]
+
+    def judge(self, name: str) -> JudgeScores | None:
+        """Return a judge's part; None where it was not audited."""
+        return next((one for one in self.judges if one.judge == name), None)
+
+    @classmethod
+    def from_dict(cls, document: object) -> RealScores:
+        """Read a stored document."""
+        from pydantic import TypeAdapter
+
+        return TypeAdapter(cls).validate_python(document)
+
+
 @dataclass(frozen=True, eq=False)
 class _Tables:
     """Score tables of one judge: labelled rows of CAL and TEST, and of RL for bets."""
@@ -50,16 +144,8 @@ class _Tables:
     pilot: pd.DataFrame
 
 
-def write_real_scores(corpus: Corpus, *, run_id: str = "cli") -> dict[str, Any]:
-    """Run every procedure on the scores of every audited judge; store and return the document.
-
-    Returns
-    -------
-    dict
-        ``judges``: AUROC on CAL and TEST, ``cells`` (side, budget, procedure: coverage on CAL;
-        error and coverage of that threshold on TEST; coverage certified on TEST's own scores) and
-        ``naive_audit``; ``test`` and ``cal``: size and clustering; ``gates`` of the base judge;
-        ``missing``.
+def write_real_scores(corpus: Corpus, *, run_id: str = "cli") -> RealScores:
+    """Run every procedure on the scores of every audited judge; store the document.
 
     Raises
     ------
@@ -68,56 +154,47 @@ def write_real_scores(corpus: Corpus, *, run_id: str = "cli") -> dict[str, Any]:
     LedgerError
         If the ledger was altered.
     """
-    names, missing = _audited(corpus)
-    if not names:
+    audited, missing = _audited(corpus)
+    if not audited:
         raise InputError(
             f"no judge was audited on {corpus}; materialize judges/lexical/audit of this corpus."
         )
-    entry = _announced(corpus, names, run_id)
-    tables = {name: _tables(corpus, name) for name in names}
-    base = next((name for name in ("base", "lexical") if name in tables), names[0])
-    document: dict[str, Any] = rounded(
-        {
-            "schema": REAL_SCORES_SCHEMA,
-            "corpus": corpus.name,
-            "alphas": list(ALPHAS),
-            "delta": DELTA,
-            "grid": GRID,
-            "cal": _size(tables[base].cal),
-            "test": _size(tables[base].test),
-            "judges": [_judge(name, found) for name, found in tables.items()],
-            "gates": {"base": base, "gates": _gates(tables, base)},
-            "missing": missing,
-        }
+    entry = _announced(corpus, audited, run_id)
+    tables = {judge.name: _tables(judge) for judge in audited}
+    base = next((name for name in ("base", "lexical") if name in tables), audited[0].name)
+    found = RealScores(
+        corpus=corpus.name,
+        cal=cluster_summary(tables[base].cal),
+        test=cluster_summary(tables[base].test),
+        judges=tuple(_judge(name, one) for name, one in tables.items()),
+        gates=BaseGates(base, _gates(tables, base)),
+        missing=missing,
     )
+    document = rounded(asdict(found))
     corpus.store.write_json(real_scores_key(corpus.name), document)
     record_result(corpus.store, entry, sha256_bytes(canonical_json(document)))
-    return document
+    return RealScores.from_dict(document)
 
 
-def _audited(corpus: Corpus) -> tuple[list[str], list[dict[str, str]]]:
+def _audited(corpus: Corpus) -> tuple[list[JudgedCorpus], tuple[UnauditedJudge, ...]]:
     """Return the judges with valid audits, the others with the reason; TEST is not read."""
     found, missing = [], []
     for name in judges(corpus.store.root):
-        if not corpus.store.exists(f"judges/{name}/{corpus}/audits.json"):
+        judge = JudgedCorpus(corpus, name)
+        if not corpus.store.exists(judge.key("audits.json")):
             continue
         try:
-            load_certificates(JudgedCorpus(corpus, name))
-            load_audits(JudgedCorpus(corpus, name))
+            load_certificates(judge)
+            load_audits(judge)
         except CertifyError as error:
-            missing.append({"judge": name, "reason": str(error)})
+            missing.append(UnauditedJudge(name, str(error)))
         else:
-            found.append(name)
-    return found, missing
+            found.append(judge)
+    return found, tuple(missing)
 
 
-def _announced(corpus: Corpus, names: list[str], run_id: str) -> LedgerEntry:
+def _announced(corpus: Corpus, audited: Sequence[JudgedCorpus], run_id: str) -> LedgerEntry:
     """Write into the ledger what is run on TEST, before it is."""
-    manifest = corpus.manifest
-    scores = {
-        name: corpus.store.read_json(f"judges/{name}/{corpus}/scores.json")["scores_sha256"]
-        for name in names
-    }
     plan = {
         "procedures": list(REAL_PROCEDURES),
         "alphas": list(ALPHAS),
@@ -125,73 +202,65 @@ def _announced(corpus: Corpus, names: list[str], run_id: str) -> LedgerEntry:
         "grid": GRID,
         "sides": list(SIDES),
         "draws": NAIVE_DRAWS,
-        "manifest_sha256": manifest.sha256,
-        "scores": scores,
+        "manifest_sha256": corpus.manifest.sha256,
+        "scores": {
+            judge.name: corpus.store.read_json(judge.key("scores.json"))["scores_sha256"]
+            for judge in audited
+        },
     }
     return announce_study(corpus, reader="real scores", plan={"real_scores": plan}, run_id=run_id)
 
 
-def _tables(corpus: Corpus, name: str) -> _Tables:
-    cal = JudgedCorpus(corpus, name).calibration[0]
-    scores = corpus.store.read_table(f"judges/{name}/{corpus}/scores.parquet").set_index(
-        "trajectory_id"
-    )["score"]
-    rl = labelled_rows(corpus, "rl")
+def _tables(judge: JudgedCorpus) -> _Tables:
+    table = judge.store.read_table(judge.key("scores.parquet"))
+    scores, rl = table.set_index("trajectory_id")["score"], labelled_rows(judge.corpus, "rl")
     return _Tables(
-        cal,
-        load_audits(JudgedCorpus(corpus, name))[1],
+        judge.calibration[0],
+        load_audits(judge)[1],
         rl.assign(score=scores.reindex(rl["trajectory_id"]).to_numpy(np.float64)),
     )
 
 
-def _size(table: pd.DataFrame) -> dict[str, Any]:
-    from certify_assets.corpora.profile import cluster_summary
+def _judge(name: str, tables: _Tables) -> JudgeScores:
+    return JudgeScores(
+        judge=name,
+        auroc_cal=_area(tables.cal),
+        auroc_test=_area(tables.test),
+        cells=tuple(_cells(tables)),
+        naive_audit=tuple(_naive(tables.test, alpha) for alpha in ALPHAS),
+    )
 
-    return asdict(cluster_summary(table))
 
-
-def _judge(name: str, tables: _Tables) -> dict[str, Any]:
+def _area(table: pd.DataFrame) -> float | None:
+    """AUROC; None where the rows have one outcome."""
     from certify_assets.certificates.auroc import auroc
 
-    areas = {
-        split: auroc(*columns(table)[:2])
-        for split, table in (("cal", tables.cal), ("test", tables.test))
-    }
-    return {
-        "judge": name,
-        **{
-            f"auroc_{split}": value if np.isfinite(value) else None
-            for split, value in areas.items()
-        },
-        "cells": list(_cells(tables)),
-        "naive_audit": [_naive(tables.test, alpha) for alpha in ALPHAS],
-    }
+    area = auroc(*columns(table)[:2])
+    return area if np.isfinite(area) else None
 
 
-def _cells(tables: _Tables) -> Iterator[dict[str, Any]]:
+def _cells(tables: _Tables) -> Iterator[ScoreCell]:
     from certify_assets.certificates import audit_certificate
 
-    for alpha in ALPHAS:
-        for side in SIDES:
-            for procedure in REAL_PROCEDURES:
-                if procedure == "betting" and tables.pilot.empty:
-                    continue
-                certificate, own = (
-                    _certified(table, tables.pilot, procedure, side, alpha)
-                    for table in (tables.cal, tables.test)
-                )
-                audit = audit_certificate(certificate, *columns(tables.test))
-                yield {
-                    "side": side,
-                    "alpha": alpha,
-                    "procedure": procedure,
-                    "certified": certificate.certified,
-                    "coverage": certificate.coverage,
-                    "test_coverage": audit.coverage if certificate.certified else 0.0,
-                    "test_error": audit.realized_error if certificate.certified else None,
-                    "verdict": audit.verdict if certificate.certified else None,
-                    "on_test": own.coverage,
-                }
+    for alpha, side, procedure in product(ALPHAS, SIDES, REAL_PROCEDURES):
+        if procedure == "betting" and tables.pilot.empty:
+            continue
+        certificate, own = (
+            _certified(table, tables.pilot, procedure, side, alpha)
+            for table in (tables.cal, tables.test)
+        )
+        audit = audit_certificate(certificate, *columns(tables.test))
+        yield ScoreCell(
+            side=side,
+            alpha=alpha,
+            procedure=procedure,
+            certified=certificate.certified,
+            coverage=certificate.coverage,
+            test_coverage=audit.coverage if certificate.certified else 0.0,
+            test_error=audit.realized_error if certificate.certified else None,
+            verdict=audit.verdict if certificate.certified else None,
+            on_test=own.coverage,
+        )
 
 
 def _certified(
@@ -211,18 +280,12 @@ def _certified(
     )
 
 
-def _naive(test: pd.DataFrame, alpha: float) -> dict[str, Any]:
+def _naive(test: pd.DataFrame, alpha: float) -> NaiveAudit:
     """Resample tasks at the naive certificate's threshold on TEST, as the paper does."""
     from certify_assets.certificates import resample_audit
 
     naive = _certified(test, test, "naive", "reject", alpha)
-    found: dict[str, Any] = {
-        "alpha": alpha,
-        "coverage": naive.coverage,
-        "threshold": naive.threshold,
-        "exceedance": None,
-        "draws": NAIVE_DRAWS,
-    }
+    found = NaiveAudit(alpha=alpha, coverage=naive.coverage, threshold=naive.threshold)
     if naive.threshold is None:
         return found
     audit = resample_audit(
@@ -233,20 +296,19 @@ def _naive(test: pd.DataFrame, alpha: float) -> dict[str, Any]:
         delta=DELTA,
         draws=NAIVE_DRAWS,
     )
-    return {**found, "exceedance": audit.exceedance}
+    return replace(found, exceedance=audit.exceedance)
 
 
-def _gates(tables: dict[str, _Tables], base: str) -> list[dict[str, Any]]:
+def _gates(tables: dict[str, _Tables], base: str) -> tuple[GateResult, ...]:
     """The three gates on CAL; the second needs a fine-tuned judge."""
     from certify_assets.certificates import table_gates
-    from certify_assets.certificates.auroc import auroc
 
-    area = auroc(*columns(tables["sft"].cal)[:2]) if "sft" in tables else float("nan")
-    gates = table_gates(
-        *columns(tables[base].cal),
-        alpha=ALPHAS[0],
-        delta=DELTA,
-        grid=GRID,
-        sft_auroc=area if np.isfinite(area) else None,
+    return tuple(
+        table_gates(
+            *columns(tables[base].cal),
+            alpha=ALPHAS[0],
+            delta=DELTA,
+            grid=GRID,
+            sft_auroc=_area(tables["sft"].cal) if "sft" in tables else None,
+        )
     )
-    return [gate.to_dict() for gate in gates]

@@ -1,9 +1,4 @@
-"""One seed is one draw of the tasks: the same corpus split again and again, and how often each
-certificate was true on TEST.
-
-The paper reports one seed. Here every seed splits, trains, certifies and audits again; the user's
-question, whether a certificate that was issued held on tasks it had not seen, becomes a frequency.
-"""
+"""The seed study: a corpus split again and again, and how often each certificate held on TEST."""
 
 from __future__ import annotations
 
@@ -11,7 +6,8 @@ import json
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from itertools import product
+from typing import TYPE_CHECKING
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.splits import plan_splits
@@ -25,6 +21,7 @@ from certify_assets.storage.store import Store
 if TYPE_CHECKING:
     import pandas as pd
 
+    from certify_assets.corpora.config import CorpusConfig
     from certify_assets.corpora.rendering import Rendered
 
 
@@ -44,24 +41,74 @@ REAL_PROCEDURES = (
 
 @dataclass(frozen=True)
 class SeedPlan:
-    """What is run, fixed before any TEST is read.
-
-    Parameters
-    ----------
-    seeds : tuple of int
-        Of the splits.
-    profile : str
-        Split profile; an empty one means the corpus's own.
-    procedures : tuple of str
-    """
+    """What is run, fixed before any TEST is read."""
 
     seeds: tuple[int, ...] = tuple(range(42, 62))
+    # an empty one is the corpus's own
     profile: str = ""
     procedures: tuple[str, ...] = REAL_PROCEDURES
+    alphas: tuple[float, ...] = ALPHAS
+    delta: float = DELTA
+    grid: int = GRID
+    sides: tuple[str, ...] = SIDES
+    judge: str = "lexical"
 
     def __post_init__(self) -> None:
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
             raise InputError(f"the seeds are {list(self.seeds)}; give at least one, each once.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedCell:
+    """A certificate of one seed and its audit; ``auroc`` is the judge's on TEST."""
+
+    seed: int
+    side: str
+    alpha: float
+    procedure: str
+    certified: bool = False
+    coverage: float = 0.0
+    error: float | None = None
+    test_coverage: float = 0.0
+    verdict: str = "NONE"
+    auroc: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedFrequency:
+    """How often a procedure certified over the seeds, and how often that was valid on TEST."""
+
+    side: str
+    alpha: float
+    procedure: str
+    seeds: int
+    certified: int
+    coverage: float
+    coverage_sd: float | None
+    valid: int
+    beyond_chance: int
+    error: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedStudy:
+    """The stored study of a corpus."""
+
+    corpus: str
+    plan: SeedPlan
+    # a seed each, on TEST; None where that has one outcome
+    aurocs: tuple[float | None, ...]
+    # seeds whose SFT split has one outcome, of which no judge can learn
+    untrained: tuple[int, ...]
+    cells: tuple[SeedCell, ...]
+    frequencies: tuple[SeedFrequency, ...]
+
+    @classmethod
+    def from_dict(cls, document: object) -> SeedStudy:
+        """Read a stored study."""
+        from pydantic import TypeAdapter
+
+        return TypeAdapter(cls).validate_python(document)
 
 
 def run_seeds(
@@ -70,113 +117,90 @@ def run_seeds(
     *,
     run_id: str = "cli",
     say: Callable[[str], None] = lambda _: None,
-) -> dict[str, Any]:
-    """Split, train the lexical judge, certify and audit once a seed; store and return the
-    document. A killed study resumes.
+) -> SeedStudy:
+    """Split, train the lexical judge, certify and audit once a seed; a killed study resumes."""
+    from certify_assets.corpora.rendering import render_frame
 
-    Returns
-    -------
-    dict
-        ``cells``, one a seed, side, budget and procedure; ``frequencies`` over seeds; ``aurocs`` on
-        TEST, None where they are undefined; ``untrained``, the seeds whose SFT split has one
-        outcome, of which no judge can learn.
-    """
     plan = plan or SeedPlan()
     frame, config = corpus.trajectories, corpus.config
     corpus.require_leak_checks()
     frame = frame[frame["outcome"].notna()].reset_index(drop=True)
-    fixed = {
-        **{
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in asdict(plan).items()
-        },
-        "alphas": list(ALPHAS),
-        "delta": DELTA,
-        "grid": GRID,
-        "sides": list(SIDES),
-        "judge": "lexical",
-    }
-    entry = announce_study(corpus, reader="seed study", plan={"seeds": fixed}, run_id=run_id)
+    entry = announce_study(corpus, reader="seed study", plan={"seeds": asdict(plan)}, run_id=run_id)
     journal = f"seeds/{corpus}.partial.jsonl"
     made = _finished(corpus.store, journal, entry.configuration)
-    texts = _texts(frame)
+    texts = list(render_frame(frame, renderer()))
     for number, seed in enumerate(plan.seeds, 1):
         if seed not in made:
             shares = replace(config, profile=plan.profile or config.profile, seed=seed)
             made[seed] = _one_seed(frame, texts, shares, plan)
-            line = {"plan": entry.configuration, "seed": seed, "cells": made[seed]}
-            text = json.dumps(line, allow_nan=False)
+            cells = [asdict(cell) for cell in made[seed]]
+            text = json.dumps(
+                {"plan": entry.configuration, "seed": seed, "cells": cells}, allow_nan=False
+            )
             corpus.store.append_line(journal, lambda _, text=text: text)  # type: ignore[misc]
         say(f"{corpus}: seed {seed}, {number} of {len(plan.seeds)}")
-    cells = [{"seed": seed, **cell} for seed in plan.seeds for cell in made[seed]]
-    document = {
-        "corpus": corpus.name,
-        "plan": fixed,
-        "aurocs": [next(cell["auroc"] for cell in made[seed]) for seed in plan.seeds],
-        "untrained": [
-            seed for seed in plan.seeds if all(cell["verdict"] == "NONE" for cell in made[seed])
-        ],
-        "cells": cells,
-        "frequencies": frequencies(cells),
-    }
+    found = tuple(cell for seed in plan.seeds for cell in made[seed])
+    study = SeedStudy(
+        corpus=corpus.name,
+        plan=plan,
+        aurocs=tuple(made[seed][0].auroc for seed in plan.seeds),
+        untrained=tuple(
+            seed for seed in plan.seeds if all(cell.verdict == "NONE" for cell in made[seed])
+        ),
+        cells=found,
+        frequencies=frequencies(found),
+    )
+    document = asdict(study)
     corpus.store.write_json(f"seeds/{corpus}.json", document)
     record_result(corpus.store, entry, sha256_bytes(canonical_json(document)))
     corpus.store.delete(journal)
-    return document
+    return study
 
 
-def frequencies(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Say by side, budget and procedure how often it certified and was valid on TEST."""
-    groups: dict[tuple[str, float, str], list[dict[str, Any]]] = {}
+def frequencies(cells: Sequence[SeedCell]) -> tuple[SeedFrequency, ...]:
+    """Count by side, budget and procedure how often it certified and was valid on TEST."""
+    groups: dict[tuple[str, float, str], list[SeedCell]] = {}
     for cell in cells:
-        groups.setdefault((cell["side"], cell["alpha"], cell["procedure"]), []).append(cell)
-    return [
-        {"side": side, "alpha": alpha, "procedure": name, **_frequency(rows, alpha)}
-        for (side, alpha, name), rows in groups.items()
-    ]
+        groups.setdefault((cell.side, cell.alpha, cell.procedure), []).append(cell)
+    return tuple(_frequency(group) for group in groups.values())
 
 
-def _frequency(rows: Sequence[dict[str, Any]], alpha: float) -> dict[str, Any]:
-    covered = [row["coverage"] for row in rows]
+def _frequency(cells: Sequence[SeedCell]) -> SeedFrequency:
+    first, covered = cells[0], [cell.coverage for cell in cells]
     # a threshold that covers nothing on TEST has made no error there
-    errors = [row["error"] or 0.0 for row in rows if row["certified"]]
-    return {
-        "seeds": len(rows),
-        "certified": len(errors),
-        "coverage": statistics.fmean(covered),
-        "coverage_sd": statistics.stdev(covered) if len(covered) > 1 else None,
-        "valid": sum(error <= alpha for error in errors),
-        "beyond_chance": sum(row["verdict"] == "ERROR" for row in rows if row["certified"]),
-        "error": statistics.fmean(errors) if errors else None,
-    }
+    errors = [cell.error or 0.0 for cell in cells if cell.certified]
+    return SeedFrequency(
+        side=first.side,
+        alpha=first.alpha,
+        procedure=first.procedure,
+        seeds=len(cells),
+        certified=len(errors),
+        coverage=statistics.fmean(covered),
+        coverage_sd=statistics.stdev(covered) if len(covered) > 1 else None,
+        valid=sum(error <= first.alpha for error in errors),
+        beyond_chance=sum(cell.certified and cell.verdict == "ERROR" for cell in cells),
+        error=statistics.fmean(errors) if errors else None,
+    )
 
 
-def _texts(frame: pd.DataFrame) -> list[Rendered]:
-    from certify_assets.corpora.rendering import render_frame
-
-    return list(render_frame(frame, renderer()))
-
-
-def _finished(store: Store, journal: str, plan: str) -> dict[int, list[dict[str, Any]]]:
+def _finished(store: Store, journal: str, plan: str) -> dict[int, list[SeedCell]]:
     """Seeds that a killed study of the same plan has done; a torn line is passed over."""
-    found = {}
-    for line in (
-        store.read_bytes(journal).decode("utf-8", "replace").splitlines()
-        if store.exists(journal)
-        else []
-    ):
+    found: dict[int, list[SeedCell]] = {}
+    content = store.read_bytes(journal) if store.exists(journal) else b""
+    for line in content.decode("utf-8", "replace").splitlines():
         try:
             entry = parse_json(line)
         except ValueError:
             continue
         if isinstance(entry, dict) and entry.get("plan") == plan:
-            found[int(entry["seed"])] = list(entry["cells"])
+            seed = int(entry["seed"])
+            found[seed] = [SeedCell(**{"seed": seed, **cell}) for cell in entry["cells"]]
     return found
 
 
 def _one_seed(
-    frame: pd.DataFrame, texts: list[Rendered], config: Any, plan: SeedPlan
-) -> list[dict[str, Any]]:
+    frame: pd.DataFrame, texts: list[Rendered], config: CorpusConfig, plan: SeedPlan
+) -> list[SeedCell]:
     import numpy as np
 
     from certify_assets.certificates.auroc import auroc
@@ -189,7 +213,10 @@ def _one_seed(
     trained = [texts[place].text for place in rows["sft"]]
     outcomes = frame["outcome"].iloc[rows["sft"]].to_numpy(np.int8)
     if len(np.unique(outcomes)) < 2:
-        return [{**cell, "auroc": None} for cell in _nothing(plan)]
+        return [
+            SeedCell(seed=config.seed, side=side, alpha=alpha, procedure=name)
+            for alpha, side, name in product(plan.alphas, plan.sides, plan.procedures)
+        ]
     judge = LexicalJudge.train(
         trained, outcomes, seed=config.seed, renderer_sha256=renderer().sha256
     )
@@ -204,55 +231,38 @@ def _one_seed(
         if len(rows[name])
     }
     quality = auroc(*columns(tables["test"])[:2])
-    return [
-        {**cell, "auroc": quality if np.isfinite(quality) else None}
-        for cell in _cells(tables, plan)
-    ]
+    area = quality if np.isfinite(quality) else None
+    return list(_cells(tables, plan, config.seed, area))
 
 
-def _nothing(plan: SeedPlan) -> Iterator[dict[str, Any]]:
-    """Cells of a seed whose SFT split has one outcome: nothing is certified."""
-    unknown = {
-        "certified": False,
-        "coverage": 0.0,
-        "error": None,
-        "test_coverage": 0.0,
-        "verdict": "NONE",
-    }
-    for alpha in ALPHAS:
-        for side in SIDES:
-            yield from (
-                {"side": side, "alpha": alpha, "procedure": name, **unknown}
-                for name in plan.procedures
-            )
-
-
-def _cells(tables: dict[str, pd.DataFrame], plan: SeedPlan) -> Iterator[dict[str, Any]]:
+def _cells(
+    tables: dict[str, pd.DataFrame], plan: SeedPlan, seed: int, area: float | None
+) -> Iterator[SeedCell]:
     from certify_assets.certificates import audit_certificate, certify
 
     pilot = columns(tables["rl"]) if "rl" in tables else None
-    for alpha in ALPHAS:
-        for side in SIDES:
-            for name in plan.procedures:
-                if name == "betting" and pilot is None:
-                    continue
-                certificate = certify(
-                    *columns(tables["cal"]),
-                    alpha=alpha,
-                    delta=DELTA,
-                    side=side,
-                    grid=GRID,
-                    procedure=name,
-                    pilot=pilot if name == "betting" else None,
-                )
-                audit = audit_certificate(certificate, *columns(tables["test"]))
-                yield {
-                    "side": side,
-                    "alpha": alpha,
-                    "procedure": name,
-                    "certified": certificate.certified,
-                    "coverage": certificate.coverage,
-                    "error": audit.realized_error,
-                    "test_coverage": audit.coverage,
-                    "verdict": audit.verdict,
-                }
+    for alpha, side, name in product(plan.alphas, plan.sides, plan.procedures):
+        if name == "betting" and pilot is None:
+            continue
+        certificate = certify(
+            *columns(tables["cal"]),
+            alpha=alpha,
+            delta=plan.delta,
+            side=side,
+            grid=plan.grid,
+            procedure=name,
+            pilot=pilot if name == "betting" else None,
+        )
+        audit = audit_certificate(certificate, *columns(tables["test"]))
+        yield SeedCell(
+            seed=seed,
+            side=side,
+            alpha=alpha,
+            procedure=name,
+            certified=certificate.certified,
+            coverage=certificate.coverage,
+            error=audit.realized_error,
+            test_coverage=audit.coverage,
+            verdict=audit.verdict,
+            auroc=area,
+        )

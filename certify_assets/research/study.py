@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.research.harvest_study import HarvestPlan, learner_maker, run_harvests
@@ -22,22 +23,14 @@ _FULL = f"{_STUDY} --profile full"
 
 @dataclass(frozen=True)
 class Profile:
-    """How much is run.
-
-    Parameters
-    ----------
-    name : str
-    seeds : int
-        Split seeds, from 42 on.
-    trials : int
-        Calibration sets a design of the simulation.
-    language : bool
-        Whether the language-model judges are trained: minutes each.
-    """
+    """How much is run."""
 
     name: str
+    # split seeds, from 42 on
     seeds: int
+    # calibration sets a design of the simulation
     trials: int
+    # whether the language-model judges are trained: minutes each
     language: bool
 
 
@@ -74,36 +67,40 @@ COMMANDS = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one stage.
-
-    Parameters
-    ----------
-    corpus, stage : str
-    status : {"done", "kept", "skipped", "failed"}
-    reason : str
-        Why it was skipped or failed.
-    command : str
-        Runs it alone.
-    seconds : float
-        Of this run; not part of the stored document, which is the same for the same inputs.
-    """
+    """What became of one stage."""
 
     corpus: str
     stage: str
+    # done, kept, skipped or failed; the last two have a reason
     status: str
     reason: str
+    # runs it alone
     command: str
+    # of this run; not stored, so that the document is the same for the same inputs
     seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class StudyRun:
+    """What became of the stages of the last run."""
+
+    profile: str
+    corpora: tuple[str, ...]
+    stages: tuple[Outcome, ...]
+
+    @classmethod
+    def from_dict(cls, document: Any) -> StudyRun:
+        """Read the stored document."""
+        stages = tuple(Outcome(**item) for item in document["stages"])
+        return cls(document["profile"], tuple(document["corpora"]), stages)
 
 
 def save_outcomes(
     store: Store, profile: str, corpora: Sequence[str], outcomes: Sequence[Outcome]
 ) -> bool:
-    """Store what became of a run; return whether it is another than stored.
-
-    It has no time, and kept is as good as done, so that a second run leaves the same bytes.
-    """
+    """Store what became of a run; return whether that changed the document."""
     stages = []
+    # no time, and kept is as good as done, so that a second run leaves the same bytes
     for outcome in outcomes:
         item = {name: value for name, value in asdict(outcome).items() if name != "seconds"}
         stages.append(item | {"status": "done" if outcome.status in THERE else outcome.status})
@@ -113,11 +110,9 @@ def save_outcomes(
     return store.sha256(RUN_KEY) != before
 
 
-def load_outcomes(store: Store) -> list[Outcome]:
+def load_outcomes(store: Store) -> tuple[Outcome, ...]:
     """Return what became of the stages of the last run; empty where none was."""
-    if not store.exists(RUN_KEY):
-        return []
-    return [Outcome(**item) for item in store.read_json(RUN_KEY)["stages"]]
+    return StudyRun.from_dict(store.read_json(RUN_KEY)).stages if store.exists(RUN_KEY) else ()
 
 
 def run_language_harvests(

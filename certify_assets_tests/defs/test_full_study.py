@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -158,11 +158,13 @@ def test_a_smaller_profile_keeps_what_a_larger_one_left(
 ) -> None:
     ran = []
 
-    def seeds(corpus: Corpus, plan: seed_study.SeedPlan, **_: object) -> dict[str, Any]:
+    def seeds(corpus: Corpus, plan: seed_study.SeedPlan, **_: object) -> seed_study.SeedStudy:
         ran.append(len(plan.seeds))
-        document = {"plan": {"seeds": list(plan.seeds)}}
-        corpus.store.write_json(f"seeds/{corpus}.json", document)
-        return {**document, "frequencies": []}
+        study = seed_study.SeedStudy(
+            corpus=corpus.name, plan=plan, aurocs=(), untrained=(), cells=(), frequencies=()
+        )
+        corpus.store.write_json(f"seeds/{corpus}.json", asdict(study))
+        return study
 
     monkeypatch.setattr(seed_study, "run_seeds", seeds)
     stages = named("splits", "seeds")

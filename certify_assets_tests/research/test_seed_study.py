@@ -14,7 +14,7 @@ from certify_assets.errors import InputError
 from certify_assets.evaluation.ledger import ledger_entries, ledger_violations
 from certify_assets.research import seed_study
 from certify_assets.research.harvest_study import HarvestPlan, run_harvests
-from certify_assets.research.seed_study import SeedPlan, frequencies, run_seeds
+from certify_assets.research.seed_study import SeedCell, SeedPlan, SeedStudy, frequencies, run_seeds
 from certify_assets.storage.store import Store
 from certify_assets_tests.judges.harvest.test_loop import prepared
 
@@ -29,11 +29,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 def test_every_seed_is_split_trained_certified_and_audited(store: Store) -> None:
-    document = run_seeds(Corpus(store, "c"), PLAN)
-    assert document == store.read_json("seeds/c.json") and len(document["cells"]) == 2 * 2 * 2 * 3
-    assert {cell["procedure"] for cell in document["cells"]} == set(PLAN.procedures) and len(
-        set(document["aurocs"])
-    ) == 2
+    study = run_seeds(Corpus(store, "c"), PLAN)
+    assert study == SeedStudy.from_dict(store.read_json("seeds/c.json"))
+    assert len(study.cells) == 2 * 2 * 2 * 3 and len(set(study.aurocs)) == 2
+    assert {cell.procedure for cell in study.cells} == set(PLAN.procedures)
     assert not store.exists("seeds/c.partial.jsonl") and not ledger_violations(Corpus(store, "c"))
 
 
@@ -66,17 +65,17 @@ def test_a_killed_study_goes_on_and_gives_the_same_bytes(
 
 
 def test_frequencies_are_counted_by_hand() -> None:
-    def cell(
-        certified: bool, coverage: float, error: float | None, verdict: str
-    ) -> dict[str, object]:
-        where = {"side": "reject", "alpha": 0.1, "procedure": "taskboot"}
-        return {
-            **where,
-            "certified": certified,
-            "coverage": coverage,
-            "error": error,
-            "verdict": verdict,
-        }
+    def cell(certified: bool, coverage: float, error: float | None, verdict: str) -> SeedCell:
+        return SeedCell(
+            seed=1,
+            side="reject",
+            alpha=0.1,
+            procedure="taskboot",
+            certified=certified,
+            coverage=coverage,
+            error=error,
+            verdict=verdict,
+        )
 
     cells = [
         cell(True, 0.4, 0.05, "PASS"),
@@ -85,14 +84,9 @@ def test_frequencies_are_counted_by_hand() -> None:
         cell(False, 0.0, None, "PASS"),
     ]
     (found,) = frequencies(cells)
-    assert (found["seeds"], found["certified"], found["valid"], found["beyond_chance"]) == (
-        4,
-        3,
-        2,
-        1,
-    )
-    assert found["coverage"] == pytest.approx(0.3) and found["error"] == pytest.approx(0.35 / 3)
-    assert found["coverage_sd"] == pytest.approx(0.2581988897)
+    assert (found.seeds, found.certified, found.valid, found.beyond_chance) == (4, 3, 2, 1)
+    assert found.coverage == pytest.approx(0.3) and found.error == pytest.approx(0.35 / 3)
+    assert found.coverage_sd == pytest.approx(0.2581988897)
 
 
 def test_a_plan_without_seeds_or_with_one_twice_is_refused() -> None:
@@ -114,14 +108,12 @@ def test_seeds_whose_training_rows_have_one_outcome_certify_nothing_and_are_name
     lines = [json.dumps({**row, "outcome": int(row["task_id"] != fail)}) for row in rows]
     (tmp_path / "runs.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     Corpus(store, "c").prepare()
-    document = run_seeds(
+    study = run_seeds(
         Corpus(store, "c"), SeedPlan(seeds=(42, 1, 2, 3, 4, 5), procedures=("naive",))
     )
-    assert 42 not in document["untrained"] and document["untrained"] and None in document["aurocs"]
-    (found,) = (
-        item for item in document["frequencies"] if (item["side"], item["alpha"]) == ("reject", 0.1)
-    )
-    assert found["seeds"] == 6 and found["certified"] <= 6 - len(document["untrained"])
+    assert 42 not in study.untrained and study.untrained and None in study.aurocs
+    (found,) = (item for item in study.frequencies if (item.side, item.alpha) == ("reject", 0.1))
+    assert found.seeds == 6 and found.certified <= 6 - len(study.untrained)
     plan = HarvestPlan(
         alphas=(0.2,),
         gates=("guarded_taskboot",),

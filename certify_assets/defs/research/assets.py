@@ -1,6 +1,7 @@
 """Studies of one corpus, a partition each, and tables over all corpora."""
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -207,13 +208,13 @@ def seed_study(
     from certify_assets.research.seed_study import SeedPlan, run_seeds
 
     store = data_root.store()
-    document = run_seeds(
+    found = run_seeds(
         Corpus(store, context.partition_key),
         SeedPlan(seeds=tuple(range(42, 42 + config.seeds))),
         run_id=context.run.run_id,
         say=context.log.info,
     )
-    metrics = seeds_metrics(document)
+    metrics = seeds_metrics(found)
     return materialized(
         context, store, mlflow, metrics, params=config.model_dump(), metrics=metrics
     )
@@ -237,8 +238,12 @@ def harvests(
     document = run_harvests(
         Corpus(store, context.partition_key), run_id=context.run.run_id, say=context.log.info
     )
-    names = ("harvests", "within_budget", "beyond_chance", "gates_closed")
-    counts = {name: document[name] for name in names}
+    counts = {
+        "harvests": document["harvests"],
+        "within_budget": document["within_budget"],
+        "beyond_chance": document["beyond_chance"],
+        "gates_closed": document["gates_closed"],
+    }
     metadata = {"table": dg.MetadataValue.md(harvest_markdown(document)), **counts}
     return materialized(context, store, mlflow, metadata, metrics=counts)
 
@@ -299,14 +304,14 @@ def real_scores(
 
     store = data_root.store()
     corpus = Corpus(store, context.partition_key)
-    document = write_real_scores(corpus, run_id=context.run.run_id)
+    found = write_real_scores(corpus, run_id=context.run.run_id)
     metrics = {
-        f"auroc_test_{item['judge']}": item["auroc_test"]
-        for item in document["judges"]
-        if item["auroc_test"] is not None
+        f"auroc_test_{item.judge}": item.auroc_test
+        for item in found.judges
+        if item.auroc_test is not None
     }
-    missing = dg.MetadataValue.json(document["missing"])
-    metadata = {"judges": len(document["judges"]), "missing": missing, **metrics}
+    missing = dg.MetadataValue.json([asdict(item) for item in found.missing])
+    metadata = {"judges": len(found.judges), "missing": missing, **metrics}
     return materialized(context, store, mlflow, metadata, metrics=metrics)
 
 

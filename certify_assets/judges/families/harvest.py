@@ -26,6 +26,7 @@ from certify_assets.judges.harvest.gate import (
     withhold,
 )
 from certify_assets.judges.harvest.loop import Learner, language_learner, lexical_learner
+from certify_assets.judges.harvest.rows import ContaminationRow
 from certify_assets.judges.judged import DerivedFamily, JudgedCorpus, judge_family
 from certify_assets.judges.record import JudgeRecord, save_files, workplace
 from certify_assets.judges.specs import DELTA, GRID, JudgeSpec
@@ -229,7 +230,7 @@ class _Harvest:
     gate: HarvestGate
     rows: pd.DataFrame
     document: dict[str, Any]
-    report: dict[str, Any]
+    report: ContaminationRow
 
 
 def _harvested(pool: HarvestPool, table: pd.DataFrame, spec: JudgeSpec) -> _Harvest:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from certify_assets.certificates import (
     n_min,
 )
 from certify_assets.errors import InputError, LeakError
+from certify_assets.judges.harvest.rows import ContaminationRow, GateRow, SkewRow
 from certify_assets.judges.record import columns, renderer, texts
 from certify_assets.judges.selection import choosing_half
 
@@ -73,7 +74,7 @@ class HarvestGate:
             return np.zeros(scores.size, dtype=bool)
         return np.asarray(decide(self.certificate, scores).decisions == self.certificate.side)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> GateRow:
         """Return the gate as JSON values."""
         return {
             "open": self.open,
@@ -211,24 +212,21 @@ def share_wrong(taken: NDArray[np.bool_], withheld: NDArray[np.int8], label: int
     return float(np.mean(withheld[taken] != label)) if taken.any() else None
 
 
-def contamination(gate: HarvestGate, table: pd.DataFrame, pool: HarvestPool) -> dict[str, Any]:
+def contamination(gate: HarvestGate, table: pd.DataFrame, pool: HarvestPool) -> ContaminationRow:
     """Compare pseudo-labels with the withheld outcomes: to be reported, never used."""
     scores = table["score"].to_numpy(np.float64)
     taken = gate.taken(scores)
-    found: dict[str, Any] = {
+    tasks = table["task_id"].to_numpy(object)
+    audit = (
+        audit_certificate(gate.certificate, scores, pool.withheld, tasks) if taken.any() else None
+    )
+    return {
         "size": int(taken.sum()),
         "pool": len(table),
         "unscored": int(np.isnan(scores).sum()),
-    }
-    if not taken.any():
-        return found | {"contamination": None, "lower_bound": None, "verdict": None}
-    audit = audit_certificate(
-        gate.certificate, scores, pool.withheld, table["task_id"].to_numpy(object)
-    )
-    return found | {
-        "contamination": audit.realized_error,
-        "lower_bound": audit.lower_bound,
-        "verdict": audit.verdict,
+        "contamination": audit.realized_error if audit else None,
+        "lower_bound": audit.lower_bound if audit else None,
+        "verdict": audit.verdict if audit else None,
     }
 
 
@@ -239,7 +237,7 @@ def rendered_lengths(frame: pd.DataFrame) -> NDArray[np.int64]:
 
 def skew(
     frame: pd.DataFrame, taken: NDArray[np.bool_], lengths: NDArray[np.int64]
-) -> dict[str, Any] | None:
+) -> SkewRow | None:
     """Say how far a harvest is from its pool: what the bound on wrong labels does not cover."""
     if not taken.any():
         return None

@@ -30,6 +30,7 @@ from certify_assets.judges.harvest.gate import (
     rendered_lengths,
     withhold,
 )
+from certify_assets.judges.harvest.rows import AuditedRow, MeasuredRow
 from certify_assets.judges.record import columns, renderer, texts
 from certify_assets.storage.progress import Report, silent
 
@@ -164,15 +165,15 @@ def gate_of(loop: Loop, parts: Parts, judge: Judge) -> tuple[HarvestGate, pd.Dat
     return open_gate(half, loop.settings, scored.iloc[ends[1] :] if pilot else None), pool
 
 
-def measured(loop: Loop, parts: Parts, judge: Judge, about: dict[str, Any]) -> dict[str, Any]:
-    """Certify a judge on half B with the gate's procedure and those beside it, and audit each certificate on TEST."""
+def measured(loop: Loop, parts: Parts, judge: Judge) -> MeasuredRow:
+    """Certify a judge on half B with each procedure, and audit the certificates on TEST."""
     import pandas as pd
 
     scored = loop.learner.score(
         judge, pd.concat([parts.half_b, loop.splits.test], ignore_index=True)
     )
     half_b, test = scored.iloc[: len(parts.half_b)], scored.iloc[len(parts.half_b) :]
-    cells = {}
+    cells: dict[str, AuditedRow] = {}
     # betting takes a pilot of its own and is a gate here, not what a judge is deployed with
     names = dict.fromkeys(
         [*([] if loop.settings.procedure == "betting" else [loop.settings.procedure]), *loop.beside]
@@ -193,7 +194,6 @@ def measured(loop: Loop, parts: Parts, judge: Judge, about: dict[str, Any]) -> d
             "verdict": audit.verdict if certificate.certified else None,
         }
     return {
-        **about,
         "adapter_sha256": judge.provenance().adapter_sha256,
         "auroc_half_b": _known(auroc(*columns(half_b)[:2])),
         "auroc_test": _known(auroc(*columns(test)[:2])),

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from certify_assets.certificates.gates import GateResult
 from certify_assets.corpora.config import registered_corpora
+from certify_assets.corpora.profile import CorpusProfile
 from certify_assets.files import read_json
 from certify_assets.reports.comparison_page import Table
-from certify_assets.reports.wording import DASH, count
+from certify_assets.reports.wording import DASH, count, rate
 from certify_assets.research import paper
+from certify_assets.research.real_scores import JudgeScores, RealScores, ScoreCell, real_scores_key
+from certify_assets.research.seed_study import SeedStudy
+from certify_assets.research.simulation import Simulation
 from certify_assets.research.study import COMMANDS, Outcome, load_outcomes
 from certify_assets.storage.store import Store
 
 OURS, PAPER = "ours", "paper"
 NOT_RUN = "not run"
 HOSTED = "hosted"
+_Document = TypeVar("_Document")
 
 
 @dataclass(frozen=True)
@@ -30,6 +37,18 @@ class StudyTable:
     sources: tuple[tuple[str, str], ...] = ()
     missing: tuple[str, ...] = ()
     figure: str = ""
+
+    @property
+    def names(self) -> int:
+        """Columns before the first number; numbers do not break."""
+        first = site_words().first_numbers
+        columns = self.table.columns
+        return next((i for i, name in enumerate(columns) if name in first), len(columns))
+
+
+def as_stored(document: Any) -> Any:
+    """Return a document that is described by a TypedDict."""
+    return document
 
 
 @dataclass
@@ -52,19 +71,24 @@ class Reader:
         """Return a reader for another table."""
         return Reader(self.store, self.corpora, self.outcomes)
 
-    def document(self, key: str) -> dict[str, Any] | None:
+    def document(self, key: str, parse: Callable[[Any], _Document]) -> _Document | None:
         """Return a stored document and note it as a source; None where there is none."""
         if not self.store.exists(key):
             return None
         self._sources[key] = self.store.sha256(key)
-        found: dict[str, Any] = self.store.read_json(key)
-        return found
+        return parse(self.store.read_json(key))
 
-    def of_corpora(self, pattern: str, stage: str) -> list[tuple[str, dict[str, Any]]]:
+    def real_scores(self) -> list[tuple[str, RealScores]]:
+        """Return every procedure on real scores, of each corpus."""
+        return self.of_corpora(real_scores_key("{}"), "real_scores", RealScores.from_dict)
+
+    def of_corpora(
+        self, pattern: str, stage: str, parse: Callable[[Any], _Document]
+    ) -> list[tuple[str, _Document]]:
         """Return a stage's document of each corpus; corpora without one are missing."""
         found = []
         for corpus in self.corpora:
-            document = self.document(pattern.format(corpus))
+            document = self.document(pattern.format(corpus), parse)
             if document is None:
                 self.lacks(corpus, stage)
             else:
@@ -95,24 +119,57 @@ class Reader:
         figure: str = "",
     ) -> StudyTable:
         """Return a table with everything that was read for it; its words are in the data file."""
-        words = site_data()["tables"][name]
-        shown = tuple(columns or words["columns"])
-        table = Table(name, title or words["title"], shown, tuple(rows))
+        words = site_words().tables[name]
+        table = Table(name, title or words.title, tuple(columns or words.columns), tuple(rows))
         sources = tuple(sorted(self._sources.items()))
-        return StudyTable(table, about or words["about"], sources, tuple(self._missing), figure)
+        return StudyTable(table, about or words.about, sources, tuple(self._missing), figure)
+
+
+@dataclass(frozen=True)
+class TableWords:
+    """Title and columns of a table, and what is said of it."""
+
+    title: str
+    columns: tuple[str, ...] = ()
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class StudyPage:
+    """A page and its tables, in order."""
+
+    href: str
+    short: str
+    title: str
+    about: str
+    tables: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SiteWords:
+    """The words of the site."""
+
+    pages: tuple[StudyPage, ...]
+    tables: dict[str, TableWords]
+    # columns from which on a row holds numbers
+    first_numbers: tuple[str, ...]
+    limits: tuple[tuple[str, str], ...]
 
 
 @cache
-def site_data() -> dict[str, Any]:
-    """Return the words of the site: pages, titles, columns and what is said of each table."""
-    document: dict[str, Any] = read_json(Path(paper.__file__).parent / "data" / "study_site.json")
-    return document
+def site_words() -> SiteWords:
+    """Return pages, titles, columns and the text above each table."""
+    document = read_json(Path(paper.__file__).parent / "data" / "study_site.json")
+    return SiteWords(
+        pages=tuple(StudyPage(**page) for page in document["pages"]),
+        tables={name: TableWords(**words) for name, words in document["tables"].items()},
+        first_numbers=tuple(document["first_numbers"]),
+        limits=tuple((strong, rest) for strong, rest in document["limits"]),
+    )
 
 
 def number(value: float | None, digits: int = 3) -> str:
     """Write a share as the paper does: .293; a dash where there is none."""
-    from certify_assets.reports.wording import rate
-
     text = rate(value, digits)
     return text[1:] if text.startswith("0.") else text
 
@@ -122,84 +179,41 @@ def numbers(values: Sequence[float | None]) -> tuple[str, ...]:
     return tuple(number(value) for value in values)
 
 
-_REAL = "real_scores/{}.json"
 _BOTH = ("guarded_taskboot", "taskboot")
 _TRAINED = ("base", "sft", "grpo")
-
-
-def judge_of(document: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-    """Return a judge's part of a document of real scores."""
-    return next((item for item in document["judges"] if item["judge"] == name), None)
-
-
-def cell_of(
-    judge: Mapping[str, Any], side: str, alpha: float, procedure: str
-) -> Mapping[str, Any] | None:
-    """Return one cell of a judge."""
-    wanted = (side, alpha, procedure)
-    return next(
-        (
-            cell
-            for cell in judge["cells"]
-            if (cell["side"], cell["alpha"], cell["procedure"]) == wanted
-        ),
-        None,
-    )
 
 
 def corpora_table(reader: Reader) -> StudyTable:
     """Size and clustering of the TEST split of every corpus."""
     rows = []
-    for corpus, document in reader.of_corpora("corpora/{}/profile.json", "splits"):
-        test, cal = (document["splits"][split] for split in ("test", "cal"))
-        clustering = (
-            number(test["success_rate"], 2),
-            number(test["icc"], 2),
-            f"{test['deff']:.1f}",
-            count(test["n_eff"]),
-        )
-        rows.append(
-            (
-                OURS,
-                corpus,
-                count(test["trajectories"]),
-                count(test["tasks"]),
-                *clustering,
-                count(cal["tasks"]),
-            )
-        )
+    for corpus, profile in reader.of_corpora(
+        "corpora/{}/profile.json", "splits", CorpusProfile.from_dict
+    ):
+        test, tasks = profile.splits["test"], count(profile.splits["cal"].tasks)
+        size = (count(test.trajectories), count(test.tasks))
+        rates = (number(test.success_rate, 2), number(test.icc, 2))
+        rows.append((OURS, corpus, *size, *rates, f"{test.deff:.1f}", count(test.n_eff), tasks))
     for corpus, found in paper.corpora().items():
-        clustering = (
-            number(found.success_rate, 2),
-            number(found.rho, 2),
-            f"{found.deff:.1f}",
-            str(found.n_eff),
-        )
-        rows.append((PAPER, corpus, count(found.rows), count(found.tasks), *clustering, DASH))
+        size = (count(found.rows), count(found.tasks))
+        rates = (number(found.success_rate, 2), number(found.rho, 2))
+        rows.append((PAPER, corpus, *size, *rates, f"{found.deff:.1f}", str(found.n_eff), DASH))
     return reader.table("corpora", rows)
 
 
 def gates_table(reader: Reader) -> StudyTable:
     """The three gates of every corpus."""
-    rows = []
-    for corpus, document in reader.of_corpora(_REAL, "real_scores"):
-        gates = document["gates"]["gates"]
-        rows.append(
-            (
-                OURS,
-                f"{corpus} (A₀ of {document['gates']['base']})",
-                *(_gate(gate) for gate in gates),
-            )
-        )
-    rows += [(PAPER, *row) for row in paper.table("gates")]
-    return reader.table("gates", rows)
+    rows = [
+        (OURS, f"{corpus} (A₀ of {scores.gates.base})", *map(_gate, scores.gates.gates))
+        for corpus, scores in reader.real_scores()
+    ]
+    return reader.table("gates", [*rows, *((PAPER, *row) for row in paper.table("gates"))])
 
 
-def _gate(gate: Mapping[str, Any]) -> str:
-    word = {True: "yes", False: "no", None: NOT_RUN}[gate["passed"]]
-    if gate["value"] is None:
+def _gate(gate: GateResult) -> str:
+    word = {True: "yes", False: "no", None: NOT_RUN}[gate.passed]
+    if gate.value is None:
         return word
-    return f"{word} ({number(gate['value']) if gate['value'] <= 1 else count(gate['value'])})"
+    return f"{word} ({number(gate.value) if gate.value <= 1 else count(gate.value)})"
 
 
 def main_table(reader: Reader) -> StudyTable:
@@ -214,63 +228,34 @@ def main_table(reader: Reader) -> StudyTable:
         "gain by RL",
         "regime",
     )
-    rows = []
-    for corpus, document in reader.of_corpora(_REAL, "real_scores"):
-        found = {name: judge_of(document, name) for name in names}
-        for name in names:
-            if found[name] is None:
+    rows: list[tuple[str, ...]] = []
+    for corpus, scores in reader.real_scores():
+        found = [scores.judge(name) for name in names]
+        for name, judge in zip(names, found, strict=True):
+            if judge is None:
                 reader.lacks(corpus, name, f"judge {name}")
-        areas = [
-            NOT_RUN if judge is None else number(judge["auroc_test"]) for judge in found.values()
-        ]
+        areas = [NOT_RUN if judge is None else number(judge.auroc_test) for judge in found]
+        regime = f"{scores.test.tasks} tasks"
         for procedure in _BOTH:
-            shares = [_deployed(judge, "reject", 0.1, procedure) for judge in found.values()]
-            rows.append(
-                (
-                    OURS,
-                    corpus,
-                    procedure,
-                    *areas,
-                    *map(_share, shares),
-                    _gain(shares),
-                    f"{document['test']['tasks']} tasks",
-                )
-            )
+            shares = [_deployed(judge, procedure) for judge in found]
+            shown = [NOT_RUN if share is None else number(share) for share in shares]
+            rows.append((OURS, corpus, procedure, *areas, *shown, _gain(shares), regime))
     for corpus, aurocs, coverages, gain, regime in paper.table("main_rows"):
-        rows.append(
-            (
-                PAPER,
-                corpus,
-                "taskboot",
-                DASH,
-                *numbers(aurocs),
-                DASH,
-                *numbers(coverages),
-                gain or DASH,
-                regime,
-            )
-        )
+        shown = [DASH, *numbers(aurocs), DASH, *numbers(coverages)]
+        rows.append((PAPER, corpus, "taskboot", *shown, gain or DASH, regime))
     return reader.table("main", rows, columns=columns)
 
 
-def _deployed(
-    judge: Mapping[str, Any] | None, side: str, alpha: float, procedure: str
-) -> float | None:
-    cell = None if judge is None else cell_of(judge, side, alpha, procedure)
-    return None if cell is None else cell["test_coverage"]
-
-
-def _share(value: float | None) -> str:
-    return NOT_RUN if value is None else number(value)
+def _deployed(judge: JudgeScores | None, procedure: str) -> float | None:
+    cell = judge and judge.cell("reject", 0.1, procedure)
+    return cell.test_coverage if cell else None
 
 
 def _gain(shares: list[float | None]) -> str:
     sft, grpo = shares[-2:]
-    return (
-        DASH
-        if sft is None or grpo is None
-        else f"{grpo - sft:+.3f}".replace("0.", ".").replace("-", "−")
-    )
+    if sft is None or grpo is None:
+        return DASH
+    return f"{grpo - sft:+.3f}".replace("0.", ".").replace("-", "−")
 
 
 def alpha_20_table(reader: Reader) -> StudyTable:
@@ -287,51 +272,34 @@ def alpha_20_table(reader: Reader) -> StudyTable:
 
 def release_table(reader: Reader) -> StudyTable:
     """Release coverage at both budgets."""
-    rows = list(_side_rows(reader, "release", (0.1, 0.2)))
-    rows += [
-        (PAPER, corpus, judge, "–", f"{tenth} at .1, {fifth} at .2", "–", "–", "–")
-        for corpus, judge, tenth, fifth in paper.table("release")
+    rows = [
+        *_side_rows(reader, "release", (0.1, 0.2)),
+        *(
+            (PAPER, corpus, judge, "–", f"{tenth} at .1, {fifth} at .2", "–", "–", "–")
+            for corpus, judge, tenth, fifth in paper.table("release")
+        ),
     ]
     return reader.table("release", rows)
 
 
 def _side_rows(reader: Reader, side: str, alphas: tuple[float, ...]) -> Iterator[tuple[str, ...]]:
-    for corpus, document in reader.of_corpora(_REAL, "real_scores"):
-        for judge in document["judges"]:
-            for alpha in alphas:
-                for procedure in _BOTH:
-                    cell = cell_of(judge, side, alpha, procedure)
-                    if cell is not None:
-                        shares = numbers(
-                            (cell["coverage"], cell["test_coverage"], cell["test_error"])
-                        )
-                        yield (
-                            OURS,
-                            corpus,
-                            judge["judge"],
-                            *shares,
-                            cell["verdict"] or DASH,
-                            f"{procedure} {alpha:g}",
-                        )
+    for corpus, scores in reader.real_scores():
+        for judge, alpha, procedure in product(scores.judges, alphas, _BOTH):
+            if cell := judge.cell(side, alpha, procedure):
+                shares = numbers((cell.coverage, cell.test_coverage, cell.test_error))
+                about = (cell.verdict or DASH, f"{procedure} {alpha:g}")
+                yield (OURS, corpus, judge.judge, *shares, *about)
 
 
 def audits_table(reader: Reader) -> StudyTable:
     """Realised error on TEST of every threshold that CAL certified."""
-    rows = []
-    for corpus, document in reader.of_corpora(_REAL, "real_scores"):
-        for judge in document["judges"]:
-            for procedure in _BOTH:
-                cells = [cell_of(judge, "reject", alpha, procedure) for alpha in (0.1, 0.2)]
-                if any(cell and cell["certified"] for cell in cells):
-                    rows.append(
-                        (
-                            OURS,
-                            corpus,
-                            judge["judge"],
-                            procedure,
-                            *(text for cell in cells for text in _audited(cell)),
-                        )
-                    )
+    rows: list[tuple[str, ...]] = []
+    for corpus, scores in reader.real_scores():
+        for judge, procedure in product(scores.judges, _BOTH):
+            cells = [judge.cell("reject", alpha, procedure) for alpha in (0.1, 0.2)]
+            if any(cell and cell.certified for cell in cells):
+                texts = [text for cell in cells for text in _audited(cell)]
+                rows.append((OURS, corpus, judge.judge, procedure, *texts))
     rows += [
         (PAPER, corpus, judge, "taskboot", number(error), *[DASH] * 5)
         for corpus, judge, error in paper.table("audits")
@@ -339,13 +307,12 @@ def audits_table(reader: Reader) -> StudyTable:
     return reader.table("audits", rows)
 
 
-def _audited(cell: Mapping[str, Any] | None) -> tuple[str, ...]:
-    if cell is None or not cell["certified"]:
+def _audited(cell: ScoreCell | None) -> tuple[str, ...]:
+    if cell is None or not cell.certified:
         return ("nothing", DASH, DASH)
-    return (number(cell["test_error"]), number(cell["test_coverage"]), cell["verdict"])
+    return (number(cell.test_error), number(cell.test_coverage), cell.verdict or DASH)
 
 
-_REAL_SCORES = "real_scores/{}.json"
 _PAPERS = ("naive", "deff", "one_per_task", "task_hoeffding", "taskboot")
 _OURS = ("guarded_taskboot", "korn_graubard", "gaffke", "betting")
 
@@ -354,40 +321,34 @@ def procedures_table(reader: Reader) -> StudyTable:
     """The paper's five procedures and ours on the scores themselves."""
     columns = ("whose", "corpus", "judge", "scores", "G", "ρ", *_PAPERS, *_OURS)
     rows: list[tuple[str, ...]] = []
-    for corpus, document in reader.of_corpora(_REAL_SCORES, "real_scores"):
-        for judge in document["judges"]:
-            for split, key in (("TEST", "on_test"), ("CAL", "coverage")):
-                size = document[split.lower()]
-                cells = [cell_of(judge, "reject", 0.1, name) for name in (*_PAPERS, *_OURS)]
-                values = numbers([None if cell is None else cell[key] for cell in cells])
-                rows.append(
-                    (
-                        OURS,
-                        corpus,
-                        judge["judge"],
-                        split,
-                        count(size["tasks"]),
-                        number(size["icc"], 2),
-                        *values,
-                    )
-                )
-    for corpus, name, shares in paper.table("real_rows"):
-        place = (count(paper.corpora()[corpus].tasks), number(paper.corpora()[corpus].rho, 2))
-        rows.append((PAPER, corpus, name, "TEST", *place, *numbers(shares), *[DASH] * len(_OURS)))
+    for corpus, scores in reader.real_scores():
+        for judge in scores.judges:
+            cells = [judge.cell("reject", 0.1, name) for name in (*_PAPERS, *_OURS)]
+            for split, size in (("TEST", scores.test), ("CAL", scores.cal)):
+                shares = [
+                    None if cell is None else cell.on_test if split == "TEST" else cell.coverage
+                    for cell in cells
+                ]
+                place = (judge.judge, split, count(size.tasks), number(size.icc, 2))
+                rows.append((OURS, corpus, *place, *numbers(shares)))
+    for corpus, name, printed in paper.table("real_rows"):
+        known = paper.corpora()[corpus]
+        place = (name, "TEST", count(known.tasks), number(known.rho, 2))
+        rows.append((PAPER, corpus, *place, *numbers(printed), *[DASH] * len(_OURS)))
     return reader.table("procedures", rows, columns=columns)
 
 
 def naive_audit_table(reader: Reader) -> StudyTable:
     """How often the error of the naive certificate exceeds α when tasks are resampled."""
     rows: list[tuple[str, ...]] = []
-    for corpus, document in reader.of_corpora(_REAL_SCORES, "real_scores"):
-        for judge in document["judges"]:
-            found = [
-                text
-                for audit in judge["naive_audit"]
-                for text in (_exceedance(audit), number(audit["coverage"]))
-            ]
-            rows.append((OURS, corpus, judge["judge"], *found))
+    for corpus, scores in reader.real_scores():
+        for judge in scores.judges:
+            found = []
+            for audit in judge.naive_audit:
+                exceeds = audit.exceedance
+                found.append("nothing certified" if exceeds is None else number(exceeds))
+                found.append(number(audit.coverage))
+            rows.append((OURS, corpus, judge.judge, *found))
     rows += [
         (PAPER, corpus, judge, tenth, DASH, fifth, DASH)
         for corpus, judge, tenth, fifth in paper.table("naive_audit")
@@ -395,29 +356,24 @@ def naive_audit_table(reader: Reader) -> StudyTable:
     return reader.table("naive_audit", rows)
 
 
-def _exceedance(audit: Mapping[str, Any]) -> str:
-    return "nothing certified" if audit["exceedance"] is None else number(audit["exceedance"])
-
-
 def seeds_table(reader: Reader) -> StudyTable:
     """How often each certificate was issued and valid over split seeds."""
     rows = []
-    for corpus, document in reader.of_corpora("seeds/{}.json", "seeds"):
-        for found in document["frequencies"]:
-            shares = (number(found["coverage"]), number(found["coverage_sd"]))
-            valid = f"{found['valid']} of {found['certified']}" if found["certified"] else DASH
-            beyond = f"{found['beyond_chance']}" if found["certified"] else DASH
-            place = (corpus, found["side"], f"{found['alpha']:g}", found["procedure"])
-            above = f"{found['certified'] - found['valid']} of {found['seeds']}"
+    for corpus, study in reader.of_corpora("seeds/{}.json", "seeds", SeedStudy.from_dict):
+        for found in study.frequencies:
+            issued = found.certified
             rows.append(
                 (
-                    *place,
-                    f"{found['certified']} of {found['seeds']}",
-                    *shares,
-                    valid,
-                    above,
-                    beyond,
-                    number(found["error"]),
+                    corpus,
+                    found.side,
+                    f"{found.alpha:g}",
+                    found.procedure,
+                    f"{issued} of {found.seeds}",
+                    *numbers((found.coverage, found.coverage_sd)),
+                    f"{found.valid} of {issued}" if issued else DASH,
+                    f"{issued - found.valid} of {found.seeds}",
+                    f"{found.beyond_chance}" if issued else DASH,
+                    number(found.error),
                 )
             )
     return reader.table("seeds", rows)
@@ -426,32 +382,24 @@ def seeds_table(reader: Reader) -> StudyTable:
 def simulation_table(reader: Reader) -> StudyTable:
     """Violation and coverage where the truth is known, next to the paper's."""
     rows: list[tuple[str, ...]] = []
-    document = reader.document("study/simulation.json")
-    if document is None:
+    study = reader.document("study/simulation.json", Simulation.from_dict)
+    if study is None:
         reader.lacks("all", "simulation")
-    for cell in document["cells"] if document else ():
-        for found in cell["procedures"]:
-            printed = found["paper"] or {}
-            papers = (printed.get("violation_conditional"), printed.get("coverage"))
-            place = (
-                cell["design"],
-                str(cell["tasks"]),
-                DASH if cell["rho"] is None else f"{cell['rho']:g}",
-                found["procedure"],
+    for cell in study.cells if study else ():
+        place = (cell.design, str(cell.tasks), DASH if cell.rho is None else f"{cell.rho:g}")
+        for found in cell.procedures:
+            printed = found.paper or {}
+            shares = (
+                found.violation,
+                found.violation_upper,
+                found.coverage,
+                printed.get("violation_conditional"),
+                printed.get("coverage"),
             )
-            rows.append(
-                (
-                    *place,
-                    number(found["violation"]),
-                    number(found["violation_upper"]),
-                    number(found["coverage"]),
-                    *numbers(papers),
-                )
-            )
-    trials = f"{document['trials']} trials a design (the paper: 300)" if document else "no trial"
+            rows.append((*place, found.procedure, *numbers(shares)))
+    trials = f"{study.trials} trials a design (the paper: 300)" if study else "no trial"
     about = (
         f"Violation: share of all trials whose true error is above α = .1, with its upper 95 % "
-        f"bound; {trials}. In the designs called fooled a few "
-        "tasks are wrong in every run."
+        f"bound; {trials}. In the designs called fooled a few tasks are wrong in every run."
     )
     return reader.table("simulation", rows, about=about)

@@ -1,18 +1,16 @@
-"""The site of the study: every table of the paper with our numbers next to it, as pages that open
-from disk, and as Markdown, LaTeX and CSV.
-"""
+"""The site of the study: every table of the paper with ours next to it, as pages and as files."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from certify_assets._version import __version__
 from certify_assets.reports.comparison_page import write_table
 from certify_assets.reports.wording import environment
 from certify_assets.research.pages import result_tables, training_tables
-from certify_assets.research.pages.result_tables import OURS, Reader, StudyTable, site_data
+from certify_assets.research.pages.result_tables import OURS, Reader, StudyTable, site_words
+from certify_assets.research.seed_study import SeedFrequency, SeedStudy
 
 if TYPE_CHECKING:
     from certify_assets.storage.store import Store
@@ -22,18 +20,7 @@ SITE = "study/site"
 _SUFFIXES = {"csv": "csv", "markdown": "md", "latex": "tex"}
 
 
-@dataclass(frozen=True)
-class StudyPage:
-    """A page and its tables, in order."""
-
-    href: str
-    short: str
-    title: str
-    about: str
-    tables: list[str]
-
-
-PAGES = tuple(StudyPage(**page) for page in site_data()["pages"])
+PAGES = site_words().pages
 
 
 def study_tables(store: Store) -> dict[str, list[StudyTable]]:
@@ -50,20 +37,14 @@ def _build(name: str, reader: Reader) -> StudyTable:
 
 
 def write_study_site(store: Store) -> str:
-    """Write the pages and the tables; return where the first page is.
-
-    Notes
-    -----
-    The same documents give the same bytes. A table whose documents are not there holds the paper's
-    rows and says which command fills ours.
-    """
+    """Write the pages and the tables; return where the first page is."""
     tables = study_tables(store)
     flat = [block for blocks in tables.values() for block in blocks]
     for page in PAGES:
         view = {
             "title": page.title,
             "about": page.about,
-            "blocks": [_block(block) for block in tables[page.href]],
+            "blocks": tables[page.href],
             "facts": (),
             "limits": (),
         }
@@ -80,7 +61,7 @@ def write_study_site(store: Store) -> str:
         "the paper's own corpora, as it prints them.",
         "blocks": [],
         "facts": study_facts(store, tables),
-        "limits": site_data()["limits"],
+        "limits": site_words().limits,
     }
     store.write_bytes(f"{SITE}/index.html", _render("index.html", view).encode("utf-8"))
     store.write_bytes(f"{SITE}/tables.md", study_markdown(flat).encode("utf-8"))
@@ -111,7 +92,7 @@ def study_facts(store: Store, tables: Mapping[str, Sequence[StudyTable]]) -> lis
     reader = Reader.of(store)
     facts = [
         _seed_fact(corpus, document)
-        for corpus, document in reader.of_corpora("seeds/{}.json", "seeds")
+        for corpus, document in reader.of_corpora("seeds/{}.json", "seeds", SeedStudy.from_dict)
     ]
     harvests = next(block for block in tables["harvest.html"] if block.table.name == "harvests")
     facts += (
@@ -130,59 +111,42 @@ def study_facts(store: Store, tables: Mapping[str, Sequence[StudyTable]]) -> lis
     ]
 
 
-def seeds_metrics(document: Mapping[str, Any]) -> dict[str, float]:
+def seeds_metrics(study: SeedStudy) -> dict[str, float]:
     """Return the plotted numbers of a seed study: how often it certified and was valid on TEST."""
     metrics: dict[str, float] = {}
-    for found in document["frequencies"]:
-        if found["procedure"] == "guarded_taskboot":
-            place = f"{found['side']}_at_{found['alpha']:g}"
+    for found in study.frequencies:
+        if found.procedure == "guarded_taskboot":
+            place = f"{found.side}_at_{found.alpha:g}"
             metrics |= {
-                f"certified_{place}": float(found["certified"]),
-                f"valid_{place}": float(found["valid"]),
+                f"certified_{place}": float(found.certified),
+                f"valid_{place}": float(found.valid),
+                f"coverage_{place}": found.coverage,
             }
-            metrics[f"coverage_{place}"] = float(found["coverage"])
     return metrics
 
 
-def _seed_fact(corpus: str, document: Mapping[str, Any]) -> str:
-    found = [
-        item
-        for item in document["frequencies"]
-        if (item["side"], item["procedure"]) == ("reject", "guarded_taskboot")
-    ]
+def _seed_fact(corpus: str, study: SeedStudy) -> str:
     said = [
-        f"{item['certified']} times at α = {item['alpha']:g}{_validity(item)}" for item in found
+        f"{item.certified} times at α = {item.alpha:g}{_validity(item)}"
+        for item in study.frequencies
+        if (item.side, item.procedure) == ("reject", "guarded_taskboot")
     ]
     return (
-        f"{corpus}: over {len(document['plan']['seeds'])} split seeds guarded TaskBoot "
+        f"{corpus}: over {len(study.plan.seeds)} split seeds guarded TaskBoot "
         f"certified (reject side) {'; '.join(said)}."
     )
 
 
-def _validity(item: Mapping[str, Any]) -> str:
-    if not item["certified"]:
+def _validity(item: SeedFrequency) -> str:
+    if not item.certified:
         return ""
     return (
-        f", {item['valid']} of these with an error of at most α on TEST, "
-        f"{item['beyond_chance']} above it beyond chance"
+        f", {item.valid} of these with an error of at most α on TEST, "
+        f"{item.beyond_chance} above it beyond chance"
     )
 
 
-def _block(block: StudyTable) -> dict[str, Any]:
-    # names and words come first; numbers do not break
-    words = next(
-        (
-            place
-            for place, name in enumerate(block.table.columns)
-            if name in site_data()["first_numbers"]
-        ),
-        len(block.table.columns),
-    )
-    names = ("table", "about", "figure", "missing", "sources")
-    return {**{name: getattr(block, name) for name in names}, "names": words}
-
-
-def _render(href: str, view: Mapping[str, Any]) -> str:
+def _render(href: str, view: Mapping[str, object]) -> str:
     pages = [
         {"href": "index.html", "short": "Study"},
         *({"href": page.href, "short": page.short} for page in PAGES),
