@@ -88,6 +88,7 @@ def ingest(
     not valid (see `certify ops status CORPUS`), every run goes to human review with the reason, and
     the exit code is 3.
     """
+    from certify_assets.cli.launching import report_stored
     from certify_assets.operations.batches import decide_ready, receive
     from certify_assets.storage.progress import ProgressLines
 
@@ -102,6 +103,9 @@ def ingest(
         options=parse_options(options),
     )
     records = decide_ready(corpus, report=ProgressLines(say))
+    new = ["operations/incoming_runs"] if received.new + received.changed else []
+    if stored := new + (["operations/decisions"] if records else []):
+        report_stored(corpus, "ops ingest", *stored)
     records += _decided_before(corpus, received, records)
     _write(corpus, records, decisions, queue)
     if as_json:

@@ -101,7 +101,10 @@ def train(corpus: Corpus, name: str, as_json: bool) -> None:
     on where it was killed. An endpoint judge is not trained but registered: its server is asked
     what it is, and settings, prompt and answer are stored.
     """
+    from certify_assets.cli.launching import report_stored
+
     document = JudgedCorpus(corpus, name).train().to_dict()
+    report_stored(corpus, "judge train", f"judges/{name}/model")
     if as_json:
         emit_json(document)
         return
@@ -182,6 +185,8 @@ def score(
     `certify decide`, `audit` or `monitor`; an outcome is kept where a run has one. An endpoint
     judge asks its server, resumes where it was stopped, and says what it cost.
     """
+    from certify_assets.cli.launching import report_stored
+
     if paths and out is None:
         raise InputError("there is no place for the scores of new runs; give one with --out.")
     if out is not None and out.suffix.lower() not in _TABLES:
@@ -193,6 +198,8 @@ def score(
     )
     judged = JudgedCorpus(corpus, name)
     table, dropped, bill = _new_runs(judged, paths, format_name) if paths else _splits(judged)
+    if not paths:
+        report_stored(corpus, "judge score", f"judges/{name}/scores")
     if out is not None:
         _write(table, out)
     document = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.resources
+import logging
 import os
 import shutil
 import sqlite3
@@ -13,7 +14,7 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.cli.output import NOTHING, say
+from certify_assets.cli.output import NOTHING, printable, say
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError, IntegrityError, StepFailedError
 from certify_assets.files import write_atomic
@@ -21,8 +22,10 @@ from certify_assets.storage.store import Store, default_root
 
 if TYPE_CHECKING:
     from certify_assets.research.study import Outcome
+    from certify_assets.storage.snapshot import Snapshot
 
 _EXECUTION, _STUDY = "certify_assets.defs.execution", "certify_assets.defs.research.study"
+_REPORTING = "certify_assets.defs.reporting"
 _VARIABLES = ("DAGSTER_HOME", "CERTIFY_ROOT")
 
 
@@ -152,6 +155,31 @@ def _reason(error: Exception) -> str:
     inner = getattr(error, "orig", error)
     text = inner.strerror if isinstance(inner, OSError) and inner.strerror else str(inner)
     return (text.strip().splitlines() or [type(error).__name__])[-1]
+
+
+def report_stored(corpus: Corpus, command: str, *assets: str) -> None:
+    """Report to Dagster what a command stored, if the data root has an instance."""
+    # without one nothing is reported, and nobody waits for Dagster to be imported
+    if not _has_instance(corpus.store):
+        return
+    try:
+        with platform(Store(corpus.store.root), _REPORTING) as reporting:
+            reporting.report(
+                Corpus(Store(corpus.store.root), corpus.name), assets, f"certify {command}"
+            )
+    except Exception as error:  # what was stored is stored, whatever Dagster's database says
+        logging.getLogger("certify_assets").warning(
+            "%s of %s stored, but not reported to Dagster (%s).",
+            ", ".join(assets),
+            corpus.name,
+            printable(_reason(error)),
+        )
+
+
+def _has_instance(store: Snapshot) -> bool:
+    if home := os.environ.get("DAGSTER_HOME"):
+        return Path(home).is_dir()
+    return store.is_local and store.local_path("dagster/dagster.yaml").is_file()
 
 
 def find_program(name: str) -> str | None:

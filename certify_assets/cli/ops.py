@@ -110,6 +110,7 @@ def deploy(
     certify-CORPUS with the alias deployed and the certificates attached; where MLflow does not
     answer, the deployment holds and says so.
     """
+    from certify_assets.cli.launching import report_stored
     from certify_assets.operations.deployment_record import plan_before
     from certify_assets.operations.rollout import deploy as deploy_judge
 
@@ -122,6 +123,7 @@ def deploy(
         ),
         certificates_key=certificates_key,
     )
+    report_stored(corpus, "ops deploy", "operations/deployment")
     _show_made(made, as_json=as_json)
 
 
@@ -146,6 +148,7 @@ def rollback(corpus: Corpus, number: int | None, as_json: bool) -> None:
     Judge, budgets, rates and seed of the draw are those of that deployment; the checks are those of
     `certify ops deploy`.
     """
+    from certify_assets.cli.launching import report_stored
     from certify_assets.operations.deployment_record import read_deployments
     from certify_assets.operations.rollout import redeploy
 
@@ -157,7 +160,9 @@ def rollback(corpus: Corpus, number: int | None, as_json: bool) -> None:
                 "shows those that there are."
             )
         number = earlier[-1].number
-    _show_made(redeploy(corpus, number), as_json=as_json)
+    made = redeploy(corpus, number)
+    report_stored(corpus, "ops rollback", "operations/deployment")
+    _show_made(made, as_json=as_json)
 
 
 @ops.command()

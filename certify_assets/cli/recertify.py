@@ -114,12 +114,18 @@ def _recertify(
     deploys: bool,
     as_json: bool,
 ) -> int:
+    from certify_assets.cli.launching import report_stored
     from certify_assets.operations.notifications import notify
     from certify_assets.operations.recertification import recertify
     from certify_assets.operations.rollout import promote
 
     record, said = recertify(judge, schedule=schedule, reason=reason, least_new_tasks=at_least)
-    deployed = promote(judge.corpus, record).number if deploys and record is not None else None
+    deployed = None
+    if record is not None:
+        report_stored(judge.corpus, "ops recertify", "operations/recertification")
+        if deploys:
+            deployed = promote(judge.corpus, record).number
+            report_stored(judge.corpus, "ops recertify --deploy", "operations/deployment")
     if as_json:
         emit_json(
             {

@@ -142,9 +142,13 @@ def import_(corpus: str, path: Path, reviewer: str | None, store: Store, as_json
     FILE is a table with trajectory_id and outcome (0, 1, failure, success), or the JSON export of
     Label Studio. All of the file is taken or nothing; the same file a second time adds nothing.
     """
+    from certify_assets.cli.launching import report_stored
     from certify_assets.operations.label_files import import_labels
 
-    done = import_labels(_open(store, corpus), path, reviewer=reviewer)
+    opened = _open(store, corpus)
+    done = import_labels(opened, path, reviewer=reviewer)
+    if done.added:
+        report_stored(opened, "review import", "operations/reviewed_labels")
     if as_json:
         emit_json(
             {
@@ -181,9 +185,18 @@ def serve(
     corpus: str, port: int, host: str, exposed: bool, store: Store, as_json: bool, **costs: float
 ) -> None:
     """Serve the page on which runs are labelled, until Ctrl-C."""
+    from certify_assets.cli.launching import report_stored
+    from certify_assets.operations.layout import labels_key
+
     opened = _open(store, corpus)
     _require_reachable(host, exposed)
-    _serve(opened, host, port, as_json, costs)
+    key = labels_key(corpus)
+    before = store.sha256(key) if store.exists(key) else ""
+    try:
+        _serve(opened, host, port, as_json, costs)
+    finally:
+        if store.exists(key) and store.sha256(key) != before:
+            report_stored(opened, "review serve", "operations/reviewed_labels")
 
 
 def _print(corpus: str, queue: Queue, limit: int, as_json: bool) -> None:

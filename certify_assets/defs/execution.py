@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 
 from certify_assets._version import __version__
-from certify_assets.defs.names import CORPORA, judge_of, key, name_of
+from certify_assets.defs.names import CORPORA, VERSION, judge_of, key, name_of
 from certify_assets.errors import CertifyError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.storage.locks import lock_file
@@ -139,7 +139,7 @@ def observe_sources(instance: dg.DagsterInstance, corpus: str) -> None:
     seen = found[0].asset_observation if found else None
     if seen is None or seen.data_version != version:
         instance.report_runless_asset_event(
-            dg.AssetObservation(source, partition=corpus, tags={"dagster/data_version": version})
+            dg.AssetObservation(source, partition=corpus, tags={VERSION: version})
         )
 
 

@@ -23,6 +23,8 @@ LM_GROUP, TRANSFER_GROUP, HARVEST_GROUP = "judges_lm", "judges_transfer", "judge
 LEXICAL_GROUP, ENDPOINT_GROUP = "judges_lexical", "judges_endpoint"
 #: tag by which jobs separate judges that cost money, without reading the user's document
 FAMILY = "certify/family"
+#: tag of a materialization or an observation
+VERSION = "dagster/data_version"
 COMPONENT = "certify_assets.components.Corpora"
 _SPLITS = ("sft", "rl", "cal", "test")
 # asset → the documents that it stores; {c} is the corpus, {j} the judge
@@ -42,6 +44,7 @@ _DOCUMENTS: dict[str, tuple[str, ...]] = {
     "report": ("judges/{j}/{c}/page.html",),
     "monitor": ("judges/{j}/{c}/monitor.json",),
     "arms_audit": ("judges/{j}/{c}/arms_audit.json",),
+    "operations/deployment": ("operations/{c}/deployment.json",),
     "operations/review_queue": ("operations/{c}/queue.parquet",),
     "operations/reviewed_labels": ("operations/{c}/labels.parquet",),
     "operations/history": ("operations/{c}/history.json",),

@@ -9,6 +9,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.judges.training import POOL, attempted, machine_tags, progress_lines
 from certify_assets.defs.metadata import materialized
 from certify_assets.defs.names import (
+    VERSION,
     corpora_partitions,
     judge_asset,
     judge_code_version,
@@ -23,8 +24,6 @@ from certify_assets.judges.lm.rewards import ARMS, CONTROLS
 from certify_assets.judges.record import JudgeRecord
 from certify_assets.judges.specs import JUDGES, JudgeSpec
 from certify_assets.reports import arms as arms_report
-
-_VERSION = "dagster/data_version"
 
 # keys join in the alphabetical order of the dimensions: "reject_3|miniwob_weak"
 arm_partitions = dg.MultiPartitionsDefinition(
@@ -63,11 +62,11 @@ def arm_events(
         filters = dg.AssetRecordsFilter(asset_key=arm_key, asset_partitions=[partition])
         records = instance.fetch_materializations(filters, limit=1).records
         shown = records[0].asset_materialization if records else None
-        if shown is None or (shown.tags or {}).get(_VERSION) != version:
+        if shown is None or (shown.tags or {}).get(VERSION) != version:
             metadata = {"made_by": f"judges/{spec.name}/model"}
             found.append(
                 dg.AssetMaterialization(
-                    arm_key, partition=partition, metadata=metadata, tags={_VERSION: version}
+                    arm_key, partition=partition, metadata=metadata, tags={VERSION: version}
                 )
             )
     return found

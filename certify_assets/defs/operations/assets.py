@@ -10,7 +10,15 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import to_frame
 from certify_assets.defs.judges.training import progress_lines
 from certify_assets.defs.metadata import column_lineage, materialized, table_metadata
-from certify_assets.defs.names import OPERATIONS_GROUP, asset, judge_key, key, source
+from certify_assets.defs.names import (
+    OPERATIONS_GROUP,
+    asset,
+    corpora_partitions,
+    judge_key,
+    key,
+    source,
+)
+from certify_assets.defs.reporting import decided_version, received_version
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
@@ -86,6 +94,7 @@ def _deployment() -> dg.AssetSpec:
     return source(
         "operations/deployment",
         OPERATIONS_GROUP,
+        partitions_def=corpora_partitions,
         kinds={"json"},
         deps=[judge_key(name, step) for name in judges() for step in ("certificate", "audit")],
         description="The judge that decides, its certificates and the plan of the draw: written "
@@ -121,7 +130,7 @@ def incoming_runs(
         store,
         mlflow,
         metadata,
-        version=sha256_bytes(canonical_json(layout.batch_names(corpus))),
+        version=received_version(corpus),
         params={"batch": received.batch},
         metrics=counts,
     )
@@ -158,7 +167,7 @@ def decisions(
         store,
         mlflow,
         metadata,
-        version=sha256_bytes(canonical_json([item.to_dict() for item in decided])),
+        version=decided_version(corpus),
         metrics=counts,
         params={"said": said},
         # the record is found from a certificate or a batch

@@ -25,7 +25,7 @@ from certify_assets.defs.execution import (
     observe_sources,
     one_writer,
 )
-from certify_assets.defs.names import is_stored, key, stored_version
+from certify_assets.defs.names import VERSION, is_stored, key, stored_version
 from certify_assets.errors import InputError
 from certify_assets.judges.specs import JUDGES
 from certify_assets.research.study import (
@@ -44,7 +44,6 @@ STUDY, TABLES, REPORT = "research_study", "research_tables", key("research/repor
 _SPLITS = (
     "trajectories split_manifest sft_split rl_split cal_split test_split profile leak_controls"
 )
-_VERSION = "dagster/data_version"
 Found = dict[tuple[str, str], Outcome]
 Say = Callable[[str], None]
 
@@ -379,7 +378,7 @@ def _intact(
     if version is None:
         return True
     made = _materialized(instance, item, corpus)
-    if made is None or (made.tags or {}).get(_VERSION) != version.value:
+    if made is None or (made.tags or {}).get(VERSION) != version.value:
         return False
     if profile is None or not is_stored(store, item, corpus or ""):
         return True

@@ -1,0 +1,77 @@
+"""Work outside runs: what a command stored, reported to Dagster as materializations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import dagster as dg
+
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.defs.execution import instance_with
+from certify_assets.defs.names import VERSION, judge_of, key, stored_version
+from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.operations import layout
+from certify_assets.operations.decisions import BatchRecord
+from certify_assets.operations.labels import write_label_table
+from certify_assets.operations.recertification_record import recertifications
+
+
+def received_version(corpus: Corpus) -> str:
+    """Return the data version of the batches of a corpus."""
+    return sha256_bytes(canonical_json(layout.batch_names(corpus)))
+
+
+def decided_version(corpus: Corpus) -> str:
+    """Return the data version of the decisions on a corpus."""
+    decided = [BatchRecord.load(corpus, name) for name in layout.batch_names(corpus)]
+    return sha256_bytes(canonical_json([item.to_dict() for item in decided]))
+
+
+def _labelled_version(corpus: Corpus) -> str:
+    # a command appends to the journal, and the asset is the table that is resolved from it
+    write_label_table(corpus)
+    version = stored_version(corpus.store, key("operations/reviewed_labels"), corpus.name)
+    return version.value if version else ""
+
+
+# of assets whose version is not the hash of the documents that they store
+_VERSIONS: dict[str, Callable[[Corpus], str]] = {
+    "operations/incoming_runs": received_version,
+    "operations/decisions": decided_version,
+    "operations/reviewed_labels": _labelled_version,
+    "operations/recertification": lambda corpus: recertifications(corpus)[-1].inputs_sha256,
+}
+
+
+def report(corpus: Corpus, assets: Sequence[str], command: str) -> None:
+    """Report assets of a corpus, by name, as materialized by a command outside a run."""
+    events = [_event(corpus, name, command) for name in assets]
+    with instance_with([corpus.name]) as instance:
+        for event in events:
+            instance.report_runless_asset_event(event)
+            for arm in _arms(instance, corpus, event.asset_key):
+                instance.report_runless_asset_event(arm)
+
+
+def _event(corpus: Corpus, name: str, command: str) -> dg.AssetMaterialization:
+    if name in _VERSIONS:
+        tags = {VERSION: _VERSIONS[name](corpus)}
+    else:
+        version = stored_version(corpus.store, key(name), corpus.name)
+        tags = {VERSION: version.value} if version else {}
+    return dg.AssetMaterialization(
+        key(name), partition=corpus.name, tags=tags, metadata={"made_by": command}
+    )
+
+
+def _arms(
+    instance: dg.DagsterInstance, corpus: Corpus, asset_key: dg.AssetKey
+) -> list[dg.AssetMaterialization]:
+    """Return the arms that the model of a judge was chosen among, where it has arms."""
+    judge = JudgedCorpus(corpus, judge_of(asset_key)) if asset_key.path[-1] == "model" else None
+    if judge is None or not judge.spec.arms:
+        return []
+    from certify_assets.defs.judges.arms import arm_events
+
+    return arm_events(instance, judge.spec, judge.stored_artifact)

@@ -1,0 +1,225 @@
+"""What a command stores is reported to Dagster, where the data root has an instance."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+
+import dagster as dg
+import pandas as pd
+import pytest
+
+from certify_assets.cli import launching
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.defs.names import CORPORA, VERSION, stored_version
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.operations.rollout import deploy
+from certify_assets.operations.sampling import SamplingPlan
+from certify_assets.storage.store import Store
+from certify_assets_tests.cli.calling import Answer, Call
+from certify_assets_tests.cli.review_client import Client, served
+from certify_assets_tests.operations_builders import deliver
+from certify_assets_tests.recertification_builders import drawn_tasks, label_rows, write_batch
+from certify_assets_tests.review_builders import session_batch
+
+PLAN = SamplingPlan(0.2, 0.2, 7)
+
+
+@pytest.fixture(autouse=True)
+def _no_tracking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Dagster home with its databases, which take longer to make than to copy."""
+    store = Store(str(tmp_path_factory.mktemp("home")))
+    launching.dagster_environment(store)
+    folder = store.local_path("dagster")
+    with dg.DagsterInstance.from_config(str(folder)) as instance:
+        instance.add_dynamic_partitions(CORPORA, ["c"])
+        assert not instance.get_runs() and not instance.all_asset_keys()
+    return folder
+
+
+@pytest.fixture
+def watched(operated: Store, home: Path) -> Store:
+    """A certified corpus in a data root whose Dagster home exists."""
+    shutil.copytree(home, operated.local_path("dagster"))
+    return operated
+
+
+def reported(store: Store, *names: str) -> list[str]:
+    """Return the data versions that commands reported of assets, each of them once."""
+    found = []
+    with dg.DagsterInstance.from_config(str(store.local_path("dagster"))) as instance:
+        assert instance.get_dynamic_partitions(CORPORA) == ["c"]
+        for name in names:
+            where = dg.AssetRecordsFilter(dg.AssetKey(name.split("/")), asset_partitions=["c"])
+            (record,) = instance.fetch_materializations(where, limit=9).records
+            assert record.asset_materialization is not None and not record.run_id
+            tags, about = record.asset_materialization.tags, record.asset_materialization.metadata
+            assert tags is not None and str(about["made_by"].value).startswith("certify ")
+            found.append(tags[VERSION])
+    return found
+
+
+def of_documents(store: Store, *names: str) -> list[str]:
+    versions = [stored_version(store, dg.AssetKey(name.split("/")), "c") for name in names]
+    return [version.value for version in versions if version is not None]
+
+
+def done(answer: Answer) -> None:
+    assert answer.code == 0, answer.err
+    assert "not reported" not in answer.err
+
+
+def test_training_and_scoring_are_reported(call: Call, watched: Store) -> None:
+    names = ("judges/lexical/model", "judges/lexical/scores")
+    done(call("judge", "train", "c", "--judge", "lexical", "--root", watched.root))
+    done(call("judge", "score", "c", "--judge", "lexical", "--root", watched.root))
+    assert reported(watched, *names) == of_documents(watched, *names)
+
+
+def test_new_runs_are_scored_without_a_report(call: Call, watched: Store, tmp_path: Path) -> None:
+    runs = deliver(tmp_path / "new.jsonl", tasks=2)
+    out = tmp_path / "scores.csv"
+    where = ("--judge", "lexical", "--out", out, "--root", watched.root)
+    assert call("judge", "score", "c", runs, *where).code == 0
+    assert not watched.local_path("dagster/locks").exists()
+
+
+@pytest.mark.slow
+def test_a_deployment_is_reported(call: Call, watched: Store) -> None:
+    done(call("ops", "deploy", "c", "lexical", "--root", watched.root))
+    assert reported(watched, "operations/deployment") == of_documents(
+        watched, "operations/deployment"
+    )
+    done(call("ops", "rollback", "c", 1, "--root", watched.root))
+    with pytest.raises(ValueError, match="too many values"):
+        reported(watched, "operations/deployment")
+
+
+def test_batches_and_decisions_are_reported(call: Call, watched: Store) -> None:
+    deploy(JudgedCorpus(Corpus(watched, "c"), "lexical"), sampling=PLAN, track=False)
+    deliver(watched.local_path("inbox/c/new.jsonl"))
+    done(call("ops", "ingest", "c", "--root", watched.root))
+    names = ("operations/incoming_runs", "operations/decisions")
+    versions = reported(watched, *names)
+    # nothing is new in the same files
+    done(call("ops", "ingest", "c", "--root", watched.root))
+    assert reported(watched, *names) == versions and len(set(versions)) == 2
+
+
+@pytest.mark.slow
+def test_versions_are_those_of_a_run(call: Call, watched: Store) -> None:
+    from certify_assets.defs.operations.assets import operation_assets
+    from certify_assets.defs.resources import DataRoot, MlflowTracker
+
+    deploy(JudgedCorpus(Corpus(watched, "c"), "lexical"), sampling=PLAN, track=False)
+    deliver(watched.local_path("inbox/c/new.jsonl"))
+    done(call("ops", "ingest", "c", "--root", watched.root))
+    names = ("operations/incoming_runs", "operations/decisions")
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions(CORPORA, ["c"])
+        result = dg.materialize(
+            operation_assets(),
+            instance=instance,
+            partition_key="c",
+            resources={
+                "data_root": DataRoot(root=watched.root),
+                "mlflow": MlflowTracker(enabled=False),
+            },
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        )
+    made = {
+        event.asset_key.to_user_string(): event.materialization.tags[VERSION]
+        for event in result.get_asset_materialization_events()
+        if event.asset_key is not None
+    }
+    assert [made[name] for name in names] == reported(watched, *names)
+
+
+def test_imported_labels_are_resolved_and_reported(
+    call: Call, watched: Store, tmp_path: Path
+) -> None:
+    runs = session_batch(watched)
+    labels = tmp_path / "labels.csv"
+    pd.DataFrame({"trajectory_id": runs[:2], "outcome": [0, 1]}).to_csv(labels, index=False)
+    where = ("--reviewer", "ann", "--root", watched.root)
+    done(call("review", "import", "c", labels, *where))
+    done(call("review", "import", "c", labels, *where))
+    name = "operations/reviewed_labels"
+    assert reported(watched, name) == of_documents(watched, name)
+    assert len(watched.read_table("operations/c/labels.parquet")) == 2
+
+
+@pytest.mark.slow
+def test_labels_of_the_page_are_reported_when_it_stops(watched: Store) -> None:
+    session_batch(watched)
+    with served(watched):
+        pass
+    assert not watched.local_path("dagster/locks").exists(), "no label, no report"
+    with served(watched) as page:
+        client = Client(page.url)
+        client.label(client.enter("ann"), 1)
+    name = "operations/reviewed_labels"
+    assert reported(watched, name) == of_documents(watched, name)
+
+
+@pytest.mark.slow
+def test_a_recertification_and_its_deployment_are_reported(call: Call, watched: Store) -> None:
+    deploy(JudgedCorpus(Corpus(watched, "c"), "lexical"), sampling=PLAN, track=False)
+    audit = drawn_tasks(PLAN, "c", "audit", 40)
+    label_rows(watched, "c", write_batch(watched, "c", "0001-a", PLAN, tasks=audit))
+    made = call("ops", "recertify", "c", "--deploy", "--root", watched.root, "--json")
+    done(made)
+    version, deployed = reported(watched, "operations/recertification", "operations/deployment")
+    assert version == made.json["inputs_sha256"]
+    assert [deployed] == of_documents(watched, "operations/deployment")
+
+
+@pytest.mark.slow
+def test_a_reported_model_is_up_to_date_for_the_study(call: Call, watched: Store) -> None:
+    from certify_assets.defs.research.study import stale
+
+    key = dg.AssetKey(["judges", "lexical", "model"])
+    splits = [f"corpora/{name}_split" for name in ("sft", "rl", "cal", "test")]
+    corpus = Corpus(watched, "c")
+    launching.report_stored(corpus, "earlier", "corpora/split_manifest", *splits)
+    done(call("judge", "train", "c", "--judge", "lexical", "--root", watched.root))
+    with (
+        dg.DagsterInstance.from_config(str(watched.local_path("dagster"))) as instance,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("CERTIFY_ROOT", watched.root)
+        assert stale(instance, [key], "c") == set()
+        path = watched.local_path("judges/lexical/c/adapter.json")
+        path.write_bytes(path.read_bytes() + b" ")
+        assert stale(instance, [key], "c") == {key}
+
+
+def test_without_an_instance_nothing_of_dagster_is_touched(
+    call: Call, operated: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(launching, "platform")
+    done(call("judge", "train", "c", "--judge", "lexical", "--root", operated.root))
+    # a home that is named and not there is no instance either
+    monkeypatch.setenv("DAGSTER_HOME", str(operated.local_path("nowhere")))
+    done(call("judge", "train", "c", "--judge", "lexical", "--root", operated.root))
+    assert not operated.local_path("dagster").exists()
+    assert not operated.local_path("nowhere").exists()
+
+
+def test_a_report_that_fails_is_one_warning(
+    call: Call, watched: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched.local_path("dagster/dagster.yaml").write_text("storage: nothing\n", encoding="utf-8")
+    with caplog.at_level(logging.WARNING, logger="certify_assets"):
+        answer = call("judge", "train", "c", "--judge", "lexical", "--root", watched.root)
+    assert answer.code == 0 and "lexical" in answer.out
+    (warning,) = [record for record in caplog.records if record.name == "certify_assets"]
+    assert warning.levelno == logging.WARNING
+    assert "judges/lexical/model of c stored, but not reported to Dagster" in warning.getMessage()
