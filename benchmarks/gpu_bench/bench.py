@@ -183,5 +183,5 @@ class Bench:
             "share_of_peak": flops / taken / 1e12 / self.peak,
             "padding": run.padded_tokens / run.tokens - 1,
             "out_of_memory": run.out_of_memory,
-            "engine": run.fingerprint["engine"],
+            "engine": run.fingerprint.engine,
         }

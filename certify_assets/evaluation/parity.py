@@ -186,7 +186,7 @@ def _reference(
         )
         prompts = [Encoded(_ids(question, tokenizer.encode, template)) for question in questions]
         run = score_prompts(language, prompts, adapter_sha256=lora_sha256)
-    return run.scores, dict(run.fingerprint)
+    return run.scores, asdict(run.fingerprint)
 
 
 def _ids(

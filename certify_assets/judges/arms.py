@@ -350,7 +350,7 @@ def _score(
 def _lora_sha256(folder: Path) -> str:
     from certify_assets.judges.lm.adapters import read_adapter
 
-    return str(read_adapter(folder)["adapter_sha256"])
+    return read_adapter(folder).sha256
 
 
 def _rows_sha256(frame: pd.DataFrame) -> str:
@@ -511,7 +511,7 @@ class _Run:
                 evaluate=keep,
                 progress=advance,
             )
-            return sampled["sha256"], sampled["history"]
+            return sampled.sha256, sampled.history
         exact = train_exact(
             language,
             prompts,

@@ -174,4 +174,4 @@ def test_a_worker_with_other_packages_is_refused(_trained: Path) -> None:
     group = [judge.encoder.encode_texts(["a run"])]
     assert judge.answer(group, fingerprint).log_probs.shape == (1, 2)
     with pytest.raises(StaleCertificateError, match="another engine than the run that asks it"):
-        judge.answer(group, {**fingerprint, "engine": "another"})
+        judge.answer(group, replace(fingerprint, engine="another"))

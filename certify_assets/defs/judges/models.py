@@ -415,11 +415,11 @@ def compact_model(
     metadata: dict[str, Any] = {
         "revision": found.revision,
         "parameters": found.parameters,
-        **{name: facts[name] for name in ("runs", "tokens")},
-        **{
-            name: dg.MetadataValue.json(facts[name])
-            for name in ("settings", "versions", "pretraining_tasks")
-        },
+        "runs": facts.runs,
+        "tokens": facts.tokens,
+        "settings": dg.MetadataValue.json(facts.settings),
+        "versions": dg.MetadataValue.json(facts.versions),
+        "pretraining_tasks": dg.MetadataValue.json(facts.pretraining_tasks),
     }
     if config.rebuild:
         with attempted(context):
@@ -436,11 +436,11 @@ def compact_model(
         mlflow,
         metadata,
         version=found.revision,
-        params={**facts["settings"], "runs": facts["runs"], "tokens": facts["tokens"]},
+        params={**facts.settings, "runs": facts.runs, "tokens": facts.tokens},
         metrics={"parameters": found.parameters},
         tags={"certify.base_model": "compact", "certify.base_revision": found.revision},
         curves={
-            name: [(point["step"], point[name]) for point in facts["loss_curve"]]
+            name: [(point["step"], point[name]) for point in facts.loss_curve]
             for name in ("loss", "verdict_loss")
         },
         files={found.folder / name: "model" for name in ("provenance.json", "config.json")},

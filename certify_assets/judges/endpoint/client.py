@@ -1,7 +1,4 @@
-"""One JSON request to a server, paced, and sent again where that may help.
-
-The API key leaves this module in one header alone.
-"""
+"""One JSON request to a server: paced, and sent again where that may help."""
 
 from __future__ import annotations
 
@@ -26,13 +23,7 @@ _LONGEST_BACKOFF = 30.0
 
 
 class Pace:
-    """Lets units through at an even rate; what was estimated wrongly is put right afterwards.
-
-    Parameters
-    ----------
-    per_minute : float, optional
-        No limit by default.
-    """
+    """Lets units through at an even rate; what was estimated wrongly is put right afterwards."""
 
     def __init__(self, per_minute: float | None) -> None:
         self._seconds = 60.0 / per_minute if per_minute else 0.0
@@ -68,21 +59,13 @@ class Pause:
 
 
 def backoff_seconds(attempt: int, first: float) -> float:
-    """Return a random wait before attempt + 1, 50 to 150 % of first · 2^(attempt − 1).
-
-    Workers that failed together part.
-    """
+    """Return a random wait before attempt + 1: 50 to 150 % of first · 2^(attempt − 1)."""
+    # random, so that workers that failed together part
     return float(min(first * 2 ** (attempt - 1), _LONGEST_BACKOFF) * random.uniform(0.5, 1.5))
 
 
 def retry_after_seconds(value: str | None, now: datetime | None = None) -> float | None:
-    """Read a Retry-After header (RFC 9110, 10.2.3): seconds or a date; None where it says neither.
-
-    Examples
-    --------
-    >>> retry_after_seconds("2"), retry_after_seconds("soon")
-    (2.0, None)
-    """
+    """Read a Retry-After header (RFC 9110, 10.2.3): seconds or a date; else None."""
     if value is None:
         return None
     text = value.strip()
@@ -110,10 +93,7 @@ class RefusedError(CertifyError):
 
 
 class UnavailableError(CertifyError):
-    """The server did not answer one request, however often it was asked.
-
-    Status 0 is no response at all.
-    """
+    """The server did not answer, however often it was asked; status 0 is no response at all."""
 
     def __init__(self, said: str, status: int = 0) -> None:
         super().__init__(said)
@@ -130,17 +110,7 @@ class _Response:
 
 
 class Client:
-    """A session with one server; use it in ``async with``.
-
-    Parameters
-    ----------
-    server : Server
-
-    Attributes
-    ----------
-    requests, retries : int
-        Requests sent, those sent again included; how many were sent again.
-    """
+    """A session with one server; use it in ``async with``."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -188,7 +158,7 @@ class Client:
                 _LOG.info("attempt %d: %s", attempt, reason)
             response = await self._send(url, payload, tokens)
             if response.status == 200 and isinstance(response.body, dict):
-                self._tokens.correct(_used(response.body) - tokens)
+                self._tokens.correct(_used(response.body.get("usage")) - tokens)
                 return response.body
             reason, status = response.reason, response.status
             if response.final:
@@ -305,7 +275,6 @@ class Client:
         return value
 
 
-def _used(body: dict[str, Any]) -> int:
-    usage = body.get("usage")
+def _used(usage: Any) -> int:
     total = usage.get("total_tokens") if isinstance(usage, dict) else None
     return total if isinstance(total, int) and 0 <= total < 1 << 40 else 0

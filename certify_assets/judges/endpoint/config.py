@@ -1,4 +1,4 @@
-"""One judge of `judges.yaml`: which server, how it is asked, what it costs, and what its scores are compared with."""
+"""One judge of `judges.yaml`: its server, question, prices and parity test."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 FORMS = ("chat", "completion", "tokens")
 
-FORMS = ("chat", "completion", "tokens")
-
 _WORDS_ONLY = (
     "it answers in words (mode {mode}), which have no log-probabilities to compare with those of a "
     "local model"
@@ -50,10 +48,6 @@ class _Entry(BaseModel):
     """Settings that a user writes: every one has its type, and there is no other."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    def given(self, *names: str) -> dict[str, Any]:
-        """Return the settings that were written, of these names."""
-        return {name: getattr(self, name) for name in names if name in self.model_fields_set}
 
 
 class ParityEntry(_Entry):
@@ -127,17 +121,6 @@ class JudgesDocument(_Entry):
     judges: list[JudgeEntry]
 
 
-_SERVER = (
-    "concurrency",
-    "attempts",
-    "timeout_seconds",
-    "longest_wait_seconds",
-    "requests_per_minute",
-    "tokens_per_minute",
-    "key_variable",
-    "revision",
-)
-_ASKING = ("temperature", "seed", "max_tokens", "read", "top", "extra")
 _NESTED: dict[str, type[_Entry]] = {
     "prompt": PromptEntry,
     "prices": PricesEntry,
@@ -163,31 +146,17 @@ def judges_schema() -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ParityConfig:
-    """The local model that an endpoint's log-probabilities must agree with before its scores may certify.
+    """The local model that an endpoint's log-probabilities must agree with."""
 
-    Parameters
-    ----------
-    model : str
-        "compact", a folder, or the name of a hub repository.
-    revision : str, optional
-        Commit of the repository.
-    adapter : str
-        LoRA adapter on it: the name of a judge of the platform whose adapter is stored for the
-        corpus, or a folder; empty for none.
-    rows : int
-        Runs of CAL that are compared.
-    tolerance : float
-        Largest difference of log-odds allowed; .02 lets bfloat16 weights pass.
-    least_agreement : float
-        Least Kendall tau-b.
-    """
-
-    model: str
-    revision: str | None = None
+    model: str  # "compact", a folder, or the name of a hub repository
+    revision: str | None = None  # commit of the repository
+    # LoRA adapter on it: the name of a judge of the platform whose adapter is stored for the
+    # corpus, or a folder; empty for none
     adapter: str = ""
-    rows: int = 32
+    rows: int = 32  # runs of CAL that are compared
+    # largest difference of log-odds allowed; .02 lets bfloat16 weights pass
     tolerance: float = 0.02
-    least_agreement: float = 0.99
+    least_agreement: float = 0.99  # least Kendall tau-b
 
     def __post_init__(self) -> None:
         if self.rows < 2 or not self.tolerance > 0 or not 0 < self.least_agreement <= 1:
@@ -199,40 +168,22 @@ class ParityConfig:
 
 @dataclass(frozen=True)
 class EndpointConfig:
-    """A judge behind a server, as the user describes it.
-
-    Parameters
-    ----------
-    server : Server
-    asking : Asking
-    auditor : AuditorPrompt
-        The prompt of all judges, its question that of the mode.
-    prices : Prices
-    form : {"chat", "completion", "tokens"}
-        Messages; a text that ends with the verdict marker; token ids of the model's own tokenizer.
-    tokenizer : str
-        Form tokens: "compact", a folder or a hub name; by default the model of the parity test.
-    tokenizer_revision : str, optional
-    budget_tokens : int
-        Longest prompt; what does not fit is cut from the middle of the run.
-    max_failed : int
-        Runs that may stay unanswered, and unscored, before a scoring ends with an error.
-    parity : ParityConfig or None
-    no_parity : str
-        Why there is no parity test; every certificate carries it.
-    """
+    """A judge behind a server, as the user describes it."""
 
     server: Server
     asking: Asking
-    auditor: AuditorPrompt
+    auditor: AuditorPrompt  # the prompt of all judges, its question that of the mode
     prices: Prices = field(default_factory=Prices)
+    # messages; a text that ends with the verdict marker; token ids of the model's own tokenizer
     form: str = "chat"
+    # form tokens: "compact", a folder or a hub name; by default the model of the parity test
     tokenizer: str = ""
     tokenizer_revision: str | None = None
-    budget_tokens: int = 5120
+    budget_tokens: int = 5120  # longest prompt; what does not fit is cut from the middle of the run
+    # runs that may stay unanswered, and unscored, before a scoring ends with an error
     max_failed: int = 0
     parity: ParityConfig | None = None
-    no_parity: str = ""
+    no_parity: str = ""  # why there is no parity test; every certificate carries it
 
     def prompt(self) -> EndpointPrompt:
         """Return what renders questions; form tokens loads its tokenizer."""
@@ -245,10 +196,7 @@ class EndpointConfig:
         )
 
     def settings(self) -> dict[str, Any]:
-        """Return everything the scores depend on that was written down.
-
-        Not prices, pace, or the parity test.
-        """
+        """Return all settings that scores depend on: not prices, pace, or the parity test."""
         return {
             "url": self.server.plain_url,
             "model": self.server.model,
@@ -285,19 +233,40 @@ def parse_judge(entry: Mapping[str, Any]) -> EndpointConfig:
     parity, reason = _parity(found, mode)
     words = auditor.words
     # in a chat the verdict begins the answer, so no marker precedes it
-    verdicts: dict[str, Any] = (
-        {"words": (words[0].strip(), words[1].strip())}
-        if found.form == "chat"
-        else {"words": words, "marker": auditor.marker}
-    )
+    chat = found.form == "chat"
+    tokenizer, tokenizer_revision = _tokenizer(found, parity)
     return EndpointConfig(
-        server=Server(found.url, found.model, **found.given(*_SERVER)),
-        asking=Asking(mode=mode, votes=votes, **verdicts, **found.given(*_ASKING)),
+        server=Server(
+            found.url,
+            found.model,
+            key_variable=found.key_variable,
+            concurrency=found.concurrency,
+            attempts=found.attempts,
+            timeout_seconds=found.timeout_seconds,
+            longest_wait_seconds=found.longest_wait_seconds,
+            requests_per_minute=found.requests_per_minute,
+            tokens_per_minute=found.tokens_per_minute,
+            revision=found.revision,
+        ),
+        asking=Asking(
+            mode=mode,
+            votes=votes,
+            temperature=found.temperature,
+            seed=found.seed,
+            max_tokens=found.max_tokens,
+            words=(words[0].strip(), words[1].strip()) if chat else words,
+            marker="" if chat else auditor.marker,
+            read=found.read,
+            top=found.top,
+            extra=found.extra,
+        ),
         auditor=auditor,
-        prices=Prices(**found.prices.model_dump(exclude_unset=True)),
+        prices=Prices(found.prices.prompt, found.prices.completion, found.prices.currency),
         form=found.form,
-        **_tokenizer(found, parity),
-        **found.given("budget_tokens", "max_failed"),
+        tokenizer=tokenizer,
+        tokenizer_revision=tokenizer_revision,
+        budget_tokens=found.budget_tokens,
+        max_failed=found.max_failed,
         parity=parity,
         no_parity=reason,
     )
@@ -351,20 +320,17 @@ def _mode(asking: str) -> tuple[str, int]:
     return ("vote", int(votes.group(1))) if votes else (asking, 5)
 
 
-def _tokenizer(found: JudgeEntry, parity: ParityConfig | None) -> dict[str, Any]:
+def _tokenizer(found: JudgeEntry, parity: ParityConfig | None) -> tuple[str, str | None]:
     if found.form != "tokens":
-        return {}
+        return "", None
     if found.tokenizer:
-        return {
-            "tokenizer": found.tokenizer,
-            "tokenizer_revision": found.tokenizer_revision or None,
-        }
+        return found.tokenizer, found.tokenizer_revision or None
     if parity is None:
         raise InputError(
             "form tokens needs the model's tokenizer; give tokenizer: compact, a folder or a hub "
             "name with tokenizer_revision."
         )
-    return {"tokenizer": parity.model, "tokenizer_revision": parity.revision}
+    return parity.model, parity.revision
 
 
 def _parity(found: JudgeEntry, mode: str) -> tuple[ParityConfig | None, str]:

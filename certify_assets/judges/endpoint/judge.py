@@ -7,9 +7,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import IntegrityError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.base import JudgeProvenance, Scores
+from certify_assets.judges.base import Bill, JudgeProvenance, Scores
 from certify_assets.judges.endpoint.client import Client
 from certify_assets.judges.endpoint.config import EndpointConfig
 from certify_assets.judges.endpoint.questions import (
@@ -43,75 +43,57 @@ from certify_assets.judges.record import JudgeRecord, renderer
 from certify_assets.storage.store import Store
 
 _SUMMED = (
-    *(
-        "decisions",
-        "scored",
-        "answers",
-        "unparsed_answers",
-        "same_votes",
-        "requests",
-        "retries",
-        "cache_hits",
-        "prompt_tokens",
-    ),
-    *("completion_tokens", "uncounted_answers", "cost", "cost_now", "seconds", "cut_texts"),
+    "decisions",
+    "scored",
+    "answers",
+    "unparsed_answers",
+    "same_votes",
+    "requests",
+    "retries",
+    "cache_hits",
+    "prompt_tokens",
+    "completion_tokens",
+    "uncounted_answers",
+    "cost",
+    "cost_now",
+    "seconds",
+    "cut_texts",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointReport:
-    """Counts of one scoring.
+    """Counts of one scoring."""
 
-    Parameters
-    ----------
-    decisions, scored : int
-        Texts, and those with a verdict.
-    unscored : mapping of str to int
-        Texts without, by reason: unparsed, missing, not_finite, refused or failed.
-    answers, unparsed_answers : int
-        Answers read, and those in which no verdict was found; with k votes a text has k.
-    same_votes : int
-        Texts whose votes, two or more, are word for word the same: where that is most of them, the
-        server does not sample.
-    requests, retries, cache_hits : int
-        Sent now (those sent again included), sent again, and answers that the journal had.
-    prompt_tokens, completion_tokens : int
-        Of every answer, those of the journal included, as the server counts them.
-    uncounted_answers : int
-        Answers without usage: tokens and cost then are lower bounds.
-    cost, cost_now : float
-        Of all answers, and of those asked for now.
-    currency : str
-    seconds : float
-        Wall time of this scoring.
-    models, fingerprints : tuple of str
-        What the server said it is.
-    journal_sha256 : str
-        Hash of the last line of the journal.
-    cut_texts : int
-        Texts whose middle was cut to the budget of tokens.
-    """
-
+    # texts, and those with a verdict
     decisions: int
     scored: int
+    # texts without, by reason: unparsed, missing, not_finite, refused or failed
     unscored: Mapping[str, int]
+    # answers read, and those in which no verdict was found; with k votes a text has k
     answers: int
     unparsed_answers: int
+    # texts whose votes, two or more, are word for word the same: where that is most of them, the
+    # server does not sample
     same_votes: int
+    # sent now (those sent again included), sent again, and answers that the journal had
     requests: int
     retries: int
     cache_hits: int
+    # of every answer, those of the journal included, as the server counts them
     prompt_tokens: int
     completion_tokens: int
-    uncounted_answers: int
+    uncounted_answers: int  # answers without usage: tokens and cost then are lower bounds
+    # of all answers, and of those asked for now
     cost: float
     cost_now: float
     currency: str
-    seconds: float
+    seconds: float  # wall time of this scoring
+    # what the server said it is
     models: tuple[str, ...]
     fingerprints: tuple[str, ...]
-    journal_sha256: str
-    cut_texts: int = 0
+    journal_sha256: str  # hash of the last line of the journal
+    cut_texts: int = 0  # texts whose middle was cut to the budget of tokens
 
     @property
     def parse_rate(self) -> float:
@@ -123,20 +105,12 @@ class EndpointReport:
         """Cost of a text, scored or not; NaN without texts."""
         return self.cost / self.decisions if self.decisions else float("nan")
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Bill:
         """Return the report as a JSON object; what cannot be divided is null."""
-        counts = {name: getattr(self, name) for name in self.__slots__}
         shares = {"parse_rate": self.parse_rate, "cost_per_decision": self.cost_per_decision}
-        lists = {
-            "unscored": dict(self.unscored),
-            "models": list(self.models),
-            "fingerprints": list(self.fingerprints),
-        }
-        return {
-            **counts,
-            **lists,
-            **{name: value if np.isfinite(value) else None for name, value in shares.items()},
-        }
+        finite = {name: value if np.isfinite(value) else None for name, value in shares.items()}
+        lists = {"models": list(self.models), "fingerprints": list(self.fingerprints)}
+        return cast("Bill", {**asdict(self), **lists, **finite})
 
     @classmethod
     def merged(cls, reports: Sequence[EndpointReport]) -> EndpointReport:
@@ -152,62 +126,36 @@ class EndpointReport:
             unscored.update(report.unscored)
         sums = {name: sum(getattr(report, name) for report in reports) for name in _SUMMED}
         prints = tuple(sorted({name for report in reports for name in report.fingerprints}))
-        last = reports[-1]
-        said: dict[str, Any] = {
-            "currency": last.currency,
-            "journal_sha256": last.journal_sha256,
-            "models": models,
-            "fingerprints": prints,
-        }
-        return cls(unscored=dict(sorted(unscored.items())), **said, **sums)
+        return cls(
+            unscored=dict(sorted(unscored.items())),
+            currency=reports[-1].currency,
+            journal_sha256=reports[-1].journal_sha256,
+            models=models,
+            fingerprints=prints,
+            **sums,
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class EndpointRun:
-    """Scores with their bill.
-
-    Parameters
-    ----------
-    scores : Scores
-    report : EndpointReport
-    reasons : tuple of str
-        Why a text has no score; empty where it has one.
-    tokens : int64 array, shape (n, 2)
-        Prompt and completion tokens of every text.
-    costs : float64 array, shape (n,)
-        In the currency of the report.
-    """
+    """Scores with their bill."""
 
     scores: Scores
     report: EndpointReport
-    reasons: tuple[str, ...]
-    tokens: NDArray[np.int64]
-    costs: NDArray[np.float64]
+    reasons: tuple[str, ...]  # why a text has no score; empty where it has one
+    tokens: NDArray[np.int64]  # prompt and completion tokens of every text
+    costs: NDArray[np.float64]  # in the currency of the report
 
 
 @dataclass(frozen=True)
 class EndpointJudge:
-    """A judge that asks a server; make one by `connect`.
+    """A judge that asks a server; make one by `connect`."""
 
-    Parameters
-    ----------
-    asked : EndpointSetup
-        Server, question, and what the server says of itself.
-    name : str
-        Short name, unique among the judges of a project.
-    renderer_sha256 : str
-        Renderer of the texts it is given.
-    prices : Prices
-        For the report.
-    journal : Path, optional
-        File of answers; a scoring that was interrupted goes on from it.
-    """
-
-    asked: EndpointSetup
-    name: str = "endpoint"
-    renderer_sha256: str = ""
-    prices: Prices = field(default_factory=Prices)
-    journal: Path | None = None
+    asked: EndpointSetup  # server, question, and what the server says of itself
+    name: str = "endpoint"  # short name, unique among the judges of a project
+    renderer_sha256: str = ""  # renderer of the texts it is given
+    prices: Prices = field(default_factory=Prices)  # for the report
+    journal: Path | None = None  # file of answers; a scoring that was interrupted resumes from it
 
     @classmethod
     def connect(
@@ -220,7 +168,7 @@ class EndpointJudge:
         budget_tokens: int | None = None,
         **rest: Any,
     ) -> EndpointJudge:
-        """Ask the server what it is and, in mode logprob, settle by one real request how verdicts are read."""
+        """Ask the server what it is and settle, by one real request, how verdicts are read."""
         judge = cls(
             EndpointSetup(
                 server,
@@ -398,23 +346,13 @@ def _same_votes(answers: Answers) -> int:
 
 @dataclass(frozen=True, eq=False)
 class BilledJudge:
-    """An endpoint judge whose answers are kept in the data root, and whose bills are kept until they are added up.
-
-    Parameters
-    ----------
-    judge : EndpointJudge
-    store : Store
-    corpus : str
-    runs : list of EndpointRun
-        What was scored so far.
-    progress : callable, optional
-        Called with the answers that are there and the answers in all.
-    """
+    """An endpoint judge whose answers are kept in the data root, with a bill of each scoring."""
 
     judge: EndpointJudge
     store: Store
     corpus: str
-    runs: list[EndpointRun] = field(default_factory=list)
+    runs: list[EndpointRun] = field(default_factory=list)  # what was scored so far
+    # called with the answers that are there and the answers in all
     progress: Callable[[int, int], None] | None = None
 
     @property
@@ -438,14 +376,14 @@ class BilledJudge:
         with journal(JudgedCorpus(Corpus(self.store, self.corpus), self.name)) as path:
             return list(replace(self.judge, journal=path).questions(texts))
 
-    def bill(self) -> dict[str, Any]:
+    def bill(self) -> Bill:
         """Return counts, tokens, seconds and cost of all that was scored."""
         return EndpointReport.merged([run.report for run in self.runs]).to_dict()
 
 
 @contextmanager
 def journal(judge: JudgedCorpus) -> Iterator[Path]:
-    """Give the file of answers; that of a remote data root is fetched, and put back whatever happens."""
+    """Yield the file of answers; that of a remote data root is fetched, and always put back."""
     key = judge.key("answers.jsonl")
     if judge.store.is_local:
         yield judge.store.local_path(key)

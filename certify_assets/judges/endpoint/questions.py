@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, TypeGuard
+from typing import Any, Protocol, TypedDict, TypeGuard
 
 from certify_assets.corpora.rendering import defuse
 from certify_assets.errors import CertifyError, InputError, IntegrityError
@@ -24,7 +24,10 @@ _CLOSINGS = {
         "P_SUCCESS=n, where n is a whole number from 0 "
         "to 100: the probability in percent that the task was done."
     ),
-    "vote": "END OF RUN\nWas the task done? Reason in a few sentences, then end with one line, VERDICT: SUCCESS or VERDICT: FAIL.",
+    "vote": (
+        "END OF RUN\nWas the task done? Reason in a few sentences, then end with one line, "
+        "VERDICT: SUCCESS or VERDICT: FAIL."
+    ),
 }
 _MARKS = re.compile(r"P_SUCCESS(?==)|VERDICT(?=:)", re.IGNORECASE)
 
@@ -37,7 +40,7 @@ class EndpointPrompt(Protocol):
         """Hash of everything but the trajectory."""
 
     def render(self, text: str) -> Question:
-        """Return messages (chat), or a text or token ids (completion) that end where the verdict begins."""
+        """Return messages, or a text or token ids that end where the verdict begins."""
 
 
 def auditor_prompt(mode: str, **texts: str) -> AuditorPrompt:
@@ -47,7 +50,7 @@ def auditor_prompt(mode: str, **texts: str) -> AuditorPrompt:
 
 
 def _safe(text: str, marker: str) -> str:
-    """Break up chat markup and what an answer is read by, so that a run can neither close its message nor answer in the auditor's place."""
+    """Break up chat markup and what an answer is read by: a run cannot answer itself."""
     broken = _MARKS.sub(lambda match: f"{match.group()} ", defuse(text))
     return re.sub(
         re.escape(marker),
@@ -59,16 +62,9 @@ def _safe(text: str, marker: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
-    """Two messages, the same that the local encoder puts into a chat template.
+    """Two messages, as the local encoder puts into a chat template: the rules; run and question."""
 
-    The auditor's rules, then the run and the question.
-
-    Parameters
-    ----------
-    auditor : AuditorPrompt
-        Its marker is not sent: the verdict is the first token of the answer.
-    """
-
+    # its marker is not sent: the verdict is the first token of the answer
     auditor: AuditorPrompt = field(default_factory=AuditorPrompt)
 
     @property
@@ -77,7 +73,7 @@ class ChatPrompt:
         return sha256_bytes(canonical_json({"kind": "chat", **asdict(self.auditor)}))
 
     def render(self, text: str) -> list[dict[str, str]]:
-        """Return the messages; chat markup inside the run is broken up, so that it cannot close its message."""
+        """Return the messages; chat markup inside the run is broken up."""
         user = f"{self.auditor.opening}{_safe(text, self.auditor.marker)}\n{self.auditor.closing}"
         return [
             {"role": "system", "content": self.auditor.system},
@@ -87,14 +83,9 @@ class ChatPrompt:
 
 @dataclass(frozen=True, slots=True)
 class CompletionPrompt:
-    """One text that ends with the verdict marker, for base models and for servers without a chat template.
+    """One text that ends with the verdict marker, for servers without a chat template."""
 
-    Parameters
-    ----------
-    auditor : AuditorPrompt
-        Its marker comes last; the verdict is the next token.
-    """
-
+    # its marker comes last; the verdict is the next token
     auditor: AuditorPrompt = field(default_factory=AuditorPrompt)
 
     @property
@@ -105,21 +96,15 @@ class CompletionPrompt:
     def render(self, text: str) -> str:
         """Return the text; chat markup inside the run is broken up."""
         auditor = self.auditor
-        return f"{auditor.system}\n\n{auditor.opening}{_safe(text, auditor.marker)}\n{auditor.closing}\n{auditor.marker}"
+        run = f"{auditor.opening}{_safe(text, auditor.marker)}\n{auditor.closing}"
+        return f"{auditor.system}\n\n{run}\n{auditor.marker}"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TokenPrompt:
-    """The token ids of a local encoder.
+    """The token ids that the local judge of the same model reads."""
 
-    A server gets exactly what the local judge of the same model reads.
-
-    Parameters
-    ----------
-    encoder : PromptEncoder
-        Of the tokenizer that the server's model has; it cuts to its own budget.
-    """
-
+    # of the tokenizer that the server's model has; it cuts to its own budget
     encoder: PromptEncoder
 
     @property
@@ -152,37 +137,20 @@ class MisshapenError(CertifyError):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What is kept of one answer.
+    """What is kept of one answer."""
 
-    Parameters
-    ----------
-    logs : tuple of float, optional
-        Log-probabilities of success and failure; one of them where the question was for one.
-    text : str
-        Modes cot and vote: what was written.
-    cut : bool
-        Whether it ended at the limit of tokens.
-    reason : str
-        Why there is no number: missing (not among the tokens returned) or not_finite; empty
-        otherwise.
-    model, fingerprint : str
-        What the server says it is.
-    prompt_tokens, completion_tokens : int, optional
-        Usage as the server counts it.
-    """
-
+    # log-probabilities of success and failure; one of them where the question was for one
     logs: tuple[float, ...] | None = None
-    text: str = ""
-    cut: bool = False
+    text: str = ""  # modes cot and vote: what was written
+    cut: bool = False  # whether it ended at the limit of tokens
+    # why there is no number: missing (not among the tokens returned) or not_finite; empty otherwise
     reason: str = ""
+    # what the server says it is
     model: str = ""
     fingerprint: str = ""
+    # usage as the server counts it
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
-        return {**asdict(self), "logs": None if self.logs is None else list(self.logs)}
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Reply:
@@ -198,13 +166,12 @@ class Reply:
 
 
 def read_logprobs(body: Mapping[str, Any], names: Sequence[str]) -> Reply:
-    """Read the log-probabilities of two tokens at the first position, from a chat or a completion."""
+    """Read the log-probabilities of two tokens at the first position of an answer."""
     choice = _choice(body)
     found = _first_position(choice)
-    values = [found.get(name) for name in names]
-    if any(value is None or (_is_number(value) and value <= _NO_PROBABILITY) for value in values):
+    numbers = [value for name in names if (value := found.get(name)) is not None]
+    if len(numbers) < len(names) or any(number <= _NO_PROBABILITY for number in numbers):
         return _reply(body, reason="missing")
-    numbers = [float(value) if _is_number(value) else math.nan for value in values]
     if not all(math.isfinite(number) and number <= _ROUNDING for number in numbers):
         return _reply(body, reason="not_finite")
     return _reply(body, logs=tuple(min(number, 0.0) for number in numbers))
@@ -239,30 +206,22 @@ def read_text(body: Mapping[str, Any]) -> Reply:
 
 
 def stated_probability(text: str, *, cut: bool = False) -> float | None:
-    """Return the percentage that the last P_SUCCESS= of a text states, 0 to 100, or None where that one cannot be read.
-
-    Examples
-    --------
-    >>> stated_probability("P_SUCCESS=10, no: P_SUCCESS=85"), stated_probability("P_SUCCESS=85 or P_SUCCESS=high")
-    (85.0, None)
-    """
+    """Return the percentage, 0 to 100, that the last P_SUCCESS= states; None if unreadable."""
     found = _last(_STATED, _PERCENT, text, cut=cut)
     value = None if found is None else float(found)
     return value if value is not None and value <= 100 else None
 
 
 def stated_vote(text: str, *, cut: bool = False) -> bool | None:
-    """Return whether the last VERDICT: of a text is SUCCESS, or None where that one cannot be read."""
+    """Return whether the last VERDICT: of a text is SUCCESS; None if unreadable."""
     found = _last(_CLAIMED, _VERDICT, text, cut=cut)
     return None if found is None else found == "SUCCESS"
 
 
 def conclude(mode: str, replies: Sequence[Reply], votes: int) -> tuple[float, float, str]:
-    """Return log p(success), log p(failure) and, where there is no verdict (NaN twice), why.
-
-    Modes cot and vote state p coarsely; (100 p + ½)/101 and (k p + ½)/(k + 1) keep the order and
-    keep 0 and 1 finite. A vote needs more than half of its k answers readable.
-    """
+    """Return log p(success), log p(failure) and, where there is no verdict (NaN twice), why."""
+    # modes cot and vote state p coarsely; (100 p + ½)/101 and (k p + ½)/(k + 1) keep the order and
+    # keep 0 and 1 finite; a vote needs more than half of its k answers readable
     reason = next((reply.reason for reply in replies if reply.reason), "")
     if mode == "logprob":
         logs = [value for reply in replies for value in reply.logs or ()]
@@ -302,7 +261,7 @@ def _choice(body: Mapping[str, Any]) -> Mapping[str, Any]:
     return choices[0]
 
 
-def _first_position(choice: Mapping[str, Any]) -> dict[str, Any]:
+def _first_position(choice: Mapping[str, Any]) -> dict[str, float | None]:
     block = choice.get("logprobs")
     if not isinstance(block, dict):
         raise MisshapenError(
@@ -313,12 +272,12 @@ def _first_position(choice: Mapping[str, Any]) -> dict[str, Any]:
         entries = content[0].get("top_logprobs") or []
         listed = [content[0], *entries] if isinstance(entries, list) else []
         return {
-            item["token"]: item.get("logprob")
+            item["token"]: _number(item.get("logprob"))
             for item in listed
             if isinstance(item, dict) and isinstance(item.get("token"), str)
         }
     if isinstance(tops, list) and tops and isinstance(tops[0], dict):
-        return tops[0]
+        return {token: _number(value) for token, value in tops[0].items()}
     raise MisshapenError(
         "the server's answer lists no tokens; choose mode cot or vote for this server."
     )
@@ -328,36 +287,61 @@ def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _reply(body: Mapping[str, Any], **found: Any) -> Reply:
-    raw = body.get("usage")
-    usage = raw if isinstance(raw, dict) else {}
-    counts: dict[str, Any] = {}
-    for name in ("prompt_tokens", "completion_tokens"):
-        value = usage.get(name)
-        counts[name] = value if isinstance(value, int) and 0 <= value < 1 << 40 else None
-    named = {"model": body.get("model"), "fingerprint": body.get("system_fingerprint")}
-    said: dict[str, Any] = {
-        name: value[:200] for name, value in named.items() if isinstance(value, str)
-    }
-    return Reply(**found, **counts, **said)
+def _number(value: Any) -> float | None:
+    """Return a number of a server; None stays None, and anything else is NaN."""
+    return None if value is None else float(value) if _is_number(value) else math.nan
+
+
+def _reply(
+    body: Mapping[str, Any],
+    *,
+    logs: tuple[float, ...] | None = None,
+    text: str = "",
+    cut: bool = False,
+    reason: str = "",
+) -> Reply:
+    usage = body.get("usage")
+    return Reply(
+        logs=logs,
+        text=text,
+        cut=cut,
+        reason=reason,
+        model=_name(body.get("model")),
+        fingerprint=_name(body.get("system_fingerprint")),
+        prompt_tokens=_count(usage, "prompt_tokens"),
+        completion_tokens=_count(usage, "completion_tokens"),
+    )
+
+
+def _name(value: Any) -> str:
+    return value[:200] if isinstance(value, str) else ""
+
+
+def _count(usage: Any, name: str) -> int | None:
+    value = usage.get(name) if isinstance(usage, dict) else None
+    return value if isinstance(value, int) and 0 <= value < 1 << 40 else None
+
+
+class _Fields(TypedDict, total=False):
+    """How much of an answer is asked for, as OpenAI and vLLM name it."""
+
+    max_tokens: int
+    temperature: float
+    seed: int
+    logprobs: bool | int
+    top_logprobs: int
+    logprob_token_ids: list[int]
+    return_tokens_as_token_ids: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request and how its answer is read.
-
-    Parameters
-    ----------
-    url : str
-    payload : dict
-    read : callable
-    tokens : int
-        Estimate of the tokens it uses: a quarter of its characters and the longest answer.
-    """
+    """One request and how its answer is read."""
 
     url: str
     payload: dict[str, Any]
     read: Callable[[Mapping[str, Any]], Reply]
+    # estimate of the tokens it uses: a quarter of its characters and the longest answer
     tokens: int
 
 
@@ -389,33 +373,29 @@ def request(
     """Build request number ``index`` of a text."""
     chat = is_chat(question)
     if asking.mode != "logprob":
-        fields: dict[str, Any] = {
+        written: _Fields = {
             "max_tokens": asking.max_tokens,
             "temperature": asking.heat,
             "seed": asking.seed + index,
         }
-        return _routed(server, asking, question, fields, read_text)
-    first: dict[str, Any] = {"max_tokens": 1, "temperature": asking.heat}
+        return _routed(server, asking, question, written, read_text)
+    fields: _Fields = {"max_tokens": 1, "temperature": asking.heat}
     if read == "top":
-        asked: dict[str, Any] = (
-            {"logprobs": True, "top_logprobs": asking.top} if chat else {"logprobs": asking.top}
-        )
-        return _routed(
-            server, asking, question, first | asked, partial(read_logprobs, names=asking.words)
-        )
+        fields["logprobs"] = True if chat else asking.top
+        if chat:
+            fields["top_logprobs"] = asking.top
+        return _routed(server, asking, question, fields, partial(read_logprobs, names=asking.words))
     if ids is None:
         raise InputError(
             f"reading verdicts by {read} needs their token ids and the server has no /tokenize; "
             "give verdict_ids."
         )
     if read == "token_ids":
-        asked = {
-            "logprobs": True if chat else 1,
-            "logprob_token_ids": list(ids),
-            "return_tokens_as_token_ids": True,
-        }
+        fields["logprobs"] = True if chat else 1
+        fields["logprob_token_ids"] = list(ids)
+        fields["return_tokens_as_token_ids"] = True
         names = [f"token_id:{number}" for number in ids]
-        return _routed(server, asking, question, first | asked, partial(read_logprobs, names=names))
+        return _routed(server, asking, question, fields, partial(read_logprobs, names=names))
     if chat:
         raise InputError(
             "reading verdicts by scoring takes a text or token ids, not messages; choose another "
@@ -428,7 +408,7 @@ def _routed(
     server: Server,
     asking: Asking,
     question: Question,
-    fields: dict[str, Any],
+    fields: _Fields,
     read: Callable[[Mapping[str, Any]], Reply],
 ) -> Request:
     chat = is_chat(question)

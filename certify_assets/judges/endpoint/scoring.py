@@ -1,7 +1,4 @@
-"""Ask for every text: bounded requests in flight, each question once, every answer kept.
-
-A scoring that is killed at any moment resumes from its journal, whose lines are chained by hashes.
-"""
+"""Ask for every text: bounded requests in flight, each question once, every answer kept."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -43,23 +40,11 @@ _FLUSH_SECONDS = 1.0
 
 
 class AnswerJournal:
-    """An open journal of answers; it belongs to one process at a time.
+    """An open journal of answers; it belongs to one process at a time."""
 
-    It is written answer by answer to a handle that stays open, where `storage.journal.Journal`
-    reads a file again with every append; lines and chain are the same.
-
-    Parameters
-    ----------
-    path : Path, optional
-        File, made where it does not exist; without one the answers are kept in memory alone.
-
-    Raises
-    ------
-    InputError
-        If another scoring has it open, or it cannot be read.
-    IntegrityError
-        If a line was changed, added or taken out.
-    """
+    # It is written answer by answer to a handle that stays open, where `storage.journal.Journal`
+    # reads a file again with every append; lines and chain are the same. A scoring that is killed
+    # at any moment resumes from it.
 
     def __init__(self, path: Path | None) -> None:
         self._known: dict[str, Any] = {}
@@ -138,61 +123,33 @@ _SILENT = 50
 
 @dataclass(frozen=True, slots=True)
 class EndpointSetup:
-    """What every request of a scoring shares.
-
-    Parameters
-    ----------
-    server, asking, prompt
-        Settings.
-    read : str
-        How a verdict is read.
-    ids : tuple of int, optional
-        Tokens of the verdicts.
-    identity : mapping
-        What the server says of itself: an answer is reused for the same server, model and version
-        only.
-    max_failed : int
-        Texts that may stay unanswered.
-    budget_tokens : int, optional
-        Longest prompt; what does not fit is cut from the middle of the run.
-    counts : bool
-        Whether the server counts tokens.
-    replay : bool
-        Take answers from the journal alone: a text whose answer it does not hold stays unscored.
-    """
+    """What every request of a scoring shares."""
 
     server: Server
     asking: Asking
     prompt: EndpointPrompt
-    read: str
-    ids: tuple[int, int] | None
-    identity: Mapping[str, Any]
-    max_failed: int = 0
+    read: str  # how a verdict is read
+    ids: tuple[int, int] | None  # tokens of the verdicts
+    # what the server says of itself: an answer is reused for the same server, model and version
+    # only
+    identity: Mapping[str, str | int]
+    max_failed: int = 0  # texts that may stay unanswered
+    # longest prompt; what does not fit is cut from the middle of the run
     budget_tokens: int | None = None
-    counts: bool = False
+    counts: bool = False  # whether the server counts tokens
+    # take answers from the journal alone: a text whose answer it does not hold stays unscored
     replay: bool = False
 
 
 @dataclass(slots=True)
 class Answers:
-    """What came of it.
+    """What came of it."""
 
-    Parameters
-    ----------
-    replies : dict
-        By number of the text and of its request.
-    lost : dict
-        Why a text has none: refused or failed.
-    cut : set
-        Texts whose middle was cut to the budget.
-    fresh : set
-        Those asked for now.
-    """
-
+    # by number of the text and of its request
     replies: dict[tuple[int, int], Reply] = field(default_factory=dict)
-    lost: dict[int, str] = field(default_factory=dict)
-    cut: set[int] = field(default_factory=set)
-    fresh: set[tuple[int, int]] = field(default_factory=set)
+    lost: dict[int, str] = field(default_factory=dict)  # why a text has none: refused or failed
+    cut: set[int] = field(default_factory=set)  # texts whose middle was cut to the budget
+    fresh: set[tuple[int, int]] = field(default_factory=set)  # those asked for now
     cache_hits: int = 0
     complaint: str = ""
 
@@ -219,7 +176,7 @@ async def ask_once(
     if asked.replay:
         raise NotKeptError("the journal does not hold the answer.")
     reply = item.read(await client.ask(item.url, item.payload, tokens=item.tokens))
-    journal.put(key, reply.to_dict())
+    journal.put(key, asdict(reply))
     return reply, True
 
 
@@ -329,7 +286,7 @@ class _Workers:
             raise UnavailableError(
                 f"text {row + 1} of {len(self.texts)} was not answered "
                 f"({str(error).rstrip('.')}); {len(self.journal)} answers are kept, "
-                "score again to go on, or allow failed texts by max_failed."
+                "score again to resume, or allow failed texts by max_failed."
             )
 
 
@@ -404,11 +361,12 @@ async def fitted(
 async def _count(
     client: Client, journal: AnswerJournal, asked: EndpointSetup, question: Question
 ) -> int:
-    if isinstance(question, str):
-        content: dict[str, Any] = {"prompt": question}
-    else:
-        content = {"messages": list(question), "add_generation_prompt": True}
-    payload = {"model": asked.server.model, **content}
+    model = asked.server.model
+    payload = (
+        {"model": model, "prompt": question}
+        if isinstance(question, str)
+        else {"model": model, "messages": list(question), "add_generation_prompt": True}
+    )
     key = sha256_bytes(canonical_json({"server": dict(asked.identity), "count": payload}))
     known = journal.get(key)
     if known is None:
@@ -440,10 +398,7 @@ _PROBE = "TASK\n  none\n"
 
 
 async def connect(asked: EndpointSetup, journal_path: Path | None) -> EndpointSetup:
-    """Complete what every request shares.
-
-    The server's identity, the verdicts' tokens, the way to read them.
-    """
+    """Complete a setup: the server's identity, the verdicts' tokens, the way to read them."""
     async with Client(asked.server) as client:
         counts = asked.budget_tokens is not None and await can_count(client)
         asked = replace(asked, identity=await _identity(client), counts=counts)
@@ -459,15 +414,15 @@ async def connect(asked: EndpointSetup, journal_path: Path | None) -> EndpointSe
             return await _settled(client, journal, asked)
 
 
-async def _identity(client: Client) -> dict[str, Any]:
+async def _identity(client: Client) -> dict[str, str | int]:
     server = client.server
-    listed = await _told(client, f"{server.plain_url}/models")
-    version = (await _told(client, f"{server.root_url}/version")).get("version")
+    listed = await _answer(client, f"{server.plain_url}/models")
+    version = (await _answer(client, f"{server.root_url}/version")).get("version")
     said = {"version": version if isinstance(version, str) else "", **_entry(listed, server)}
     return {"url": server.plain_url, "revision": server.revision, **said}
 
 
-async def _told(client: Client, url: str) -> Mapping[str, Any]:
+async def _answer(client: Client, url: str) -> Mapping[str, Any]:
     try:
         return await client.ask(url, None)
     except UnavailableError as error:
@@ -480,7 +435,7 @@ async def _told(client: Client, url: str) -> Mapping[str, Any]:
     return {}
 
 
-def _entry(listed: Mapping[str, Any], server: Server) -> dict[str, Any]:
+def _entry(listed: Mapping[str, Any], server: Server) -> dict[str, str | int]:
     data = listed.get("data")
     for item in data if isinstance(data, list) else []:
         if isinstance(item, dict) and item.get("id") == server.model:

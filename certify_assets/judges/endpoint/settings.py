@@ -18,53 +18,27 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """An OpenAI-compatible server and how hard it may be asked.
+    """An OpenAI-compatible server and how hard it may be asked."""
 
-    Parameters
-    ----------
-    base_url : str
-        For example "http://127.0.0.1:8000/v1". A user and password inside it are used and never
-        shown.
-    model : str
-        Name the server knows the model or LoRA module by.
-    key_variable : str, optional
-        Name of the environment variable that holds the API key; the key itself is read when a
-        scoring starts.
-    concurrency : int
-        Most requests in flight.
-    attempts : int
-        Times a request is sent at most.
-    timeout_seconds : float
-        For one attempt, connection and body included.
-    longest_wait_seconds : float
-        A server that asks for a longer wait ends the scoring, which can be resumed.
-    requests_per_minute, tokens_per_minute : float, optional
-        Rates kept to, evenly paced.
-    longest_body : int
-        Bytes of a response that are read at most.
-    first_wait_seconds : float
-        Mean wait before the second attempt; it doubles from attempt to attempt.
-    revision : str
-        Commit or hash of the weights behind the model's name, if known: servers do not say, and
-        kept answers are of one revision.
-
-    Raises
-    ------
-    InputError
-        If a value cannot be used.
-    """
-
+    # for example "http://127.0.0.1:8000/v1". A user and password inside it are used and never shown
     base_url: str = field(repr=False)
-    model: str
+    model: str  # name the server knows the model or LoRA module by
+    # name of the environment variable that holds the API key; the key itself is read when a scoring
+    # starts
     key_variable: str | None = None
-    concurrency: int = 8
-    attempts: int = 6
-    timeout_seconds: float = 120.0
+    concurrency: int = 8  # most requests in flight
+    attempts: int = 6  # times a request is sent at most
+    timeout_seconds: float = 120.0  # for one attempt, connection and body included
+    # a server that asks for a longer wait ends the scoring, which can be resumed
     longest_wait_seconds: float = 120.0
+    # rates kept to, evenly paced
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
-    longest_body: int = 4 << 20
+    longest_body: int = 4 << 20  # bytes of a response that are read at most
+    # mean wait before the second attempt; it doubles from attempt to attempt
     first_wait_seconds: float = 0.5
+    # commit or hash of the weights behind the model's name, if known: servers do not say, and kept
+    # answers are of one revision
     revision: str = ""
 
     def __post_init__(self) -> None:
@@ -94,22 +68,17 @@ class Server:
                 "key_variable is no name of an environment variable; give the variable's name, "
                 "not the key."
             )
-        positive = {
-            name: getattr(self, name)
-            for name in (
-                "concurrency",
-                "attempts",
-                "timeout_seconds",
-                "longest_wait_seconds",
-                "longest_body",
-            )
-        }
-        rates = {name: getattr(self, name) for name in ("requests_per_minute", "tokens_per_minute")}
-        for name, value in {
-            **positive,
-            **{name: rate for name, rate in rates.items() if rate is not None},
-        }.items():
-            if not value > 0:
+        for name in (
+            "concurrency",
+            "attempts",
+            "timeout_seconds",
+            "longest_wait_seconds",
+            "longest_body",
+            "requests_per_minute",
+            "tokens_per_minute",
+        ):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
                 raise InputError(f"{name} is {value}; give a number above 0.")
 
     @property
@@ -154,48 +123,28 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """How a verdict is asked for.
+    """How a verdict is asked for."""
 
-    Parameters
-    ----------
-    mode : {"logprob", "cot", "vote"}
-        One token's probabilities; reasoning and P_SUCCESS=0–100; share of SUCCESS among votes
-        (self-consistency).
-    votes : int
-        Samples a text in mode vote: 5 and 10 are usual.
-    temperature : float, optional
-        By default 0 for logprob and cot, 0.7 for vote.
-    seed : int
-        Vote i is drawn with seed + i.
-    max_tokens : int
-        Longest answer in modes cot and vote.
-    words : tuple of str
-        Tokens of success and failure as the server writes them; with a space before them where they
-        follow a marker.
-    marker : str
-        What the prompt ends with in completion mode; empty in chat.
-    verdict_ids : tuple of int, optional
-        Their token ids; by default the server's /tokenize is asked.
-    read : str
-        "auto", or one of token_ids (exact, vLLM), scoring (vLLM's /generative_scoring), top (the 20
-        likeliest tokens).
-    top : int
-        Likeliest tokens asked for where read is top; servers give at most 20, some fewer.
-    extra : mapping
-        Further fields of the request body, such as {"chat_template_kwargs": {"enable_thinking":
-        False}}; None takes a field out.
-    """
-
+    # one token's probabilities; reasoning and P_SUCCESS=0–100; share of SUCCESS among
+    # votes (self-consistency)
     mode: str = "logprob"
-    votes: int = 5
-    temperature: float | None = None
-    seed: int = 42
-    max_tokens: int = 512
+    votes: int = 5  # samples a text in mode vote: 5 and 10 are usual
+    temperature: float | None = None  # by default 0 for logprob and cot, 0.7 for vote
+    seed: int = 42  # vote i is drawn with seed + i
+    max_tokens: int = 512  # longest answer in modes cot and vote
+    # tokens of success and failure as the server writes them; with a space before them where they
+    # follow a marker
     words: tuple[str, str] = ("SUCCESS", "FAIL")
-    marker: str = ""
+    marker: str = ""  # what the prompt ends with in completion mode; empty in chat
+    # their token ids; by default the server's /tokenize is asked
     verdict_ids: tuple[int, int] | None = None
+    # "auto", or one of token_ids (exact, vLLM), scoring (vLLM's /generative_scoring), top (the 20
+    # likeliest tokens)
     read: str = "auto"
+    # likeliest tokens asked for where read is top; servers give at most 20, some fewer
     top: int = 20
+    # further fields of the request body, such as {"chat_template_kwargs": {"enable_thinking":
+    # False}}; None takes a field out
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -214,28 +163,18 @@ class Asking:
                 "give numbers above 0, and 2 to 20 likeliest tokens."
             )
         if self.words[0] == self.words[1] or not all(self.words):
-            raise InputError(
-                f"the verdict words {self.words} cannot be told apart; give two different words."
-            )
+            raise InputError(f"the verdict words are {self.words}; give two different words.")
 
     @property
     def heat(self) -> float:
         """The temperature that is sent."""
-        return (
-            self.temperature
-            if self.temperature is not None
-            else 0.7
-            if self.mode == "vote"
-            else 0.0
-        )
+        if self.temperature is not None:
+            return self.temperature
+        return 0.7 if self.mode == "vote" else 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return what the scores depend on."""
-        common: dict[str, Any] = {
-            "mode": self.mode,
-            "temperature": self.heat,
-            "extra": dict(self.extra),
-        }
+        common = {"mode": self.mode, "temperature": self.heat, "extra": dict(self.extra)}
         if self.mode == "logprob":
             return {**common, "words": list(self.words), "marker": self.marker}
         drawn = {"votes": self.votes} if self.mode == "vote" else {}
@@ -244,15 +183,9 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What a million tokens cost.
+    """What a million tokens cost."""
 
-    Parameters
-    ----------
-    prompt, completion : float
-        In the currency, per million tokens.
-    currency : str
-    """
-
+    # in the currency, per million tokens
     prompt: float = 0.0
     completion: float = 0.0
     currency: str = "USD"

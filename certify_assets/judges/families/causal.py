@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from certify_assets.judges.base import Judge
     from certify_assets.judges.lm.judge import CausalJudge
-    from certify_assets.judges.lm.scoring import Group, Shard
+    from certify_assets.judges.lm.scoring import EngineFingerprint, Group, Shard
 
 _LORA_FILES = ("adapter_model.safetensors", "adapter_config.json")
 
@@ -116,7 +116,7 @@ class CausalFamily(JudgeFamily):
         stored = _Stored(judge.store.root, judge.corpus.name, judge.name, adapter_sha256)
 
         def spread(
-            groups: Sequence[Group], fingerprint: Mapping[str, Any]
+            groups: Sequence[Group], fingerprint: EngineFingerprint
         ) -> Iterator[tuple[int, Shard]]:
             shares = [_Share(stored, group, fingerprint) for group in groups]
             return run_shards(_answer, shares, engine=engine, workers=_cores())
@@ -201,7 +201,7 @@ class SftFamily(CausalFamily):
                 report=report,
             )
             return self._record(
-                judge, model, sft, training=training, start_sha256=start.adapter_sha256
+                judge, model, sft, training=training.to_dict(), start_sha256=start.adapter_sha256
             )
 
     def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> CausalJudge:
@@ -291,7 +291,7 @@ class _Share:
 
     stored: _Stored
     group: Group
-    fingerprint: Mapping[str, Any]
+    fingerprint: EngineFingerprint
 
 
 def _answer(share: _Share) -> Shard:

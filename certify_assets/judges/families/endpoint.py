@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from certify_assets.errors import StaleCertificateError
 from certify_assets.judges.endpoint.config import EndpointConfig, ParityConfig, parse_judge
@@ -125,7 +125,7 @@ class EndpointFamily(JudgeFamily):
 
     def bill(self, model: Judge) -> Bill:
         """Return counts, tokens, seconds and cost of all that was scored."""
-        return cast("Bill", _billed(model).bill())
+        return _billed(model).bill()
 
     def fingerprint(self, judge: JudgedCorpus, record: JudgeRecord) -> str:
         """Return the hash of the registration, which is all there is."""

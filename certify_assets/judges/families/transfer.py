@@ -114,9 +114,10 @@ class TransferFamily(DerivedFamily):
 
             # other sources are another run: its checkpoints must not stand in the way of this one
             run = pool.sha256[:12]
-            model, training = train_on_rows(
+            model, trained = train_on_rows(
                 judge, pool.frame, run=run, epochs=_EPOCHS, report=report
             )
+            training = trained.to_dict()
         else:
             model = train_lexical(pool.frame, seed=spec.seed)
             save_files(judge.store, judge.key("adapter"), model)

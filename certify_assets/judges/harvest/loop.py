@@ -254,9 +254,10 @@ def language_learner(
         _refuse(rows, manifest)
         base, encoder = load_base(model, revision)
         judge = CausalJudge(place, base, encoder, shards=folder / "shards")
-        trained, told[place] = fine_tuned(
+        trained, adapter = fine_tuned(
             judge, rows, folder / place, model=model, seed=seed, report=report
         )
+        told[place] = adapter.to_dict()
         return trained
 
     return Learner(

@@ -1,4 +1,1 @@
-"""The language-model judge: prompt, compact model, scoring and training.
-
-Torch and transformers are imported when they are used.
-"""
+"""The language-model judge: prompt, compact model, scoring and training."""

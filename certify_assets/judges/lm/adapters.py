@@ -1,11 +1,11 @@
-"""LoRA adapters of one base model: which layers they reach, how they are stored, and how they are swapped without touching the base."""
+"""LoRA adapters of one base model: layers, files, and swaps that leave the base as it is."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +13,14 @@ from certify_assets.errors import InputError, IntegrityError, StaleCertificateEr
 from certify_assets.files import canonical_json, read_json, sha256_bytes, sha256_file, write_atomic
 from certify_assets.judges.lm.contract import LanguageModel
 
-_SCHEMA = "certify_assets/lora_adapter/1"
+ADAPTER_SCHEMA = "certify_assets/lora_adapter/1"
 _WEIGHTS = "adapter_model.safetensors"
 _CONFIG = "adapter_config.json"
 _DOCUMENT = "provenance.json"
 
 
 def inner_model(model: Any) -> Any:
-    """Return the causal language model inside a PEFT model, or the model itself.
-
-    Active adapters stay in its layers.
-    """
+    """Return the causal language model inside a PEFT model, its active adapters in its layers."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
@@ -55,10 +52,7 @@ def linear_targets(model: Any) -> tuple[str, ...]:
 
 
 def attach_lora(model: Any, *, rank: int, alpha: int, dropout: float, seed: int) -> Any:
-    """Put a fresh adapter named "default" on all linear layers of attention and MLP, in place.
-
-    Its `unload()` takes it off again.
-    """
+    """Put a fresh adapter on the linear layers, in place; `unload()` takes it off again."""
     import torch
     from peft import LoraConfig, get_peft_model
 
@@ -77,10 +71,7 @@ def attach_lora(model: Any, *, rank: int, alpha: int, dropout: float, seed: int)
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence what the libraries say to each other about names of their own that will change.
-
-    Users can do nothing about it.
-    """
+    """Silence deprecations between the libraries, about which users can do nothing."""
     with warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", message=".*gradient_checkpointing.* is deprecated", category=FutureWarning
@@ -93,20 +84,13 @@ def trainable_parameters(model: Any) -> int:
     return sum(value.numel() for value in model.parameters() if value.requires_grad)
 
 
-def save_adapter(
-    model: Any, folder: Path, document: Mapping[str, Any], *, source: str = ""
-) -> dict[str, Any]:
-    """Write the adapter "default" of a PEFT model.
-
-    Safetensors, the configuration that PEFT and vLLM read, and its provenance last.
-    """
-    written = {
-        "schema": _SCHEMA,
-        **document,
-        "adapter_sha256": write_weights(model, folder, source=source),
-    }
+def save_adapter(model: Any, folder: Path, document: Mapping[str, Any], *, source: str = "") -> str:
+    """Write the adapter "default" of a PEFT model with its provenance; return its hash."""
+    sha256 = write_weights(model, folder, source=source)
+    written = {"schema": ADAPTER_SCHEMA, **document, "adapter_sha256": sha256}
+    # the provenance comes last: a folder without it was cut short
     write_atomic(folder / _DOCUMENT, canonical_json(written))
-    return written
+    return sha256
 
 
 def write_weights(model: Any, folder: Path, *, source: str = "") -> str:
@@ -128,10 +112,19 @@ def write_weights(model: Any, folder: Path, *, source: str = "") -> str:
     return _hash(sha256_bytes(weights), sha256_bytes(config))
 
 
-def read_adapter(folder: Path) -> dict[str, Any]:
-    """Read the provenance of an adapter and check that its files are the ones it speaks of."""
+@dataclass(frozen=True, slots=True)
+class StoredAdapter:
+    """What the provenance of a stored adapter names: its hash and the base model."""
+
+    sha256: str
+    base: str
+    base_revision: str
+
+
+def read_adapter(folder: Path) -> StoredAdapter:
+    """Read the provenance of an adapter and check that its files are the ones it names."""
     document = read_json(folder / _DOCUMENT)
-    if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
+    if not isinstance(document, dict) or document.get("schema") != ADAPTER_SCHEMA:
         raise InputError(
             f"{folder / _DOCUMENT} is not the provenance of an adapter; train the adapter with "
             "this package."
@@ -142,51 +135,43 @@ def read_adapter(folder: Path) -> dict[str, Any]:
                 f"{folder} has no {name}; give the folder as it was saved, pickled weights are "
                 "refused."
             )
-    if _hash(sha256_file(folder / _WEIGHTS), sha256_file(folder / _CONFIG)) != document.get(
-        "adapter_sha256"
-    ):
+    sha256 = _hash(sha256_file(folder / _WEIGHTS), sha256_file(folder / _CONFIG))
+    if sha256 != document.get("adapter_sha256"):
         raise IntegrityError(
             f"the adapter in {folder} is not the one its provenance names; train it again or "
             "restore its files."
         )
-    return document
+    return StoredAdapter(sha256, str(document.get("base")), str(document.get("base_revision")))
 
 
 class AdapterBank:
-    """Adapters on one base model, one of them active at a time.
+    """Adapters on one base model, one of them active at a time."""
 
-    Parameters
-    ----------
-    base : LanguageModel
-        Its layers are wrapped when the first adapter is added; its weights never change.
-
-    Notes
-    -----
-    With no adapter active a wrapped layer calls the base layer alone, so base scores stay the same
-    bit for bit after any swaps.
-    """
+    # With no adapter active a wrapped layer calls the base layer alone, so base scores stay the
+    # same bit for bit after any swaps.
 
     def __init__(self, base: LanguageModel) -> None:
         self._base = base
         self._model: Any = None
-        self._documents: dict[str, dict[str, Any]] = {}
+        # module name and hash of each adapter
+        self._loaded: dict[str, tuple[str, str]] = {}
 
-    def add(self, name: str, folder: Path) -> dict[str, Any]:
-        """Load an adapter under a name; return its provenance."""
-        if name in self._documents or name == "base":
+    def add(self, name: str, folder: Path) -> None:
+        """Load an adapter under a name."""
+        if name in self._loaded or name == "base":
             raise InputError(f"the name {name!r} is taken in this bank of adapters; give another.")
-        document = read_adapter(folder)
-        if document.get("base_revision") != self._base.revision:
+        stored = read_adapter(folder)
+        if stored.base_revision != self._base.revision:
             raise StaleCertificateError(
-                f"the adapter in {folder} was trained on {document.get('base')} "
-                f"{str(document.get('base_revision'))[:12]}, "
+                f"the adapter in {folder} was trained on {stored.base} "
+                f"{stored.base_revision[:12]}, "
                 f"not on {self._base.source} {self._base.revision[:12]}; load that base model or "
                 "train the adapter again."
             )
         from peft import PeftModel
 
         # names of adapters become names of modules, where a dot would nest them
-        inside = f"adapter{len(self._documents)}"
+        inside = f"adapter{len(self._loaded)}"
         with quiet():
             if self._model is None:
                 self._model = PeftModel.from_pretrained(
@@ -195,17 +180,13 @@ class AdapterBank:
             else:
                 self._model.load_adapter(str(folder), adapter_name=inside)
         self._model.eval()
-        self._documents[name] = {**document, "_inside": inside}
-        return document
+        self._loaded[name] = inside, stored.sha256
 
     @contextmanager
     def using(
         self, name: str = "base", *, merge: bool = False
     ) -> Iterator[tuple[LanguageModel, str]]:
-        """Activate an adapter, or none for "base".
-
-        Yield the model to score with and the adapter's hash ("" for the base).
-        """
+        """Activate an adapter, or none for `base`; yield the model and the adapter's hash."""
         if name == "base":
             if self._model is None:
                 yield self._base, ""
@@ -213,27 +194,21 @@ class AdapterBank:
                 with self._model.disable_adapter():
                     yield replace(self._base, model=self._model), ""
             return
-        if name not in self._documents:
+        if name not in self._loaded:
             raise InputError(
                 f"the bank holds no adapter {name!r}; it holds "
-                f"{', '.join(sorted(self._documents)) or 'none'}."
+                f"{', '.join(sorted(self._loaded)) or 'none'}."
             )
-        document = self._documents[name]
-        self._model.set_adapter(document["_inside"])
-        judge = replace(self._base, model=self._model)
-        if merge:
-            with merged(self._model, document["_inside"]):
-                yield judge, document["adapter_sha256"]
-        else:
-            yield judge, document["adapter_sha256"]
+        inside, sha256 = self._loaded[name]
+        self._model.set_adapter(inside)
+        with merged(self._model, inside) if merge else nullcontext():
+            yield replace(self._base, model=self._model), sha256
 
 
 @contextmanager
 def merged(model: Any, name: str) -> Iterator[None]:
-    """Add an adapter to the weights and, on leaving, put a copy of the weights back.
-
-    Subtracting it would leave rounding behind.
-    """
+    """Add an adapter to the weights; on leaving, put a copy of the weights back."""
+    # subtracting the adapter would leave rounding behind
     import torch
     from peft.tuners.tuners_utils import BaseTunerLayer
 
@@ -253,7 +228,8 @@ def merged(model: Any, name: str) -> Iterator[None]:
 
 @contextmanager
 def bulk_weights(model: Any) -> Iterator[None]:
-    """Merge the active adapter where the device makes up for the copy of the weights, that is on CUDA; elsewhere change nothing."""
+    """Merge the active adapter on CUDA; change nothing elsewhere."""
+    # elsewhere the faster products do not make up for the copy of the weights
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     from certify_assets.judges.lm.contract import Hardware
@@ -271,10 +247,8 @@ def bulk_weights(model: Any) -> Iterator[None]:
 
 @contextmanager
 def native_inputs(model: Any) -> Iterator[None]:
-    """Let autocast alone choose the type in which a float32 adapter multiplies.
-
-    A float32 copy of every layer's input would be kept for it.
-    """
+    """Let autocast alone choose the type in which a float32 adapter multiplies."""
+    # a float32 copy of every layer's input would be kept otherwise
     from peft.helpers import disable_input_dtype_casting
 
     from certify_assets.judges.lm.contract import Hardware

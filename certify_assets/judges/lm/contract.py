@@ -13,18 +13,10 @@ from certify_assets.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """A device and the type of the weights on it.
+    """A device and the type of the weights on it."""
 
-    Parameters
-    ----------
-    device : str
-        "cpu" or "cuda".
-    dtype : str
-        "float32" or "bfloat16".
-    """
-
-    device: str = "cpu"
-    dtype: str = "float32"
+    device: str = "cpu"  # "cpu" or "cuda"
+    dtype: str = "float32"  # "float32" or "bfloat16"
 
     @classmethod
     def present(cls) -> Hardware:
@@ -35,16 +27,14 @@ class Hardware:
 
     @classmethod
     def of(cls, model: Any) -> Hardware:
-        """Return the device that a model lies on, and the type of its first weight."""
+        """Return the device of a model, and the type of its first weight."""
         weight = next(model.parameters())
         return cls(weight.device.type, str(weight.dtype).removeprefix("torch."))
 
     @property
     def accelerated(self) -> bool:
-        """Whether rows are packed, adapters merged and optimizers fused: on CUDA.
-
-        A CPU keeps to the reference.
-        """
+        """Whether rows are packed, adapters merged and optimizers fused: on CUDA."""
+        # a CPU keeps to the reference
         return self.device == "cuda"
 
     @property
@@ -69,15 +59,14 @@ class Hardware:
 
         return torch.autocast(self.device, dtype=torch.bfloat16) if self.half else nullcontext()
 
-    def optimizer(self) -> dict[str, Any]:
-        """Return the keywords of torch's optimizers that suit the device."""
-        return {"fused": True} if self.accelerated else {}
+    @property
+    def fused(self) -> bool | None:
+        """Whether torch's optimizers are fused; None leaves it to them."""
+        return True if self.accelerated else None
 
-    def compiler(self) -> dict[str, Any]:
-        """Return the keywords of torch.compile: code for CUDA.
-
-        On a CPU layers are traced alone, which shows that they can be.
-        """
+    def compiler(self) -> dict[str, bool | str]:
+        """Return the keywords of torch.compile: code for CUDA."""
+        # on a CPU layers are traced alone, which shows that they can be
         return {"dynamic": True} if self.accelerated else {"dynamic": True, "backend": "eager"}
 
     def tensor(self, values: Sequence[Any], dtype: Any = None) -> Any:
@@ -104,18 +93,11 @@ class Hardware:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A prompt as token ids.
+    """A prompt as token ids."""
 
-    Parameters
-    ----------
-    ids : tuple of int
-        The whole prompt, its verdict marker last: the next token is the verdict's first.
-    cut_tokens : int
-        Tokens of the body that were cut from its middle to fit the budget.
-    """
-
+    # the whole prompt, its verdict marker last: the next token is the verdict's first
     ids: tuple[int, ...]
-    cut_tokens: int = 0
+    cut_tokens: int = 0  # tokens of the body that were cut from its middle to fit the budget
 
     def __post_init__(self) -> None:
         if not self.ids:
@@ -124,14 +106,9 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class VerdictTokens:
-    """The two verdicts as token ids, as they follow the marker; one token each for most tokenizers.
+    """The two verdicts as token ids, as they follow the marker; mostly one token each."""
 
-    Parameters
-    ----------
-    success, fail : tuple of int
-        Neither is a prefix of the other.
-    """
-
+    # neither is a prefix of the other
     success: tuple[int, ...]
     fail: tuple[int, ...]
 
@@ -139,8 +116,8 @@ class VerdictTokens:
         shorter = min(len(self.success), len(self.fail))
         if not shorter or self.success[:shorter] == self.fail[:shorter]:
             raise InputError(
-                f"the verdicts are the tokens {self.success} and {self.fail}, which cannot be "
-                "told apart; choose other words for the verdicts."
+                f"the verdicts are the tokens {self.success} and {self.fail}, where one "
+                "begins the other; choose other words for the verdicts."
             )
 
     @property
@@ -151,25 +128,14 @@ class VerdictTokens:
 
 @dataclass(frozen=True, eq=False)
 class LanguageModel:
-    """A causal language model with its tokenizer, ready to be read at one position.
+    """A causal language model with its tokenizer, ready to be read at one position."""
 
-    Parameters
-    ----------
-    model : transformers.PreTrainedModel or peft.PeftModel
-        In evaluation mode.
-    tokenizer : transformers.PreTrainedTokenizerFast
-    verdicts : VerdictTokens
-    source : str
-        Name at a model hub, or "compact", or the last part of a folder's path.
-    revision : str
-        Commit of the hub repository, or the SHA-256 of the weights of a local model: part of every
-        provenance.
-    """
-
-    model: Any
+    model: Any  # in evaluation mode
     tokenizer: Any
     verdicts: VerdictTokens
-    source: str
+    source: str  # name at a model hub, or "compact", or the last part of a folder's path
+    # commit of the hub repository, or the SHA-256 of the weights of a local model: part of every
+    # provenance
     revision: str
 
 
@@ -219,7 +185,7 @@ def load_language_model(
             f"{source} is no folder and has no revision; give the commit of the hub repository, "
             "so that the model can be loaded again."
         )
-    keywords: dict[str, Any] = {} if local else {"revision": revision}
+    keywords: dict[str, str | None] = {} if local else {"revision": revision}
     tokenizer = AutoTokenizer.from_pretrained(str(source), trust_remote_code=False, **keywords)
     model: Any = AutoModelForCausalLM.from_pretrained(
         str(source),

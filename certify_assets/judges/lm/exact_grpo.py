@@ -1,35 +1,21 @@
-r"""GRPO without sampling: the expected policy gradient of one verdict token in closed form.
+"""GRPO without sampling: the expected policy gradient of one verdict token in closed form."""
 
-A group draws n verdicts v₁…v_n from the policy π(· | x) at the verdict's position. Their rewards
-r_i depend on the verdict and the outcome alone; advantages are A_i = r_i − r̄, without division by
-a standard deviation, and the gradient is
-
-.. math:: g = \frac{1}{n} \sum_i A_i \nabla \log \pi(v_i).
-
-r̄ contains r_i/n and the rewards of the other draws. Those are independent of v_i, and E[∇ log
-π(v)] = ∇ Σ_v π(v) = 0, so they drop out:
-
-.. math:: E[g] = \Bigl(1 - \frac{1}{n}\Bigr) E[r(v)\,\nabla \log \pi(v)] = \frac{n-1}{n}\,\nabla \sum_v \pi(v)\,r(v).
-
-All tokens that are no verdict earn the same u, so three probabilities suffice: p_S, p_F and the
-rest p_O = 1 − p_S − p_F,
-
-.. math:: E[g] = \frac{n-1}{n}\,\nabla\,(p_S r_S + p_F r_F + p_O u).
-
-With m = p_S + p_F, p = p_S/m the judge's score (Eq. 2 of the paper), z = logit p and D = r_S − r_F
-this is
-
-.. math:: E[g] = \frac{n-1}{n}\,\bigl(m\,p(1-p)\,D\,\nabla z + (p\,r_S + (1-p)\,r_F - u)\,\nabla m\bigr);
-
-with all mass on the two verdicts only p(1 − p)·D·(n − 1)/n·∇z is left. The second term raises m as
-u is at most either verdict's reward. A completion whose first token is no verdict is unparsable, so
-what it would go on with has no influence on the expectation.
-
-The expectation is the gradient of ``−(n − 1)/n · E[r]``, which autograd takes in one forward and
-one backward pass a prompt: no sampling, no variance over draws. With β > 0 the loss has β·KL(π₀ ‖
-π) over the three outcomes, π₀ being the judge at the start: in that direction, as the gradient of
-the estimator that TRL uses is that of KL(π₀ ‖ π).
-"""
+# A group draws n verdicts v₁…v_n from the policy π(· | x) at the verdict's position. Their rewards
+# r_i depend on verdict and outcome alone; with the advantages A_i = r_i − r̄, not divided by a
+# standard deviation, the gradient is g = 1/n · Σ_i A_i ∇log π(v_i). r̄ contains r_i/n and the
+# rewards of the other draws; those are independent of v_i, and E[∇log π(v)] = ∇ Σ_v π(v) = 0, so
+# they drop out: E[g] = (1 − 1/n) E[r(v) ∇log π(v)] = (n−1)/n · ∇ Σ_v π(v) r(v).
+#
+# All tokens that are no verdict earn the same u, so three probabilities suffice: p_S, p_F and p_O =
+# 1 − p_S − p_F, and E[g] = (n−1)/n · ∇(p_S r_S + p_F r_F + p_O u). With m = p_S + p_F, p = p_S/m
+# the judge's score (Eq. 2 of the paper), z = logit p and D = r_S − r_F this is (n−1)/n · (m p(1−p)
+# D ∇z + (p r_S + (1−p) r_F − u) ∇m): with all mass on the verdicts only p(1−p)·D·(n−1)/n·∇z is
+# left, and the second term raises m, as u is at most either verdict's reward.
+#
+# That is the gradient of −(n−1)/n · E[r], which autograd takes in one forward and one backward pass
+# a prompt: no sampling, no variance over draws. With β > 0 the loss has β·KL(π₀ ‖ π) over the three
+# outcomes, π₀ being the judge at the start: in that direction, as the gradient of the estimator
+# that TRL uses is that of KL(π₀ ‖ π).
 
 from __future__ import annotations
 
@@ -39,7 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import write_atomic
@@ -49,12 +35,16 @@ from certify_assets.judges.lm.grpo_config import GrpoConfig, check_rows, run_sha
 from certify_assets.judges.lm.rewards import Arm
 from certify_assets.judges.lm.varlen import pack, packable, packed_attention
 
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Parameter
+
 CHECKPOINT = "checkpoint.safetensors"
 _SCHEMA = "certify-assets/exact-grpo/1"
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
-def trainable_weights(model: Any) -> dict[str, Any]:
+def trainable_weights(model: Any) -> dict[str, Parameter]:
     """Return the parameters that training changes, by name."""
     named = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
     if not named:
@@ -71,8 +61,8 @@ def save_checkpoint(
     optimizer: Any,
     *,
     run: str,
-    document: dict[str, Any],
-    reference: Any = None,
+    history: Sequence[GrpoStep],
+    reference: Tensor | None = None,
 ) -> Path:
     """Write the state after a step, in the place of the last one."""
     from safetensors.torch import save
@@ -86,6 +76,7 @@ def save_checkpoint(
         }
     if reference is not None:
         tensors["reference"] = reference.contiguous()
+    document = {"step": len(history), "history": [asdict(step) for step in history]}
     metadata = {"schema": _SCHEMA, "run": run, "document": json.dumps(document, allow_nan=False)}
     path = folder / CHECKPOINT
     write_atomic(path, save({name: tensor.cpu() for name, tensor in tensors.items()}, metadata))
@@ -94,7 +85,7 @@ def save_checkpoint(
 
 def load_checkpoint(
     folder: Path, model: Any, optimizer: Any, *, run: str
-) -> tuple[dict[str, Any], Any] | None:
+) -> tuple[list[GrpoStep], Tensor | None] | None:
     """Put weights and optimizer back where a checkpoint left them."""
     import torch
 
@@ -105,7 +96,7 @@ def load_checkpoint(
     if metadata.get("run") != run:
         raise InputError(
             f"{path} is of a run with other rows, settings or judge; give another folder, or "
-            "delete it to start anew."
+            "delete it to start again."
         )
     weights = trainable_weights(model)
     if {name.partition("/")[2] for name in tensors if name.startswith("weight/")} != set(weights):
@@ -123,10 +114,10 @@ def load_checkpoint(
             }
             if moments:
                 optimizer.state[weight] = {"step": torch.tensor(float(document["step"])), **moments}
-    return document, tensors.get("reference")
+    return [GrpoStep(**step) for step in document["history"]], tensors.get("reference")
 
 
-def _read(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
+def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -135,7 +126,7 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise IntegrityError(
-            f"{path} is no whole safetensors file ({error}); delete it to start anew."
+            f"{path} is no whole safetensors file ({error}); delete it to start again."
         ) from None
     if metadata.get("schema") != _SCHEMA:
         raise IntegrityError(f"{path} is no checkpoint of exact GRPO; give another folder.")
@@ -144,70 +135,33 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class GrpoStep:
-    """One optimizer step.
+    """One optimizer step."""
 
-    Attributes
-    ----------
-    step : int
-        The first is 1.
-    loss, reward : float
-        The loss, and the mean expected reward of the prompts before the step.
-    unparsed : float
-        Mean probability of no verdict.
-    grad_norm : float
-        Before clipping.
-    learning_rate : float
-    """
-
-    step: int
+    step: int  # the first is 1
+    # the loss, and the mean expected reward of the prompts before the step
     loss: float
     reward: float
-    unparsed: float
-    grad_norm: float
+    unparsed: float  # mean probability of no verdict
+    grad_norm: float  # before clipping
     learning_rate: float
 
 
 @dataclass(frozen=True)
 class GrpoRun:
-    """What a run was and how it went.
-
-    Attributes
-    ----------
-    arm : Arm
-    config : GrpoConfig
-    sha256 : str
-        Hash of rows, settings, arm and judge.
-    history : tuple of GrpoStep
-    resumed_from : int
-        Step of the checkpoint that it went on from, 0 for none.
-    """
+    """What a run was and how it went."""
 
     arm: Arm
     config: GrpoConfig
-    sha256: str
+    sha256: str  # hash of rows, settings, arm and judge
     history: tuple[GrpoStep, ...]
-    resumed_from: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the run as JSON values."""
-        return {
-            "optimizer": "exact",
-            "arm": asdict(self.arm),
-            "config": self.config.to_dict(),
-            "sha256": self.sha256,
-            "history": [asdict(step) for step in self.history],
-        }
+    resumed_from: int  # step of the checkpoint that it resumed from, 0 for none
 
 
 def verdict_log_probs(
     language: LanguageModel, prompts: Sequence[Encoded], *, packed: bool = False
 ) -> Any:
-    """Log-probabilities of success, failure and anything else after the marker, with gradients.
-
-    Notes
-    -----
-    Only the last position goes through the head, in float32.
-    """
+    """Log-probabilities of success, failure and anything else after the marker, with gradients."""
+    # only the last position goes through the head, in float32
     import torch
 
     success, fail = single_tokens(language.verdicts)
@@ -231,7 +185,7 @@ def verdict_log_probs(
 
 def _packed_hidden(inner: Any, prompts: Sequence[Encoded]) -> Any:
     rows = pack([prompt.ids for prompt in prompts], Hardware.of(inner).device)
-    return inner.base_model(**rows.keywords()).last_hidden_state[0, rows.last]
+    return rows.states(inner.base_model)[rows.last]
 
 
 def _padded_hidden(inner: Any, prompts: Sequence[Encoded], device: Any) -> Any:
@@ -261,7 +215,7 @@ def expected_reward(log_probs: Any, outcomes: Sequence[int], arm: Arm) -> Any:
 def exact_loss(
     log_probs: Any, outcomes: Sequence[int], arm: Arm, config: GrpoConfig, reference: Any = None
 ) -> Any:
-    """Loss of each prompt whose gradient is minus the expected gradient of GRPO, or that of the weighted cross-entropy."""
+    """Return each prompt's loss: minus the expected reward, or the weighted cross-entropy."""
     if config.objective == "cross_entropy":
         places = log_probs.new_tensor([1 - outcome for outcome in outcomes]).long()
         weights = log_probs.new_tensor([arm.class_weight(outcome) for outcome in outcomes])
@@ -288,7 +242,8 @@ def train_exact(
     """Train the model's trainable weights in place by exact GRPO, or by its control."""
     check_rows(prompts, outcomes)
     trainer = _Trainer(language, prompts, outcomes, arm=arm, config=config, packed=packed)
-    start, history = trainer.resume(folder)
+    history = trainer.resume(folder)
+    start = len(history)
     if start == 0 and evaluate is not None and 0 in config.evaluate_at:
         evaluate(0)
     for step in range(start, config.steps):
@@ -301,7 +256,7 @@ def train_exact(
         if folder is not None and (
             due or done == config.steps or (config.save_every and done % config.save_every == 0)
         ):
-            trainer.save(folder, done, history)
+            trainer.save(folder, history)
         if progress is not None:
             progress(history[-1])
     language.model.eval()
@@ -336,16 +291,16 @@ class _Trainer:
         hardware, inner = Hardware.of(language.model), _causal_model(language.model)
         self.packed = hardware.accelerated and packable(inner) if packed is None else packed
         self.optimizer = AdamW(
-            self.weights, lr=config.learning_rate, weight_decay=0.0, **hardware.optimizer()
+            self.weights, lr=config.learning_rate, weight_decay=0.0, fused=hardware.fused
         )
-        self.reference: Any = None
+        self.reference: Tensor | None = None
         if config.activation_checkpointing:
             inner.activation_checkpointing_enable(
                 activation_checkpointing_kwargs={"use_reentrant": False}
             )
 
-    def resume(self, folder: Path | None) -> tuple[int, list[GrpoStep]]:
-        """Go on from a checkpoint where there is one; else read the judge at the start."""
+    def resume(self, folder: Path | None) -> list[GrpoStep]:
+        """Resume from a checkpoint where there is one; else read the judge at the start."""
         found = (
             None
             if folder is None
@@ -353,19 +308,18 @@ class _Trainer:
         )
         if found is None:
             self.reference = self._reference() if self.config.beta else None
-            return 0, []
-        document, self.reference = found
-        return document["step"], [GrpoStep(**step) for step in document["history"]]
+            return []
+        history, self.reference = found
+        return history
 
-    def save(self, folder: Path, done: int, history: Sequence[GrpoStep]) -> None:
+    def save(self, folder: Path, history: Sequence[GrpoStep]) -> None:
         """Keep the state after a step."""
-        document = {"step": done, "history": [asdict(step) for step in history]}
         save_checkpoint(
             folder,
             self.language.model,
             self.optimizer,
             run=self.sha256,
-            document=document,
+            history=history,
             reference=self.reference,
         )
 
@@ -451,7 +405,7 @@ def _prepare(model: Any, config: GrpoConfig) -> None:
 def _micro_batches(
     prompts: Sequence[Encoded], rows: Sequence[int], budget: int, *, packed: bool = False
 ) -> Iterator[list[int]]:
-    """Cut rows into batches of similar length whose size, padding included, is at most the budget; a longer prompt goes alone."""
+    """Cut rows into batches of similar length within the token budget."""
     part: list[int] = []
     for row in sorted(rows, key=lambda row: (-len(prompts[row].ids), row)):
         lengths = [len(prompts[one].ids) for one in (*part, row)]

@@ -1,7 +1,4 @@
-"""What a run of GRPO depends on beside the judge it starts from and its rows.
-
-The exact and the sampled optimiser share it.
-"""
+"""Settings of a GRPO run, shared by the exact and the sampled optimiser."""
 
 from __future__ import annotations
 
@@ -34,60 +31,34 @@ _LOSSES = ("dapo", "dr_grpo", "grpo", "bnpo")
 
 @dataclass(frozen=True, kw_only=True)
 class GrpoConfig:
-    """Settings of GRPO; the defaults are the paper's at 4B, and what it leaves open is TRL's.
-
-    Attributes
-    ----------
-    learning_rate : float
-    steps : int
-        Optimizer steps.
-    prompts_per_step, samples : int
-        The global batch is their product in completions, whatever the number of devices: 48, the
-        paper's 8 a device on 6 devices. Exact GRPO draws no sample and takes their number as the
-        factor (n − 1)/n.
-    seed : int
-        Of the order of the rows, and of sampling.
-    objective : {"reward", "cross_entropy"}
-        Of the exact optimiser: the expected reward, or as a control the cross-entropy with the
-        arm's weights on the outcomes.
-    beta : float
-        Weight of the divergence from the judge at the start.
-    max_grad_norm : float
-        Gradients are clipped to it; 0 leaves them.
-    schedule : {"linear", "constant"}
-        Linear goes from the learning rate down to 0 after the last step.
-    evaluate_at : sequence of int
-        Numbers of steps after which the caller is asked to score CAL; 0 is the start.
-    save_every : int
-        Steps between checkpoints; 0 keeps those of evaluations alone.
-    micro_tokens : int
-        Most tokens, padding included, in one forward pass.
-    activation_checkpointing : bool
-    max_completion_tokens, completions_per_device : int
-        Of the sampled optimiser.
-    scale_rewards : {"none", "batch", "group"}
-        Of the sampled optimiser. "group" divides by the standard deviation of a group, which
-        removes λ and μ.
-    loss_type : {"dapo", "dr_grpo", "grpo", "bnpo"}
-        Of the sampled optimiser. They agree while every completion is one token.
-    """
+    """Settings of GRPO; the defaults are the paper's at 4B, and what it leaves open is TRL's."""
 
     learning_rate: float = LEARNING_RATE
-    steps: int = STEPS
+    steps: int = STEPS  # optimizer steps
+    # the global batch is their product in completions, whatever the number of devices: 48, the
+    # paper's 8 a device on 6 devices. Exact GRPO draws no sample and takes their number as the
+    # factor (n − 1)/n
     prompts_per_step: int = 6
     samples: int = 8
-    seed: int = 42
+    seed: int = 42  # of the order of the rows, and of sampling
+    # of the exact optimiser: the expected reward, or as a control the cross-entropy with the arm's
+    # weights on the outcomes
     objective: str = "reward"
-    beta: float = 0.0
-    max_grad_norm: float = 1.0
-    schedule: str = "linear"
+    beta: float = 0.0  # weight of the divergence from the judge at the start
+    max_grad_norm: float = 1.0  # gradients are clipped to it; 0 leaves them
+    schedule: str = "linear"  # linear goes from the learning rate down to 0 after the last step
+    # numbers of steps after which the caller is asked to score CAL; 0 is the start
     evaluate_at: Sequence[int] = ()
-    save_every: int = 50
-    micro_tokens: int = 16_384
+    save_every: int = 50  # steps between checkpoints; 0 keeps those of evaluations alone
+    micro_tokens: int = 16_384  # most tokens, padding included, in one forward pass
     activation_checkpointing: bool = False
+    # of the sampled optimiser
     max_completion_tokens: int = 40
     completions_per_device: int = 8
+    # of the sampled optimiser. "group" divides by the standard deviation of a group, which removes
+    # λ and μ
     scale_rewards: str = "none"
+    # of the sampled optimiser. They agree while every completion is one token
     loss_type: str = "dapo"
 
     def __post_init__(self) -> None:
@@ -142,7 +113,8 @@ class GrpoConfig:
         return self.learning_rate * (1 - step / self.steps if self.schedule == "linear" else 1.0)
 
     def batch(self, rows: int, step: int) -> list[int]:
-        """Rows of a step: epochs of seeded permutations, one after the other, so that no state has to be kept."""
+        """Return the rows of a step: epochs of seeded permutations, one after the other."""
+        # computed from the step alone, so that no state has to be kept
         places = range(step * self.prompts_per_step, (step + 1) * self.prompts_per_step)
         return [int(_permutation(self.seed, place // rows, rows)[place % rows]) for place in places]
 
@@ -193,10 +165,7 @@ def run_sha256(
     arm: Arm,
     config: GrpoConfig,
 ) -> str:
-    """Return the hash of all that decides a run, the trainable weights at its start included.
-
-    Its checkpoints carry it.
-    """
+    """Return the hash of all that decides a run, its trainable weights at the start included."""
     settings = config.to_dict()
     for name in ("evaluate_at", "save_every"):
         # neither changes a weight

@@ -1,11 +1,8 @@
-"""The language-model judge behind the contract of all judges.
-
-A base model, a prompt, and perhaps an adapter.
-"""
+"""The language-model judge: a base model, a prompt, and perhaps an adapter."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +16,7 @@ from certify_assets.judges.lm.contract import Hardware, LanguageModel
 from certify_assets.judges.lm.parity import engine_limits, engine_parity
 from certify_assets.judges.lm.prompt import PromptEncoder
 from certify_assets.judges.lm.scoring import (
+    EngineFingerprint,
     Group,
     ScoringConfig,
     Shard,
@@ -35,34 +33,18 @@ _BUDGET = 5120
 
 @dataclass(frozen=True, eq=False)
 class CausalJudge:
-    """A causal language model read at one position, Eq. 2 of the paper.
-
-    Parameters
-    ----------
-    name : str
-    language : LanguageModel
-        With the adapter active that it judges with.
-    encoder : PromptEncoder
-        Of the same tokenizer.
-    adapter : Path or None
-        Folder of the adapter; None for the base model alone.
-    lora_sha256 : str
-        Hash of the adapter's files; "" for the base model alone.
-    shards : Path or None
-        Where finished shares of a scoring are kept, so that a killed one goes on.
-    progress : callable, optional
-        Called with the texts done and the texts in all.
-    spread : callable, optional
-        Scores groups of prompts in other processes, which answer with :meth:`answer`.
-    """
+    """A causal language model read at one position, Eq. 2 of the paper."""
 
     name: str
-    language: LanguageModel
-    encoder: PromptEncoder
-    adapter: Path | None = None
-    lora_sha256: str = ""
+    language: LanguageModel  # with the adapter active that it judges with
+    encoder: PromptEncoder  # of the same tokenizer
+    adapter: Path | None = None  # folder of the adapter; None for the base model alone
+    lora_sha256: str = ""  # hash of the adapter's files; "" for the base model alone
+    # where finished shares of a scoring are kept, so that a killed one resumes
     shards: Path | None = None
+    # called with the texts done and the texts in all
     progress: Callable[[int, int], None] | None = field(default=None, repr=False)
+    # scores groups of prompts in other processes, which answer with :meth:`answer`
     spread: Spread | None = field(default=None, repr=False)
 
     @property
@@ -74,22 +56,21 @@ class CausalJudge:
         """Say what the scores depend on."""
         config = ScoringConfig.suited(self.language)
         fingerprint = engine_fingerprint(self.language, self.lora_sha256, config)
-        settings = {
-            **self._document(),
-            "batching": fingerprint["batching"],
-            "attention": fingerprint["attention"],
-        }
-        if not config.is_reference:
-            # the adapter is merged while scores are computed, and these are computed only after the
-            # comparison
-            settings |= {"merged": bool(self.lora_sha256), "parity": engine_limits(self.language)}
+        fast = not config.is_reference
         return JudgeProvenance(
             judge=self.name,
             adapter_sha256=self.adapter_sha256,
             renderer_sha256=self.encoder.renderer.sha256,
-            engine=fingerprint["engine"],
-            dtype=fingerprint["dtype"],
-            settings=settings,
+            engine=fingerprint.engine,
+            dtype=fingerprint.dtype,
+            settings={
+                **self._document(),
+                "batching": fingerprint.batching,
+                "attention": fingerprint.attention,
+                # the adapter is merged while scores are computed, and only after the comparison
+                **({"merged": bool(self.lora_sha256)} if fast else {}),
+                **({"parity": engine_limits(self.language)} if fast else {}),
+            },
         )
 
     def score(self, texts: Sequence[str]) -> Scores:
@@ -97,7 +78,7 @@ class CausalJudge:
         prompts, config = self.encoder.encode_texts(texts), ScoringConfig.suited(self.language)
         if prompts and not config.is_reference:
             fingerprint = engine_fingerprint(self.language, self.lora_sha256, config)
-            engine_parity(self.language, prompts, config=config).require(fingerprint["engine"])
+            engine_parity(self.language, prompts, config=config).require(fingerprint.engine)
         with bulk_weights(self.language.model) if self.lora_sha256 else nullcontext():
             run = score_prompts(
                 self.language,
@@ -110,7 +91,7 @@ class CausalJudge:
             )
         return run.scores
 
-    def answer(self, group: Group, fingerprint: Mapping[str, Any]) -> Shard:
+    def answer(self, group: Group, fingerprint: EngineFingerprint) -> Shard:
         """Score one group of a run that another process leads, on one core."""
         config = replace(ScoringConfig.suited(self.language), workers=1)
         with bulk_weights(self.language.model) if self.lora_sha256 else nullcontext():
@@ -123,10 +104,7 @@ class CausalJudge:
             )
 
     def save(self, folder: Path) -> None:
-        """Write the adapter, where there is one, and what it belongs to.
-
-        The base model stays where it is.
-        """
+        """Write the adapter, where there is one, and what it belongs to; not the base model."""
         folder.mkdir(parents=True, exist_ok=True)
         if self.adapter is not None and self.adapter != folder:
             for path in sorted(path for path in self.adapter.iterdir() if path.is_file()):
@@ -166,10 +144,7 @@ class CausalJudge:
         return judge
 
     def with_adapter(self, folder: Path) -> CausalJudge:
-        """Return the judge with an adapter active.
-
-        Its layers now wrap those of the base model, whose own scores do not change.
-        """
+        """Return the judge with an adapter active; the base model's own scores stay the same."""
         from certify_assets.judges.lm.adapters import AdapterBank
 
         bank = AdapterBank(self.language)
@@ -177,7 +152,7 @@ class CausalJudge:
         with bank.using(self.name) as (language, sha256):
             return replace(self, language=language, adapter=folder, lora_sha256=sha256)
 
-    def _document(self) -> dict[str, Any]:
+    def _document(self) -> dict[str, str]:
         return {
             "schema": _SCHEMA,
             "model": self.language.source,
@@ -188,13 +163,8 @@ class CausalJudge:
 
 
 def load_base(model: str, revision: str | None = None) -> tuple[LanguageModel, PromptEncoder]:
-    """Load a base model with the encoder of its prompts.
-
-    Notes
-    -----
-    The compact model stays on the CPU, where its scores are the same bits on every machine; any
-    other goes to CUDA where there is a device.
-    """
+    """Load a base model with the encoder of its prompts."""
+    # the compact model stays on the CPU, where its scores are the same bits on every machine
     from certify_assets.judges.lm.compact import CONTEXT, load_compact
     from certify_assets.judges.lm.contract import load_language_model
 

@@ -1,7 +1,4 @@
-"""What is recorded of a language-model judge's adapter.
-
-Its settings, its loss, and where it comes from, base → sft → grpo.
-"""
+"""What MLflow and Dagster record of a language model's adapter, and its start."""
 
 from __future__ import annotations
 
@@ -19,13 +16,10 @@ START_RUN = "certify.start_run"
 _FILES = ("adapter_model.safetensors", "adapter_config.json", "judge.json", "provenance.json")
 
 
-def check_prepared(judge: JudgedCorpus) -> dict[str, Any]:
-    """Return what a judge's training will read.
-
-    Refuse before a device is waited for what it would refuse on the device.
-    """
+def check_prepared(judge: JudgedCorpus) -> dict[str, str | int | None]:
+    """Return what a training will read; refuse here what it would refuse on the device."""
     spec = judge_spec(judge.name)
-    facts: dict[str, Any] = {"model": spec.model, "revision": spec.revision}
+    facts: dict[str, str | int | None] = {"model": spec.model, "revision": spec.revision}
     if spec.model == "compact":
         from certify_assets.judges.lm.compact.shipped import require_shipped
 
@@ -44,10 +38,7 @@ def check_prepared(judge: JudgedCorpus) -> dict[str, Any]:
 
 
 def adapter_tags(record: JudgeRecord) -> dict[str, str]:
-    """Return the tags of an adapter's record.
-
-    Its hash, that of what it started from, and the base model with its revision.
-    """
+    """Return the tags of an adapter's record: its hash, its start and the base model."""
     base = record.details["provenance"]["settings"]
     tags = {
         "adapter_sha256": record.adapter_sha256,
@@ -107,8 +98,5 @@ def adapter_curves(record: JudgeRecord) -> dict[str, list[tuple[int, float]]]:
 
 
 def adapter_files(folder: Path) -> dict[Path, str]:
-    """Return the files of a stored adapter that are kept as artifacts.
-
-    Weights as safetensors, and JSON.
-    """
+    """Return the files of a stored adapter that are logged: safetensors and JSON."""
     return {folder / name: "adapter" for name in _FILES if (folder / name).is_file()}

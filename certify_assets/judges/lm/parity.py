@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
@@ -17,30 +17,16 @@ from certify_assets.judges.lm.scoring import ScoringConfig, score_prompts
 
 @dataclass(frozen=True, slots=True)
 class Parity:
-    """How far the scores of an engine are from those of the reference on the same rows.
+    """How far the scores of an engine are from those of the reference on the same rows."""
 
-    Parameters
-    ----------
-    rows : int
-        Rows that both engines scored.
-    unscored_by_one : int
-        Rows that only one of them scored.
-    max_difference, mean_difference : float
-        Of the log-odds, absolute.
-    rank_agreement : float
-        Kendall's tau-b of the two orders; 1 where all rows tie in both.
-    changed_decisions : int
-        Rows that fall on the other side of one of the thresholds.
-    tolerance, least_agreement : float
-        What is asked for.
-    """
-
-    rows: int
-    unscored_by_one: int
+    rows: int  # rows that both engines scored
+    unscored_by_one: int  # rows that only one of them scored
+    # of the log-odds, absolute
     max_difference: float
     mean_difference: float
-    rank_agreement: float
-    changed_decisions: int
+    rank_agreement: float  # Kendall's tau-b of the two orders; 1 where all rows tie in both
+    changed_decisions: int  # rows that fall on the other side of one of the thresholds
+    # what is asked for
     tolerance: float
     least_agreement: float
 
@@ -65,7 +51,7 @@ class Parity:
                 "certify with the reference's scores, or calibrate again with this engine's."
             )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, float]:
         """Return the report as a JSON object."""
         return {**asdict(self), "passed": self.passed}
 
@@ -112,15 +98,19 @@ def parity(
 _ROWS = 16
 
 
-def engine_limits(judge: LanguageModel) -> dict[str, Any]:
-    """Return what `engine_parity` asks for, as JSON values.
+class EngineLimits(TypedDict):
+    """What the parity of an engine asks for."""
 
-    Notes
-    -----
-    Weights of eight bits of precision round otherwise in other batches and when an adapter is added
-    to them, so that log-odds differ in the second digit; an engine that read another row's tokens,
-    or the wrong position, would differ by the spread of the scores.
-    """
+    rows: int
+    tolerance: float
+    least_agreement: float
+
+
+def engine_limits(judge: LanguageModel) -> EngineLimits:
+    """Return what `engine_parity` asks for, as JSON values."""
+    # weights of eight bits of precision round otherwise in other batches and when an adapter is
+    # added to them, so that log-odds differ in the second digit; an engine that read another row's
+    # tokens, or the wrong position, would differ by the spread of the scores
     half = Hardware.of(judge.model).half
     return {
         "rows": _ROWS,
@@ -132,15 +122,18 @@ def engine_limits(judge: LanguageModel) -> dict[str, Any]:
 def engine_parity(
     judge: LanguageModel, prompts: Sequence[Encoded], *, config: ScoringConfig
 ) -> Parity:
-    """Compare an engine with the reference.
-
-    The same model on the same device, a row a batch, its own attention, adapter not merged.
-    """
+    """Compare an engine with the reference, which reads each row alone, adapter not merged."""
     limits = engine_limits(judge)
     order = sorted(range(len(prompts)), key=lambda row: (len(prompts[row].ids), prompts[row].ids))
-    step = max(1, len(order) // limits.pop("rows"))
+    step = max(1, len(order) // limits["rows"])
     sample = [prompts[row] for row in order[::step][:_ROWS]]
     reference = score_prompts(judge, sample, config=ScoringConfig(rows=1))
     with bulk_weights(judge.model):
         found = score_prompts(judge, sample, config=config)
-    return parity(reference.scores, found.scores, thresholds=(), **limits)
+    return parity(
+        reference.scores,
+        found.scores,
+        thresholds=(),
+        tolerance=limits["tolerance"],
+        least_agreement=limits["least_agreement"],
+    )

@@ -1,7 +1,4 @@
-"""Reading a causal language model at the end of its prompts.
-
-Hidden state, head in float32, logarithms of two probabilities.
-"""
+"""Reading a causal language model at the end of its prompts, with the head in float32."""
 
 from __future__ import annotations
 
@@ -31,29 +28,16 @@ _AFTER_THE_HEAD = (
 
 @dataclass(frozen=True, eq=False)
 class VerdictReader:
-    """The parts of a model that a verdict is read from.
+    """The parts of a model that a verdict is read from."""
 
-    Parameters
-    ----------
-    decoder : torch.nn.Module
-        Token ids in, hidden states out.
-    head, bias : float32 tensors, shapes (vocabulary, hidden) and (vocabulary,)
-        The head in float32: in bfloat16, 224 prompts had 45 distinct scores.
-    verdicts : VerdictTokens
-    padding : str
-        "left", "right" or "packed".
-    hardware : Hardware
-    model : transformers.PreTrainedModel
-        What the parts are of.
-    """
-
-    decoder: Any
+    decoder: Any  # token ids in, hidden states out
+    # the head in float32: in bfloat16, 224 prompts had 45 distinct scores
     head: Any
     bias: Any
     verdicts: VerdictTokens
-    padding: str
+    padding: str  # "left", "right" or "packed"
     hardware: Hardware
-    model: Any
+    model: Any  # what the parts are of
 
     @classmethod
     def of(cls, judge: LanguageModel, padding: str) -> VerdictReader:
@@ -73,7 +57,7 @@ class VerdictReader:
             head=head.weight.detach().float(),
             bias=None if bias is None else bias.detach().float(),
             verdicts=judge.verdicts,
-            # what follows the prompt must lie beside it in the cache
+            # what follows the prompt must come next to it in the cache
             padding=padding if judge.verdicts.single else "left",
             hardware=Hardware.of(inner),
             model=inner,
@@ -107,9 +91,7 @@ class VerdictReader:
 
         if self.padding == "packed":
             packed = pack(rows, self.hardware.device)
-            return self._verdicts(
-                self.decoder(**packed.keywords()).last_hidden_state[0, packed.last]
-            )
+            return self._verdicts(packed.states(self.decoder)[packed.last])
         ids, mask, positions = self._padded(rows)
         hidden = self.decoder(
             input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False
@@ -124,10 +106,8 @@ class VerdictReader:
         return self._log_probs(last)[:, [self.verdicts.success[0], self.verdicts.fail[0]]]
 
     def _sequences(self, rows: Sequence[Sequence[int]]) -> Any:
-        """Multiply the conditional probabilities of a verdict's tokens.
-
-        Both verdicts go on from one pass over the prompt.
-        """
+        """Multiply the conditional probabilities of each verdict's tokens."""
+        # both verdicts continue one pass over the prompt
         import torch
 
         ids, mask, positions = self._padded(rows)

@@ -11,27 +11,14 @@ from certify_assets.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    r"""A reward on verdicts, as in the paper's section "Judges under the certificate".
+    """A reward on verdicts: r(v, y) = 1[v = y] − λ·1[v = S, y = 0] − μ·1[v = F, y = 1]."""
 
-    .. math:: r(v, y) = 1[v = y] - \lambda\,1[v = S, y = 0] - \mu\,1[v = F, y = 1]
-
-    Parameters
-    ----------
-    name : str
-    lam : float
-        λ: cost of calling a failure a success, the error of the release side.
-    mu : float
-        μ: cost of calling a success a failure, the error of the reject side.
-
-    Notes
-    -----
-    A completion that is no verdict earns −max(λ, μ), the least that any verdict earns. At 0 it
-    would be the best answer of a judge that is not sure, see :meth:`abstention`.
-    """
+    # A completion that is no verdict earns −max(λ, μ), the least that any verdict earns. At 0 it
+    # would be the best answer of a judge that is not sure: see `abstention`.
 
     name: str
-    lam: float
-    mu: float
+    lam: float  # λ: cost of calling a failure a success, the error of the release side
+    mu: float  # μ: cost of calling a success a failure, the error of the reject side
 
     def __post_init__(self) -> None:
         for sign, value in (("lambda", self.lam), ("mu", self.mu)):
@@ -63,28 +50,18 @@ class Arm:
         return self.reward(1, outcome) - self.reward(0, outcome)
 
     def class_weight(self, outcome: int) -> float:
-        """Weight of an outcome in the cross-entropy that stands beside this arm.
-
-        |D| over the mean of both |D|.
-        """
+        """Weight of an outcome in this arm's cross-entropy: |D| over the mean of both |D|."""
         return 2 * abs(self.gap(outcome)) / (2 + self.lam + self.mu)
 
     @property
     def threshold(self) -> float:
-        """Probability of success above which the verdict success earns more in expectation.
-
-        (1 + λ)/(2 + λ + μ).
-        """
+        """Probability of success above which success earns more: (1 + λ)/(2 + λ + μ)."""
         return (1 + self.lam) / (2 + self.lam + self.mu)
 
     def abstention(self, unparsed: float | None = None) -> tuple[float, float] | None:
-        """Return the open interval of the probability of success in which no verdict earns more than either verdict, None where there is none.
-
-        Notes
-        -----
-        With q the probability of success, success earns q − (1 − q)λ and failure (1 − q) − qμ; at a
-        reward of 0 the interval is (1/(1 + μ), λ/(1 + λ)).
-        """
+        """Return the interval of P(success) where no verdict earns most; None if there is none."""
+        # with q = P(success), success earns q − (1 − q)λ and failure (1 − q) − qμ; at a reward of 0
+        # the interval is (1/(1 + μ), λ/(1 + λ))
         floor = self.unparsed if unparsed is None else unparsed
         low, high = (
             max(0.0, (1 - floor) / (1 + self.mu)),
@@ -104,7 +81,7 @@ ARMS = {
 }
 
 
-#: weighted cross-entropies that stand beside the arms: a gap of w : 1 weighs a success w times a
+#: weighted cross-entropies as controls of the arms: a gap of w : 1 weighs a success w times a
 #: failure
 CONTROLS = {arm.name: arm for arm in (Arm("weighted_3", 0.0, 2.0), Arm("weighted_5", 0.0, 4.0))}
 
@@ -120,7 +97,7 @@ def arm_named(name: str) -> Arm:
 def completion_reward(
     arm: Arm, completion: Sequence[int], outcome: int, *, success: int, fail: int
 ) -> float:
-    """Return the reward of a sampled completion: its first token is a verdict, or it is unparsable."""
+    """Return the reward of a sampled completion, whose first token is a verdict or none."""
     # the judge is read at the marker, so a verdict further on is none
     first = completion[0] if len(completion) else None
     return arm.reward({success: 1, fail: 0}.get(first) if first is not None else None, outcome)

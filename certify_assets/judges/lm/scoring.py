@@ -1,7 +1,4 @@
-"""Eq. 2 of the paper in one forward pass.
-
-Log-probabilities of the two verdicts, read where the prompt ends.
-"""
+"""Eq. 2 of the paper: log-probabilities of the two verdicts where the prompt ends."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,40 +27,22 @@ _SCHEMA = "certify_assets/score_shard/1"
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """Scores of the prompts of a few batches.
+    """Scores of the prompts of a few batches."""
 
-    Parameters
-    ----------
-    log_probs : float64 array, shape (rows, 2)
-        Log-probabilities of success and failure, in the order of the batches; NaN = unscored.
-    batches : tuple of int
-        Rows of each batch as it was really run, after any halving.
-    out_of_memory : int
-        How often memory ran out.
-    """
-
+    # log-probabilities of success and failure, in the order of the batches; NaN = unscored
     log_probs: NDArray[np.float64]
-    batches: tuple[int, ...]
-    out_of_memory: int
+    batches: tuple[int, ...]  # rows of each batch as it was really run, after any halving
+    out_of_memory: int  # how often memory ran out
 
 
 @dataclass(frozen=True, slots=True)
 class Shards:
-    """A folder of shards, or none.
+    """A folder of shards, or none."""
 
-    Parameters
-    ----------
-    folder : Path or None
-        None keeps nothing.
-    """
-
-    folder: Path | None
+    folder: Path | None  # None keeps nothing
 
     def read(self, key: str, rows: int) -> Shard | None:
-        """Return a finished shard.
-
-        None where it is absent, cut short or of another key: it is then computed again.
-        """
+        """Return a finished shard; None where it is absent, cut short or of another key."""
         if self.folder is None or not self._path(key).is_file():
             return None
         try:
@@ -102,11 +81,11 @@ def ids_sha256(ids: Sequence[int]) -> str:
     return sha256_bytes(np.asarray(ids, dtype="<i8").tobytes())
 
 
-def shard_key(fingerprint: Mapping[str, Any], batches: Sequence[Sequence[str]]) -> str:
+def shard_key(fingerprint: EngineFingerprint, batches: Sequence[Sequence[str]]) -> str:
     """Name a shard by everything its numbers depend on."""
     return sha256_bytes(
         canonical_json(
-            {"fingerprint": dict(fingerprint), "batches": [list(batch) for batch in batches]}
+            {"fingerprint": asdict(fingerprint), "batches": [list(batch) for batch in batches]}
         )
     )
 
@@ -132,37 +111,25 @@ _Rows = tuple[int, ...]
 #: batches of prompts that are scored, and kept, together
 Group = Sequence[Sequence[Encoded]]
 #: scores groups elsewhere under a fingerprint, and returns pairs of place and shard as they come in
-Spread = Callable[[Sequence[Group], Mapping[str, Any]], Iterable[tuple[int, Shard]]]
+Spread = Callable[[Sequence[Group], "EngineFingerprint"], Iterable[tuple[int, Shard]]]
 
 
 @dataclass(frozen=True, slots=True)
 class ScoringConfig:
-    """How prompts are put into batches.
+    """How prompts are put into batches."""
 
-    Parameters
-    ----------
-    token_budget : int
-        Most tokens in a batch, padding included; a longer prompt has a batch for itself.
-    rows : int
-        Most prompts in a batch; 0 = as many as the budget holds.
-    padding : str
-        "left": mask and positions given, the last column is read. "right": no mask, which the
-        causal attention of fast kernels does not need, and each row is read at its own end.
-        "packed": rows one after the other without padding, attention kept within each.
-    workers : int
-        Batches at once on a CPU, each on one thread; 0 = one for each core of this process. The
-        numbers do not depend on it.
-    shard_rows : int
-        Least prompts in a share of the work that is kept.
-    compiled : bool
-        Let torch compile the layers; off by default, as the first batches then take minutes.
-    """
-
+    # most tokens in a batch, padding included; a longer prompt has a batch for itself
     token_budget: int = 16_384
-    rows: int = 0
+    rows: int = 0  # most prompts in a batch; 0 = as many as the budget holds
+    # "left": mask and positions given, the last column is read. "right": no mask, which the causal
+    # attention of fast kernels does not need, and each row is read at its own end. "packed": rows
+    # one after the other without padding, attention kept within each
     padding: str = "left"
+    # batches at once on a CPU, each on one thread; 0 = one for each core of this process. The
+    # numbers do not depend on it
     workers: int = 0
-    shard_rows: int = 64
+    shard_rows: int = 64  # least prompts in a share of the work that is kept
+    # let torch compile the layers; off by default, as the first batches then take minutes
     compiled: bool = False
 
     def __post_init__(self) -> None:
@@ -179,12 +146,10 @@ class ScoringConfig:
 
     @classmethod
     def suited(cls, judge: LanguageModel) -> ScoringConfig:
-        """Return what suits a model and the device it lies on.
-
-        On a CPU a prompt fills a core, so each has a batch for itself: no padding, and a score that
-        depends on no other prompt; this is the reference of all engines. On CUDA rows are packed,
-        or padded on the right where a layer would carry a state from row to row.
-        """
+        """Return what suits a model and its device."""
+        # on a CPU a prompt fills a core, so each has a batch for itself: no padding, and a score
+        # that depends on no other prompt, which is the reference of all engines; on CUDA rows are
+        # packed, or padded on the right where a layer would carry a state from row to row
         if not Hardware.of(judge.model).accelerated:
             return cls(rows=1)
         return cls(
@@ -199,9 +164,13 @@ class ScoringConfig:
         """Whether each prompt is read by itself through the model's own attention."""
         return self.rows == 1 and self.padding == "left" and not self.compiled
 
-    def numbers(self) -> dict[str, Any]:
+    def numbers(self) -> dict[str, int | str]:
         """Return the settings that the numbers depend on."""
-        found = {"token_budget": self.token_budget, "rows": self.rows, "padding": self.padding}
+        found: dict[str, int | str] = {
+            "token_budget": self.token_budget,
+            "rows": self.rows,
+            "padding": self.padding,
+        }
         return {**found, "compiled": True} if self.compiled else found
 
     def tokens(self, lengths: Sequence[int]) -> int:
@@ -209,53 +178,41 @@ class ScoringConfig:
         return sum(lengths) if self.padding == "packed" else len(lengths) * max(lengths, default=0)
 
 
+@dataclass(frozen=True, slots=True)
+class EngineFingerprint:
+    """What the numbers of a run depend on, besides the prompts; equal for comparable runs."""
+
+    model: str
+    revision: str
+    adapter_sha256: str
+    merged: bool
+    engine: str
+    attention: str
+    dtype: str
+    verdicts: list[list[int]]
+    batching: dict[str, int | str]
+
+
 @dataclass(frozen=True, eq=False)
 class ScoringRun:
-    """Scores and how they came about.
+    """Scores and how they came about."""
 
-    Parameters
-    ----------
-    scores : Scores, shape (n,)
-        NaN where a logit was not finite.
-    fingerprint : mapping
-        Model, adapter, engine, type of the numbers and batching: what must be the same for two runs
-        to be comparable.
-    composition_sha256 : str
-        Hash of which prompts were run together, in which order.
-    tokens, padded_tokens : int
-        Of the prompts; of the batches as planned, padding included.
-    unscored, cut_prompts, out_of_memory, kept_rows : int
-        Prompts without a score; prompts whose middle was cut; times that memory ran out; prompts
-        whose scores an earlier run left.
-    """
-
-    scores: Scores
-    fingerprint: Mapping[str, Any]
-    composition_sha256: str
+    scores: Scores  # NaN where a logit was not finite
+    fingerprint: EngineFingerprint
+    composition_sha256: str  # hash of which prompts were run together, in which order
+    # of the prompts; of the batches as planned, padding included
     tokens: int
     padded_tokens: int
+    # prompts without a score; prompts whose middle was cut; times that memory ran out; prompts
+    # whose scores an earlier run left
     unscored: int
     cut_prompts: int
     out_of_memory: int
     kept_rows: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything but the scores as a JSON object."""
-        return {
-            "fingerprint": dict(self.fingerprint),
-            "composition_sha256": self.composition_sha256,
-            "prompts": len(self.scores.score),
-            "tokens": self.tokens,
-            "padded_tokens": self.padded_tokens,
-            "unscored": self.unscored,
-            "cut_prompts": self.cut_prompts,
-            "out_of_memory": self.out_of_memory,
-            "kept_rows": self.kept_rows,
-        }
-
 
 def compose(prompts: Sequence[Encoded], config: ScoringConfig) -> list[_Rows]:
-    """Put prompts into batches, the longest first: where memory runs out, it does so at the start."""
+    """Put prompts into batches, the longest first: memory runs out at the start or never."""
     batches: list[list[int]] = []
     lengths: list[int] = []
     for row in sorted(
@@ -276,26 +233,26 @@ def compose(prompts: Sequence[Encoded], config: ScoringConfig) -> list[_Rows]:
 
 def engine_fingerprint(
     judge: LanguageModel, adapter_sha256: str, config: ScoringConfig
-) -> dict[str, Any]:
-    """Say what the numbers of a run depend on, besides the prompts."""
+) -> EngineFingerprint:
+    """Return what the numbers of a run depend on, besides the prompts."""
     import torch
     import transformers
 
     hardware = Hardware.of(judge.model)
     packed = config.padding == "packed" and judge.verdicts.single
-    return {
-        "model": judge.source,
-        "revision": judge.revision,
-        "adapter_sha256": adapter_sha256,
-        "merged": any(getattr(module, "merged", False) is True for module in judge.model.modules()),
-        "engine": f"transformers {transformers.__version__}, torch {torch.__version__}, {hardware.device}{', packed' if packed else ''}",
-        "attention": ATTENTION
-        if packed
-        else str(getattr(judge.model.config, "_attn_implementation", "")),
-        "dtype": hardware.dtype,
-        "verdicts": [list(judge.verdicts.success), list(judge.verdicts.fail)],
-        "batching": config.numbers(),
-    }
+    own = str(getattr(judge.model.config, "_attn_implementation", ""))
+    return EngineFingerprint(
+        model=judge.source,
+        revision=judge.revision,
+        adapter_sha256=adapter_sha256,
+        merged=any(getattr(module, "merged", False) is True for module in judge.model.modules()),
+        engine=f"transformers {transformers.__version__}, torch {torch.__version__}, "
+        f"{hardware.device}{', packed' if packed else ''}",
+        attention=ATTENTION if packed else own,
+        dtype=hardware.dtype,
+        verdicts=[list(judge.verdicts.success), list(judge.verdicts.fail)],
+        batching=config.numbers(),
+    )
 
 
 def score_prompts(
@@ -358,13 +315,14 @@ def score_group(
     *,
     config: ScoringConfig,
     adapter_sha256: str,
-    fingerprint: Mapping[str, Any],
+    fingerprint: EngineFingerprint,
 ) -> Shard:
     """Score one group of batches for a run that another process leads."""
+    own = engine_fingerprint(judge, adapter_sha256, config)
     differing = [
-        name
-        for name, value in engine_fingerprint(judge, adapter_sha256, config).items()
-        if fingerprint.get(name) != value
+        item.name
+        for item in fields(own)
+        if getattr(own, item.name) != getattr(fingerprint, item.name)
     ]
     if differing:
         raise StaleCertificateError(
@@ -403,7 +361,7 @@ def _run(
     batches: Sequence[_Rows],
     found: Sequence[Shard],
     *,
-    fingerprint: Mapping[str, Any],
+    fingerprint: EngineFingerprint,
     kept: int,
     padded: int,
 ) -> ScoringRun:
@@ -444,7 +402,7 @@ def _groups(batches: Sequence[_Rows], least: int) -> Iterator[list[_Rows]]:
 
 
 class _Runner:
-    """Runs batches; where memory runs out, halves the token budget for the rest of the run and goes on."""
+    """Runs batches; where memory runs out, halves the token budget for the rest of the run."""
 
     def __init__(
         self, reader: VerdictReader, config: ScoringConfig, pool: ThreadPoolExecutor | None
@@ -509,7 +467,7 @@ class _Runner:
 
 
 def _halved(config: ScoringConfig, tokens: int) -> ScoringConfig:
-    return ScoringConfig(**{**asdict(config), "token_budget": max(1, tokens // 2)})
+    return replace(config, token_budget=max(1, tokens // 2))
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

@@ -1,8 +1,8 @@
-"""Supervised fine-tuning of the language-model judge: LoRA through TRL, loss on the verdict alone.
+"""Supervised fine-tuning of the judge: LoRA through TRL, loss on the verdict alone."""
 
-On a CPU in float32 the same rows, settings and versions give the same adapter bytes, also where the
-training was stopped and taken up again.
-"""
+# On a CPU in float32 the same rows, settings and versions give the same adapter bytes, also where
+# the training was stopped and resumed. Settings: the paper's appendix "Training details"; Hu et al.
+# (2021), "LoRA".
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.lm.adapters import (
+    ADAPTER_SCHEMA,
     attach_lora,
     linear_targets,
     native_inputs,
@@ -27,7 +28,13 @@ from certify_assets.judges.lm.adapters import (
     trainable_parameters,
 )
 from certify_assets.judges.lm.contract import Hardware, LanguageModel
-from certify_assets.judges.lm.sft_config import SftConfig, SftRow, latest_checkpoint, training_rows
+from certify_assets.judges.lm.sft_config import (
+    SftConfig,
+    SftRow,
+    TrainingRow,
+    latest_checkpoint,
+    training_rows,
+)
 from certify_assets.judges.lm.sft_trainer import (
     collate,
     collate_packed,
@@ -41,26 +48,52 @@ from certify_assets.judges.lm.varlen import packable, packed_attention
 _ALIGNED = ("bos_token_id", "eos_token_id", "pad_token_id", "use_cache")
 
 
+@dataclass(frozen=True, kw_only=True)
+class SftInputs:
+    """All that an adapter depends on: known before its training begins."""
+
+    base: str
+    base_revision: str
+    dtype: str
+    config: SftConfig
+    targets: list[str]
+    data_sha256: str
+    rows: int
+    successes: int
+    sources: dict[str, int]
+    versions: dict[str, str]
+    packed: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the inputs as the provenance stores them."""
+        document = {**asdict(self), "training": "sft", "config_sha256": self.config.sha256}
+        if not self.packed:
+            # adapters of padded rows had their hash before rows could be packed
+            del document["packed"]
+        return document
+
+
 @dataclass(frozen=True)
 class TrainedAdapter:
-    """A trained adapter on disk.
+    """A trained adapter on disk."""
 
-    Parameters
-    ----------
-    folder : Path
-        adapter_model.safetensors, adapter_config.json and provenance.json.
-    document : dict
-        The provenance: hashes of adapter, settings and rows, base model, trainable parameters, loss
-        of every step.
-    """
+    folder: Path  # adapter_model.safetensors, adapter_config.json and provenance.json
+    inputs: SftInputs
+    trainable_parameters: int
+    steps: int
+    loss_curve: list[dict[str, float]]  # step, loss, learning rate and norm of the gradient
+    sha256: str = ""
 
-    folder: Path
-    document: dict[str, Any]
-
-    @property
-    def sha256(self) -> str:
-        """Hash of the adapter."""
-        return str(self.document["adapter_sha256"])
+    def to_dict(self) -> dict[str, Any]:
+        """Return the provenance as it is stored."""
+        return {
+            **self.inputs.to_dict(),
+            "schema": ADAPTER_SCHEMA,
+            "trainable_parameters": self.trainable_parameters,
+            "steps": self.steps,
+            "loss_curve": self.loss_curve,
+            "adapter_sha256": self.sha256,
+        }
 
 
 def train_sft(
@@ -74,12 +107,7 @@ def train_sft(
     progress: Callable[[int, int, float], None] | None = None,
     packed: bool | None = None,
 ) -> TrainedAdapter | None:
-    """Train an adapter; a folder with checkpoints of the same run is taken up where it stopped.
-
-    References
-    ----------
-    Appendix "Training details" of the paper; Hu et al. (2021), "LoRA".
-    """
+    """Train an adapter; a folder with checkpoints of the same run is resumed."""
     config = config or SftConfig()
     if hasattr(base.model, "peft_config"):
         raise InputError(
@@ -93,8 +121,8 @@ def train_sft(
         if packed is None
         else packed
     )
-    document = _document(base, rows, built, config) | ({"packed": True} if packed else {})
-    run_sha256 = sha256_bytes(canonical_json(document))
+    inputs = _inputs(base, rows, built, config, packed)
+    run_sha256 = sha256_bytes(canonical_json(inputs.to_dict()))
     checkpoints = folder / "checkpoints"
     resume = latest_checkpoint(checkpoints, run_sha256)
     attention = packed_attention(base.model) if packed else nullcontext()
@@ -105,7 +133,6 @@ def train_sft(
         native_inputs(model),
         attention,
     ):
-        document["trainable_parameters"] = trainable_parameters(model)
         trainer = _trainer(base, model, built, config, (checkpoints, checkpoint_steps, run_sha256))
         if packed:
             trainer.data_collator = collate_packed
@@ -113,17 +140,21 @@ def train_sft(
         trainer.train(resume_from_checkpoint=None if resume is None else str(resume))
         if trainer.state.global_step < trainer.state.max_steps:
             return None
-        document |= {
-            "steps": trainer.state.global_step,
-            "loss_curve": _curve(trainer.state.log_history),
-        }
-        return TrainedAdapter(folder, save_adapter(model, folder, document, source=base.source))
+        trained = TrainedAdapter(
+            folder,
+            inputs,
+            trainable_parameters(model),
+            trainer.state.global_step,
+            _curve(trainer.state.log_history),
+        )
+        sha256 = save_adapter(model, folder, trained.to_dict(), source=base.source)
+        return replace(trained, sha256=sha256)
 
 
 def _trainer(
     base: LanguageModel,
     model: Any,
-    built: list[dict[str, Any]],
+    built: list[TrainingRow],
     config: SftConfig,
     saving: tuple[Path, int, str],
 ) -> Any:
@@ -131,13 +162,12 @@ def _trainer(
     from transformers import PrinterCallback
 
     checkpoints, steps, run_sha256 = saving
-    parameter = next(base.model.parameters())
-    dtype = str(parameter.dtype).removeprefix("torch.")
+    on = Hardware.of(base.model)
     weighted = len({row["weight"] for row in built}) > 1
     trainer = sft_trainer_class(run_sha256, weighted=weighted)(
         model=model,
         args=sft_arguments(
-            config, checkpoints, device=parameter.device.type, dtype=dtype, checkpoint_steps=steps
+            config, checkpoints, device=on.device, dtype=on.dtype, checkpoint_steps=steps
         ),
         train_dataset=Dataset.from_list(built),
         data_collator=collate,
@@ -148,31 +178,33 @@ def _trainer(
     return trainer
 
 
-def _document(
-    base: LanguageModel, rows: Sequence[SftRow], built: list[dict[str, Any]], config: SftConfig
-) -> dict[str, Any]:
-    """Provenance as far as it is known before training: all that the adapter depends on."""
+def _inputs(
+    base: LanguageModel,
+    rows: Sequence[SftRow],
+    built: list[TrainingRow],
+    config: SftConfig,
+    packed: bool,
+) -> SftInputs:
     import peft
     import torch
     import transformers
     import trl
 
-    return {
-        "training": "sft",
-        "base": base.source,
-        "base_revision": base.revision,
-        "dtype": str(next(base.model.parameters()).dtype).removeprefix("torch."),
-        "config": asdict(config),
-        "config_sha256": config.sha256,
-        "targets": list(linear_targets(base.model)),
-        "data_sha256": sha256_bytes(canonical_json(built)),
-        "rows": len(rows),
-        "successes": sum(row.outcome for row in rows),
-        "sources": dict(sorted(Counter(row.source for row in rows).items())),
-        "versions": {
+    return SftInputs(
+        base=base.source,
+        base_revision=base.revision,
+        dtype=Hardware.of(base.model).dtype,
+        config=config,
+        targets=list(linear_targets(base.model)),
+        data_sha256=sha256_bytes(canonical_json(built)),
+        rows=len(rows),
+        successes=sum(row.outcome for row in rows),
+        sources=dict(sorted(Counter(row.source for row in rows).items())),
+        versions={
             module.__name__: str(module.__version__) for module in (peft, torch, transformers, trl)
         },
-    }
+        packed=packed,
+    )
 
 
 @contextmanager
@@ -216,7 +248,7 @@ def _own_random_state() -> Iterator[None]:
             np.random.set_state(numpy)
 
 
-def _curve(history: Sequence[dict[str, Any]]) -> list[dict[str, float]]:
+def _curve(history: Sequence[dict[str, float]]) -> list[dict[str, float]]:
     names = ("step", "loss", "learning_rate", "grad_norm")
     return [
         {name: float(entry[name]) for name in names if name in entry}

@@ -7,13 +7,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
 from certify_assets.errors import InputError, LeakError
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_atomic
 from certify_assets.judges.lm.contract import Encoded, VerdictTokens
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 IGNORED = -100
 
@@ -22,40 +25,28 @@ SFT_SOURCES: tuple[str, ...] = ("sft", "rl", "harvest")
 
 @dataclass(frozen=True, slots=True)
 class SftConfig:
-    """Hyperparameters; the defaults are the paper's (appendix "Training details").
+    """Hyperparameters; the defaults are the paper's (appendix "Training details")."""
 
-    Parameters
-    ----------
-    rank : int
-        Of LoRA. The paper gives 32.5 M trainable parameters and no rank: 16 gives 32.46 M at the
-        shape of Qwen3.5-4B, its base model (33.03 M at that of Qwen3-4B).
-    alpha, dropout
-        Of LoRA; the paper gives neither: scale 2, and no dropout.
-    epochs, learning_rate, batch_size, accumulation, max_tokens, seed
-        The paper's; the learning rate falls as a cosine.
-    warmup_steps, weight_decay, max_grad_norm
-        The paper gives none: those of the trainer.
-    success_weight : float
-        Weight of a row with outcome 1 against one with outcome 0; the weights of all rows average
-        1.
-    gradient_checkpointing : bool
-        Compute activations twice and keep less of them.
-    """
-
+    # of LoRA. The paper gives 32.5 M trainable parameters and no rank: 16 gives 32.46 M at the
+    # shape of Qwen3.5-4B, its base model (33.03 M at that of Qwen3-4B)
     rank: int = 16
+    # of LoRA; the paper gives neither: scale 2, and no dropout
     alpha: int = 32
     dropout: float = 0.0
+    # the paper's; the learning rate falls as a cosine
     epochs: float = 1.0
     learning_rate: float = 2e-5
     batch_size: int = 2
     accumulation: int = 4
     max_tokens: int = 5120
     seed: int = 42
+    # the paper gives none: those of the trainer
     warmup_steps: int = 0
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0
+    # weight of a row with outcome 1 against one with outcome 0; the weights of all rows average 1
     success_weight: float = 1.0
-    gradient_checkpointing: bool = False
+    gradient_checkpointing: bool = False  # compute activations twice and keep less of them
 
     def __post_init__(self) -> None:
         for name in ("rank", "alpha", "batch_size", "accumulation", "max_tokens"):
@@ -82,10 +73,8 @@ class SftConfig:
         max_tokens: int = 1024,
         success_weight: float = 1.0,
     ) -> SftConfig:
-        """Return settings for the compact model.
-
-        The paper's learning rate is for four billion parameters and would not move it.
-        """
+        """Return settings for the compact model."""
+        # the paper's learning rate is for four billion parameters and would not move this model
         return cls(
             epochs=epochs,
             learning_rate=learning_rate,
@@ -101,27 +90,27 @@ class SftConfig:
 
 @dataclass(frozen=True, slots=True)
 class SftRow:
-    """A prompt and the outcome that its verdict must name.
-
-    Parameters
-    ----------
-    prompt : Encoded
-    outcome : int
-        0 or 1.
-    source : str
-        Where the outcome is from: "sft" or "rl" (verified labels of these splits), or "harvest"
-        (pseudo-labels of an unlabeled pool).
-    """
+    """A prompt and the outcome that its verdict must name."""
 
     prompt: Encoded
-    outcome: int
+    outcome: int  # 0 or 1
+    # where the outcome is from: "sft" or "rl" (verified labels of these splits), or "harvest"
+    # (pseudo-labels of an unlabeled pool)
     source: str = "sft"
+
+
+class TrainingRow(TypedDict):
+    """A row as the trainer takes it."""
+
+    input_ids: list[int]
+    labels: list[int]
+    weight: float
 
 
 def training_rows(
     rows: Sequence[SftRow], verdicts: VerdictTokens, config: SftConfig
-) -> list[dict[str, Any]]:
-    """Turn rows into token ids, labels on the verdict's tokens alone, and weights that average 1."""
+) -> list[TrainingRow]:
+    """Return token ids, labels on the verdict's tokens alone, and weights that average 1."""
     if not rows:
         raise InputError(
             "there are no rows to fine-tune on; give labelled trajectories of the SFT split."
@@ -130,7 +119,7 @@ def training_rows(
         _check(place, row, verdicts, config)
     weights = [config.success_weight if row.outcome else 1.0 for row in rows]
     mean = sum(weights) / len(weights)
-    built = []
+    built: list[TrainingRow] = []
     for row, weight in zip(rows, weights, strict=True):
         verdict = verdicts.success if row.outcome else verdicts.fail
         prompt = row.prompt.ids
@@ -174,7 +163,7 @@ _COMPLETE = "complete.json"
 
 
 def save_optimizer(folder: Path, optimizer: Any, scheduler: Any) -> None:
-    """Write the tensors of an optimizer, its settings, and the place of the learning-rate schedule."""
+    """Write an optimizer's tensors and settings, and the place of its schedule."""
     import safetensors.torch
     import torch
 
@@ -198,7 +187,7 @@ def load_optimizer(folder: Path, optimizer: Any, scheduler: Any) -> None:
     import safetensors.torch
 
     settings = read_json(folder / _SETTINGS)
-    state: dict[int, dict[str, Any]] = {}
+    state: dict[int, dict[str, Tensor]] = {}
     for key, value in safetensors.torch.load((folder / _OPTIMIZER).read_bytes()).items():
         place, _, name = key.partition(".")
         state.setdefault(int(place), {})[name] = value

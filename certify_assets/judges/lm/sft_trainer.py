@@ -1,13 +1,10 @@
-"""TRL's SFT trainer with four changes.
-
-Weighted rows, checkpoints without pickles, no model card and nothing sent anywhere.
-"""
+"""TRL's SFT trainer with weighted rows, no pickles, no model card and no telemetry."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from certify_assets.errors import InputError
 from certify_assets.judges.lm.adapters import inner_model, quiet, write_weights
@@ -15,55 +12,50 @@ from certify_assets.judges.lm.contract import Hardware
 from certify_assets.judges.lm.sft_config import (
     IGNORED,
     SftConfig,
+    TrainingRow,
     load_optimizer,
     load_random_state,
     mark_complete,
     save_optimizer,
     save_random_state,
 )
-from certify_assets.judges.lm.varlen import bounds_of, pack
+from certify_assets.judges.lm.varlen import Packed, pack
 
-# the rows are ready: TRL would cut at 1,024 tokens and lose the label, and train in bfloat16 even
-# on a CPU
-_FIXED: Mapping[str, Any] = {
-    "max_length": None,
-    "dataset_kwargs": {"skip_prepare_dataset": True},
-    "packing": False,
-    "remove_unused_columns": False,
-    "fp16": False,
-    "dataloader_num_workers": 0,
-    "save_strategy": "steps",
-    "save_total_limit": 2,
-    "logging_strategy": "steps",
-    "logging_steps": 1,
-    # a loss that is not a number must be seen, not averaged away
-    "logging_nan_inf_filter": False,
-    "disable_tqdm": True,
-    "report_to": "none",
-    "push_to_hub": False,
-}
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
-def collate(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+class Batch(TypedDict):
+    """Rows as tensors; packed rows have positions and bounds, padded ones a mask."""
+
+    input_ids: Tensor
+    labels: Tensor
+    weight: Tensor
+    attention_mask: NotRequired[Tensor]
+    position_ids: NotRequired[Tensor]
+    bounds: NotRequired[Tensor]
+    longest: NotRequired[int]
+
+
+def collate(rows: Sequence[TrainingRow]) -> Batch:
     """Pad rows on the right; every row keeps its labels and its weight."""
     import torch
 
     width = max(len(row["input_ids"]) for row in rows)
 
-    def padded(name: str, value: int) -> Any:
-        return torch.tensor([list(row[name]) + [value] * (width - len(row[name])) for row in rows])
+    def padded(tokens: Iterable[list[int]], value: int) -> Tensor:
+        return torch.tensor([row + [value] * (width - len(row)) for row in tokens])
 
-    mask = [[1] * len(row["input_ids"]) + [0] * (width - len(row["input_ids"])) for row in rows]
     return {
-        "input_ids": padded("input_ids", 0),
-        "attention_mask": torch.tensor(mask),
-        "labels": padded("labels", IGNORED),
+        "input_ids": padded((row["input_ids"] for row in rows), 0),
+        "attention_mask": padded(([1] * len(row["input_ids"]) for row in rows), 0),
+        "labels": padded((row["labels"] for row in rows), IGNORED),
         "weight": torch.tensor([row["weight"] for row in rows], dtype=torch.float32),
     }
 
 
-def collate_packed(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Put rows into one sequence; the weight of a row lies at each of its labels."""
+def collate_packed(rows: Sequence[TrainingRow]) -> Batch:
+    """Put rows into one sequence; each label carries the weight of its row."""
     import torch
 
     packed = pack([row["input_ids"] for row in rows])
@@ -78,21 +70,21 @@ def collate_packed(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def packed_loss(model: Any, inputs: Mapping[str, Any], tokens: Any = None) -> Any:
-    """Cross-entropy of the labels of packed rows.
-
-    No position but those before a label goes through the head, in float32.
-    """
+def packed_loss(model: Any, inputs: Batch, tokens: Any = None) -> Any:
+    """Return the cross-entropy of the labels of packed rows, in float32."""
+    # only the positions before a label go through the head
     import torch
 
     head = model.get_output_embeddings()
+    rows = Packed(
+        inputs["input_ids"],
+        inputs["position_ids"],
+        inputs["bounds"],
+        last=None,
+        longest=int(inputs["longest"]),
+    )
     with Hardware.of(model).autocast():
-        hidden = model.get_decoder()(
-            input_ids=inputs["input_ids"],
-            position_ids=inputs["position_ids"],
-            use_cache=False,
-            **bounds_of(inputs["bounds"], int(inputs["longest"])),
-        ).last_hidden_state[0]
+        hidden = rows.states(model.get_decoder())
     # no row begins with a label, so the token before a label is of its row
     places = (inputs["labels"][0] != IGNORED).nonzero()[:, 0]
     with torch.autocast(device_type=head.weight.device.type, enabled=False):
@@ -109,7 +101,7 @@ def packed_loss(model: Any, inputs: Mapping[str, Any], tokens: Any = None) -> An
 def sft_arguments(
     config: SftConfig, folder: Path, *, device: str, dtype: str, checkpoint_steps: int
 ) -> Any:
-    """Return TRL's configuration, with every default that could change a score or send something named."""
+    """Return TRL's configuration; defaults that could change a score are written out."""
     from trl.trainer.sft_config import SFTConfig
 
     with quiet():
@@ -119,26 +111,36 @@ def sft_arguments(
             use_cpu=device == "cpu",
             dataloader_pin_memory=Hardware(device).accelerated,
             save_steps=checkpoint_steps,
-            **_hyperparameters(config),
+            num_train_epochs=config.epochs,
+            learning_rate=config.learning_rate,
+            lr_scheduler_type="cosine",
+            warmup_steps=config.warmup_steps,
+            weight_decay=config.weight_decay,
+            max_grad_norm=config.max_grad_norm,
+            per_device_train_batch_size=config.batch_size,
+            gradient_accumulation_steps=config.accumulation,
+            gradient_checkpointing=config.gradient_checkpointing,
+            seed=config.seed,
+            data_seed=config.seed,
             optim="adamw_torch_fused" if Hardware(device).accelerated else "adamw_torch",
-            **_FIXED,
+            # the rows are ready: TRL would cut at 1,024 tokens and lose the label, and train in
+            # bfloat16 even on a CPU
+            max_length=None,
+            dataset_kwargs={"skip_prepare_dataset": True},
+            packing=False,
+            remove_unused_columns=False,
+            fp16=False,
+            dataloader_num_workers=0,
+            save_strategy="steps",
+            save_total_limit=2,
+            logging_strategy="steps",
+            logging_steps=1,
+            # a loss that is not a number must be seen, not averaged away
+            logging_nan_inf_filter=False,
+            disable_tqdm=True,
+            report_to="none",
+            push_to_hub=False,
         )
-
-
-def _hyperparameters(config: SftConfig) -> dict[str, Any]:
-    return {
-        "num_train_epochs": config.epochs,
-        "learning_rate": config.learning_rate,
-        "lr_scheduler_type": "cosine",
-        "warmup_steps": config.warmup_steps,
-        "weight_decay": config.weight_decay,
-        "max_grad_norm": config.max_grad_norm,
-        "per_device_train_batch_size": config.batch_size,
-        "gradient_accumulation_steps": config.accumulation,
-        "gradient_checkpointing": config.gradient_checkpointing,
-        "seed": config.seed,
-        "data_seed": config.seed,
-    }
 
 
 def sft_trainer_class(run_sha256: str, *, weighted: bool) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.judges.lm.judge import CausalJudge
+    from certify_assets.judges.lm.sft import TrainedAdapter
 
 
 def fine_tuned(
@@ -26,11 +27,8 @@ def fine_tuned(
     seed: int,
     report: Report = silent,
     epochs: float = 2.0,
-) -> tuple[CausalJudge, dict[str, Any]]:
-    """Fine-tune a base model on verdicts.
-
-    Rows may name the source of their labels in a column ``label_source``.
-    """
+) -> tuple[CausalJudge, TrainedAdapter]:
+    """Fine-tune a base model; a column `label_source` may name the source of the labels."""
     from certify_assets.judges.lm.sft import train_sft
     from certify_assets.judges.lm.sft_config import SftConfig, SftRow
 
@@ -62,7 +60,7 @@ def fine_tuned(
             f"the training of {judge} stopped before its end; materialize judges/{judge}/model "
             "again."
         )
-    return judge.with_adapter(trained.folder), trained.document
+    return judge.with_adapter(trained.folder), trained
 
 
 def train_on_rows(
@@ -72,14 +70,14 @@ def train_on_rows(
     run: str,
     epochs: float,
     report: Report = silent,
-) -> tuple[CausalJudge, dict[str, Any]]:
-    """Fine-tune a judge on given rows, with checkpoints in a folder of this run, and store its adapter."""
+) -> tuple[CausalJudge, TrainedAdapter]:
+    """Fine-tune a judge on given rows, with a run's own checkpoints, and store its adapter."""
     from certify_assets.judges.lm.judge import CausalJudge, load_base
 
     base, encoder = load_base(judged.spec.model, judged.spec.revision)
     with workplace(judged.store, judged.key("training")) as folder:
         start = CausalJudge(judged.spec.name, base, encoder)
-        judge, document = fine_tuned(
+        judge, trained = fine_tuned(
             start,
             labelled,
             folder / run,
@@ -89,4 +87,4 @@ def train_on_rows(
             epochs=epochs,
         )
         save_files(judged.store, judged.key("adapter"), judge)
-    return judge, document
+    return judge, trained

@@ -1,25 +1,10 @@
-"""GRPO as the paper ran it: TRL's trainer, with sampled verdicts.
-
-What differs from TRL's defaults, and why:
-
-* ``scale_rewards="none"``: a group has two rewards, and dividing by its standard deviation removes
-  the distance between them, so λ and μ.
-* The verdict tokens end a completion. TRL's loss, DAPO, averages over the tokens of all
-  completions: what is written behind a verdict would share
-  in its advantage, and a batch with long completions would weigh each verdict less. While every
-  completion is one verdict, all losses agree.
-* A completion that does not begin with a verdict earns −max(λ, μ).
-* Prompts come as token ids, as the renderer made them: TRL would tokenise text anew, and no longer
-  cuts long prompts.
-* The adapter comes with the model, trainable; with a ``peft_config`` TRL would put a second one on
-  top.
-* β = 0, no dropout, float32 unless the model is bfloat16.
-"""
+"""GRPO as the paper ran it: TRL's trainer, with sampled verdicts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +12,24 @@ from certify_assets.errors import InputError
 from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel
 from certify_assets.judges.lm.grpo_config import GrpoConfig, check_rows, run_sha256, single_tokens
 from certify_assets.judges.lm.rewards import Arm, completion_reward
+
+# What differs from TRL's defaults, and why:
+# * A group has two rewards: dividing by their standard deviation (scale_rewards) would remove the
+#   distance between them, so λ and μ.
+# * The verdict tokens end a completion. TRL's loss, DAPO, averages over the tokens of all
+#   completions: what follows a verdict would share in its advantage, and a batch with long
+#   completions would weigh each verdict less.
+# * A completion that does not begin with a verdict earns −max(λ, μ).
+# * Prompts come as token ids: TRL would tokenise text again, and no longer cuts long prompts.
+# * The adapter comes with the model, trainable: with a peft_config TRL would add a second one.
+
+
+@dataclass(frozen=True)
+class TrlRun:
+    """What a run was, and the log of TRL's trainer."""
+
+    sha256: str  # hash of rows, settings, arm and judge
+    history: list[dict[str, float]]
 
 
 def train_trl(
@@ -39,11 +42,8 @@ def train_trl(
     folder: Path,
     evaluate: Callable[[int], None] | None = None,
     progress: Callable[[int], None] | None = None,
-) -> dict[str, Any]:
-    """Train the adapter in place with TRL.
-
-    Go on from the last checkpoint in the folder where there is one.
-    """
+) -> TrlRun:
+    """Train the adapter in place with TRL; resume from the last checkpoint in the folder."""
     from certify_assets.files import write_atomic
 
     sha256 = run_sha256(language, prompts, outcomes, arm=arm, config=config)
@@ -62,13 +62,7 @@ def train_trl(
     )
     trainer.train(resume_from_checkpoint=str(whole[-1]) if whole else None)
     language.model.eval()
-    return {
-        "optimizer": "trl",
-        "arm": {"name": arm.name, "lam": arm.lam, "mu": arm.mu},
-        "config": config.to_dict(),
-        "sha256": sha256,
-        "history": trainer.state.log_history,
-    }
+    return TrlRun(sha256, trainer.state.log_history)
 
 
 def make_trainer(
@@ -102,7 +96,7 @@ def make_trainer(
 
         def _tokenize_prompts(
             self, prompts_: list[str]
-        ) -> tuple[list[list[int]], None, dict[str, Any]]:
+        ) -> tuple[list[list[int]], None, dict[str, list[Any]]]:
             return [list(prompts[int(row)].ids) for row in prompts_], None, {}
 
         def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:

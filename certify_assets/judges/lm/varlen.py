@@ -1,13 +1,9 @@
-"""Rows of different lengths without padding.
+"""Rows of different lengths in one sequence without padding, attention kept within each."""
 
-One after the other in a single sequence, attention kept within each.
-
-The rows' boundaries go to every layer under the names that transformers uses for flash attention
-(``cu_seq_lens_q``, ``max_length_q`` …), and positions start anew with each row. In half precision
-on CUDA torch's own flash kernel for variable lengths computes the attention; anywhere else each row
-goes through the attention of the padded path by itself, which is the reference that the kernel is
-compared with.
-"""
+# The rows' boundaries go to every layer under the names that transformers uses for flash attention
+# (cu_seq_lens_q, max_length_q …), and positions count from 0 in each row. In half precision on CUDA
+# torch's own flash kernel for variable lengths computes the attention; anywhere else each row goes
+# through the attention of the padded path by itself: the reference of the kernel.
 
 from __future__ import annotations
 
@@ -31,44 +27,26 @@ _ADDED = ("softcap", "s_aux", "position_bias")
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """Rows in one sequence.
+    """Rows in one sequence."""
 
-    Parameters
-    ----------
-    ids, positions : int64 tensors, shape (1, tokens)
-        Positions count from 0 in each row.
-    bounds : int32 tensor, shape (rows + 1,)
-        Where rows begin; the number of tokens at the end.
-    last : int64 tensor, shape (rows,)
-        Place of each row's last token.
-    longest : int
-        Tokens of the longest row.
-    """
-
+    # positions count from 0 in each row
     ids: Any
     positions: Any
-    bounds: Any
-    last: Any
-    longest: int
+    bounds: Any  # where rows begin; the number of tokens at the end
+    last: Any  # place of each row's last token
+    longest: int  # tokens of the longest row
 
-    def keywords(self) -> dict[str, Any]:
-        """Return what a decoder takes, inside `packed_attention`."""
-        return {
-            "input_ids": self.ids,
-            "position_ids": self.positions,
-            "use_cache": False,
-            **bounds_of(self.bounds, self.longest),
-        }
-
-
-def bounds_of(bounds: Any, longest: int) -> dict[str, Any]:
-    """Name the rows' boundaries as transformers does."""
-    return {
-        "cu_seq_lens_q": bounds,
-        "cu_seq_lens_k": bounds,
-        "max_length_q": longest,
-        "max_length_k": longest,
-    }
+    def states(self, decoder: Any) -> Any:
+        """Return the last hidden states of all tokens, inside `packed_attention`."""
+        return decoder(
+            input_ids=self.ids,
+            position_ids=self.positions,
+            use_cache=False,
+            cu_seq_lens_q=self.bounds,
+            cu_seq_lens_k=self.bounds,
+            max_length_q=self.longest,
+            max_length_k=self.longest,
+        ).last_hidden_state[0]
 
 
 def pack(rows: Sequence[Sequence[int]], device: str = "cpu") -> Packed:
@@ -87,14 +65,9 @@ def pack(rows: Sequence[Sequence[int]], device: str = "cpu") -> Packed:
 
 
 def packable(model: Any) -> bool:
-    """Whether every layer of a model keeps to the rows' boundaries.
-
-    Notes
-    -----
-    Linear attention and state-space layers carry a state, and a convolution, over the boundaries
-    unless kernels that are no part of torch are installed; models with such a layer are read in
-    padded batches.
-    """
+    """Whether every layer of a model keeps to the rows' boundaries."""
+    # linear attention and state-space layers carry a state, and a convolution, over the boundaries
+    # unless kernels that are no part of torch are installed: such models are read in padded batches
     import torch
 
     text = model.config.get_text_config()
@@ -128,10 +101,8 @@ def packed_attention(model: Any) -> Iterator[None]:
 
 @lru_cache(maxsize=4)
 def _attention_on(hardware: Hardware) -> _Rows:
-    """Return the attention of a device, the same object each time.
-
-    A compiled layer would be compiled anew for another.
-    """
+    """Return the attention of a device, the same object each time."""
+    # a compiled layer would be compiled again for another object
     import torch
 
     # left out of compiled layers: traced, the loop would be compiled for each number of rows
@@ -150,7 +121,7 @@ def _attention(
     by_row: _Rows,
     **keywords: Any,
 ) -> tuple[Any, None]:
-    """Attend within rows; shapes (1, heads, tokens, width) in, (1, tokens, heads, width) out, as transformers has them."""
+    """Attend within rows: (1, heads, tokens, width) in, (1, tokens, heads, width) out."""
     bounds = keywords.get("cu_seq_lens_q")
     if bounds is None or attention_mask is not None or query.shape[0] != 1:
         raise ValueError(
@@ -212,17 +183,14 @@ def _flash(
 
 
 def _flash_on(hardware: Hardware) -> _Rows | None:
-    """Return the attention of torch's own kernel for variable lengths on this device.
-
-    None where rows go one by one.
-    """
+    """Return torch's own kernel for variable lengths; None where rows go one by one."""
     if not hardware.half:
         return None
     import torch
 
     probe = torch.zeros((16, 2, 64), dtype=torch.bfloat16, device=hardware.device)
     bounds = torch.tensor([0, 16], dtype=torch.int32, device=hardware.device)
-    # one split makes a row independent of the others; where the kernel cannot be told so, it splits
+    # one split makes a row independent of the others; a kernel without that option splits
     # for single queries alone
     kernel = _varlen_kernel(num_splits=1)
     try:
@@ -233,7 +201,7 @@ def _flash_on(hardware: Hardware) -> _Rows | None:
 
 
 def _varlen_kernel(**options: Any) -> _Rows:
-    """Return torch's kernel with heads shared among queries, and the options that this version knows."""
+    """Return torch's kernel with shared heads, and the options that this version knows."""
     from torch.nn.attention.varlen import varlen_attn
 
     known = inspect.signature(varlen_attn).parameters

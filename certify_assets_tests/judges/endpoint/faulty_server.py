@@ -1,4 +1,4 @@
-"""A real HTTP server on the loopback that answers as an OpenAI-compatible one, and misbehaves as a test tells it to."""
+"""A real HTTP server on the loopback that answers as OpenAI's and misbehaves on demand."""
 
 from __future__ import annotations
 

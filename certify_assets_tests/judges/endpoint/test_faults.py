@@ -158,8 +158,7 @@ def test_retry_after_is_honoured_by_every_worker() -> None:
 
     with faulty_server(answer) as server:
         found = _run(server, [f"run {number}" for number in range(12)], concurrency=4)
-    # the three that were on their way came through; whatever came after kept the wait that one of
-    # them was told
+    # the three that were on their way came through; what came after kept the wait of one of them
     assert found.report.retries == 1 and found.report.scored == 12
     assert sum(start - begun[0] < 1.0 for start in begun) <= 4
 

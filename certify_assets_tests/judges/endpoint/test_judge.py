@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,7 @@ def test_votes_differ_by_seed_and_ten_reuse_five(tmp_path: Path) -> None:
     np.testing.assert_allclose(np.exp(five.scores.log_p_success[0]), (3 + 0.5) / 6)
     np.testing.assert_allclose(np.exp(ten.scores.log_p_success[0]), 0.5)
     assert five.reasons[1] == "unparsed" and five.report.parse_rate == 0.5
-    # run 1 is told the same five times over: a server that does not sample looks like this on every
+    # run 1 gets the same answer five times over: a server that does not sample looks like this on every
     # text
     assert five.report.same_votes == 1
     assert ten.report.cost == pytest.approx(20 * 3e-4) and ten.report.cost_now == pytest.approx(
@@ -181,7 +182,8 @@ from certify_assets.judges.endpoint.judge import EndpointJudge
 from certify_assets.judges.endpoint.questions import chat_prompt
 from certify_assets.judges.endpoint.settings import Asking, Server
 server = Server(sys.argv[1], "m", concurrency=4, timeout_seconds=30)
-judge = EndpointJudge.connect(server, Asking(read="top"), chat_prompt("logprob"), journal=Path(sys.argv[2]))
+judge = EndpointJudge.connect(server, Asking(read="top"), chat_prompt("logprob"),
+    journal=Path(sys.argv[2]))
 print(judge.run([f"run {number}" for number in range(30)]).scores.score.tolist())
 """
 
@@ -269,7 +271,7 @@ def test_the_key_is_sent_and_written_nowhere(
         assert set(server.keys) == {f"Bearer {SECRET}"}
         said += [
             json.dumps(found.report.to_dict()),
-            json.dumps(judge.provenance().to_dict()),
+            json.dumps(asdict(judge.provenance())),
             repr(judge),
         ]
         with pytest.raises(Exception, match="none of 1 texts") as caught:
@@ -288,7 +290,7 @@ def test_a_password_in_the_url_is_used_and_not_shown() -> None:
         judge = _judge(server.url.replace("//", "//user:pass-word-1@"), Asking(read="top"))
         judge.score(["run 0"])
         assert set(server.keys) == {"Basic dXNlcjpwYXNzLXdvcmQtMQ=="}
-    assert "pass-word-1" not in repr(judge) + json.dumps(judge.provenance().to_dict())
+    assert "pass-word-1" not in repr(judge) + json.dumps(asdict(judge.provenance()))
 
 
 def test_a_running_event_loop_is_no_obstacle() -> None:

@@ -1,11 +1,12 @@
-"""A random Qwen3 with a tokenizer of its own, and LoRA weights for it, small enough to serve in seconds."""
+"""A random Qwen3 with a tokenizer and LoRA weights, small enough to serve in seconds."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 TEMPLATE = (
-    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
+    "{{ message['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 
@@ -44,7 +45,7 @@ def _write_tokenizer(folder: Path) -> int:
 
 
 def write_tiny_model(folder: Path) -> Path:
-    """Write a Qwen3 of two layers with random weights, so wide in its logits that scores differ from text to text."""
+    """Write a Qwen3 of two layers with random weights and logits wide enough to differ."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 

@@ -1,4 +1,4 @@
-"""Adapters: which layers they reach, that swapping leaves the base alone, and that a folder is what it says it is."""
+"""Adapters: layers, swaps that leave the base alone, and that a folder is what it says it is."""
 
 from __future__ import annotations
 
@@ -48,10 +48,7 @@ def _trained(folder: Path, seed: int, revision: str = "f" * 64) -> str:
         for name, value in model.named_parameters():
             if "lora_B" in name:
                 value.normal_(0, 0.05)
-    document = save_adapter(
-        model, folder, {"base": "tiny", "base_revision": revision}, source="tiny"
-    )
-    return str(document["adapter_sha256"])
+    return save_adapter(model, folder, {"base": "tiny", "base_revision": revision}, source="tiny")
 
 
 def test_targets_are_found_whatever_they_are_called() -> None:
@@ -151,7 +148,7 @@ def test_a_merged_adapter_scores_alike_and_leaves_no_trace(tmp_path: Path) -> No
     with bank.using("sft", merge=True) as (judge, _):
         run = score_prompts(judge, prompts)
         together = run.scores.score
-    assert run.fingerprint["merged"] is True
+    assert run.fingerprint.merged is True
     with bank.using("base") as (judge, _):
         after = score_prompts(judge, prompts).scores.score
     np.testing.assert_allclose(together, apart, atol=1e-4)

@@ -180,7 +180,7 @@ def test_training_raises_the_reward_and_asks_for_evaluation_when_due() -> None:
     assert run.history[0].learning_rate == 2e-2 and run.history[-1].learning_rate == pytest.approx(
         2e-2 / 30
     )
-    assert run.to_dict()["config"]["global_batch"] == 128
+    assert run.config.to_dict()["global_batch"] == 128
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.1])

@@ -67,7 +67,7 @@ def test_bfloat16_packed_rows_agree_with_float32_on_a_cpu(compact: LanguageModel
     same = score_prompts(_on_cuda(compact, "float32"), prompts)
     assert parity(reference.scores, same.scores, thresholds=(), tolerance=1e-3).passed
     half = score_prompts(_on_cuda(compact), prompts)
-    assert half.fingerprint["dtype"] == "bfloat16" and half.fingerprint["attention"] == ATTENTION
+    assert half.fingerprint.dtype == "bfloat16" and half.fingerprint.attention == ATTENTION
     assert len(set(half.scores.score.tolist())) == 64
     assert parity(
         reference.scores, half.scores, thresholds=(), tolerance=0.25, least_agreement=0.8
@@ -96,7 +96,7 @@ def test_no_row_sees_another_on_cuda(compact: LanguageModel) -> None:
 def test_hybrid_layers_are_read_in_padded_batches() -> None:
     judge = _on_cuda(models.judge(models.tiny_qwen3_5()))
     found = score_prompts(judge, models.prompts(20))
-    assert found.fingerprint["batching"]["padding"] == "right" and found.unscored == 0
+    assert found.fingerprint.batching["padding"] == "right" and found.unscored == 0
 
 
 def test_two_steps_of_fine_tuning(compact: LanguageModel, tmp_path: Path) -> None:
@@ -106,12 +106,12 @@ def test_two_steps_of_fine_tuning(compact: LanguageModel, tmp_path: Path) -> Non
     for base in (compact, _on_cuda(compact)):
         before = {name: value.clone() for name, value in base.model.state_dict().items()}
         trained = train_sft(base, rows, tmp_path / Hardware.of(base.model).dtype, config=config)
-        assert trained is not None and trained.document["steps"] == 2
+        assert trained is not None and trained.steps == 2
         assert all(
             bool((value == before[name]).all()) for name, value in base.model.state_dict().items()
         )
-        curves.append([step["loss"] for step in trained.document["loss_curve"]])
-    assert trained.document["packed"] is True
+        curves.append([step["loss"] for step in trained.loss_curve])
+    assert trained.inputs.packed is True
     np.testing.assert_allclose(curves[1], curves[0], rtol=0.05)
 
 
@@ -154,7 +154,7 @@ def test_a_batch_too_large_for_memory_is_halved(compact: LanguageModel) -> None:
 
 
 def test_no_full_logits_and_no_mask_in_memory() -> None:
-    """Full logits of this batch would take 4 GB in float32, a mask over all pairs of tokens 1 GB."""
+    """Full logits of this batch would take 4 GB, a mask over all pairs of tokens 1 GB."""
     import torch
 
     judge = _on_cuda(models.judge(models.tiny_qwen3()))

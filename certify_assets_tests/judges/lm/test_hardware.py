@@ -38,13 +38,11 @@ def test_a_cpu_keeps_to_the_reference() -> None:
         cpu == Hardware("cpu", "float32")
         and not cpu.accelerated
         and not cpu.half
-        and cpu.optimizer() == {}
+        and cpu.fused is None
     )
     assert ScoringConfig.suited(models.judge(models.tiny_qwen3())).is_reference
     cuda = Hardware("cuda", "bfloat16")
-    assert (
-        cuda.half and cuda.optimizer() == {"fused": True} and not Hardware("cuda", "float32").half
-    )
+    assert cuda.half and cuda.fused is True and not Hardware("cuda", "float32").half
 
 
 def test_fine_tuning_on_a_cpu_keeps_its_optimizer(tmp_path: Path) -> None:

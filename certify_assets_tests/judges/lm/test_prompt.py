@@ -65,7 +65,10 @@ def tokenizer_of(kind: str) -> Any:
             "assistant\n{%", f"assistant\n{ending}{{%"
         )
     if kind == "no system role":
-        refusal = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
+        refusal = (
+            "{% if messages[0]['role'] == 'system' %}"
+            "{{ raise_exception('no system role') }}{% endif %}"
+        )
         tokenizer.chat_template = refusal + tokenizer.chat_template
     if kind == "plain":
         tokenizer.chat_template = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def _log_odds(run: ScoringRun) -> Any:
 
 
 def _by_hand(judge: LanguageModel, prompt: Encoded) -> tuple[float, float]:
-    """Eq. 2 from the model's own full logits, verdict token after verdict token, without cache, batch or padding."""
+    """Eq. 2 from the model's own full logits, without cache, batch or padding."""
     import torch
 
     found = []
@@ -95,7 +96,7 @@ def test_no_score_depends_on_its_batch(
 
 
 def test_the_wrong_end_of_a_padded_row_would_be_seen(qwen3: LanguageModel) -> None:
-    """The tolerance above is far below the error of reading the last column of right-padded rows."""
+    """The tolerance is far below the error of reading the last column of right-padded rows."""
     import torch
 
     prompts = models.prompts(8)
@@ -289,16 +290,13 @@ def test_logits_that_are_not_finite_leave_a_prompt_unscored(qwen3: LanguageModel
 
 def test_the_record_of_a_run(qwen3: LanguageModel) -> None:
     prompts = models.prompts(9)
-    record = score_prompts(qwen3, prompts, adapter_sha256="a1").to_dict()
-    assert json.loads(json.dumps(record)) == record
-    assert record["prompts"] == 9 and record["tokens"] == record["padded_tokens"] == sum(
-        len(prompt.ids) for prompt in prompts
-    )
-    assert (
-        record["fingerprint"]["dtype"] == "float32"
-        and record["fingerprint"]["adapter_sha256"] == "a1"
-    )
-    assert record["cut_prompts"] == sum(prompt.cut_tokens > 0 for prompt in prompts) > 0
+    run = score_prompts(qwen3, prompts, adapter_sha256="a1")
+    fingerprint = asdict(run.fingerprint)
+    assert json.loads(json.dumps(fingerprint)) == fingerprint
+    assert len(run.scores.score) == 9
+    assert run.tokens == run.padded_tokens == sum(len(prompt.ids) for prompt in prompts)
+    assert run.fingerprint.dtype == "float32" and run.fingerprint.adapter_sha256 == "a1"
+    assert run.cut_prompts == sum(prompt.cut_tokens > 0 for prompt in prompts) > 0
     assert len(score_prompts(qwen3, []).scores.score) == 0
 
 

@@ -118,7 +118,8 @@ def test_rows_that_cannot_train_are_refused() -> None:
     long = SftRow(Encoded(tuple(range(96))), 1)
     with pytest.raises(
         InputError,
-        match=r"row 1 for fine-tuning has 96 tokens .* above max_tokens 96; encode prompts with at most 95",
+        match=r"row 1 for fine-tuning has 96 tokens .* above max_tokens 96; encode prompts with "
+        "at most 95",
     ):
         training_rows([row, long], VERDICTS, SMALL)
     assert (
@@ -156,9 +157,9 @@ def test_the_loss_of_the_first_step_by_hand(tmp_path: Path, weight: float) -> No
     right = np.where([row.outcome == 1 for row in rows], scores.log_p_success, scores.log_p_fail)
     built = training_rows(rows, VERDICTS, config)
     trained = train_sft(base, rows, tmp_path, config=config)
-    assert trained is not None and trained.document["steps"] == 1
+    assert trained is not None and trained.steps == 1
     expected = -float((right * [made["weight"] for made in built]).mean())
-    assert trained.document["loss_curve"][0]["loss"] == pytest.approx(expected, rel=1e-4)
+    assert trained.loss_curve[0]["loss"] == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.slow
@@ -193,7 +194,7 @@ def test_training_learns_and_leaves_the_base_as_it_was(
         after[outcomes == 1].mean() - after[outcomes == 0].mean()
         > before[outcomes == 1].mean() - before[outcomes == 0].mean() + 1
     )
-    document = trained.document
+    document = trained.to_dict()
     assert (
         sha256 == trained.sha256
         and json.loads((tmp_path / "provenance.json").read_text(encoding="utf-8")) == document
@@ -220,7 +221,7 @@ def test_a_hybrid_model_trains_on_its_linear_attention_too(tmp_path: Path) -> No
     base, rows = models.judge(models.tiny_qwen3_5()), _rows(8)
     before = score_prompts(base, [row.prompt for row in rows]).scores.score
     trained = train_sft(base, rows, tmp_path, config=SMALL)
-    assert trained is not None and "in_proj_qkv" in trained.document["targets"]
+    assert trained is not None and "in_proj_qkv" in trained.inputs.targets
     assert np.array_equal(score_prompts(base, [row.prompt for row in rows]).scores.score, before)
     moved = {
         name.split(".")[-3]
@@ -229,7 +230,7 @@ def test_a_hybrid_model_trains_on_its_linear_attention_too(tmp_path: Path) -> No
         ).items()
         if "lora_B" in name and value.any()
     }
-    assert moved == set(trained.document["targets"])
+    assert moved == set(trained.inputs.targets)
 
 
 def _train(folder: Path, **keywords: Any) -> Any:
@@ -250,7 +251,7 @@ def test_a_stopped_training_ends_in_the_same_bytes(tmp_path: Path) -> None:
     Dropout draws random numbers, so their state is restored too.
     """
     whole = _train(tmp_path / "whole")
-    assert whole.document["steps"] == 6
+    assert whole.steps == 6
     assert _train(tmp_path / "halves", stop_after=3) is None
     checkpoint = tmp_path / "halves" / "checkpoints" / "checkpoint-3"
     assert checkpoint.is_dir() and not (tmp_path / "halves" / "provenance.json").exists()
@@ -330,5 +331,5 @@ def test_bfloat16_training_on_cuda(tmp_path: Path) -> None:
 
     base = models.judge(models.tiny_qwen3().to("cuda", torch.bfloat16))
     trained = train_sft(base, _rows(16), tmp_path, config=SMALL)
-    assert trained is not None and trained.document["dtype"] == "bfloat16"
-    assert all(np.isfinite(entry["loss"]) for entry in trained.document["loss_curve"])
+    assert trained is not None and trained.inputs.dtype == "bfloat16"
+    assert all(np.isfinite(entry["loss"]) for entry in trained.loss_curve)

@@ -72,7 +72,7 @@ def test_packed_scores_are_those_of_rows_alone(qwen3: LanguageModel, budget: int
     packed = score_prompts(qwen3, prompts, config=replace(PACKED, token_budget=budget))
     np.testing.assert_allclose(packed.scores.score, _score(qwen3, prompts), atol=1e-5, rtol=0)
     assert packed.padded_tokens == packed.tokens
-    assert packed.fingerprint["attention"] == ATTENTION and packed.fingerprint["engine"].endswith(
+    assert packed.fingerprint.attention == ATTENTION and packed.fingerprint.engine.endswith(
         "cpu, packed"
     )
     assert qwen3.model.config._attn_implementation == "sdpa"
@@ -91,7 +91,7 @@ def test_sliding_windows_stay_within_rows() -> None:
 
 
 def test_no_row_sees_another(qwen3: LanguageModel) -> None:
-    """Other tokens in the row before leave every bit of the row behind it, and in the row behind those of the row before."""
+    """Other tokens in one row leave every bit of the other row's scores."""
     rows = models.prompts(2, longest=40)
     others = [Encoded(tuple(100 - token for token in row.ids)) for row in rows]
     config = ScoringConfig(token_budget=1000, padding="packed")
@@ -276,11 +276,9 @@ def test_fine_tuning_on_packed_rows(tmp_path: Path, weight: float, recomputed: b
     for packed in (False, True):
         base = models.judge(models.tiny_qwen3())
         trained = train_sft(base, rows, tmp_path / str(packed), config=config, packed=packed)
-        assert trained is not None and trained.document.get("packed", False) is packed
+        assert trained is not None and trained.inputs.packed is packed
         assert base.model.config._attn_implementation == "sdpa"
-        curves.append(
-            [(step["loss"], step["grad_norm"]) for step in trained.document["loss_curve"]]
-        )
+        curves.append([(step["loss"], step["grad_norm"]) for step in trained.loss_curve])
     assert len(curves[0]) == 2
     np.testing.assert_allclose(curves[1], curves[0], rtol=1e-3)
 
@@ -295,9 +293,9 @@ def test_compiled_layers_score_alike(qwen3: LanguageModel) -> None:
     counters.clear()
     config = replace(PACKED, token_budget=100, compiled=True, workers=1)
     run = score_prompts(qwen3, prompts, config=config)
-    assert run.fingerprint["batching"]["compiled"] is True
+    assert run.fingerprint.batching["compiled"] is True
     np.testing.assert_allclose(run.scores.score, _score(qwen3, prompts), atol=1e-5)
-    # few graphs, whatever the layer and the lengths, and no other ones when scoring goes on
+    # few graphs, whatever the layer and the lengths, and no other ones when scoring resumes
     graphs = counters["stats"]["unique_graphs"]
     assert 0 < graphs <= 6
     score_prompts(qwen3, models.prompts(9, seed=5), config=config)

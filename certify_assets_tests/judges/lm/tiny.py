@@ -100,9 +100,9 @@ def random_rows(
     prompts, outcomes = [], []
     for _ in range(count):
         outcome = int(rng.random() < 0.5)
-        told = outcome if rng.random() >= noise else 1 - outcome
+        shown = outcome if rng.random() >= noise else 1 - outcome
         words = rng.integers(12, WORDS, rng.integers(5, longest))
-        words[:3] = rng.choice(SUCCESS_WORDS[:4] if told else SUCCESS_WORDS[4:], 3)
+        words[:3] = rng.choice(SUCCESS_WORDS[:4] if shown else SUCCESS_WORDS[4:], 3)
         prompts.append(Encoded(tuple(int(word) for word in words)))
         outcomes.append(outcome)
     return prompts, outcomes

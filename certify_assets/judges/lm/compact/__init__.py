@@ -1,7 +1,4 @@
-"""The compact model: a causal language model of at most three million parameters that comes with the package.
-
-``python -m certify_assets.research.build_compact --out DIR`` builds it again.
-"""
+"""The compact model: at most three million parameters, shipped with the package."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Build the compact model in a folder.
-
-Tokenizer, weights, and the record of how they came about.
-"""
+"""Build the compact model in a folder: tokenizer, weights and provenance."""
 
 from __future__ import annotations
 
@@ -25,6 +22,7 @@ from certify_assets.judges.lm.compact.pretrain import Example, Progress, pretrai
 from certify_assets.judges.lm.compact.settings import (
     END,
     RUNS_FILE,
+    CompactProvenance,
     CompactSettings,
     pretraining_runs,
     train_tokenizer,
@@ -33,7 +31,6 @@ from certify_assets.judges.lm.prompt import AuditorPrompt, PromptEncoder
 
 PROVENANCE_FILE = "provenance.json"
 
-_SCHEMA = "certify_assets/compact_model/1"
 _CURVE_POINTS = 50
 _SUFFIXES = (".json", ".jinja", ".safetensors")
 
@@ -56,11 +53,9 @@ def build_compact(
     prompt: AuditorPrompt | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Built:
-    """Learn the tokenizer, pretrain the model, and write both with their provenance.
-
-    Equal settings and runs give the same bytes with the same versions of torch and the same kind of
-    processor. A call that was interrupted goes on from its last checkpoint.
-    """
+    """Learn the tokenizer, pretrain the model, and write both with their provenance."""
+    # equal settings and runs give the same bytes with the same versions of torch and the same kind
+    # of processor; an interrupted call resumes from its last checkpoint
     settings = settings or CompactSettings()
     frame = pretraining_runs(runs)
     if limit is not None:
@@ -81,20 +76,37 @@ def build_compact(
     )
     _write_model(folder, model, tokenizer)
     parameters = sum(value.numel() for value in model.parameters())
-    record = _provenance(settings, encoder, curve) | {
-        "parameters": parameters,
-        "runs": len(frame),
-        "successes": int(frame["outcome"].sum()),
-        "tokens": sum(len(example.ids) for example in examples),
-        "texts_sha256": sha256_bytes(canonical_json(texts)),
-        "runs_file_sha256": sha256_file(runs),
-        "files": {
+    points = (*curve[:: max(1, len(curve) // _CURVE_POINTS)], curve[-1])
+    record = CompactProvenance(
+        settings=asdict(settings),
+        prompt=asdict(encoder.prompt),
+        renderer_sha256=encoder.renderer.sha256,
+        pretraining_tasks=list(PRETRAINING_TASKS),
+        steps=len(curve),
+        loss_curve=[
+            {
+                "step": item.step,
+                "loss": round(item.loss, 4),
+                "verdict_loss": round(item.verdict_loss, 4),
+            }
+            for item in points
+        ],
+        versions={
+            name: version(name) for name in ("torch", "transformers", "tokenizers", "safetensors")
+        },
+        parameters=parameters,
+        runs=len(frame),
+        successes=int(frame["outcome"].sum()),
+        tokens=sum(len(example.ids) for example in examples),
+        texts_sha256=sha256_bytes(canonical_json(texts)),
+        runs_file_sha256=sha256_file(runs),
+        files={
             path.name: sha256_file(path)
             for path in sorted(folder.iterdir())
             if path.suffix in _SUFFIXES and path.name != PROVENANCE_FILE
         },
-    }
-    write_json_atomic(folder / PROVENANCE_FILE, record)
+    )
+    write_json_atomic(folder / PROVENANCE_FILE, asdict(record))
     return Built(folder, parameters, curve[-1])
 
 
@@ -111,7 +123,8 @@ def _examples(
 
 
 def _write_model(folder: Path, model: Any, tokenizer: Any) -> None:
-    """Write the weights in bfloat16, which float32 reads back exactly, tied weights once, and the tokenizer."""
+    """Write weights and tokenizer."""
+    # bfloat16, which float32 reads back exactly; tied weights once
     import torch
     from safetensors.torch import save
 
@@ -127,31 +140,3 @@ def _write_model(folder: Path, model: Any, tokenizer: Any) -> None:
     )
     tokenizer.save_pretrained(str(folder))
     (folder / "checkpoint.safetensors").unlink(missing_ok=True)
-
-
-def _provenance(
-    settings: CompactSettings, encoder: PromptEncoder, curve: Sequence[Progress]
-) -> dict[str, Any]:
-    points = curve[:: max(1, len(curve) // _CURVE_POINTS)]
-    return {
-        "schema": _SCHEMA,
-        "what": "A small causal language model of the Qwen3 architecture that judges runs of agents; built by "
-        "`python -m certify_assets.research.build_compact --out DIR` from labelled runs of the "
-        "pretraining tasks.",
-        "settings": asdict(settings),
-        "prompt": asdict(encoder.prompt),
-        "renderer_sha256": encoder.renderer.sha256,
-        "pretraining_tasks": list(PRETRAINING_TASKS),
-        "steps": len(curve),
-        "loss_curve": [
-            {
-                "step": item.step,
-                "loss": round(item.loss, 4),
-                "verdict_loss": round(item.verdict_loss, 4),
-            }
-            for item in (*points, curve[-1])
-        ],
-        "versions": {
-            name: version(name) for name in ("torch", "transformers", "tokenizers", "safetensors")
-        },
-    }

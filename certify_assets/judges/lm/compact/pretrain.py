@@ -1,11 +1,8 @@
-"""Pretrain the compact model: next tokens of labelled runs and, after each, its verdict.
+"""Pretrain the compact model: next tokens of labelled runs and, after each, its verdict."""
 
-    python -m certify_assets.research.build_compact --out DIR
-
-Deltas from a plain causal language model: the auditor's prompt around the run is read and never
-predicted; the verdict has a loss of its own; rows are batched by length, right-padded and unmasked,
-because a causal model never sees what follows.
-"""
+# Deltas from a plain causal language model: the auditor's prompt around the run is read and never
+# predicted; the verdict has a loss of its own; rows are batched by length, right-padded and
+# unmasked, because a causal model never sees what follows.
 
 from __future__ import annotations
 
@@ -31,23 +28,15 @@ _CLIP = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A prompt with its verdict.
+    """A prompt with its verdict."""
 
-    Parameters
-    ----------
-    ids : tuple of int
-        Prompt, then the verdict, then the end of the message.
-    body : tuple of int
-        Places in `ids` where the run's own tokens begin and end.
-    """
-
-    ids: tuple[int, ...]
-    body: tuple[int, int]
+    ids: tuple[int, ...]  # prompt, then the verdict, then the end of the message
+    body: tuple[int, int]  # places in `ids` where the run's own tokens begin and end
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One step: its number, of how many, the two losses (nats a token, nats a verdict) and seconds since the start."""
+    """One step of the pretraining."""
 
     step: int
     steps: int
@@ -84,7 +73,7 @@ def new_model(settings: CompactSettings, pad: int, end: int) -> Any:
 
 
 def plan_batches(lengths: Sequence[int], settings: CompactSettings) -> list[list[int]]:
-    """Return the rows of every step: in each epoch a new order, rows of like length together, within the budget of tokens."""
+    """Return the rows of every step: rows of like length together, within the token budget."""
     steps: list[list[int]] = []
     for epoch in range(settings.epochs):
         generator = np.random.default_rng((settings.seed, epoch))
@@ -124,7 +113,7 @@ def _silent(_: Progress) -> None:
 
 @contextmanager
 def _deterministic(threads: int) -> Iterator[None]:
-    """Fix torch's threads and algorithms, which decide the order of its sums, and give back what was set before."""
+    """Fix torch's threads and algorithms, which decide the order of its sums."""
     import torch
 
     before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
@@ -177,10 +166,8 @@ def _pretrain(
 
 
 def _losses(model: Any, examples: Sequence[Example], pad: int) -> tuple[Any, Any]:
-    """Mean loss of the runs' own tokens, and of the verdicts.
-
-    Logits are made for these places alone.
-    """
+    """Mean loss of the runs' own tokens, and of the verdicts."""
+    # logits are made for these places alone
     import torch
     from torch.nn.functional import cross_entropy
 
@@ -199,7 +186,7 @@ def _losses(model: Any, examples: Sequence[Example], pad: int) -> tuple[Any, Any
 
 
 def _states(model: Any, ids: Any, shared: int) -> Any:
-    """Last hidden states after the first `shared` tokens, which are the same in every row and computed once."""
+    """Return the last hidden states after the first `shared` tokens, which are computed once."""
     if not shared:
         return model.model(input_ids=ids, use_cache=False).last_hidden_state
     cache = model.model(input_ids=ids[:1, :shared], use_cache=True).past_key_values
@@ -210,7 +197,7 @@ def _states(model: Any, ids: Any, shared: int) -> Any:
 
 
 def _shared_prefix(examples: Sequence[Example]) -> int:
-    """Tokens before every run, but for the last one, from whose state the run's first token is predicted."""
+    """Count the tokens before every run, but for the last, which predicts its first."""
     shared = min(example.body[0] for example in examples) - 1
     return shared if shared > 0 and len({example.ids[:shared] for example in examples}) == 1 else 0
 
@@ -264,10 +251,7 @@ def _save(folder: Path, key: str, model: Any, optimizer: Any, curve: Sequence[Pr
 
 
 def _resume(folder: Path, key: str, model: Any, optimizer: Any, curve: list[Progress]) -> int:
-    """Go on from the folder's checkpoint if it is of these examples and settings.
-
-    Return the number of steps done.
-    """
+    """Resume from the folder's checkpoint of these examples; return the steps done."""
     import torch
     from safetensors import safe_open
 
@@ -282,7 +266,7 @@ def _resume(folder: Path, key: str, model: Any, optimizer: Any, curve: list[Prog
     with torch.no_grad():
         for name, value in model.named_parameters():
             value.copy_(tensors[f"model.{name}"])
-    state: dict[int, dict[str, Any]] = {}
+    state: dict[int, dict[str, torch.Tensor]] = {}
     for name, value in tensors.items():
         if name.startswith("optimizer."):
             _, place, what = name.split(".", 2)

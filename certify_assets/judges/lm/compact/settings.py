@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora.embedded import EMBEDDED, PRETRAINING_TASKS, load_embedded
 from certify_assets.errors import InputError
-from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.files import canonical_json, read_json, sha256_bytes
 from certify_assets.judges.lm.prompt import AuditorPrompt
 
 if TYPE_CHECKING:
@@ -18,50 +18,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CompactSettings:
-    """Settings of the compact model and its pretraining.
+    """Settings of the compact model and its pretraining."""
 
-    Parameters
-    ----------
-    layers, hidden, heads, key_value_heads, intermediate : int
-        Shape of the Qwen3 architecture.
-    head_dim : int
-        32, the smallest that vLLM serves.
-    vocabulary : int
-        Tokens of the tokenizer.
-    context : int
-        Tokens of the longest prompt in pretraining; the positions are rotary, so longer prompts can
-        be read.
-    epochs : int
-        Passes over the runs.
-    batch_tokens : int
-        Most tokens in one step.
-    learning_rate, weight_decay, warmup : float
-        Peak of AdamW's rate, its decay of matrices, and the share of steps before the peak; the
-        rate then falls in a line to 0.
-    verdict_weight : float
-        Weight of the mean loss of the verdicts against the mean loss of the runs' own tokens.
-    seed : int
-        Names the initial weights and the order of the runs.
-    threads : int
-        Threads of torch: sums are taken in another order for another number, so it is part of the
-        recipe.
-    """
-
+    # shape of the Qwen3 architecture
     layers: int = 4
     hidden: int = 160
     heads: int = 5
     key_value_heads: int = 5
     intermediate: int = 480
-    head_dim: int = 32
-    vocabulary: int = 3072
+    head_dim: int = 32  # the smallest that vLLM serves
+    vocabulary: int = 3072  # tokens of the tokenizer
+    # tokens of the longest prompt in pretraining; the positions are rotary, so longer prompts can
+    # be read
     context: int = 768
-    epochs: int = 1
-    batch_tokens: int = 4096
+    epochs: int = 1  # passes over the runs
+    batch_tokens: int = 4096  # most tokens in one step
+    # peak of AdamW's rate, its decay of matrices, and the share of steps before the peak; the rate
+    # then falls in a line to 0
     learning_rate: float = 4e-3
     weight_decay: float = 0.1
     warmup: float = 0.05
+    # weight of the mean loss of the verdicts against the mean loss of the runs' own tokens
     verdict_weight: float = 2.0
-    seed: int = 42
+    seed: int = 42  # names the initial weights and the order of the runs
+    # threads of torch: sums are taken in another order for another number, so it is part of the
+    # recipe
     threads: int = 2
 
     def __post_init__(self) -> None:
@@ -99,9 +80,47 @@ class CompactSettings:
         return sha256_bytes(canonical_json(asdict(self)))
 
 
+@dataclass(frozen=True, kw_only=True)
+class CompactProvenance:
+    """How the compact model came about; stored next to it as provenance.json."""
+
+    schema: str = "certify_assets/compact_model/1"
+    what: str = (
+        "A small causal language model of the Qwen3 architecture that judges runs of agents; "
+        "built by `python -m certify_assets.research.build_compact --out DIR` from labelled runs "
+        "of the pretraining tasks."
+    )
+    settings: dict[str, int | float]
+    prompt: dict[str, str]
+    renderer_sha256: str
+    pretraining_tasks: list[str]
+    steps: int
+    loss_curve: list[dict[str, float]]
+    versions: dict[str, str]
+    parameters: int
+    runs: int
+    successes: int
+    tokens: int
+    texts_sha256: str
+    runs_file_sha256: str
+    files: dict[str, str]  # SHA-256 of every file but this one
+
+    @classmethod
+    def read(cls, path: Path) -> CompactProvenance:
+        """Read it from its file."""
+        document = read_json(path)
+        try:
+            return cls(**document)
+        except TypeError:
+            raise InputError(
+                f"{path} is not the provenance of a compact model; install the package again."
+            ) from None
+
+
 PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 CHAT_TEMPLATE = (
-    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
+    "{{ message['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 # words, numbers of up to three digits, runs of other signs, blanks before a line break: a number
@@ -161,7 +180,8 @@ RUNS_FILE = Path(__file__).with_name("runs.parquet")
 
 
 def pretraining_runs(runs: Path = RUNS_FILE) -> pd.DataFrame:
-    """Return the labelled runs of the pretraining tasks, sorted by id: of the embedded corpora, and those that `runs` holds."""
+    """Return the labelled runs of the pretraining tasks, sorted by id."""
+    # runs of the embedded corpora, and those that the file holds
     import pandas as pd
 
     from certify_assets.corpora.schema import read_trajectories

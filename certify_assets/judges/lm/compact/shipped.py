@@ -1,7 +1,4 @@
-"""The compact model as the platform sees it.
-
-Is what is there what was shipped, whose tasks has it read, and can it be built again.
-"""
+"""The compact model of the platform: verify what ships, find shared tasks, build it again."""
 
 from __future__ import annotations
 
@@ -10,14 +7,14 @@ import math
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED, PRETRAINING_TASKS
 from certify_assets.corpora.splits import SplitManifest, plan_splits
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets.files import read_json, sha256_file
+from certify_assets.files import sha256_file
+from certify_assets.judges.lm.compact.settings import CompactProvenance
 from certify_assets.storage.progress import Advance, Report, silent
 from certify_assets.storage.store import Store
 
@@ -27,31 +24,18 @@ _WEIGHTS = "model.safetensors"
 
 @dataclass(frozen=True)
 class Shipped:
-    """What the folder of the compact model holds.
-
-    Parameters
-    ----------
-    folder : Path
-    provenance : dict
-        As it came with the model.
-    revision : str
-        Hash of all files, the one that scores and adapters carry.
-    files : dict of str to str
-        SHA-256 of every file but the provenance.
-    parameters : int
-        Counted in the weights.
-    """
+    """What the folder of the compact model holds."""
 
     folder: Path
-    provenance: dict[str, Any]
-    revision: str
-    files: dict[str, str]
-    parameters: int
+    provenance: CompactProvenance  # as it came with the model
+    revision: str  # hash of all files, the one that scores and adapters carry
+    files: dict[str, str]  # SHA-256 of every file but the provenance
+    parameters: int  # counted in the weights
 
     @property
     def faults(self) -> tuple[str, ...]:
         """What is not as its provenance says, one sentence each."""
-        recorded = self.provenance["files"]
+        recorded = self.provenance.files
         names = sorted(
             name for name in {*recorded, *self.files} if recorded.get(name) != self.files.get(name)
         )
@@ -60,10 +44,10 @@ class Shipped:
             "package again."
             for name in names
         ]
-        if self.parameters != self.provenance["parameters"]:
+        if self.parameters != self.provenance.parameters:
             found.append(
                 f"the compact model has {self.parameters:,} parameters, its provenance says "
-                f"{self.provenance['parameters']:,}."
+                f"{self.provenance.parameters:,}."
             )
         return tuple(found)
 
@@ -79,22 +63,13 @@ def shipped(folder: Path | None = None) -> Shipped:
             f"{place} has no {_WEIGHTS}; install the package again, or build the model with its "
             "asset."
         )
-    document = read_json(place / _PROVENANCE)
-    if (
-        not isinstance(document, dict)
-        or not isinstance(document.get("files"), dict)
-        or "parameters" not in document
-    ):
-        raise InputError(
-            f"{place / _PROVENANCE} is not the provenance of a compact model; install the package "
-            "again."
-        )
+    provenance = CompactProvenance.read(place / _PROVENANCE)
     files = {
         path.name: sha256_file(path)
         for path in sorted(place.iterdir())
         if path.is_file() and path.name != _PROVENANCE and path.name[0] != "."
     }
-    return Shipped(place, document, weights_sha256(place), files, _count(place / _WEIGHTS))
+    return Shipped(place, provenance, weights_sha256(place), files, _count(place / _WEIGHTS))
 
 
 def require_shipped(folder: Path | None = None) -> Shipped:
@@ -106,11 +81,8 @@ def require_shipped(folder: Path | None = None) -> Shipped:
 
 
 def tasks_in_common(store: Store) -> dict[str, tuple[str, ...]]:
-    """Return, for every corpus where there are any, the tasks of its CAL and TEST that the compact model was pretrained on.
-
-    The splits are those that stand in the data root; an embedded corpus that was not split there
-    has those it would get.
-    """
+    """Return each corpus's CAL and TEST tasks that the compact model was pretrained on."""
+    # an embedded corpus that was not split in the data root has the splits it would get
     found = {}
     for corpus in (Corpus(store, name) for name in registered_corpora(store)):
         if corpus.has("splits/manifest.json"):
@@ -134,10 +106,7 @@ def _planned(corpus: Corpus) -> SplitManifest:
 def rebuild(
     store: Store, *, limit: int | None = None, report: Report = silent
 ) -> tuple[Shipped, dict[str, bool]]:
-    """Pretrain the compact model again in the data root.
-
-    A killed call goes on from its last checkpoint.
-    """
+    """Pretrain the compact model again in the data root; a killed call resumes."""
     from certify_assets.judges.lm.compact.build import build_compact
 
     folder = store.local_path("models/compact")

@@ -19,9 +19,11 @@ def generation(folder: Path, seed: int) -> Path:
     path.parent.mkdir()
     episodes = [
         {
-            "corpus": "miniwob_weak", "task_id": "click-test", "trajectory_id": f"miniwob_weak/click-test/scripted-hasty/{attempt}",
+            "corpus": "miniwob_weak", "task_id": "click-test",
+            "trajectory_id": f"miniwob_weak/click-test/scripted-hasty/{attempt}",
             "agent": "scripted-hasty", "attempt": attempt, "instruction": f"Click {seed}.",
-            "steps": [["open the page", "a button"], ['claim("ok, done")', ""]], "outcome": attempt, "seed": seed,
+            "steps": [["open the page", "a button"], ['claim("ok, done")', ""]],
+            "outcome": attempt, "seed": seed,
         }
         for attempt in (0, 1)
     ]  # fmt: skip
