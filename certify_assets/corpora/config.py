@@ -45,12 +45,10 @@ class CorpusConfig:
         ),
     ]
     format: Annotated[
-        str,
-        _field("Source format, several joined by +, auto for the one that fits, or embedded."),
+        str, _field("Source format, several joined by +, auto for the one that fits, or embedded.")
     ] = "auto"
     paths: Annotated[
-        tuple[str, ...],
-        _field("Files, folders and archives with the runs.", examples=[["runs"]]),
+        tuple[str, ...], _field("Files, folders and archives with the runs.", examples=[["runs"]])
     ] = ()
     options: Annotated[Mapping[str, Any], _field("Options of the source format.")] = pydantic.Field(
         default_factory=dict
@@ -65,8 +63,7 @@ class CorpusConfig:
         ),
     ] = True
     accept_structural_leak: Annotated[
-        str | None,
-        _field("Reason for accepting a structural leak; every certificate carries it."),
+        str | None, _field("Reason for accepting a structural leak; every certificate carries it.")
     ] = None
     leak_thresholds: Annotated[
         Mapping[str, Any],

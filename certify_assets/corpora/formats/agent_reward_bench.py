@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Draft, Files, Reading, corpus_format
+from certify_assets.corpora.formats.base import Draft, Files, Reading, corpus_format, usable, words
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
+from certify_assets.corpora.formats.records import HEAD, is_object_with
 from certify_assets.corpora.formats.table import csv_rows
 from certify_assets.corpora.formats.texts import (
     THRESHOLD_HELP,
     Turn,
+    is_list_of_objects,
     json_value,
     mapping,
     message_text,
+    objects,
     page_text,
     reward_outcome,
     steps_of_turns,
@@ -27,8 +31,7 @@ from certify_assets.errors import InputError
 
 _REQUIRED = frozenset({"benchmark", "goal", "steps"})
 _JUDGMENT = frozenset({"judge", "trajectory_info"})
-_HEAD = 1 << 16
-_MARKS = (b'"benchmark"', b'"goal"')
+_MARKS = (re.compile(rb'"benchmark"'), re.compile(rb'"goal"'))
 _COLUMNS = frozenset(
     {"annotator_name", "benchmark", "task_id", "model_name", "exp_name", "trajectory_success"}
 )
@@ -80,18 +83,10 @@ class _Labels:
 def _fits(file: SourceFile) -> bool:
     if file.suffix == ".csv":
         return is_annotations(file)
-    if not _looks_like_run(file.head(_HEAD)):
-        return False
     try:
-        return _is_run(json_value(file.read()))
+        return is_object_with(file.head(HEAD), _MARKS) and _is_run(json_value(file.read()))
     except ValueError:
         return False
-
-
-def _looks_like_run(head: bytes) -> bool:
-    return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and all(
-        mark in head for mark in _MARKS
-    )
 
 
 def _is_run(value: Any) -> bool:
@@ -105,7 +100,7 @@ def _is_run(value: Any) -> bool:
 
 def _explain(file: SourceFile) -> str | None:
     if file.suffix == ".json" and all(
-        f'"{key}"'.encode() in file.head(_HEAD) for key in ("judge", "benchmark", "agent")
+        f'"{key}"'.encode() in file.head(HEAD) for key in ("judge", "benchmark", "agent")
     ):
         return (
             f"{file.name} holds a judge's opinion of a run of AgentRewardBench, not a run; give "
@@ -132,25 +127,17 @@ def _explain(file: SourceFile) -> str | None:
         "(true or false)",
     },
     leak_fields=(
-        "summary_info",
-        "valid",
-        "logs",
-        "trajectory_dir",
-        "steps[].stats",
-        "steps[].chat_messages",
-        (
-            "annotations.csv: trajectory_success, trajectory_side_effect, trajectory_optimality, "
-            "trajectory_looping"
+        *words(
+            "summary_info valid logs trajectory_dir steps[].stats steps[].chat_messages judgments/"
         ),
-        "judgments/",
+        "annotations.csv: trajectory_success, trajectory_side_effect, trajectory_optimality, "
+        "trajectory_looping",
     ),
 )
 def agent_reward_bench(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read cleaned runs and the labels of their annotators."""
-    by_reward, labels_only = (
-        _label(reading.options) == "reward",
-        switch(reading.options, "labels_only"),
-    )
+    by_reward = _label(reading.options) == "reward"
+    labels_only = switch(reading.options, "labels_only")
     if by_reward and labels_only:
         raise InputError(
             "the options label=reward and labels_only=true exclude each other; the labels "
@@ -167,15 +154,9 @@ def agent_reward_bench(files: Files, reading: Reading) -> Iterator[Draft]:
     )
     for file in files:
         if file.suffix == ".csv" and file.name not in labels.annotations.files:
-            reading.tally.other(
-                file.name,
-                f"{file.name} has no columns annotator_name, exp_name and trajectory_success.",
-            )
+            reading.other(file, "has no columns annotator_name, exp_name and trajectory_success.")
         elif file.suffix == ".json" and labels_only:
-            reading.tally.other(
-                file.name,
-                f"{file.name} was not read, because only labels were asked for (labels_only).",
-            )
+            reading.other(file, "was not read, because only labels were asked for (labels_only).")
         elif file.suffix == ".json":
             yield from _run(file, labels, reading)
     if labels_only:
@@ -191,12 +172,14 @@ def _label(options: Mapping[str, Any]) -> str:
     return label
 
 
+# The annotations are published apart from the runs: without runs there is nothing to judge, and only
+# the option labels_only makes a corpus (of tasks and outcomes, for a profile) of them.
 def _labels_alone(annotations: Annotations, reading: Reading) -> Iterator[Draft]:
     reading.label_facts["labels_only"] = 1
     for run, (file, row) in annotations.places.items():
         outcome = annotations.outcome(run)
         if outcome is not None or reading.options.get("keep_unlabelled"):
-            reading.tally.notes[
+            reading.notes[
                 "runs without instruction and steps, from labels alone: nothing to judge"
             ] += 1
         yield Draft(
@@ -231,7 +214,7 @@ def _count_without_trajectory(labels: _Labels, reading: Reading) -> None:
                 "labels for its profile alone with "
                 "--format agent_reward_bench --option labels_only=true."
             )
-        reading.tally.drop("no_trajectory", sentence)
+        reading.drop("no_trajectory", sentence)
 
 
 def _run(file: SourceFile, labels: _Labels, reading: Reading) -> Iterator[Draft]:
@@ -239,19 +222,18 @@ def _run(file: SourceFile, labels: _Labels, reading: Reading) -> Iterator[Draft]
     try:
         record = json_value(file.read())
     except BrokenFileError as error:
-        reading.tally.drop("file_unreadable", str(error))
+        reading.drop("file_unreadable", str(error))
         return
     except ValueError as error:
-        if _looks_like_run(file.head(_HEAD)):
-            reading.tally.drop("unreadable_record", f"{file.name} cannot be used: {error}.")
+        if is_object_with(file.head(HEAD), _MARKS):
+            reading.drop("unreadable_record", f"{file.name} cannot be used: {error}.")
         else:
-            reading.tally.other(file.name, f"{file.name} is no trajectory: {error}.")
+            reading.other(file, f"is no trajectory: {error}.")
         return
     if not _is_run(record):
-        reading.tally.other(
-            file.name,
-            f"{file.name} is no cleaned trajectory; one has benchmark, goal and steps and is "
-            "no judge's output.",
+        reading.other(
+            file,
+            "is no cleaned trajectory; one has benchmark, goal and steps and is no judge's output.",
         )
         return
     draft = _draft(file, record, reading)
@@ -260,11 +242,11 @@ def _run(file: SourceFile, labels: _Labels, reading: Reading) -> Iterator[Draft]
     if isinstance(labelled, Draft):
         yield labelled
     else:
-        reading.tally.drop(*labelled)
+        reading.drop(*labelled)
 
 
 def _problem(record: Mapping[str, Any], draft: Draft) -> tuple[str, str] | None:
-    if not all(isinstance(step, Mapping) for step in record["steps"]):
+    if not is_list_of_objects(record["steps"]):
         return (
             "unreadable_record",
             f"{draft.source_file} cannot be used: one of its steps is not an object.",
@@ -281,7 +263,7 @@ def _draft(file: SourceFile, record: Mapping[str, Any], reading: Reading) -> Dra
         task_id=normalised(path.stem),
         agent=agent,
         instruction=message_text(record["goal"]),
-        steps=steps_of_turns(_turn(step) for step in record["steps"] if isinstance(step, Mapping)),
+        steps=steps_of_turns(map(_turn, objects(record["steps"]))),
         outcome=None,
         source_file=file.name,
         source_sha256=reading.sha256(file),
@@ -386,6 +368,7 @@ class Annotations:
     ) -> AnnotatedRun | None:
         """Return the annotated run of that task and agent in one of the experiments."""
         runs = self._runs.get((benchmark, normalised(task), agent), [])
+        # a run of unknown experiment is found where only one of its task and agent was annotated
         names = [normalised(name) for name in experiments if "_on_" in name]
         found = [run for run in runs if run.experiment in names] if names else runs
         return found[0] if len(found) == 1 else None
@@ -396,6 +379,7 @@ class Annotations:
             [verdict for verdict in verdicts if verdict is not None]
             for verdicts in self.verdicts.values()
         ]
+        # unsure verdicts aside, disagreement is that of the trajectories with two or more
         several = [verdicts for verdicts in decided if len(verdicts) > 1]
         return {
             "annotations": sum(map(len, self.verdicts.values())),
@@ -456,7 +440,7 @@ def read_annotations(files: Files, reading: Reading) -> Annotations:
                 reading.sha256(file)
                 _read_file(file, annotations, rows_seen, reading)
         except InputError as error:
-            reading.tally.drop("file_unreadable", str(error))
+            reading.drop("file_unreadable", str(error))
             annotations.files.add(file.name)
     return annotations
 
@@ -467,15 +451,13 @@ def _read_file(
     rows_seen: set[tuple[str, AnnotatedRun]],
     reading: Reading,
 ) -> None:
-    for number, row in csv_rows(file):
+    for number, found in csv_rows(file):
         where = f"{file.name} row {number}"
-        problem = row if isinstance(row, str) else _row_problem(row)
-        if problem or isinstance(row, str):
-            reading.tally.drop("unreadable_record", f"{where} cannot be used: {problem}.")
+        if (row := usable(found, where, reading, _row_problem)) is None:
             continue
         verdict = row["trajectory_success"].strip()
         if verdict not in _VERDICTS:
-            reading.tally.drop(
+            reading.drop(
                 "bad_outcome",
                 f"{where} cannot be used: its trajectory_success is {verdict[:40]!r}.",
             )
@@ -487,7 +469,7 @@ def _read_file(
             normalised(row["exp_name"]),
         )
         if (row["annotator_name"].strip(), run) in rows_seen:
-            reading.tally.drop("duplicate", f"{where} repeats an annotation by the same annotator.")
+            reading.drop("duplicate", f"{where} repeats an annotation by the same annotator.")
             continue
         rows_seen.add((row["annotator_name"].strip(), run))
         annotations.add(run, _VERDICTS[verdict], (file, number))

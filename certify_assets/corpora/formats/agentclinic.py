@@ -15,6 +15,7 @@ from certify_assets.corpora.formats.base import (
     corpus_format,
     json_objects,
     usable,
+    words,
 )
 from certify_assets.corpora.formats.files import SourceFile
 from certify_assets.corpora.formats.records import one_object
@@ -41,17 +42,9 @@ _MIN_CASES = 10
     fits=begins_with(*_MARKS),
     label_source="a moderator model's comparison of the doctor's diagnosis with the case's",
     options={"min_cases": f"smallest run to read, in cases; {_MIN_CASES} where it is not given"},
-    leak_fields=(
-        "correct_diagnosis",
-        "score",
-        "answer_options",
-        "findings",
-        "refusals",
-        "diagnostics",
-        "doctor_turns",
-        "dialogue[].payload",
-        "dialogue[].kind",
-        "dialogue[].refusal",
+    leak_fields=words(
+        "correct_diagnosis score answer_options findings refusals diagnostics "
+        "doctor_turns dialogue[].payload dialogue[].kind dialogue[].refusal"
     ),
 )
 def agentclinic(files: Files, reading: Reading) -> Iterator[Draft]:
@@ -71,7 +64,7 @@ def agentclinic(files: Files, reading: Reading) -> Iterator[Draft]:
                 f"{draft.source_file} is of a run with {counts[run]} cases; keep runs below "
                 f"{enough} with the option min_cases."
             )
-            reading.tally.drop("small_run", sentence)
+            reading.drop("small_run", sentence)
 
 
 def _min_cases(reading: Reading) -> int:
@@ -86,12 +79,12 @@ def _case(file: SourceFile, text: str, reading: Reading) -> Iterator[Draft]:
     if record is None:
         return
     if record.get("infra_fail") or record.get("error"):
-        reading.tally.drop(
+        reading.drop(
             "infrastructure_error",
             f"{file.name} row 1 broke down for reasons that are not the agent's.",
         )
     elif not (steps := _steps(record["dialogue"], reading)):
-        reading.tally.drop("no_trajectory", f"{file.name} row 1 has no dialogue.")
+        reading.drop("no_trajectory", f"{file.name} row 1 has no dialogue.")
     else:
         case = _task(record)
         yield Draft(
@@ -136,7 +129,7 @@ def _steps(dialogue: list[Mapping[str, Any]], reading: Reading) -> tuple[Step, .
         elif role in ("patient", "measurement"):
             talk.see(f"{role}: {text}")
         else:
-            reading.tally.notes["turns of another role left out"] += 1
+            reading.notes["turns of another role left out"] += 1
     return talk.steps()
 
 

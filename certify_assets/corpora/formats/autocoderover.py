@@ -13,6 +13,7 @@ from certify_assets.corpora.formats.base import (
     contents,
     corpus_format,
     excerpt,
+    words,
 )
 from certify_assets.corpora.formats.files import SourceFile
 from certify_assets.corpora.formats.swe_reports import (
@@ -59,15 +60,9 @@ def _fits(file: SourceFile) -> bool:
     domain="software",
     fits=_fits,
     label_source="tests of the instance, run by the SWE-bench harness on the final patch",
-    leak_fields=(
-        "meta.task_info.patch",
-        "meta.task_info.test_patch",
-        "meta.setup_info.test_cmd",
-        "developer_patch",
-        "report.resolved",
-        "report.applied",
-        "final_report.resolved",
-        "bucket",
+    leak_fields=words(
+        "meta.task_info.patch meta.task_info.test_patch meta.setup_info.test_cmd "
+        "developer_patch report.resolved report.applied final_report.resolved bucket"
     ),
 )
 def autocoderover(files: Files, reading: Reading) -> Iterator[Draft]:
@@ -84,10 +79,8 @@ def autocoderover(files: Files, reading: Reading) -> Iterator[Draft]:
                 run, names = _run(data, after, reading), (_task(file.name), _agent(file.name))
                 yield from draft_of(file, run, *names, outcomes=outcomes, reading=reading)
         elif not (_ROUND.fullmatch(name) or _PATCH.fullmatch(name) or file.name in reading.hashes):
-            reading.tally.other(
-                file.name,
-                f"{file.name} is no conversation of AutoCodeRover, nor a patch or report "
-                "next to one.",
+            reading.other(
+                file, "is no conversation of AutoCodeRover, nor a patch or report next to one."
             )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -100,6 +101,19 @@ class Reading:
     tally: Tally
     hashes: dict[str, str] = field(default_factory=dict)
     label_facts: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def notes(self) -> Counter[str]:
+        """What was left out of records that are kept."""
+        return self.tally.notes
+
+    def drop(self, reason: str, example: str) -> None:
+        """Count one file or record that is left out; `example` is a sentence that names it."""
+        self.tally.drop(reason, example)
+
+    def other(self, file: SourceFile, words: str) -> None:
+        """Note a file that is not of the format, with what it is instead."""
+        self.tally.other(file.name, f"{file.name} {words}")
 
     def sha256(self, file: SourceFile) -> str:
         """Hash a file once and remember that it was read."""
@@ -200,7 +214,7 @@ def contents(files: Iterable[SourceFile], reading: Reading) -> Iterator[tuple[So
         try:
             data = file.read()
         except BrokenFileError as error:
-            reading.tally.drop("file_unreadable", str(error))
+            reading.drop("file_unreadable", str(error))
         else:
             yield file, data
 
@@ -218,7 +232,7 @@ def json_objects(
         if is_object_with(data[:HEAD], marks):
             yield file, decode(data)
         else:
-            reading.tally.other(file.name, f"{file.name} is not a JSON object {what}.")
+            reading.other(file, f"is not a JSON object {what}.")
 
 
 def usable(
@@ -229,9 +243,9 @@ def usable(
     if not words and not isinstance(record, str):
         return record
     if words == REST_LOST:
-        reading.tally.drop("file_ends_early", f"{where}: {REST_LOST}.")
+        reading.drop("file_ends_early", f"{where}: {REST_LOST}.")
     else:
-        reading.tally.drop("unreadable_record", f"{where} cannot be used: {words}.")
+        reading.drop("unreadable_record", f"{where} cannot be used: {words}.")
     return None
 
 
@@ -240,12 +254,17 @@ def json_document(file: SourceFile, data: bytes, reading: Reading) -> Any:
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
-        reading.tally.drop(
+        reading.drop(
             "file_unreadable",
             f"{file.name} is not JSON ({str(error) or 'nested too deeply'}); fetch it again.",
         )
         return None
     return {} if document is None else document
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Return the words of a text."""
+    return tuple(text.split())
 
 
 def excerpt(text: str, limit: int = _EXCERPT) -> str:

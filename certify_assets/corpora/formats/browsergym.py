@@ -7,14 +7,23 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Draft, Files, Reading, contents, corpus_format
+from certify_assets.corpora.formats.base import (
+    Draft,
+    Files,
+    Reading,
+    contents,
+    corpus_format,
+    words,
+)
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
 from certify_assets.corpora.formats.texts import (
     THRESHOLD_HELP,
     Turn,
+    is_list_of_objects,
     json_value,
     mapping,
     message_text,
+    objects,
     page_text,
     reward_outcome,
     steps_of_turns,
@@ -73,6 +82,8 @@ def _explain(file: SourceFile) -> str | None:
     return None
 
 
+# Loading a pickle runs code of its author, so those that the harness stores are counted and never
+# opened. Its own option save_json overwrites steps_info.json at every step: only the last is left.
 def _refusal(file: SourceFile) -> str:
     return (
         f"{file.name} is a pickle, which runs code of its author when it is loaded, and was "
@@ -102,21 +113,11 @@ def _folder(file: SourceFile) -> str:
             "its own and for agents' errors"
         ),
     },
-    leak_fields=(
-        "summary_info.json",
-        "[].reward",
-        "[].raw_reward",
-        "[].terminated",
-        "[].truncated",
-        "[].task_info",
-        "[].stats",
-        "[].profiling",
-        "[].obs.chat_messages",
-        "[].agent_info.err_msg",
-        "[].agent_info.stack_trace",
-        "experiment.log",
-        "exp_args.pkl",
-        "step_<n>.pkl.gz",
+    leak_fields=words(
+        "summary_info.json [].reward [].raw_reward [].terminated [].truncated "
+        "[].task_info [].stats [].profiling [].obs.chat_messages "
+        "[].agent_info.err_msg [].agent_info.stack_trace experiment.log exp_args.pkl "
+        "step_<n>.pkl.gz"
     ),
 )
 def browsergym(files: Files, reading: Reading) -> Iterator[Draft]:
@@ -126,20 +127,18 @@ def browsergym(files: Files, reading: Reading) -> Iterator[Draft]:
     for file in files:
         name = _file_name(file)
         if file.suffix == ".pkl":
-            reading.tally.drop("file_pickle_refused", _refusal(file))
+            reading.drop("file_pickle_refused", _refusal(file))
         elif name == _STEPS:
             found.add(_folder(file))
             yield from _run(file, summaries.get(_folder(file)), reading)
         elif name != _SUMMARY:
-            reading.tally.other(
-                file.name,
-                f"{file.name} is neither {_STEPS} nor {_SUMMARY}; this format uses no other "
-                "JSON file.",
+            reading.other(
+                file, f"is neither {_STEPS} nor {_SUMMARY}; this format uses no other JSON file."
             )
     for folder, summary in summaries.items():
         if folder not in found:
             missing = f"{folder} has no {_STEPS}, so there is no trajectory to judge; {_EXPORT}."
-            reading.tally.drop(summary.reason or "no_trajectory", summary.sentence or missing)
+            reading.drop(summary.reason or "no_trajectory", summary.sentence or missing)
 
 
 def _summaries(files: Files, reading: Reading) -> dict[str, _Summary]:
@@ -203,7 +202,7 @@ def _run(file: SourceFile, summary: _Summary | None, reading: Reading) -> Iterat
             f"{file.name} has no action of the agent; nothing can be judged.",
         )
     if why or not named:
-        reading.tally.drop(reason, why)
+        reading.drop(reason, why)
         return
     yield Draft(
         task_id=named["task"],
@@ -228,32 +227,23 @@ def _infos(file: SourceFile) -> list[Mapping[str, Any]]:
             "it holds one step, as the harness's option save_json leaves it, not the list of "
             f"all; {_EXPORT}"
         )
-    if not isinstance(infos, list) or not all(isinstance(info, Mapping) for info in infos):
+    if not is_list_of_objects(infos):
         raise ValueError("it is not a list of steps")
     numbers = [info.get("step") for info in infos]
     if any(number != position for position, number in enumerate(numbers)):
         raise ValueError(
             "its steps are not numbered 0, 1, 2 and so on, so some are missing or out of order"
         )
-    return infos
+    return objects(infos)
 
 
 def _turn(info: Mapping[str, Any]) -> Turn:
-    observed = mapping(info.get("obs"))
-    tree = next(
-        filter(
-            None, (text_of(observed.get(name)) for name in ("axtree_txt", "pruned_html", "dom_txt"))
-        ),
-        "",
-    )
-    page = page_text(
-        observed.get("url"),
-        observed.get("last_action_error"),
-        tree or _tree_text(observed.get("axtree_object")),
-    )
-    return Turn(
-        page, text_of(mapping(info.get("agent_info")).get("think")), text_of(info.get("action"))
-    )
+    seen = mapping(info.get("obs"))
+    trees = (text_of(seen.get(name)) for name in ("axtree_txt", "pruned_html", "dom_txt"))
+    tree = next(filter(None, trees), "") or _tree_text(seen.get("axtree_object"))
+    page = page_text(seen.get("url"), seen.get("last_action_error"), tree)
+    thought = text_of(mapping(info.get("agent_info")).get("think"))
+    return Turn(page, thought, text_of(info.get("action")))
 
 
 def _goal(observed: Mapping[str, Any]) -> str:
@@ -262,14 +252,9 @@ def _goal(observed: Mapping[str, Any]) -> str:
 
 def _tree_text(tree: Any) -> str:
     """Write down role and name of every node of an accessibility tree as the browser gives it."""
-    nodes = mapping(tree).get("nodes")
     pairs = (
-        [
-            [mapping(mapping(node).get(part)).get("value") for part in ("role", "name")]
-            for node in nodes
-        ]
-        if isinstance(nodes, list)
-        else []
+        [mapping(node.get(part)).get("value") for part in ("role", "name")]
+        for node in objects(mapping(tree).get("nodes"))
     )
     return "\n".join(
         f"{role} {name!r}"

@@ -139,7 +139,7 @@ def gather(drafts: Iterable[Draft], corpus: str, reading: Reading, texts: StepTe
     for run, place in kept:
         task = tasks.get(run.task_id, run.task_id)
         if task != run.task_id:
-            reading.tally.notes["runs moved to a task with the same instruction"] += 1
+            reading.notes["runs moved to a task with the same instruction"] += 1
         attempt = (
             attempts[task, run.agent]
             if run.attempt is None or run.trajectory_id is None
@@ -161,7 +161,7 @@ def gather(drafts: Iterable[Draft], corpus: str, reading: Reading, texts: StepTe
 def _labelled(drafts: Iterable[Draft], reading: Reading) -> Iterator[Draft]:
     for draft in drafts:
         if draft.outcome is None and not reading.options.get("keep_unlabelled"):
-            reading.tally.drop(
+            reading.drop(
                 "no_label",
                 f"{draft.where} has no outcome; keep such runs with the option keep_unlabelled.",
             )

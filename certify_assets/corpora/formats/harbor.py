@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import (
     Draft,
@@ -16,30 +16,37 @@ from certify_assets.corpora.formats.base import (
     Reading,
     contents,
     corpus_format,
-    excerpt,
     json_document,
+    words,
 )
 from certify_assets.corpora.formats.files import SourceFile
-from certify_assets.corpora.formats.texts import arguments_text, mapping, message_text
+from certify_assets.corpora.formats.texts import (
+    Conversation,
+    arguments_text,
+    listed,
+    mapping,
+    message_text,
+    name_of,
+    objects,
+    text_of,
+)
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
 
 _HEAD = 1 << 14
 _RESULT_KEYS = (b'"task_name"', b'"trial_name"', b'"trial_uri"')
 _PATTERNS = ("*/agent/trajectory.json*", "*/agent/trajectory.cont-*.json*")
-_PART = re.compile(
+_PART_NAME = re.compile(
     r"(?P<trial>.+?)(?:/steps/(?P<step>[^/]+))?/agent/trajectory(?:\.cont-(?P<next>\d{1,6}))?\.json"
 )
+# A trial that ended with an exception has a valid reward only where the agent itself brought it
+# about; all other exceptions are infrastructure errors.
 _AGENTS_OWN = frozenset(
-    {
-        "AgentTimeoutError",
-        "ContextWindowExceededError",
-        "ContextLengthExceededError",
-        "OutputTokenExceededError",
-        "OutputLengthExceededError",
-        "AgentSafetyRefusalError",
-        "ContentPolicyViolationError",
-    }
+    words(
+        "AgentTimeoutError ContextWindowExceededError ContextLengthExceededError "
+        "OutputTokenExceededError OutputLengthExceededError AgentSafetyRefusalError "
+        "ContentPolicyViolationError"
+    )
 )
 _ALMOST_ONE = 1 - 1e-6
 
@@ -55,6 +62,15 @@ class _Trial:
     rewards: Mapping[str, Any]
     exceptions: tuple[str, ...]
     steps: tuple[str, ...]
+
+
+class _Part(NamedTuple):
+    """One file of a trajectory, which may be in stages and continue in further files."""
+
+    order: tuple[int, str, int]
+    file: SourceFile
+    #: None, counted, where it is no trajectory
+    document: Any
 
 
 def _fits(file: SourceFile) -> bool:
@@ -75,17 +91,12 @@ def _fits(file: SourceFile) -> bool:
         "counts all the same",
     },
     leak_fields=(
-        "verifier_result",
-        "exception_info",
-        "step_results[].verifier_result",
-        "step_results[].exception_info",
-        "agent_result",
-        "stats",
-        "verifier/reward.txt",
-        "verifier/reward.json",
-        "verifier/test-stdout.txt",
-        "verifier/test-stderr.txt",
-        "verifier/ctrf.json",
+        *words(
+            "verifier_result exception_info step_results[].verifier_result "
+            "step_results[].exception_info agent_result stats verifier/reward.txt "
+            "verifier/reward.json verifier/test-stdout.txt verifier/test-stderr.txt "
+            "verifier/ctrf.json"
+        ),
         "agent/trajectory.json steps[].extra",
         "agent/trajectory.json final_metrics",
         "agent/trajectory.json notes",
@@ -97,37 +108,32 @@ def harbor(files: Files, reading: Reading) -> Iterator[Draft]:
     parts = Counter(
         match["trial"]
         for file in files.matching(*_PATTERNS)
-        if (match := _PART.fullmatch(file.plain_name))
+        if (match := _PART_NAME.fullmatch(file.plain_name))
     )
-    waiting: dict[str, list[tuple[tuple[int, str, int], SourceFile, Any]]] = {}
+    waiting: dict[str, list[_Part]] = {}
     for file, data in contents(files.matching(*_PATTERNS), reading):
-        if not (match := _PART.fullmatch(file.plain_name)):
+        if not (match := _PART_NAME.fullmatch(file.plain_name)):
             continue
-        folder, trial = match["trial"], trials.get(match["trial"])
-        order = (_position(match["step"], trial), match["step"] or "", int(match["next"] or 0))
-        waiting.setdefault(folder, []).append((order, file, _document(file, data, reading)))
+        folder, trial, step = match["trial"], trials.get(match["trial"]), match["step"]
+        # the stages of a task as its result lists them
+        stage = trial.steps.index(step) if trial and step in trial.steps else 0
+        order = (stage, step or "", int(match["next"] or 0))
+        waiting.setdefault(folder, []).append(_Part(order, file, _document(file, data, reading)))
         if len(waiting[folder]) == parts[folder]:
-            yield from _run(
-                folder, trial, sorted(waiting.pop(folder), key=lambda part: part[0]), reading
-            )
+            found = sorted(waiting.pop(folder), key=lambda part: part.order)
+            yield from _run(folder, trial, found, reading)
     for folder, trial in trials.items():
         if folder not in parts:
-            reading.tally.drop(
+            reading.drop(
                 "no_trajectory",
                 f"{trial.file} has no agent/trajectory.json next to it; nothing can be judged.",
             )
 
 
-def _position(step: str | None, trial: _Trial | None) -> int:
-    """Order the stages of a task as its result lists them."""
-    return trial.steps.index(step) if trial and step in trial.steps else 0
-
-
 def _document(file: SourceFile, data: bytes, reading: Reading) -> Any:
-    """Return the trajectory, or None, counted, where there is none."""
     document = json_document(file, data, reading)
     if document is not None and not is_atif(document):
-        reading.tally.drop(
+        reading.drop(
             "file_unreadable",
             f"{file.name} is not an ATIF trajectory: it lacks schema_version or steps.",
         )
@@ -136,31 +142,27 @@ def _document(file: SourceFile, data: bytes, reading: Reading) -> Any:
 
 
 def _run(
-    folder: str,
-    trial: _Trial | None,
-    parts: list[tuple[tuple[int, str, int], SourceFile, Any]],
-    reading: Reading,
+    folder: str, trial: _Trial | None, parts: list[_Part], reading: Reading
 ) -> Iterator[Draft]:
     """Join the parts of one trial's trajectory, unless one is missing."""
-    first = parts[0][1]
-    if any(document is None for *_, document in parts):
+    first = parts[0].file
+    if any(part.document is None for part in parts):
         return
     if trial is None:
-        reading.tally.drop("no_label", f"{first.name} has no result.json of its trial next to it.")
+        reading.drop("no_label", f"{first.name} has no result.json of its trial next to it.")
         return
-    instruction, steps = run_of_documents([document for *_, document in parts], reading)
-    infrastructure = [
-        name for name in trial.exceptions if name not in _AGENTS_OWN | _also_valid(reading)
-    ]
-    if infrastructure:
-        reading.tally.drop(
+    instruction, steps = run_of_documents([part.document for part in parts], reading)
+    named = str(reading.options.get("valid_exceptions") or "").replace(" ", "").split(",")
+    valid = _AGENTS_OWN.union(filter(None, named))
+    if infrastructure := [name for name in trial.exceptions if name not in valid]:
+        reading.drop(
             "infrastructure_error",
             f"{trial.file} ended with {infrastructure[0]}; its reward is not valid.",
         )
     elif not steps:
-        reading.tally.drop("no_trajectory", f"{first.name} has no step of the agent.")
+        reading.drop("no_trajectory", f"{first.name} has no step of the agent.")
     elif isinstance(outcome := _outcome(trial, reading), str):
-        reading.tally.drop("bad_outcome", f"{trial.file} cannot be used: {outcome}.")
+        reading.drop("bad_outcome", f"{trial.file} cannot be used: {outcome}.")
     else:
         yield Draft(
             task_id=trial.task,
@@ -177,12 +179,6 @@ def _run(
         )
 
 
-def _also_valid(reading: Reading) -> frozenset[str]:
-    return frozenset(
-        filter(None, str(reading.options.get("valid_exceptions") or "").replace(" ", "").split(","))
-    )
-
-
 def _outcome(trial: _Trial, reading: Reading) -> int | str | None:
     """Success is a full reward."""
     key = reading.options.get("reward") or ("reward" if "reward" in trial.rewards else None)
@@ -197,7 +193,7 @@ def _outcome(trial: _Trial, reading: Reading) -> int | str | None:
     if not isinstance(reward, int | float) or not 0 <= reward <= 2 - _ALMOST_ONE:
         return f"its reward is {str(reward)[:40]!r}, not a number from 0 to 1"
     if 0 < reward < _ALMOST_ONE:
-        reading.tally.notes["rewards between 0 and 1 counted as failures"] += 1
+        reading.notes["rewards between 0 and 1 counted as failures"] += 1
     return int(reward >= _ALMOST_ONE)
 
 
@@ -230,29 +226,20 @@ def _take(file: SourceFile, document: Any, trials: dict[str, _Trial], reading: R
     record = mapping(document)
     if "n_total_trials" in record or "stats" in record:
         return
-    task = record.get("task_name")
-    if not isinstance(task, str) or not task.strip() or "agent_info" not in record:
-        reading.tally.other(
-            file.name,
-            f"{file.name} is not a Harbor trial's result: it lacks task_name or agent_info.",
-        )
+    task = name_of(record.get("task_name"))
+    if task is None or "agent_info" not in record:
+        reading.other(file, "is not a Harbor trial's result: it lacks task_name or agent_info.")
         return
     reading.sha256(file)
-    listed = record.get("step_results")
-    stages = (
-        [stage for stage in listed if isinstance(stage, Mapping)]
-        if isinstance(listed, list)
-        else []
-    )
+    stages = objects(record.get("step_results"))
     errors = [
         mapping(entry.get("exception_info")).get("exception_type")
         for entry in (record, *stages)
         if entry.get("exception_info")
     ]
-    identity = record.get("id")
     trials[str(PurePosixPath(file.plain_name).parent)] = _Trial(
         file=file.name,
-        identity=identity if isinstance(identity, str) and identity.strip() else None,
+        identity=name_of(record.get("id")),
         task=task,
         agent=_agent(mapping(record["agent_info"])),
         rewards=mapping(mapping(record.get("verifier_result")).get("rewards")),
@@ -263,26 +250,15 @@ def _take(file: SourceFile, document: Any, trials: dict[str, _Trial], reading: R
 
 def _agent(info: Mapping[str, Any]) -> str:
     model = mapping(info.get("model_info"))
-    full = "/".join(
-        part
-        for part in (model.get("provider"), model.get("name"))
-        if isinstance(part, str) and part
-    )
-    name = info.get("name")
-    return (
-        " ".join(part for part in (name if isinstance(name, str) else "", full) if part.strip())
-        or "unknown"
-    )
+    full = "/".join(filter(None, (text_of(model.get(key)) for key in ("provider", "name"))))
+    return " ".join(filter(None, map(name_of, (info.get("name"), full)))) or "unknown"
 
 
 def is_atif(document: Any) -> bool:
     """Say whether a JSON value is a trajectory: it names a version of the format and has steps."""
-    version = mapping(document).get("schema_version")
-    return (
-        isinstance(version, str)
-        and version.startswith("ATIF-")
-        and isinstance(document.get("steps"), list)
-    )
+    record = mapping(document)
+    is_version = text_of(record.get("schema_version")).startswith("ATIF-")
+    return is_version and isinstance(record.get("steps"), list)
 
 
 def run_of_documents(
@@ -290,51 +266,40 @@ def run_of_documents(
 ) -> tuple[str, tuple[Step, ...]]:
     """Return the instruction and the steps of a run, which may continue in further files."""
     asked: list[str] = []
-    steps: list[tuple[str, list[str]]] = []
+    run = Conversation()
     for entry in _entries(documents, reading):
         source, said = entry.get("source"), message_text(entry.get("message"))
         if source == "agent":
-            steps.append((_action(entry, said), _observations(entry)))
-        elif source == "user" and not steps:
+            run.act(_action(entry, said), *_observations(entry))
+        elif source == "user" and not run:
             asked.append(said)
         elif source == "user":
-            steps[-1][1].append(f"user: {said}")
-    text = "\n".join(part for part in asked if part)
-    return text, tuple(Step(excerpt(action), excerpt("\n".join(seen))) for action, seen in steps)
+            run.see(f"user: {said}")
+    return "\n".join(filter(None, asked)), run.steps()
 
 
 def _entries(
     documents: Iterable[Mapping[str, Any]], reading: Reading
 ) -> Iterator[Mapping[str, Any]]:
     for document in documents:
-        if (
-            isinstance(document.get("subagent_trajectories"), list)
-            and document["subagent_trajectories"]
-        ):
-            reading.tally.notes["runs of subagents left out"] += len(
-                document["subagent_trajectories"]
-            )
+        if subagents := listed(document.get("subagent_trajectories")):
+            reading.notes["runs of subagents left out"] += len(subagents)
         for entry in document["steps"]:
             if not isinstance(entry, Mapping):
-                reading.tally.notes["steps that are not objects left out"] += 1
+                reading.notes["steps that are not objects left out"] += 1
             elif not entry.get("is_copied_context"):
                 yield entry
 
 
 def _action(entry: Mapping[str, Any], said: str) -> str:
-    thought, calls = entry.get("reasoning_content"), entry.get("tool_calls")
-    parts = [thought if isinstance(thought, str) else "", said]
-    for call in calls if isinstance(calls, list) else []:
-        if name := mapping(call).get("function_name"):
-            parts.append(f"{name}({arguments_text(call.get('arguments'))})")
-    return "\n".join(part for part in parts if part)
+    calls = [
+        f"{name}({arguments_text(call.get('arguments'))})"
+        for call in objects(entry.get("tool_calls"))
+        if (name := call.get("function_name"))
+    ]
+    return "\n".join(filter(None, (text_of(entry.get("reasoning_content")), said, *calls)))
 
 
 def _observations(entry: Mapping[str, Any]) -> list[str]:
-    results = mapping(entry.get("observation")).get("results")
-    texts = (
-        [message_text(mapping(result).get("content")) for result in results]
-        if isinstance(results, list)
-        else []
-    )
-    return [text for text in texts if text]
+    results = objects(mapping(entry.get("observation")).get("results"))
+    return [text for result in results if (text := message_text(result.get("content")))]

@@ -227,7 +227,7 @@ def _drafts(
             name: why for name, why in part.tally.others.items() if others is None or name in others
         }
     for why in (others or {}).values():
-        reading.tally.drop("file_other_format", why)
+        reading.drop("file_other_format", why)
 
 
 def _known(format: str) -> CorpusFormat:

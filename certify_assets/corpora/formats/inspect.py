@@ -18,6 +18,7 @@ from certify_assets.corpora.formats.base import (
     contents,
     corpus_format,
     usable,
+    words,
 )
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
 from certify_assets.corpora.formats.inspect_reader import (
@@ -147,21 +148,11 @@ def _explain(file: SourceFile) -> str | None:
         "agent": "agent of all runs; model and solver of the log where it is not given",
         **READER_OPTION,
     },
-    leak_fields=(
-        "results",
-        "reductions",
-        "samples[].target",
-        "samples[].scores",
-        "samples[].metadata",
-        "samples[].store",
-        "samples[].events",
-        "samples[].setup",
-        "samples[].files",
-        "samples[].error",
-        "samples[].limit",
-        "summaries.json",
-        "reductions.json",
-        "_journal/summaries",
+    leak_fields=words(
+        "results reductions samples[].target samples[].scores samples[].metadata "
+        "samples[].store samples[].events samples[].setup samples[].files "
+        "samples[].error samples[].limit summaries.json reductions.json "
+        "_journal/summaries"
     ),
 )
 def inspect(files: Files, reading: Reading) -> Iterator[Draft]:
@@ -175,7 +166,7 @@ def inspect(files: Files, reading: Reading) -> Iterator[Draft]:
                     with open_archive(file) as archive:
                         yield from _read_archive(log, archive)
                 except BrokenFileError as error:
-                    reading.tally.drop("file_unreadable", str(error))
+                    reading.drop("file_unreadable", str(error))
             else:
                 for _, data in contents([file], reading):
                     yield from _read_json(log, data)
@@ -342,11 +333,11 @@ def _log(source: _Source, document: Mapping[str, Any]) -> _Log:
         source.reading,
         source.reader and source.reader.package,
     )
-    reading.tally.notes[
+    reading.notes[
         f"logs read by inspect-ai {package.version}" if package else "logs read without inspect-ai"
     ] += 1
     if note := _UNFINISHED.get(str(document.get("status"))):
-        reading.tally.notes[note] += 1
+        reading.notes[note] += 1
     agent = " ".join(filter(None, (text_of(about.get(key)) for key in ("model", "solver"))))
     identity = about.get("eval_id") or f"{about.get('run_id')}/{about.get('task_id')}"
     return _Log(
@@ -365,30 +356,28 @@ def _draft(record: Record | str, place: _Place, log: _Log, reading: Reading) -> 
     if sample is None:
         return
     if sample.get("error"):
-        reading.tally.drop(
-            "infrastructure_error", f"{where} ended with an error of the evaluation."
-        )
+        reading.drop("infrastructure_error", f"{where} ended with an error of the evaluation.")
         return
     if sample.get("invalidation"):
-        reading.tally.drop("invalidated", f"{where} was declared invalid by those who ran it.")
+        reading.drop("invalidated", f"{where} was declared invalid by those who ran it.")
         return
     outcome = log.scoring.outcome(sample.get("scores"), where)
     if isinstance(outcome, str):
-        reading.tally.drop("bad_outcome", f"{where} cannot be used: {outcome}.")
+        reading.drop("bad_outcome", f"{where} cannot be used: {outcome}.")
         return
     if (
         outcome is None
         and (words := log.scoring.misses(sample.get("scores")))
         and not reading.options.get("keep_unlabelled")
     ):
-        reading.tally.drop("no_label", f"{where} {words}.")
+        reading.drop("no_label", f"{where} {words}.")
         return
     instruction, steps = run_of_sample(sample, reading)
     if not steps:
-        reading.tally.drop("no_trajectory", f"{where} has no message of the agent.")
+        reading.drop("no_trajectory", f"{where} has no message of the agent.")
         return
     if log.scoring.between(sample.get("scores")):
-        reading.tally.notes[
+        reading.notes[
             "scores between 0 and 1 counted as failures; "
             "the option threshold says where success begins"
         ] += 1

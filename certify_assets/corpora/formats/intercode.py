@@ -48,7 +48,7 @@ def intercode(files: Files, reading: Reading) -> Iterator[Draft]:
             where = f"{file.name} row {row}"
             record = usable(found, where, reading, _problem)
             if record and not record["turn_history"].get("actions"):
-                reading.tally.drop("no_trajectory", f"{where} has no action.")
+                reading.drop("no_trajectory", f"{where} has no action.")
             elif record:
                 yield _draft(record, file.name, sha256, row)
 

@@ -66,7 +66,7 @@ def miniwob_demos(files: Files, reading: Reading) -> Iterator[Draft]:
         if record is None:
             continue
         if not (steps := steps_of_states(record["states"])):
-            reading.tally.drop("no_trajectory", f"{file.name} row 1 has no recorded page.")
+            reading.drop("no_trajectory", f"{file.name} row 1 has no recorded page.")
         else:
             task, person = _task_and_person(file, record)
             yield Draft(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from certify_assets.corpora.formats.base import Draft, Files, Reading, corpus_format, excerpt
+from certify_assets.corpora.formats.base import Draft, Files, Reading, corpus_format, words
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
 from certify_assets.corpora.formats.records import Record, iter_lines
 from certify_assets.corpora.formats.swe_reports import (
@@ -20,7 +20,15 @@ from certify_assets.corpora.formats.swe_reports import (
     run_name,
     task_of,
 )
-from certify_assets.corpora.formats.texts import arguments_text, mapping, message_text
+from certify_assets.corpora.formats.texts import (
+    Conversation,
+    arguments_text,
+    is_id,
+    is_list_of_objects,
+    mapping,
+    message_text,
+    text_of,
+)
 from certify_assets.corpora.schema import Step
 
 _REQUIRED = frozenset({"instance_id", "history", "test_result"})
@@ -28,37 +36,17 @@ _FIRST_LINES = 5
 _LINES = (".jsonl", ".ndjson")
 # what OpenHands notes for itself, and what its runtime adds to every action
 _SILENT = frozenset(
-    {
-        "system",
-        "change_agent_state",
-        "agent_state_changed",
-        "null",
-        "recall",
-        "condensation",
-        "condensation_request",
-    }
+    words(
+        "system change_agent_state agent_state_changed null recall condensation "
+        "condensation_request"
+    )
 )
 _NOISE = frozenset(
-    {
-        "blocking",
-        "confirmation_state",
-        "cwd",
-        "file_urls",
-        "hidden",
-        "image_urls",
-        "impl_source",
-        "include_extra",
-        "is_input",
-        "is_static",
-        "keep_prompt",
-        "kernel_init_code",
-        "kind",
-        "security_risk",
-        "thought",
-        "timeout",
-        "translated_ipython_code",
-        "wait_for_response",
-    }
+    words(
+        "blocking confirmation_state cwd file_urls hidden image_urls impl_source "
+        "include_extra is_input is_static keep_prompt kernel_init_code kind "
+        "security_risk thought timeout translated_ipython_code wait_for_response"
+    )
 )
 
 
@@ -82,11 +70,11 @@ def read_output(file: SourceFile, outcomes: Outcomes, reading: Reading) -> Itera
         for row, record in _lines(file):
             draft = _draft(record, (file.name, sha256, row), outcomes)
             if isinstance(draft, Unlabelled):
-                reading.tally.drop(draft.reason, f"{file.name} row {row} {draft.words}.")
+                reading.drop(draft.reason, f"{file.name} row {row} {draft.words}.")
             else:
                 yield draft
     except BrokenFileError as error:
-        reading.tally.drop("file_ends_early", str(error))
+        reading.drop("file_ends_early", str(error))
 
 
 def _fits(file: SourceFile) -> bool:
@@ -104,21 +92,10 @@ def _explain(file: SourceFile) -> str | None:
     fits=_fits,
     explain=_explain,
     label_source="tests of the instance, run by the SWE-bench harness on the agent's patch",
-    leak_fields=(
-        "report",
-        "test_result",
-        "fine_grained_report",
-        "error",
-        "metrics",
-        "metadata.details",
-        "instance.patch",
-        "instance.test_patch",
-        "instance.hints_text",
-        "instance.FAIL_TO_PASS",
-        "instance.PASS_TO_PASS",
-        "history[].extras",
-        "resolved_ids",
-        "unresolved_ids",
+    leak_fields=words(
+        "report test_result fine_grained_report error metrics metadata.details "
+        "instance.patch instance.test_patch instance.hints_text instance.FAIL_TO_PASS "
+        "instance.PASS_TO_PASS history[].extras resolved_ids unresolved_ids"
     ),
 )
 def openhands(files: Files, reading: Reading) -> Iterator[Draft]:
@@ -137,7 +114,7 @@ def note_other(file: SourceFile, reading: Reading) -> None:
     try:
         file.head(1)
     except BrokenFileError as error:
-        reading.tally.drop("file_unreadable", str(error))
+        reading.drop("file_unreadable", str(error))
     else:
         reading.tally.other(file.name, _other(file))
 
@@ -187,11 +164,7 @@ def _draft(
     if isinstance(record, str):
         return Unlabelled("unreadable_record", f"cannot be used: {record}")
     identity, history = record.get("instance_id"), record.get("history")
-    if (
-        not isinstance(identity, str | int)
-        or isinstance(identity, bool)
-        or not str(identity).strip()
-    ):
+    if not is_id(identity) or not str(identity).strip():
         return Unlabelled("unreadable_record", "cannot be used: it has no instance_id")
     if not history:
         reason = "infrastructure_error" if record.get("error") else "no_trajectory"
@@ -243,21 +216,15 @@ def _outcome(record: Mapping[str, Any]) -> int | Unlabelled | None:
 
 def _agent(record: Mapping[str, Any]) -> str:
     metadata = mapping(record.get("metadata"))
-    model = mapping(metadata.get("llm_config")).get("model") or mapping(metadata.get("llm")).get(
-        "model"
-    )
-    return " ".join(part for part in (metadata.get("agent_class"), model) if isinstance(part, str))
+    models = (mapping(metadata.get(key)).get("model") for key in ("llm_config", "llm"))
+    names = (metadata.get("agent_class"), next(filter(None, models), None))
+    return " ".join(name for name in names if isinstance(name, str))
 
 
 def _issue(record: Mapping[str, Any]) -> str:
     """Return the problem statement, or else the issue inside the instruction."""
-    statement, instruction = (
-        mapping(record.get("instance")).get("problem_statement"),
-        record.get("instruction"),
-    )
-    if isinstance(statement, str) and statement.strip():
-        return statement.strip()
-    return issue_text(instruction) if isinstance(instruction, str) else ""
+    statement = text_of(mapping(record.get("instance")).get("problem_statement"))
+    return statement.strip() or issue_text(text_of(record.get("instruction")))
 
 
 def _events(history: Any) -> list[Mapping[str, Any]] | None:
@@ -265,25 +232,23 @@ def _events(history: Any) -> list[Mapping[str, Any]] | None:
     if not isinstance(history, list):
         return None
     flat = [event for item in history for event in (item if isinstance(item, list) else [item])]
-    return flat if all(isinstance(event, Mapping) for event in flat) else None
+    return flat if is_list_of_objects(flat) else None
 
 
 def _conversation(events: list[Mapping[str, Any]]) -> tuple[str, tuple[Step, ...]]:
     """Return the first message of the user, and what agent and environment said after it."""
-    instruction, steps = "", list[tuple[str, list[str]]]()
+    instruction, run = "", Conversation()
     for event in events:
         by_agent, text = _said(event)
         if not text:
             continue
         if by_agent:
-            steps.append((text, []))
-        elif not steps and not instruction and event.get("source") == "user":
+            run.act(text)
+        elif not run and not instruction and event.get("source") == "user":
             instruction = issue_text(text)
-        elif steps:
-            steps[-1][1].append(text)
-    return instruction, tuple(
-        Step(excerpt(action), excerpt("\n".join(seen))) for action, seen in steps
-    )
+        elif run:
+            run.see(text)
+    return instruction, run.steps()
 
 
 def _said(event: Mapping[str, Any]) -> tuple[bool, str]:

@@ -14,6 +14,7 @@ from certify_assets.corpora.formats.base import (
     contents,
     corpus_format,
     excerpt,
+    words,
 )
 from certify_assets.corpora.formats.files import SourceFile
 from certify_assets.corpora.formats.openhands import (
@@ -73,16 +74,9 @@ def _explain(file: SourceFile) -> str | None:
     fits=_fits,
     explain=_explain,
     label_source="tests of the instance, run by the SWE-bench harness on the submitted patch",
-    leak_fields=(
-        "info",
-        "history[].is_demo",
-        "replay_config",
-        "resolved",
-        "resolved_ids",
-        "unresolved_ids",
-        "empty_patch_ids",
-        "error_ids",
-        "model_patch",
+    leak_fields=words(
+        "info history[].is_demo replay_config resolved resolved_ids unresolved_ids "
+        "empty_patch_ids error_ids model_patch"
     ),
 )
 def swe_agent(files: Files, reading: Reading) -> Iterator[Draft]:
@@ -92,9 +86,7 @@ def swe_agent(files: Files, reading: Reading) -> Iterator[Draft]:
         if file.suffix == ".traj":
             yield from _read(file, outcomes, models, reading)
         elif file.name not in reading.hashes:
-            reading.tally.other(
-                file.name, f"{file.name} is neither a SWE-agent run nor a report on such runs."
-            )
+            reading.other(file, "is neither a SWE-agent run nor a report on such runs.")
 
 
 @corpus_format(

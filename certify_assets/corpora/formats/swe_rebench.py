@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Draft, Files, Reading, corpus_format, excerpt
+from certify_assets.corpora.formats.base import Draft, Files, Reading, corpus_format, excerpt, words
 from certify_assets.corpora.formats.files import SourceFile
 from certify_assets.corpora.formats.records import parquet_rows
 from certify_assets.corpora.formats.swe_reports import issue_text, task_of
@@ -115,13 +115,8 @@ def _other(file: SourceFile) -> str:
     explain=_explain,
     label_source="tests of the instance, run on the agent's patch",
     options={"task_share": "share of the tasks to read, drawn by their ids (a number up to 1)"},
-    leak_fields=(
-        "gen_tests_correct",
-        "pred_passes_gen_tests",
-        "eval_logs",
-        "exit_status",
-        "model_patch",
-        "generated_patch",
+    leak_fields=words(
+        "gen_tests_correct pred_passes_gen_tests eval_logs exit_status model_patch generated_patch"
     ),
 )
 def swe_rebench(files: Files, reading: Reading) -> Iterator[Draft]:
@@ -131,9 +126,7 @@ def swe_rebench(files: Files, reading: Reading) -> Iterator[Draft]:
         leaves = _leaves(file)
         schema = _schema(_tops(leaves)) if leaves else None
         if leaves is None:
-            reading.tally.drop(
-                "file_unreadable", f"{file.name} is not a Parquet file; fetch it again."
-            )
+            reading.drop("file_unreadable", f"{file.name} is not a Parquet file; fetch it again.")
         elif schema is None:
             reading.tally.other(file.name, _other(file))
         else:
@@ -157,16 +150,16 @@ def _read_table(
     for row, values in parquet_rows(file, columns, batch_rows=_BATCH_ROWS):
         where = f"{file.name} row {row}"
         if isinstance(values, str):
-            reading.tally.drop("file_ends_early", f"{where}: {values}.")
+            reading.drop("file_ends_early", f"{where}: {values}.")
             continue
         task, messages = values.get("instance_id"), values.get("trajectory")
         if not isinstance(task, str) or not task.strip() or not isinstance(messages, list):
-            reading.tally.drop(
+            reading.drop(
                 "unreadable_record",
                 f"{where} cannot be used: it has no instance_id or no trajectory.",
             )
         elif not _in_share(task_of(task), share):
-            reading.tally.drop(
+            reading.drop(
                 "task_not_in_share",
                 f"{where} is a run of a task outside the share of tasks that was asked for.",
             )
@@ -182,9 +175,9 @@ def _draft(
     steps = steps_of_messages(from_first(messages, "assistant"), reading)
     label = values.get(schema.label)
     if not steps:
-        reading.tally.drop("no_trajectory", f"{where} holds a run in which the agent said nothing.")
+        reading.drop("no_trajectory", f"{where} holds a run in which the agent said nothing.")
     elif label is not None and label not in (0, 1):
-        reading.tally.drop(
+        reading.drop(
             "bad_outcome",
             f"{where} cannot be used: its {schema.label} is {str(label)[:40]!r}, neither 0 nor 1.",
         )
@@ -235,5 +228,5 @@ def _shortened(steps: tuple[Step, ...], reading: Reading) -> tuple[Step, ...]:
         )
         limit //= 2
     if kept is not steps:
-        reading.tally.notes[f"runs shortened to about {_RUN_CHARS:,} characters"] += 1
+        reading.notes[f"runs shortened to about {_RUN_CHARS:,} characters"] += 1
     return kept

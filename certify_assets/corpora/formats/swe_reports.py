@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Draft, Files, Reading, contents
+from certify_assets.corpora.formats.base import Draft, Files, Reading, contents, words
 from certify_assets.corpora.formats.files import SourceFile
 from certify_assets.corpora.formats.records import Record
 from certify_assets.corpora.schema import Step
@@ -26,22 +26,13 @@ _TAGS = re.compile(
 )
 _ISSUE = re.compile(r"(?:\A|\n)ISSUE:\n(.*?)(?:\n\s*INSTRUCTIONS:\n|\Z)", re.DOTALL)
 # lists by which a report shows that it knows of an instance
-_COUNTED = (
-    "submitted_ids",
-    "completed_ids",
-    "incomplete_ids",
-    "unresolved_ids",
-    "empty_patch_ids",
-    "error_ids",
+_COUNTED = words(
+    "submitted_ids completed_ids incomplete_ids unresolved_ids empty_patch_ids error_ids"
 )
 _NO_SETUP = ("install_fail", "reset_failed")
 # where a run has more than one report, the first of these speaks for it
-_RANKS = (
-    "new_eval_results/report.json",
-    "results/results.json",
-    "results.json",
-    "report.json",
-    "final_report.json",
+_RANKS = words(
+    "new_eval_results/report.json results/results.json results.json report.json final_report.json"
 )
 
 
@@ -134,14 +125,14 @@ class Outcomes:
         """Count reports that are not believed, and resolved instances whose runs are not here."""
         for report in self._reports.values():
             if problem := self.rejected(report):
-                reading.tally.drop(
+                reading.drop(
                     "run_rejected",
                     f"{problem}; import the run with the report of its full evaluation.",
                 )
             elif self._per_report[report.name]:
                 missing = sum((report.name, task) not in self._runs for task in report.resolved)
-                reading.tally.notes["resolved instances whose runs are not here"] += missing
-                reading.tally.notes["reports passed over for another of the same run"] += (
+                reading.notes["resolved instances whose runs are not here"] += missing
+                reading.notes["reports passed over for another of the same run"] += (
                     self._passed_over[report.folder]
                 )
         # what came to nothing is no note
@@ -207,13 +198,11 @@ def draft_of(
 ) -> Iterator[Draft]:
     """Turn the run of one file into a draft, or count why not; `run` may say what is wrong."""
     if isinstance(run, str):
-        reading.tally.drop("unreadable_record", f"{file.name} cannot be used: {run}.")
+        reading.drop("unreadable_record", f"{file.name} cannot be used: {run}.")
     elif not run.steps:
-        reading.tally.drop(
-            "no_trajectory", f"{file.name} holds a run in which the agent said nothing."
-        )
+        reading.drop("no_trajectory", f"{file.name} holds a run in which the agent said nothing.")
     elif isinstance(outcome := outcomes.of(file.name, task), Unlabelled):
-        reading.tally.drop(outcome.reason, f"{file.name} {outcome.words}.")
+        reading.drop(outcome.reason, f"{file.name} {outcome.words}.")
     else:
         yield Draft(
             task_id=task,
@@ -247,7 +236,7 @@ def _reports(files: Files, reading: Reading) -> Iterator[Report]:
         document = parse_object(data)
         if isinstance(document, str):
             reading.sha256(file)
-            reading.tally.drop(
+            reading.drop(
                 "file_unreadable",
                 f"{file.name} seems to hold outcomes and cannot be read: {document}; fetch it "
                 "again.",

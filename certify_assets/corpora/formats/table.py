@@ -10,22 +10,14 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Draft, Files, Reading, corpus_format, excerpt
+from certify_assets.corpora.formats.base import Draft, Files, Reading, corpus_format, excerpt, words
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
 from certify_assets.corpora.formats.records import Record, iter_lines, parquet_rows
+from certify_assets.corpora.formats.texts import text_of
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
 
-_FIELDS = (
-    "task_id",
-    "outcome",
-    "text",
-    "steps",
-    "trajectory_id",
-    "agent",
-    "attempt",
-    "instruction",
-)
+_FIELDS = words("task_id outcome text steps trajectory_id agent attempt instruction")
 _OUTCOMES = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}
 _MISSING = frozenset({"", "nan", "none", "null", "na", "n/a"})
 _FIELD_BYTES = 1 << 27
@@ -99,10 +91,10 @@ def table(files: Files, reading: Reading) -> Iterator[Draft]:
         try:
             names = _column_names(file)
         except BrokenFileError as error:
-            reading.tally.drop("file_unreadable", str(error))
+            reading.drop("file_unreadable", str(error))
             continue
         if names is None:
-            reading.tally.drop("file_unreadable", _no_table(file))
+            reading.drop("file_unreadable", _no_table(file))
             continue
         _check_columns(file, names, columns, needed)
         sha256 = reading.sha256(file)
@@ -113,9 +105,7 @@ def table(files: Files, reading: Reading) -> Iterator[Draft]:
                 else _draft(values, columns, (file.name, sha256, row), reading)
             )
             if isinstance(draft, _Unusable):
-                reading.tally.drop(
-                    draft.reason, f"{file.name} row {row} cannot be used: {draft.words}."
-                )
+                reading.drop(draft.reason, f"{file.name} row {row} cannot be used: {draft.words}.")
             else:
                 yield draft
 
@@ -271,11 +261,10 @@ def _draft(
         return _unreadable(attempt)
     if isinstance(steps, str):
         return _unreadable(steps)
-    instruction = row["instruction"]
     return Draft(
         task_id=task,
         agent=_identity(row["agent"]) or str(reading.options.get("agent") or "unknown"),
-        instruction=instruction if isinstance(instruction, str) else "",
+        instruction=text_of(row["instruction"]),
         steps=steps,
         outcome=outcome,
         source_file=source[0],

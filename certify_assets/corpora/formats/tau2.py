@@ -17,6 +17,7 @@ from certify_assets.corpora.formats.base import (
     contents,
     corpus_format,
     usable,
+    words,
 )
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
 from certify_assets.corpora.formats.records import (
@@ -101,19 +102,12 @@ class _Found:
             "given"
         )
     },
-    leak_fields=(
-        "simulations[].reward_info",
-        "simulations[].termination_reason",
-        "simulations[].review",
-        "simulations[].user_only_review",
-        "simulations[].hallucination_check",
-        "simulations[].auth_classification",
-        "simulations[].info",
-        "simulations[].messages[].raw_data",
-        "simulation_index",
-        "tasks[].evaluation_criteria",
-        "tasks[].description",
-        "tasks[].initial_state",
+    leak_fields=words(
+        "simulations[].reward_info simulations[].termination_reason "
+        "simulations[].review simulations[].user_only_review "
+        "simulations[].hallucination_check simulations[].auth_classification "
+        "simulations[].info simulations[].messages[].raw_data simulation_index "
+        "tasks[].evaluation_criteria tasks[].description tasks[].initial_state"
     ),
 )
 def tau2(files: Files, reading: Reading) -> Iterator[Draft]:
@@ -127,10 +121,7 @@ def tau2(files: Files, reading: Reading) -> Iterator[Draft]:
         if header is not None:
             yield from _read_simulation(file, decode(data), header, found, reading)
         elif not is_object_with(data[:HEAD], _MARKS):
-            reading.tally.other(
-                file.name,
-                f"{file.name} is not a JSON object with info and simulations of τ²-bench.",
-            )
+            reading.other(file, "is not a JSON object with info and simulations of τ²-bench.")
         elif (own := headers.get(str(place.parent))) is not None and own.file == file.name:
             reading.sha256(file)
         else:
@@ -185,7 +176,7 @@ def _header(file: SourceFile, text: str, reading: Reading) -> _Header:
 def _read_results(file: SourceFile, text: str, found: _Found, reading: Reading) -> Iterator[Draft]:
     header = _header(file, text, reading)
     if not header.domain:
-        reading.tally.drop(
+        reading.drop(
             "file_unreadable",
             f"{file.name} does not name its domain; give it with the option domain, such as "
             "domain=retail.",
@@ -201,7 +192,7 @@ def _read_results(file: SourceFile, text: str, found: _Found, reading: Reading) 
     others = renumbered(sound, header.criteria)
     for row, record in iter_list(text, _SIMULATION, under="simulations"):
         if row in others and isinstance(record, dict) and others[row] is None:
-            reading.tally.drop(
+            reading.drop(
                 "unknown_task",
                 f"{file.name} row {row} was checked for another task than "
                 f"{record['task_id']!r}, which it names.",
@@ -209,7 +200,7 @@ def _read_results(file: SourceFile, text: str, found: _Found, reading: Reading) 
         else:
             if row in others and isinstance(record, dict):
                 record["task_id"] = others[row]
-                reading.tally.notes["runs moved to the task that they were checked for"] += 1
+                reading.notes["runs moved to the task that they were checked for"] += 1
             yield from _drafts(record, header, (file.name, sha256, row), found, reading)
 
 
@@ -238,14 +229,14 @@ def _drafts(
     if record is None:
         return
     if record.get("termination_reason") in _INFRASTRUCTURE:
-        reading.tally.drop(
+        reading.drop(
             "infrastructure_error",
             f"{where} was ended by {record['termination_reason']}, not by the agent.",
         )
         return
     steps = steps_of_messages(chat_messages(record), reading)
     if not steps:
-        reading.tally.drop("no_trajectory", f"{where} has neither messages nor ticks.")
+        reading.drop("no_trajectory", f"{where} has neither messages nor ticks.")
         return
     task = f"{header.domain}/{record['task_id']}"
     yield Draft(
@@ -277,12 +268,12 @@ def _problem(record: Mapping[str, Any], header: _Header) -> str | None:
 def _count_missing(header: _Header, seen: set[str], reading: Reading) -> None:
     """Say which simulations a folder lists and does not have."""
     for identity in sorted(header.listed - seen):
-        reading.tally.drop(
+        reading.drop(
             "no_trajectory",
             f"{header.file} lists the simulation {identity}, which has no file in simulations.",
         )
     if not seen and not header.listed:
-        reading.tally.drop(
+        reading.drop(
             "file_ends_early",
             f"{header.file} holds no simulations, and there is no folder simulations next to it.",
         )

@@ -13,6 +13,7 @@ from certify_assets.corpora.formats.base import (
     contents,
     corpus_format,
     usable,
+    words,
 )
 from certify_assets.corpora.formats.files import SourceFile
 from certify_assets.corpora.formats.records import Record, first_record, iter_list
@@ -69,25 +70,16 @@ def _fits(file: SourceFile) -> bool:
     options={
         "domain": "prefix of task ids (retail, airline); read from the file where it is not given"
     },
-    leak_fields=(
-        "reward",
-        "info.reward_info",
-        "info.task.actions",
-        "info.task.outputs",
-        "info.error",
-        "info.traceback",
-        "info.source",
-        "info.user_cost",
-        "records",
+    leak_fields=words(
+        "reward info.reward_info info.task.actions info.task.outputs info.error "
+        "info.traceback info.source info.user_cost records"
     ),
 )
 def taubench_v1(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read the runs of every result list."""
     for file, data in contents(files, reading):
         if first_record(data, _REQUIRED) is None:
-            reading.tally.other(
-                file.name, f"{file.name} is not a JSON list of runs with task_id, reward and traj."
-            )
+            reading.other(file, "is not a JSON list of runs with task_id, reward and traj.")
             continue
         yield from _read_file(file, data, reading)
 
@@ -101,9 +93,7 @@ def _read_file(file: SourceFile, data: bytes, reading: Reading) -> Iterator[Draf
         if record is None:
             continue
         if "error" in mapping(record.get("info")) or not record["traj"]:
-            reading.tally.drop(
-                "infrastructure_error", f"{where} holds an error report instead of a run."
-            )
+            reading.drop("infrastructure_error", f"{where} holds an error report instead of a run.")
         else:
             reward = record["reward"]
             yield Draft(

@@ -17,15 +17,18 @@ from certify_assets.corpora.formats.base import (
     corpus_format,
     excerpt,
     json_document,
+    words,
 )
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
-from certify_assets.corpora.formats.texts import mapping
+from certify_assets.corpora.formats.texts import mapping, name_of, text_of
 from certify_assets.corpora.schema import Step
 
 _HEAD = 1 << 16
 # in the order of preference; each is gone through on its own, so that no two texts of a trial are
 # held at once
 _TERMINALS = ("panes/post-agent.txt", "sessions/agent.log", "sessions/agent.cast")
+# post-test pane, recordings of tests and commands.txt, whose last lines start the tests, are never
+# opened
 _KNOWN = frozenset({"post-agent.txt", "pre-agent.txt", "post-test.txt", "commands.txt"}) | {
     f"{name}.{kind}" for name in ("agent", "tests") for kind in ("log", "cast")
 }
@@ -128,18 +131,10 @@ def _fits(file: SourceFile) -> bool:
     options={
         "agent": "agent of all runs; read from the path or run_metadata.json where it is not given"
     },
-    leak_fields=(
-        "is_resolved",
-        "parser_results",
-        "failure_mode",
-        "accuracy",
-        "results[].is_resolved",
-        "results[].parser_results",
-        "results[].failure_mode",
-        "panes/post-test.txt",
-        "sessions/tests.log",
-        "sessions/tests.cast",
-        "commands.txt",
+    leak_fields=words(
+        "is_resolved parser_results failure_mode accuracy results[].is_resolved "
+        "results[].parser_results results[].failure_mode panes/post-test.txt "
+        "sessions/tests.log sessions/tests.cast commands.txt"
     ),
 )
 def terminal_bench(files: Files, reading: Reading) -> Iterator[Draft]:
@@ -161,15 +156,15 @@ def terminal_bench(files: Files, reading: Reading) -> Iterator[Draft]:
 def _drop_bare(trial: _Trial, outcomes: _Outcomes, reading: Reading) -> None:
     """Count a trial of which no terminal was recorded."""
     if original := outcomes.copies(trial):
-        reading.tally.drop("duplicate", f"{trial.where} is a copy of {original}: it has its id.")
+        reading.drop("duplicate", f"{trial.where} is a copy of {original}: it has its id.")
     elif trial.resolved is None:
-        reading.tally.drop(
+        reading.drop(
             "no_label",
             f"{trial.where} has no outcome and no terminal: the trial {trial.name} ended "
             "before its tests.",
         )
     else:
-        reading.tally.drop(
+        reading.drop(
             "no_trajectory",
             f"{trial.where} has an outcome, but nothing was recorded of the trial {trial.name}.",
         )
@@ -179,9 +174,7 @@ def _run(file: SourceFile, folder: str, outcomes: _Outcomes, reading: Reading) -
     """Read what the terminal of one trial showed."""
     trial = outcomes.of(folder)
     if trial is None:
-        reading.tally.drop(
-            "no_label", f"{file.name} belongs to no trial that a results.json names."
-        )
+        reading.drop("no_label", f"{file.name} belongs to no trial that a results.json names.")
         outcomes.used.add(folder)
         return
     steps = _steps(file, reading)
@@ -189,10 +182,10 @@ def _run(file: SourceFile, folder: str, outcomes: _Outcomes, reading: Reading) -
         return
     outcomes.used |= {folder, trial.where}
     if original := outcomes.copies(trial):
-        reading.tally.drop("duplicate", f"{trial.where} is a copy of {original}: it has its id.")
+        reading.drop("duplicate", f"{trial.where} is a copy of {original}: it has its id.")
         return
     if trial.resolved not in (None, True, False):
-        reading.tally.drop(
+        reading.drop(
             "bad_outcome",
             f"{trial.where} cannot be used: its is_resolved is {str(trial.resolved)[:40]!r}.",
         )
@@ -214,12 +207,12 @@ def _steps(file: SourceFile, reading: Reading) -> tuple[Step, ...]:
     try:
         text: str | None = file.read().decode("utf-8", "replace")
     except BrokenFileError as error:
-        reading.tally.drop("file_unreadable", str(error))
+        reading.drop("file_unreadable", str(error))
         return ()
     if file.suffix == ".cast":
         text = cast_text(text or "")
     if text is None:
-        reading.tally.drop(
+        reading.drop(
             "file_unreadable",
             f"{file.name} is not an asciicast recording: its first line is not a JSON object.",
         )
@@ -238,7 +231,7 @@ def _outcomes(files: Files, reading: Reading) -> _Outcomes:
             for _, data in contents([file], reading):
                 _take(file, data, outcomes, reading)
         elif name not in _KNOWN:
-            reading.tally.other(file.name, f"{file.name} is not a file of a Terminal-Bench trial.")
+            reading.other(file, "is not a file of a Terminal-Bench trial.")
     return outcomes
 
 
@@ -258,24 +251,16 @@ def _take(file: SourceFile, data: bytes, outcomes: _Outcomes, reading: Reading) 
         if trial := _trial(file, 1, document, reading):
             outcomes.by_folder[folder] = trial
     else:
-        reading.tally.other(
-            file.name,
-            f"{file.name} is not a result of Terminal-Bench: it has neither is_resolved nor "
-            "results.",
+        reading.other(
+            file, "is not a result of Terminal-Bench: it has neither is_resolved nor results."
         )
 
 
 def _trial(file: SourceFile, row: int, record: Any, reading: Reading) -> _Trial | None:
-    name, task, instruction, identity = (
-        mapping(record).get(key) for key in ("trial_name", "task_id", "instruction", "id")
-    )
-    if (
-        not isinstance(task, str)
-        or not task.strip()
-        or not isinstance(name, str)
-        or "is_resolved" not in record
-    ):
-        reading.tally.drop(
+    known = mapping(record)
+    name, task = known.get("trial_name"), name_of(known.get("task_id"))
+    if task is None or not isinstance(name, str) or "is_resolved" not in known:
+        reading.drop(
             "unreadable_record",
             f"{file.name} row {row} cannot be used: it lacks task_id, trial_name or is_resolved.",
         )
@@ -283,21 +268,21 @@ def _trial(file: SourceFile, row: int, record: Any, reading: Reading) -> _Trial 
     return _Trial(
         file=file.name,
         row=row,
-        identity=identity if isinstance(identity, str) and identity.strip() else None,
+        identity=name_of(known.get("id")),
         name=name,
         task=task,
-        instruction=instruction if isinstance(instruction, str) else "",
-        resolved=record["is_resolved"],
+        instruction=text_of(known.get("instruction")),
+        resolved=known["is_resolved"],
     )
 
 
 def _named(metadata: Mapping[str, Any]) -> str:
-    parts = [metadata.get(key) for key in ("agent_name", "model_name")]
-    return "_".join(part.replace("/", "-") for part in parts if isinstance(part, str) and part)
+    parts = (text_of(metadata.get(key)) for key in ("agent_name", "model_name"))
+    return "_".join(part.replace("/", "-") for part in parts if part)
 
 
 def _agent(folder: str, agents: Mapping[str, str]) -> str:
-    """Name the agent by the folder of its submission, or by the metadata of the run."""
+    """Name the agent by its submission, <date>_<agent>_<model>, or by the metadata of the run."""
     for parent in PurePosixPath(folder).parents:
         if agents.get(str(parent)) and not any(
             _SUBMISSION.fullmatch(part) for part in parent.parts
@@ -388,10 +373,5 @@ def _json(line: str) -> object:
 
 
 def _output(event: object) -> str:
-    is_output = (
-        isinstance(event, list)
-        and len(event) == 3
-        and event[1] == "o"
-        and isinstance(event[2], str)
-    )
-    return str(event[2]) if is_output and isinstance(event, list) else ""
+    is_output = isinstance(event, list) and len(event) == 3 and event[1] == "o"
+    return text_of(event[2]) if is_output and isinstance(event, list) else ""

@@ -117,7 +117,7 @@ def steps_of_messages(messages: Iterable[Message], reading: Reading) -> tuple[St
             chat.see(f"{speaker}: {message.text}")
         # system messages hold the same policy in every run
         elif message.role not in ("system", "developer"):
-            reading.tally.notes["messages of another role left out"] += 1
+            reading.notes["messages of another role left out"] += 1
     return chat.steps()
 
 
