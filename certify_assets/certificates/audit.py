@@ -253,6 +253,8 @@ def audit_certificate(
     scores: ArrayLike,
     outcomes: ArrayLike,
     tasks: Sequence[Any] | NDArray[Any],
+    *,
+    delta: float | None = None,
 ) -> Audit:
     """Measure a certified threshold once on other data.
 
@@ -261,6 +263,9 @@ def audit_certificate(
     certificate : Certificate
     scores, outcomes, tasks
         The audited table; its tasks should not be those of the certificate.
+    delta : float, optional
+        Error probability of the bound where it is not the certificate's: an audit of runs that
+        were audited before spends a share of it.
 
     Returns
     -------
@@ -283,7 +288,8 @@ def audit_certificate(
     counts = count_at(observations, settings.side, thresholds)
     covered = int(counts.covered_trajectories[0]) if certified else 0
     realized = int(counts.error_totals[0]) / covered if covered else None
-    lower = lower_error_bound(counts, settings.delta, settings.budget) if covered else 0.0
+    spent = settings.delta if delta is None else delta
+    lower = lower_error_bound(counts, spent, settings.budget) if covered else 0.0
     seen = int(counts.covered_tasks[0]) if certified else 0
     same = certificate.inputs == observations.fingerprint
     verdict, reason = _verdict(settings, counts, realized, lower, (certified, seen, same))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from certify_assets.evaluation.ledger import LedgerStatus
 
 _LANGUAGE = ("base", "sft")
-_READS = ("first", "replay", "changed", "unregistered", "results", "last")
+_READS = ("first", "reused", "replay", "changed", "unregistered", "results", "last")
 
 
 @click.command()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,13 @@ from certify_assets.corpora.config import (
     complete_thresholds,
     format_domain,
     load_config,
+)
+from certify_assets.corpora.deliveries import (
+    Deliveries,
+    Delivery,
+    RunChanges,
+    run_table,
+    run_table_of,
 )
 from certify_assets.corpora.embedded import EMBEDDED, load_embedded
 from certify_assets.corpora.rendering import outlines
@@ -166,6 +173,26 @@ class Corpus:
             return outlines(path)
 
     @property
+    def deliveries(self) -> Deliveries:
+        """Versions of the corpus."""
+        return Deliveries(self.store, self.name)
+
+    @property
+    def version(self) -> Delivery:
+        """Version that the stored trajectories are."""
+        return self.deliveries.of(self.trajectories_sha256)
+
+    def run_contents(self, split: str) -> list[str]:
+        """Return the hash of the texts of every run of a split, which outlasts ids and files."""
+        tasks, version = self.manifest.tasks[split], self.version
+        if version.number:
+            table = self.deliveries.runs(version)
+        else:
+            with self.store.as_file(self.key("trajectories.parquet")) as path:
+                table = run_table(path)
+        return sorted(table.loc[table["task_id"].isin(tasks), "content"])
+
+    @property
     def import_summary(self) -> ImportSummary:
         """Summary of the import."""
         return ImportSummary.from_dict(self.store.read_json(self.key("import.json")))
@@ -258,20 +285,67 @@ class Corpus:
             imported = embedded_import(self.name)
             summary = ImportSummary.of_embedded(imported, self._store(key, imported.frame))
         else:
-            paths = [Path(path) for path in config.paths]
             with gather_corpus(
-                paths, format=config.format, name=self.name, options=dict(config.options)
+                [Path(path) for path in config.paths],
+                format=config.format,
+                name=self.name,
+                options=dict(config.options),
             ) as (runs, facts):
                 size = len(runs.rows), runs.tasks(), runs.agents()
                 summary = ImportSummary._of(facts, size, self.store.write_stream(key, runs.write))
         self.store.write_json(self.key("import.json"), asdict(summary))
+        self._record_version(summary.files)
         return summary
 
+    def preview_import(self, config: CorpusConfig) -> RunChanges:
+        """Read a source as an import would; return what it would change, and store nothing."""
+        from certify_assets.corpora.formats import gather_corpus
+
+        with gather_corpus(
+            [Path(path) for path in config.paths],
+            format=config.format,
+            name=self.name,
+            options=dict(config.options),
+        ) as (runs, _):
+            table = run_table_of(runs.trajectories())
+        manifest = self._planned(table, config)
+        return RunChanges.between(self.deliveries.last_runs(), table, manifest)
+
+    def _record_version(self, files: Mapping[str, str]) -> None:
+        if self.version.number:
+            return
+        with self.store.as_file(self.key("trajectories.parquet")) as path:
+            table = run_table(path)
+        manifest = self._planned(table, self.config)
+        self.deliveries.record(self.trajectories_sha256, table, manifest, files)
+
+    def _planned(self, table: pd.DataFrame, config: CorpusConfig) -> SplitManifest | None:
+        try:
+            return self.plan_splits(table["task_id"].unique(), config)
+        except InputError:
+            # too few tasks for splits: the steps that need them say so
+            return None
+
     def make_splits(self) -> SplitManifest:
-        """Assign the tasks to splits by the configured profile and seed; store the manifest."""
-        manifest = plan_splits(self.config, self.columns(["task_id"])["task_id"].unique())
+        """Assign the tasks to splits by the configured profile and seed; store the manifest.
+
+        Tasks that the stored manifest has keep their splits.
+        """
+        manifest = self.plan_splits(self.columns(["task_id"])["task_id"].unique())
         self.store.write_json(self.key("splits/manifest.json"), manifest.to_dict())
         return manifest
+
+    def plan_splits(
+        self, tasks: Iterable[str], config: CorpusConfig | None = None
+    ) -> SplitManifest:
+        """Assign tasks to splits as `make_splits` does; store nothing."""
+        config = config or self.config
+        try:
+            earlier = self.stored_manifest if self.has("splits", "manifest.json") else None
+            return plan_splits(config, tasks, earlier)
+        except ManifestError:
+            # what was altered binds nobody
+            return plan_splits(config, tasks)
 
     def write_split(self, split: str) -> pd.DataFrame:
         """Store one split's trajectories; refuse where the manifest does not hold."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ PROFILES: Mapping[str, Mapping[str, int]] = MappingProxyType(
 )
 
 _SCHEMA = "certify_assets/split_manifest/1"
+_SCHEMA_OF_DELIVERIES = "certify_assets/split_manifest/2"
 _CAL_TASKS = 50
 _CAL_TASKS_FROM = 100
 _KEYS = frozenset(
@@ -67,6 +69,9 @@ class SplitManifest:
     assignment: Mapping[str, str]
     # hash of all of the above
     sha256: str
+    # tasks that each delivery brought first, those that are gone included; empty where one
+    # delivery brought all tasks
+    deliveries: tuple[tuple[str, ...], ...] = ()
 
     @cached_property
     def tasks(self) -> Mapping[str, tuple[str, ...]]:
@@ -76,10 +81,20 @@ class SplitManifest:
             for name in SPLITS
         }
 
+    @cached_property
+    def assignment_so_far(self) -> Mapping[str, str]:
+        """Split of every task that a delivery brought, those that are gone included."""
+        deliveries = self.deliveries or (tuple(self.assignment),)
+        tasks = [task for delivery in deliveries for task in delivery]
+        assignment = _assign_deliveries(self, deliveries)
+        return {task: assignment[task] for task in sorted(tasks)}
+
     def to_dict(self) -> dict[str, Any]:
         """Return the manifest as a JSON object."""
+        later = {"deliveries": [list(tasks) for tasks in self.deliveries]}
         return {
-            "schema": _SCHEMA,
+            "schema": _SCHEMA_OF_DELIVERIES if self.deliveries else _SCHEMA,
+            **(later if self.deliveries else {}),
             "corpus": self.corpus,
             "profile": self.profile,
             "seed": self.seed,
@@ -101,11 +116,13 @@ class SplitManifest:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> SplitManifest:
         """Read a manifest from its JSON object."""
-        if not isinstance(document, Mapping) or document.get("schema") != _SCHEMA:
+        schemas = (_SCHEMA, _SCHEMA_OF_DELIVERIES)
+        if not isinstance(document, Mapping) or document.get("schema") not in schemas:
             raise ManifestError(
                 f"this is not a split manifest ({_SCHEMA}); make one with make_manifest."
             )
-        if wrong := sorted(_KEYS.symmetric_difference(document)):
+        later = {"deliveries"} if document["schema"] == _SCHEMA_OF_DELIVERIES else set()
+        if wrong := sorted((_KEYS | later).symmetric_difference(document)):
             raise ManifestError(
                 f"the split manifest has missing or unknown keys ({', '.join(wrong)}); make "
                 "the splits again."
@@ -115,7 +132,10 @@ class SplitManifest:
             all(type(document[key]) is int for key in ("seed", "minimum_cal_tasks"))
             and type(document["train_rl"]) is bool
         )
-        lists = all(_strings(document[key]) for key in ("pinned_sft", "universe"))
+        deliveries = document.get("deliveries", [])
+        lists = all(_strings(document[key]) for key in ("pinned_sft", "universe")) and (
+            isinstance(deliveries, list) and all(map(_strings, deliveries))
+        )
         shares, assignment = document["shares"], document["assignment"]
         maps = (
             isinstance(shares, Mapping)
@@ -139,6 +159,7 @@ class SplitManifest:
                 | {
                     "pinned_sft": tuple(document["pinned_sft"]),
                     "universe": tuple(document["universe"]),
+                    "deliveries": tuple(map(tuple, deliveries)),
                 }
             )
         )
@@ -194,8 +215,23 @@ def make_manifest(
     return SplitManifest.from_dict(manifest.to_dict() | {"sha256": manifest.content_sha256()})
 
 
-def plan_splits(config: CorpusConfig, tasks: Iterable[str]) -> SplitManifest:
-    """Assign tasks to splits by a configuration; store nothing."""
+def plan_splits(
+    config: CorpusConfig, tasks: Iterable[str], earlier: SplitManifest | None = None
+) -> SplitManifest:
+    """Assign tasks to splits by a configuration; store nothing.
+
+    Parameters
+    ----------
+    config : CorpusConfig
+    tasks : iterable of str
+        Tasks of the corpus as it is now.
+    earlier : SplitManifest, optional
+        What was assigned before: its tasks keep their splits, unless the configuration now asks
+        for another profile or seed.
+    """
+    asked = config.profile, config.seed, config.rl
+    if earlier and asked == (earlier.profile, earlier.seed, earlier.train_rl):
+        return extend_manifest(earlier, tasks)
     return make_manifest(
         tasks,
         config.name,
@@ -204,6 +240,33 @@ def plan_splits(config: CorpusConfig, tasks: Iterable[str]) -> SplitManifest:
         train_rl=config.rl,
         universe=_task_universe(config.name),
     )
+
+
+def extend_manifest(earlier: SplitManifest, task_ids: Iterable[str]) -> SplitManifest:
+    """Assign the tasks of a later delivery.
+
+    A task keeps its split for good, also while no delivery has runs of it. New tasks are put in the
+    order of SHA-256(seed, task) and fill the splits in the order SFT, RL, CAL, TEST by what each
+    lacks of its share of all tasks so far.
+
+    Raises
+    ------
+    ManifestError
+        If the earlier manifest was altered.
+    """
+    _verify_content(earlier)
+    tasks, before = _tasks(task_ids), earlier.deliveries or (tuple(sorted(earlier.assignment)),)
+    new = tasks.difference(*before)
+    deliveries = (*before, tuple(sorted(new))) if new else before
+    assignment = _assign_deliveries(earlier, deliveries)
+    if len(deliveries) == 1 and tasks == set(deliveries[0]):
+        deliveries = ()
+    manifest = replace(
+        earlier,
+        assignment={task: assignment[task] for task in sorted(tasks)},
+        deliveries=deliveries,
+    )
+    return replace(manifest, sha256=manifest.content_sha256())
 
 
 def _task_universe(corpus: str) -> list[str]:
@@ -223,17 +286,12 @@ def without_test(frame: pd.DataFrame, manifest: SplitManifest) -> pd.DataFrame:
 
 def verify_manifest(manifest: SplitManifest, frame: pd.DataFrame, *, complete: bool = True) -> None:
     """Refuse a manifest that was altered or belongs to other trajectories."""
-    if manifest.content_sha256() != manifest.sha256:
-        raise ManifestError(
-            f"the split manifest of {manifest.corpus} does not have the hash it states: it "
-            "was altered; make the splits again."
-        )
+    _verify_content(manifest)
     if strangers := sorted(set(frame["corpus"].unique()) - {manifest.corpus}):
         raise ManifestError(
             f"the split manifest is of corpus {manifest.corpus}, the trajectories are of "
             f"{strangers[0]}; use its own manifest."
         )
-    _verify_assignment(manifest)
     verify_pretraining(manifest, pretraining_tasks(manifest.corpus))
     present = set(frame["task_id"].unique())
     if unknown := sorted(present - set(manifest.assignment)):
@@ -261,25 +319,25 @@ def verify_pretraining(manifest: SplitManifest, tasks: Iterable[str]) -> None:
         )
 
 
-def _verify_assignment(manifest: SplitManifest) -> None:
-    tasks, pinned, others = (
-        set(manifest.assignment),
-        set(manifest.pinned_sft),
-        set(manifest.universe),
-    )
-    plan = _Plan(manifest.shares, manifest.train_rl, manifest.minimum_cal_tasks)
+def _verify_content(manifest: SplitManifest) -> None:
+    if manifest.content_sha256() != manifest.sha256:
+        raise ManifestError(
+            f"the split manifest of {manifest.corpus} does not have the hash it states: it "
+            "was altered; make the splits again."
+        )
+    deliveries = manifest.deliveries or (tuple(manifest.assignment),)
     try:
-        declared = _assign(tasks | others, pinned, manifest.seed, plan)
+        declared = _assign_deliveries(manifest, deliveries)
     except InputError as error:
         raise ManifestError(
             f"the split manifest of {manifest.corpus} cannot be what its seed and shares "
             f"give: {error}"
         ) from None
     for task, split in sorted(manifest.assignment.items()):
-        if declared[task] != split:
+        if declared.get(task) != split:
             raise ManifestError(
                 f"task {task!r} is in split {split} of {manifest.corpus}, seed {manifest.seed} "
-                f"and its shares put it in {declared[task]}: "
+                f"and its shares put it in {declared.get(task, 'none')}: "
                 "the assignment was altered; make the splits again."
             )
 
@@ -301,13 +359,30 @@ class _Plan:
 
 def _assign(tasks: set[str], pinned: set[str], seed: int, plan: _Plan) -> dict[str, str]:
     sizes = _sizes(len(tasks), len(pinned), plan)
-    free = sorted(
-        tasks - pinned, key=lambda task: hashlib.sha256(f"{seed}\0{task}".encode()).digest()
-    )
-    splits = [
-        name for name in SPLITS for _ in range(sizes[name] - (len(pinned) if name == "sft" else 0))
-    ]
-    return dict.fromkeys(pinned, "sft") | dict(zip(free, splits, strict=True))
+    sizes["sft"] -= len(pinned)
+    return dict.fromkeys(pinned, "sft") | _fill(tasks - pinned, seed, sizes)
+
+
+def _assign_deliveries(
+    manifest: SplitManifest, deliveries: Sequence[Sequence[str]]
+) -> dict[str, str]:
+    plan = _Plan(manifest.shares, manifest.train_rl, manifest.minimum_cal_tasks)
+    pinned = set(manifest.pinned_sft)
+    first = {*deliveries[0], *manifest.universe}
+    assignment = _assign(first, pinned, manifest.seed, plan)
+    for tasks in deliveries[1:]:
+        wanted = _sizes(len(assignment) + len(tasks), len(pinned), plan)
+        have = Counter(assignment.values())
+        lacking = {name: max(0, wanted[name] - have[name]) for name in SPLITS}
+        sizes = _largest_remainder(len(tasks), lacking)
+        assignment |= _fill(set(tasks), manifest.seed, sizes)
+    return assignment
+
+
+def _fill(tasks: set[str], seed: int, sizes: Mapping[str, int]) -> dict[str, str]:
+    order = sorted(tasks, key=lambda task: hashlib.sha256(f"{seed}\0{task}".encode()).digest())
+    splits = [name for name in SPLITS for _ in range(sizes[name])]
+    return dict(zip(order, splits, strict=True))
 
 
 def _sizes(tasks: int, pinned: int, plan: _Plan) -> dict[str, int]:

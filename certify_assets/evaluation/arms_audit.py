@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from certify_assets.errors import LedgerError, StaleCertificateError
 from certify_assets.evaluation.ledger import (
+    READ_KINDS,
     LedgerEntry,
     ledger_entries,
     ledger_violations,
+    reading_delta,
+    reading_number,
     record_read,
     record_result,
     register,
@@ -68,8 +71,10 @@ def audit_arms(
             str(judged.store.read_json(f"{folder}/arms_audit.json").get("ledger_head", "")),
         )
     plan, certificates = plan_arms(judged, report=report)
-    registration = register(judged.corpus, plan, run_id=run_id)
+    version = judged.corpus.version
+    registration = register(judged.corpus, plan | version.registered, run_id=run_id)
     tables, reads = {}, {}
+    runs = judged.corpus.run_contents("test")
     for each in _entries(judged.spec):
         tables[each.name], hashes = scored_candidate(judged, each, "test", report=report)
         configuration = {
@@ -83,10 +88,15 @@ def audit_arms(
             registration=registration,
             configuration=configuration,
             run_id=run_id,
+            runs=runs,
         )
     _refuse_changed(judged.corpus.name, judged.spec, reads.values())
+    readings = {name: reading_number(judged.corpus, entry) for name, entry in reads.items()}
     outcomes = judged.corpus.split("test")[["trajectory_id", "outcome"]]
-    results = {name: _result(tables[name], outcomes, certificates[name]) for name in reads}
+    results = {
+        name: _result(tables[name], outcomes, certificates[name], number)
+        for name, number in readings.items()
+    }
     head = ""
     for name, entry in reads.items():
         head = record_result(judged.store, entry, _sha256(results[name]))
@@ -257,9 +267,7 @@ def arm_reads(judge: JudgedCorpus) -> tuple[dict[str, int], list[LedgerEntry]]:
         if entry.judge.startswith(prefix) and entry.kind != "result"
     ]
     broken = [entry for entry in ledger_violations(judge.corpus) if entry.judge.startswith(prefix)]
-    return {
-        kind: kinds.count(kind) for kind in ("first", "replay", "changed", "unregistered")
-    }, broken
+    return {kind: kinds.count(kind) for kind in READ_KINDS}, broken
 
 
 def _entries(spec: JudgeSpec) -> tuple[Candidate, ...]:
@@ -291,7 +299,10 @@ def _selection(
 
 
 def _result(
-    table: pd.DataFrame, outcomes: pd.DataFrame, certificates: Sequence[Certificate]
+    table: pd.DataFrame,
+    outcomes: pd.DataFrame,
+    certificates: Sequence[Certificate],
+    reading: int,
 ) -> dict[str, Any]:
     from certify_assets.certificates import audit_certificate
 
@@ -304,7 +315,10 @@ def _result(
             "side": item.side,
             "alpha": item.alpha,
             "threshold": item.threshold,
-            **audit_certificate(item, *columns(joined)).to_dict(),
+            **audit_certificate(
+                item, *columns(joined), delta=reading_delta(item.delta, reading)
+            ).to_dict(),
+            **({} if reading == 1 else {"reading": reading}),
         }
         for item in certificates
     ]

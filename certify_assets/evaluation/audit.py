@@ -12,6 +12,8 @@ from certify_assets.evaluation.certification import load_certificates, why_nothi
 from certify_assets.evaluation.ledger import (
     LedgerEntry,
     ledger_entries,
+    reading_delta,
+    reading_number,
     record_read,
     record_result,
     require_in_ledger,
@@ -48,17 +50,21 @@ class CertificateAudit:
     reason: str
     # a `ResampleAudit` of the threshold; None where nothing was certified
     resampling: Mapping[str, float | str | bool | None] | None = None
+    # j where this is the j-th audit that sees some of the same TEST runs
+    reading: int = 1
 
     def to_dict(self) -> dict[str, Any]:
         """Return the audit as it is stored."""
         found = asdict(self)
         if self.resampling is None:
             del found["resampling"]
+        if self.reading == 1:
+            del found["reading"]
         return found
 
     @classmethod
-    def measure(cls, item: Certificate, table: pd.DataFrame) -> CertificateAudit:
-        """Audit a certificate on labelled scores."""
+    def measure(cls, item: Certificate, table: pd.DataFrame, reading: int = 1) -> CertificateAudit:
+        """Audit a certificate on labelled scores, for the `reading`-th time."""
         from certify_assets.certificates import audit_certificate, resample_audit
 
         resampled = None
@@ -71,8 +77,14 @@ class CertificateAudit:
                 draws=3000,
                 seed=item.seed,
             ).to_dict()
-        found = audit_certificate(item, *columns(table)).to_dict()
-        return cls(item.side, item.alpha, **found, resampling=resampled)
+        delta = reading_delta(item.delta, reading)
+        found = audit_certificate(item, *columns(table), delta=delta).to_dict()
+        if reading > 1:
+            found["reason"] += (
+                f" This is reading {reading} of TEST runs that were read before, so its bound is "
+                f"made at delta {delta:.2g} of {item.delta:g}."
+            )
+        return cls(item.side, item.alpha, **found, resampling=resampled, reading=reading)
 
 
 @dataclass(frozen=True)
@@ -112,9 +124,11 @@ def audit_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> AuditResult:
         registration=deciding[0].provenance["registration"],
         configuration={**hashes, "certificates": [item.sha256 for item in deciding]},
         run_id=run_id,
+        runs=judge.corpus.run_contents("test"),
     )
     table = _with_outcomes(judge, judge.corpus.split("test"))
-    audits = [CertificateAudit.measure(item, table) for item in deciding]
+    reading = reading_number(judge.corpus, entry)
+    audits = [CertificateAudit.measure(item, table, reading) for item in deciding]
     documents = [audit.to_dict() for audit in audits]
     scores_sha256 = judge.store.write_table(judge.key("test_scores.parquet"), table)
     head = record_result(judge.store, entry, _result_sha256(documents, scores_sha256))

@@ -26,7 +26,6 @@ from certify_assets.storage.snapshot import remembered
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
     from certify_assets.corpora.config import CorpusConfig
-    from certify_assets.judges.specs import JudgeSpec
 
 
 def certify_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> list[Certificate]:
@@ -38,7 +37,7 @@ def certify_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> list[Certifica
     compared = parity_provenance(judge)
     require_paid(judge, adapter.candidates)
     config = judge.corpus.config
-    plan = _plan(hashes["manifest_sha256"], config, judge.spec)
+    plan = _plan(hashes["manifest_sha256"], config, judge) | judge.corpus.version.registered
     registration = register(judge.corpus, plan, run_id=run_id)
     provenance = {
         "corpus": judge.corpus.name,
@@ -210,7 +209,7 @@ def require_paid(judge: JudgedCorpus, paid: int) -> None:
         )
 
 
-def _plan(manifest_sha256: str, config: CorpusConfig, judge: JudgeSpec) -> dict[str, Any]:
+def _plan(manifest_sha256: str, config: CorpusConfig, judge: JudgedCorpus) -> dict[str, Any]:
     # no other judge: one that is added or changed would make the registrations of the rest new, and
     # what they saw of TEST before would not count
     return {
@@ -221,5 +220,5 @@ def _plan(manifest_sha256: str, config: CorpusConfig, judge: JudgeSpec) -> dict[
         "delta": DELTA,
         "sides": list(SIDES),
         "procedures": list(PROCEDURES),
-        "judges": {judge.name: judge.registration()},
+        "judges": {judge.name: judge.spec.registration()},
     }

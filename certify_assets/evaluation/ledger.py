@@ -6,6 +6,10 @@ judge, adapter, scores, certificates, TEST itself). The same hash again is a rep
 configuration under one registration, after a result was seen, is a violation. A *result* carries
 the hash of what came of the read, so that an altered audit is found.
 
+A delivery of runs is a version of the corpus, and so another registration. A read under it is
+``first`` where none of its TEST runs was read by this judge before, and ``reused`` otherwise: the
+j-th reading that reuses runs is audited at δ·6/(π²j²), whose sum over all j is δ.
+
 The lines are chained. What was cut off at the end is found by a later head that was stored
 elsewhere: in the audit document, the asset's metadata and MLflow. Somebody who can write all of
 these can rewrite history; the ledger makes that a deliberate act, not an accident.
@@ -13,8 +17,9 @@ these can rewrite history; the ledger makes that a deliberate act, not an accide
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,11 +27,11 @@ from certify_assets._version import __version__
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, LedgerError
-from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.files import canonical_json, parse_json, sha256_bytes
 from certify_assets.storage.journal import Journal, LineFormat
 from certify_assets.storage.store import Store
 
-READ_KINDS = ("first", "replay", "changed", "unregistered")
+READ_KINDS = ("first", "reused", "replay", "changed", "unregistered")
 _FORMAT = LineFormat(entry="a ledger entry", error=LedgerError)
 
 
@@ -48,6 +53,8 @@ class LedgerEntry:
     time: str
     # SHA-256 of the line before; empty on the first
     previous: str = ""
+    # SHA-256 of the list of TEST runs that a read sees; empty where it is not known
+    runs: str = ""
 
     def registers(self, registration: str) -> bool:
         """Whether this line is that registration."""
@@ -86,16 +93,35 @@ def register(corpus: Corpus, plan: Mapping[str, Any], *, run_id: str) -> str:
 
 
 def record_read(
-    corpus: Corpus, *, judge: str, registration: str, configuration: Mapping[str, Any], run_id: str
+    corpus: Corpus,
+    *,
+    judge: str,
+    registration: str,
+    configuration: Mapping[str, Any],
+    run_id: str,
+    runs: Sequence[str] = (),
 ) -> LedgerEntry:
-    """Record that TEST is about to be read; an unregistered read is recorded and refused."""
+    """Record that TEST is about to be read; an unregistered read is recorded and refused.
+
+    `runs` are the contents of the TEST runs, as `Corpus.run_contents` gives them.
+    """
     asked = sha256_bytes(
         canonical_json({"registration": registration, "judge": judge, **configuration})
     )
 
+    seen = canonical_json(sorted(set(runs)))
+    digest = sha256_bytes(seen) if runs else ""
+    if runs and not corpus.store.exists(_runs_key(corpus.name, digest)):
+        corpus.store.write_bytes(_runs_key(corpus.name, digest), seen)
+
     def read(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
         kind = _kind(entries, judge, registration, asked)
-        return [LedgerEntry(kind, corpus.name, judge, registration, asked, run_id, _now())]
+        line = LedgerEntry(
+            kind, corpus.name, judge, registration, asked, run_id, _now(), runs=digest
+        )
+        if kind == "first" and reading_number(corpus, line, entries) > 1:
+            line = replace(line, kind="reused")
+        return [line]
 
     (entry,) = _journal(corpus).extend(read)
     if entry.kind == "unregistered":
@@ -106,12 +132,52 @@ def record_read(
     return entry
 
 
+def reading_number(
+    corpus: Corpus, read: LedgerEntry, entries: Sequence[LedgerEntry] | None = None
+) -> int:
+    """Return j where a read is the j-th reading of its judge that sees some of the same TEST runs.
+
+    A replay counts as the reading that it repeats. Readings of a time when their runs were not
+    recorded count as of the same runs.
+    """
+    runs = _runs(corpus, read)
+    earlier: dict[str, LedgerEntry] = {}
+    for entry in ledger_entries(corpus) if entries is None else entries:
+        if entry.kind in READ_KINDS and entry.judge == read.judge:
+            if entry.configuration == read.configuration:
+                break
+            if entry.kind != "unregistered":
+                earlier.setdefault(entry.configuration, entry)
+    others = [_runs(corpus, entry) for entry in earlier.values()] if runs is not None else []
+    return 1 + sum(other is None or not other.isdisjoint(runs or ()) for other in others)
+
+
+def reading_delta(delta: float, number: int) -> float:
+    """Return the share of δ that the j-th reading of the same runs spends: δ·6/(π²j²), δ alone
+    where it is the only one.
+    """
+    return delta if number == 1 else delta * 6 / (math.pi * number) ** 2
+
+
+def _runs(corpus: Corpus, read: LedgerEntry) -> frozenset[str] | None:
+    key = _runs_key(corpus.name, read.runs)
+    if not read.runs or not corpus.store.exists(key):
+        return None
+    data = corpus.store.read_bytes(key)
+    if sha256_bytes(data) != read.runs:
+        raise LedgerError(
+            f"{corpus.store.locate(key)} is not the list of runs that the ledger names; restore "
+            "it from a backup."
+        )
+    return frozenset(parse_json(data.decode("utf-8")))
+
+
 def announce_study(
     corpus: Corpus, *, reader: str, plan: Mapping[str, Any], run_id: str
 ) -> LedgerEntry:
     """Register a study, under its name in the place of a judge's, and record its read of TEST."""
     # the same plan on the same runs by the same version is a replay
-    registration = register(corpus, plan, run_id=run_id)
+    registration = register(corpus, {**plan, **corpus.version.registered}, run_id=run_id)
     inputs = {"trajectories_sha256": corpus.trajectories_sha256, "version": __version__}
     return record_read(
         corpus, judge=reader, registration=registration, configuration=inputs, run_id=run_id
@@ -129,12 +195,12 @@ def record_result(store: Store, read: LedgerEntry, result_sha256: str) -> str:
 
 
 def ledger_violations(corpus: Corpus, judge: str | None = None) -> list[LedgerEntry]:
-    """Return unregistered reads, and changed configurations under one registration."""
-    return [
-        entry
-        for entry in ledger_entries(corpus)
-        if entry.kind in ("changed", "unregistered") and judge in (None, entry.judge)
-    ]
+    """Return unregistered reads, and changed configurations under the current registrations.
+
+    What was read against an earlier registration stays in the ledger and is shown, and says
+    nothing against what is registered now.
+    """
+    return [entry for entry in _violations(ledger_entries(corpus)) if judge in (None, entry.judge)]
 
 
 def _kind(entries: Sequence[LedgerEntry], judge: str, registration: str, asked: str) -> str:
@@ -160,6 +226,10 @@ def _journal(corpus: Corpus) -> Journal[LedgerEntry]:
 
 def _plan_key(corpus: str, registration: str) -> str:
     return f"ledger/{corpus}.registrations/{registration}.json"
+
+
+def _runs_key(corpus: str, sha256: str) -> str:
+    return f"ledger/{corpus}.runs/{sha256}.json"
 
 
 def _entry(document: Mapping[str, str]) -> LedgerEntry:

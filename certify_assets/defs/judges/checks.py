@@ -106,7 +106,7 @@ def audit_verdict(judge: JudgedCorpus) -> dg.AssetCheckResult:
 
 def test_ledger(judge: JudgedCorpus) -> dg.AssetCheckResult:
     """Count the reads of TEST and find those that broke a rule."""
-    from certify_assets.evaluation.ledger import ledger_entries, ledger_violations
+    from certify_assets.evaluation.ledger import READ_KINDS, ledger_entries, ledger_violations
 
     broken = ledger_violations(judge.corpus, judge.name)
     kinds = [
@@ -114,8 +114,7 @@ def test_ledger(judge: JudgedCorpus) -> dg.AssetCheckResult:
         for entry in ledger_entries(judge.corpus)
         if entry.judge == judge.name and entry.kind != "result"
     ]
-    known = ("first", "replay", "changed", "unregistered")
-    said = "; ".join(f"{kinds.count(kind)} {kind}" for kind in known if kind in kinds)
+    said = "; ".join(f"{kinds.count(kind)} {kind}" for kind in READ_KINDS if kind in kinds)
     return dg.AssetCheckResult(
         passed=not broken,
         severity=_ERROR,

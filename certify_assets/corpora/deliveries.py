@@ -1,0 +1,348 @@
+"""Versions of a corpus: every delivery that changes its runs is one, with what it changed.
+
+A corpus is imported as often as files arrive. The table of runs is replaced each time; what stays
+is a line per version in ``ledger/<corpus>.deliveries.jsonl``, and a small table that says which
+runs the version had (id, task, agent, outcome and the hash of the text). Both are stored
+with the TEST ledger, whose registrations name the version, and outlast the corpus.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from certify_assets.corpora.schema import Trajectory, read_groups
+from certify_assets.errors import IntegrityError
+from certify_assets.files import sha256_bytes
+from certify_assets.storage.journal import Journal, LineFormat
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from certify_assets.corpora.splits import SplitManifest
+    from certify_assets.storage.store import Store
+
+_COLUMNS: Final = ("task_id", "agent", "instruction", "steps", "trajectory_id", "outcome")
+_FORMAT = LineFormat(entry="a version of a corpus")
+_SHOWN = 5
+
+
+def content_sha256(task: str, agent: str, instruction: str, steps: Iterable[Sequence[str]]) -> str:
+    """Hash what makes a run this run, whatever its id, its file and its label: texts, in order."""
+    content = [task, agent, instruction, [list(step) for step in steps]]
+    return sha256_bytes(json.dumps(content).encode("ascii"))
+
+
+def trajectory_sha256(trajectory: Trajectory) -> str:
+    """Hash what makes a run this run, as `content_sha256`."""
+    steps = [(step.action, step.observation) for step in trajectory.steps]
+    return content_sha256(trajectory.task_id, trajectory.agent, trajectory.instruction, steps)
+
+
+def run_table(path: Path) -> pd.DataFrame:
+    """Read the runs of a stored corpus, by row groups, without keeping their texts.
+
+    Returns
+    -------
+    pandas.DataFrame
+        trajectory_id, task_id, agent, outcome (Int8), content (SHA-256 of the texts).
+    """
+    rows = [
+        (
+            row["trajectory_id"],
+            row["task_id"],
+            row["agent"],
+            row["outcome"],
+            content_sha256(
+                row["task_id"],
+                row["agent"],
+                row["instruction"],
+                ((step["action"], step["observation"]) for step in row["steps"]),
+            ),
+        )
+        for table in read_groups(path, _COLUMNS)
+        for row in table.to_pylist()
+    ]
+    return _frame(rows)
+
+
+def run_table_of(trajectories: Iterable[Trajectory]) -> pd.DataFrame:
+    """Return the table of `run_table` for runs that are not stored."""
+    return _frame(
+        [
+            (each.trajectory_id, each.task_id, each.agent, each.outcome, trajectory_sha256(each))
+            for each in trajectories
+        ]
+    )
+
+
+def _frame(rows: list[tuple[str, str, str, int | None, str]]) -> pd.DataFrame:
+    import pandas as pd
+
+    names = ["trajectory_id", "task_id", "agent", "outcome", "content"]
+    return pd.DataFrame(rows, columns=names).astype({"outcome": "Int8"})
+
+
+@dataclass(frozen=True)
+class RunChanges:
+    """What a delivery changes about the runs of a corpus.
+
+    Attributes
+    ----------
+    runs, tasks : int
+        Size of the corpus afterwards.
+    unlabelled : int
+        Runs without an outcome among them.
+    new_runs, gone_runs : dict of str to int
+        By the split of their task; a run is the same run while its texts are, whatever its id.
+    changed_texts : int
+        Runs that are new, and go, under one id.
+    changed_labels : dict of str to int
+        Runs whose outcome is another one, or is known for the first time, by split.
+    new_tasks : dict of str to int
+        By the split they are assigned to; other tasks keep their split.
+    gone_tasks : int
+    new_agents, gone_agents : tuple of str
+    """
+
+    runs: int
+    tasks: int
+    unlabelled: int
+    new_runs: Mapping[str, int] = field(default_factory=dict)
+    gone_runs: Mapping[str, int] = field(default_factory=dict)
+    changed_texts: int = 0
+    changed_labels: Mapping[str, int] = field(default_factory=dict)
+    new_tasks: Mapping[str, int] = field(default_factory=dict)
+    gone_tasks: int = 0
+    new_agents: tuple[str, ...] = ()
+    gone_agents: tuple[str, ...] = ()
+
+    @classmethod
+    def between(
+        cls, before: pd.DataFrame | None, after: pd.DataFrame, manifest: SplitManifest | None
+    ) -> RunChanges:
+        """Compare two tables of `run_table`; `manifest` is that of the later one."""
+        splits = {} if manifest is None else manifest.assignment_so_far
+        if before is None:
+            before = after.iloc[:0]
+        old, new = _Runs(before), _Runs(after)
+        ids_before, ids_after = (
+            dict(zip(table["trajectory_id"], table["content"], strict=True))
+            for table in (before, after)
+        )
+        relabelled: Counter[str] = Counter()
+        for run in new.labels.keys() & old.labels.keys():
+            # copies of one text have no order, so their labels are compared as a bag
+            number = min(old.count(run), new.count(run))
+            kept = sum((old.labels[run] & new.labels[run]).values())
+            if number > kept:
+                relabelled[splits.get(run[0], "")] += number - kept
+        tasks_before, tasks_after = set(before["task_id"]), set(after["task_id"])
+        return cls(
+            runs=len(after),
+            tasks=len(tasks_after),
+            unlabelled=int(after["outcome"].isna().sum()),
+            new_runs=new.beyond(old, splits),
+            gone_runs=old.beyond(new, splits),
+            changed_texts=sum(
+                ids_before[name] != content
+                for name, content in ids_after.items()
+                if name in ids_before
+            ),
+            changed_labels=dict(sorted(relabelled.items())),
+            new_tasks=_by_split(tasks_after - tasks_before, splits),
+            gone_tasks=len(tasks_before - tasks_after),
+            new_agents=tuple(sorted(set(after["agent"]) - set(before["agent"]))),
+            gone_agents=tuple(sorted(set(before["agent"]) - set(after["agent"]))),
+        )
+
+    @property
+    def any(self) -> bool:
+        """Whether a run, its text or its label is another one."""
+        return bool(self.new_runs or self.gone_runs or self.changed_labels)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the changes as a JSON object."""
+        return {
+            **asdict(self),
+            "new_agents": list(self.new_agents),
+            "gone_agents": list(self.gone_agents),
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> RunChanges:
+        """Read changes from their JSON object."""
+        agents = {name: tuple(document[name]) for name in ("new_agents", "gone_agents")}
+        return cls(**{**document, **agents})
+
+    def sentences(self) -> list[str]:
+        """Say what changes, a sentence for every kind of change."""
+        found = [
+            (self.new_runs, "{} new runs ({})."),
+            (self.gone_runs, "{} runs are gone ({})."),
+            (self.new_tasks, "{} new tasks ({}); every other task keeps its split."),
+            (self.changed_labels, "{} runs have another label than before ({})."),
+        ]
+        said = [
+            text.format(
+                sum(counts.values()),
+                ", ".join(f"{name.upper() or 'no split'} {n}" for name, n in counts.items()),
+            )
+            for counts, text in found
+            if counts
+        ]
+        if self.gone_tasks:
+            said.append(f"{self.gone_tasks} tasks have no run any more; their split is kept.")
+        if self.changed_texts:
+            said.append(f"{self.changed_texts} runs have other texts under the id they had.")
+        for agents, what in ((self.new_agents, "New"), (self.gone_agents, "Gone")):
+            if agents:
+                more = f" and {len(agents) - _SHOWN} more" if len(agents) > _SHOWN else ""
+                said.append(f"{what} agents: {', '.join(agents[:_SHOWN])}{more}.")
+        return said or ["Nothing changes: these are the runs that the corpus has."]
+
+
+class _Runs:
+    """Runs as a bag: their texts by task, with the labels of each."""
+
+    def __init__(self, table: pd.DataFrame) -> None:
+        self.labels: dict[tuple[str, str], Counter[int | None]] = {}
+        outcomes = [None if value is None else int(value) for value in _plain(table["outcome"])]
+        for task, content, outcome in zip(
+            table["task_id"], table["content"], outcomes, strict=True
+        ):
+            self.labels.setdefault((task, content), Counter())[outcome] += 1
+
+    def count(self, run: tuple[str, str]) -> int:
+        return sum(self.labels[run].values()) if run in self.labels else 0
+
+    def beyond(self, other: _Runs, splits: Mapping[str, str]) -> dict[str, int]:
+        """Count the runs that the other bag has not, by split."""
+        found: Counter[str] = Counter()
+        for run in self.labels:
+            if (number := self.count(run) - other.count(run)) > 0:
+                found[splits.get(run[0], "")] += number
+        return dict(sorted(found.items()))
+
+
+def _plain(column: pd.Series[Any]) -> list[int | None]:
+    return list(column.astype(object).where(column.notna(), None))
+
+
+def _by_split(tasks: Iterable[str], splits: Mapping[str, str]) -> dict[str, int]:
+    return dict(sorted(Counter(splits.get(task, "") for task in tasks).items()))
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A version of a corpus.
+
+    Attributes
+    ----------
+    number : int
+        From 1; 0 for runs that no delivery brought, of a data root that an early version wrote.
+    trajectories_sha256 : str
+        Hash of the stored table of runs.
+    runs_sha256 : str
+        Hash of the table of `run_table`, which is stored next to the journal.
+    files : dict of str to str
+        SHA-256 of each source file.
+    changes : RunChanges or None
+    time : str
+        UTC, ISO 8601.
+    previous : str
+        Hash of the line before.
+    """
+
+    number: int
+    trajectories_sha256: str
+    runs_sha256: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    changes: RunChanges | None = None
+    time: str = ""
+    previous: str = ""
+
+    @property
+    def registered(self) -> dict[str, str | int]:
+        """What a registration of the TEST ledger says of the version."""
+        return {"trajectories_sha256": self.trajectories_sha256, "version": self.number}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the version as a JSON object."""
+        changes = None if self.changes is None else self.changes.to_dict()
+        return {**asdict(self), "changes": changes}
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Delivery:
+        """Read a version from its JSON object."""
+        changes = document["changes"]
+        return cls(
+            **{**document, "changes": None if changes is None else RunChanges.from_dict(changes)}
+        )
+
+
+class Deliveries:
+    """The versions of one corpus.
+
+    Parameters
+    ----------
+    store : Store
+    corpus : str
+    """
+
+    def __init__(self, store: Store, corpus: str) -> None:
+        self._store, self._corpus = store, corpus
+        key = f"ledger/{corpus}.deliveries.jsonl"
+        self._journal = Journal(store, key, Delivery.from_dict, _FORMAT, Delivery.to_dict)
+
+    def read(self) -> list[Delivery]:
+        """Return the versions, the oldest first."""
+        return self._journal.read()
+
+    def of(self, trajectories_sha256: str) -> Delivery:
+        """Return the version that stored runs are; number 0 where no delivery brought them."""
+        stored = self.read()
+        if stored and stored[-1].trajectories_sha256 == trajectories_sha256:
+            return stored[-1]
+        return Delivery(0, trajectories_sha256)
+
+    def runs(self, delivery: Delivery) -> pd.DataFrame:
+        """Return the table of the runs of a version."""
+        key = self._key(delivery.trajectories_sha256)
+        if self._store.sha256(key) != delivery.runs_sha256:
+            raise IntegrityError(
+                f"{self._store.locate(key)} is not what version {delivery.number} of "
+                f"{self._corpus} had; restore it from a backup."
+            )
+        return self._store.read_table(key)
+
+    def last_runs(self) -> pd.DataFrame | None:
+        """Return the table of the runs of the last version."""
+        stored = self.read()
+        return self.runs(stored[-1]) if stored else None
+
+    def record(
+        self,
+        trajectories_sha256: str,
+        table: pd.DataFrame,
+        manifest: SplitManifest | None,
+        files: Mapping[str, str],
+    ) -> Delivery:
+        """Add a version, unless the runs are those of the last one; return the current one."""
+        current = self.of(trajectories_sha256)
+        if current.number:
+            return current
+        changes = RunChanges.between(self.last_runs(), table, manifest)
+        digest = self._store.write_table(self._key(trajectories_sha256), table)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        line = Delivery(0, trajectories_sha256, digest, files, changes, now)
+        (stored,) = self._journal.extend(lambda all_: [replace(line, number=len(all_) + 1)])
+        return stored
+
+    def _key(self, trajectories_sha256: str) -> str:
+        return f"ledger/{self._corpus}.versions/{trajectories_sha256}.parquet"
