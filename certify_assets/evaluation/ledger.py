@@ -8,7 +8,7 @@ the hash of what came of the read, so that an altered audit is found.
 
 A delivery of runs is a version of the corpus, and so another registration. A read under it is
 ``first`` where none of its TEST runs was read by this judge before, and ``reused`` otherwise: the
-j-th reading that reuses runs is audited at δ·6/(π²j²), whose sum over all j is δ.
+j-th reading is then audited at δ·6/(π²j²), so that all later readings together spend .4 δ.
 
 The lines are chained. What was cut off at the end is found by a later head that was stored
 elsewhere: in the audit document, the asset's metadata and MLflow. Somebody who can write all of
@@ -153,9 +153,7 @@ def reading_number(
 
 
 def reading_delta(delta: float, number: int) -> float:
-    """Return the share of δ that the j-th reading of the same runs spends: δ·6/(π²j²), δ alone
-    where it is the only one.
-    """
+    """Return what the j-th reading of the same runs spends: δ for the first, then δ·6/(π²j²)."""
     return delta if number == 1 else delta * 6 / (math.pi * number) ** 2
 
 

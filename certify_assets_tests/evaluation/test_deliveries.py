@@ -1,0 +1,247 @@
+"""A benchmark that stays while agents change: deliveries, their versions, and how TEST is read again."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.splits import SPLITS, extend_manifest, verify_manifest
+from certify_assets.errors import IntegrityError, ManifestError
+from certify_assets.evaluation.audit import audit_judge, load_audits
+from certify_assets.evaluation.certification import certify_judge
+from certify_assets.evaluation.ledger import (
+    ledger_entries,
+    ledger_violations,
+    reading_delta,
+    record_read,
+    register,
+)
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.storage.store import Store
+from certify_assets_tests.builders import register_runs, write_runs
+
+Record = dict[str, Any]
+
+
+def line(store: Store) -> None:
+    """The whole line, from the files to the audit, as a scheduled run walks it."""
+    corpus = Corpus(store, "c")
+    corpus.prepare()
+    judge = JudgedCorpus(Corpus(store, "c"), "lexical")
+    judge.train()
+    judge.score()
+    certify_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    audit_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("deliveries")
+    source = write_runs(folder / "runs.jsonl", tasks=40, attempts=4)
+    store = Store(str(folder / "root"))
+    register_runs(store, "c", source, rl=False)
+    line(store)
+    return folder
+
+
+@pytest.fixture
+def world(template: Path, tmp_path: Path) -> tuple[Store, Path]:
+    shutil.copytree(template / "root", tmp_path / "root")
+    source = Path(shutil.copy(template / "runs.jsonl", tmp_path / "runs.jsonl"))
+    store = Store(str(tmp_path / "root"))
+    register_runs(store, "c", source, rl=False)
+    return store, source
+
+
+def rewrite(source: Path, change: Callable[[list[Record]], list[Record]]) -> None:
+    records = [json.loads(row) for row in source.read_text("utf-8").splitlines()]
+    rows = [json.dumps(record) for record in change(records)]
+    source.write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+def of_new_agents(records: list[Record]) -> list[Record]:
+    """The same tasks, attempted by an agent that nobody saw before."""
+    added = []
+    for record in records[::2]:
+        steps = [{**step, "action": step["action"] + " # again"} for step in record["steps"]]
+        name = record["trajectory_id"] + "-new"
+        added.append({**record, "agent": "agent-new", "trajectory_id": name, "steps": steps})
+    return records + added
+
+
+def test_a_second_delivery_of_known_tasks_walks_the_whole_line(world: tuple[Store, Path]) -> None:
+    store, source = world
+    before = Corpus(store, "c").manifest
+    rewrite(source, of_new_agents)
+    line(store)
+    corpus = Corpus(store, "c")
+    assert corpus.manifest == before, "every task keeps its split"
+    assert ledger_violations(corpus) == []
+    kinds = [entry.kind for entry in ledger_entries(corpus)]
+    assert kinds == ["registration", "first", "result", "registration", "reused", "result"]
+    first, second = corpus.deliveries.read()
+    assert (first.number, second.number) == (1, 2) and corpus.version == second
+    assert second.changes is not None and second.changes.new_agents == ("agent-new",)
+    assert sum(second.changes.new_runs.values()) == 80 and not second.changes.new_tasks
+    audits, _ = load_audits(JudgedCorpus(corpus, "lexical"))
+    assert {audit.reading for audit in audits} == {2}
+    assert all("reading 2" in audit.reason for audit in audits)
+
+
+@pytest.mark.slow
+def test_a_repeated_run_of_the_line_is_a_replay_of_its_own_reading(
+    world: tuple[Store, Path],
+) -> None:
+    store, source = world
+    rewrite(source, of_new_agents)
+    line(store)
+    line(store)
+    corpus = Corpus(store, "c")
+    assert [entry.kind for entry in ledger_entries(corpus)][-2:] == ["replay", "result"]
+    assert len(corpus.deliveries.read()) == 2
+    assert {audit.reading for audit in load_audits(JudgedCorpus(corpus, "lexical"))[0]} == {2}
+
+
+def test_all_later_readings_of_the_same_runs_spend_less_than_half_of_delta() -> None:
+    assert reading_delta(0.05, 1) == 0.05
+    later = sum(reading_delta(0.05, number) for number in range(2, 100_000))
+    assert later == pytest.approx(0.05 * (1 - 6 / math.pi**2), rel=1e-3)
+
+
+@pytest.mark.slow
+def test_new_tasks_are_assigned_and_known_ones_stay(world: tuple[Store, Path]) -> None:
+    store, source = world
+    before = Corpus(store, "c").manifest
+
+    def grown(records: list[Record]) -> list[Record]:
+        return records + [
+            {**item, "task_id": "new-" + item["task_id"], "trajectory_id": f"n-{number}"}
+            for number, item in enumerate(records)
+        ]
+
+    rewrite(source, grown)
+    line(store)
+    corpus = Corpus(store, "c")
+    manifest = corpus.manifest
+    assert {task: manifest.assignment[task] for task in before.assignment} == before.assignment
+    sizes = {split: len(tasks) for split, tasks in manifest.tasks.items()}
+    assert sizes == {split: 2 * len(before.tasks[split]) for split in SPLITS}, "by the same shares"
+    assert corpus.deliveries.read()[1].changes.new_tasks == {  # type: ignore[union-attr]
+        split: len(before.tasks[split]) for split in sorted(SPLITS) if before.tasks[split]
+    }
+    assert ledger_violations(corpus) == []
+
+
+@pytest.mark.slow
+def test_a_task_that_comes_back_has_the_split_it_had(world: tuple[Store, Path]) -> None:
+    store, source = world
+    corpus = Corpus(store, "c")
+    before, full = corpus.manifest, source.read_text("utf-8")
+    gone = before.tasks["test"][0]
+    rewrite(source, lambda records: [item for item in records if item["task_id"] != gone])
+    line(store)
+    smaller = Corpus(store, "c")
+    assert gone not in smaller.manifest.assignment
+    changes = smaller.version.changes
+    assert changes is not None
+    assert (changes.gone_tasks, changes.gone_runs) == (1, {"test": 4})
+    source.write_text(full, encoding="utf-8")
+    line(store)
+    again = Corpus(store, "c")
+    assert again.manifest.assignment == before.assignment and again.version.number == 3
+    assert ledger_violations(again) == []
+
+
+def test_corrected_labels_are_a_version_and_the_same_file_is_none(
+    world: tuple[Store, Path],
+) -> None:
+    store, source = world
+    Corpus(store, "c").import_trajectories()
+    assert len(Corpus(store, "c").deliveries.read()) == 1
+    task = Corpus(store, "c").manifest.tasks["cal"][0]
+
+    def corrected(records: list[Record]) -> list[Record]:
+        number = next(place for place, item in enumerate(records) if item["task_id"] == task)
+        records[number]["outcome"] = 1 - records[number]["outcome"]
+        return records
+
+    rewrite(source, corrected)
+    previewed = Corpus(store, "c").preview_import(Corpus(store, "c").config)
+    assert len(Corpus(store, "c").deliveries.read()) == 1, "a preview stores nothing"
+    Corpus(store, "c").import_trajectories()
+    changes = Corpus(store, "c").version.changes
+    assert changes == previewed and changes is not None
+    assert changes.changed_labels == {"cal": 1} and not changes.new_runs and not changes.gone_runs
+
+
+def test_a_corpus_that_an_earlier_version_broke_heals_at_the_next_run(
+    world: tuple[Store, Path],
+) -> None:
+    store, _ = world
+    corpus = Corpus(store, "c")
+    # what an earlier version registered had no trajectories, so other runs were a broken rule
+    old = register(corpus, {"manifest_sha256": corpus.manifest.sha256, "seed": 42}, run_id="r")
+    for scores in ("one", "two"):
+        record_read(
+            corpus,
+            judge="lexical",
+            registration=old,
+            configuration={"scores": scores},
+            run_id="r",
+        )
+    assert [entry.kind for entry in ledger_violations(Corpus(store, "c"))] == ["changed"]
+    line(store)
+    healed = Corpus(store, "c")
+    assert ledger_violations(healed) == []
+    assert [entry.kind for entry in ledger_entries(healed)].count("changed") == 1, "it stays shown"
+
+
+def test_runs_that_were_never_read_are_a_first_reading(world: tuple[Store, Path]) -> None:
+    store, _ = world
+    corpus, kinds = Corpus(store, "c"), []
+    for number, runs in enumerate((["a", "b"], ["c"], ["b", "d"], ["e"])):
+        registration = register(corpus, {"version": number}, run_id="r")
+        read = record_read(
+            corpus,
+            judge="other",
+            registration=registration,
+            configuration={"scores": str(number)},
+            run_id="r",
+            runs=runs,
+        )
+        kinds.append(read.kind)
+    assert kinds == ["first", "first", "reused", "first"]
+
+
+def test_a_manifest_of_deliveries_is_verified(world: tuple[Store, Path]) -> None:
+    store, _ = world
+    corpus = Corpus(store, "c")
+    before = corpus.manifest
+    grown = extend_manifest(before, [*before.assignment, *(f"new-{n}" for n in range(20))])
+    assert extend_manifest(grown, grown.assignment) == grown
+    assert set(Counter(grown.assignment.values())) == set(before.assignment.values())
+    moved = next(task for task, split in grown.assignment.items() if split == "test")
+    altered = replace(grown, assignment={**grown.assignment, moved: "cal"})
+    altered = replace(altered, sha256=altered.content_sha256())
+    with pytest.raises(ManifestError, match="altered"):
+        verify_manifest(altered, corpus.trajectories, complete=False)
+
+
+def test_an_altered_list_of_runs_is_refused(world: tuple[Store, Path]) -> None:
+    store, source = world
+    version = Corpus(store, "c").version
+    key = f"ledger/c.versions/{version.trajectories_sha256}.parquet"
+    table = store.read_table(key)
+    store.write_table(key, table.assign(content="0" * 64))
+    rewrite(source, of_new_agents)
+    with pytest.raises(IntegrityError, match="restore it from a backup"):
+        Corpus(store, "c").import_trajectories()
