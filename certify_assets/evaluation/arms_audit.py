@@ -71,8 +71,7 @@ def audit_arms(
             str(judged.store.read_json(f"{folder}/arms_audit.json").get("ledger_head", "")),
         )
     plan, certificates = plan_arms(judged, report=report)
-    version = judged.corpus.version
-    registration = register(judged.corpus, plan | version.registered, run_id=run_id)
+    registration = register(judged.corpus, plan, run_id=run_id)
     tables, reads = {}, {}
     runs = judged.corpus.run_contents("test")
     for each in _entries(judged.spec):
@@ -154,6 +153,7 @@ def plan_arms(
         for alpha in judge.corpus.config.alphas
     }
     plan = {
+        **judge.corpus.version.registered,
         **about,
         "adapter_sha256": adapter.adapter_sha256,
         "deployed": deployed,

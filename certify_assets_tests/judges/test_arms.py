@@ -169,6 +169,7 @@ def test_every_arm_is_registered_before_test_is_read_and_reading_again_is_a_repl
     )
     assert arms_audit.arm_reads(JudgedCorpus(Corpus(arms_store, CORPUS), "grpo"))[0] == {
         "first": 7,
+        "reused": 0,
         "replay": 7,
         "changed": 0,
         "unregistered": 0,
