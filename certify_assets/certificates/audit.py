@@ -243,7 +243,7 @@ class ResampleAudit:
     coverage: float
     note: str
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, float | int | str | bool | None]:
         """Return the audit as JSON values."""
         return asdict(self)
 

@@ -6,15 +6,31 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, TypedDict
 
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.evaluation import level_shares
+from certify_assets.certificates.inputs import Inputs
 from certify_assets.errors import ForgedCertificateError, quoted
 from certify_assets.files import canonical_json, sha256_bytes, significant
 
 SCHEMA = "certify_assets/certificate/1"
 _ROUNDING, _SMALL_LEVEL = 1e-9, 0.05
+
+
+class Parameters(TypedDict):
+    """The settings of a certificate that have no key of their own."""
+
+    guard: str
+    error_icc_cap: float | None
+    size_ratio: float
+    max_task_size: int | None
+    multiplicity: str
+    starts: list[float] | None
+    pilot: str | None
+    grid: int
+    engine: str
+    draws: int
 
 
 @dataclass(frozen=True)
@@ -67,9 +83,9 @@ class Certificate:
     findings: tuple[dict[str, str], ...]
     candidates: int
     selection: str | None
-    parameters: dict[str, Any]
+    parameters: Parameters
     provenance: dict[str, str]
-    inputs: dict[str, Any]
+    inputs: Inputs
     software: dict[str, str]
     seed: int
     schema: str = field(default=SCHEMA)
@@ -92,10 +108,7 @@ class Certificate:
         """SHA-256 of the canonical form of every other key: shows an edit of what verification
         carries or cannot tell. No signature.
         """
-        return sha256_bytes(canonical_json(self._values()))
-
-    def _values(self) -> dict[str, Any]:
-        return {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return sha256_bytes(canonical_json(vars(self)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document as JSON values, lists and dicts fresh."""
@@ -103,7 +116,7 @@ class Certificate:
 
     def to_json(self) -> bytes:
         """Return the canonical bytes."""
-        return canonical_json({**self._values(), "digest": self.digest})
+        return canonical_json({**vars(self), "digest": self.digest})
 
     @property
     def sha256(self) -> str:
@@ -266,10 +279,9 @@ def _levels(item: Certificate) -> list[float]:
     """Levels at which a threshold may have been tested: a fallback chain that has reached further
     starts has more shares of δ.
     """
-    multiplicity, grid, starts = (
-        item.parameters[name] for name in ("multiplicity", "grid", "starts")
-    )
-    shares = level_shares(multiplicity, grid, starts)
+    parameters = item.parameters
+    multiplicity = parameters["multiplicity"]
+    shares = level_shares(multiplicity, parameters["grid"], parameters["starts"])
     reached = shares if multiplicity == "fallback" and item.certified else 1
     return [
         significant(count * (item.delta / (shares * item.candidates)))

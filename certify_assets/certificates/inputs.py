@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +21,13 @@ from certify_assets.errors import InputError
 
 # below, a dictionary of all rows is as fast
 _MANY = 50_000
+
+
+class Inputs(TypedDict):
+    """What names a table in a certificate."""
+
+    sha256: str
+    rows: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +113,7 @@ class Observations:
         return summarise_clusters(self.task_sizes, successes[often > 0])
 
     @property
-    def fingerprint(self) -> dict[str, Any]:
+    def fingerprint(self) -> Inputs:
         """The ``inputs`` entry of a certificate."""
         return {"sha256": self.sha256, "rows": self.rows}
 

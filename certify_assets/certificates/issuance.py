@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from numpy.typing import ArrayLike, NDArray
 
 from certify_assets._version import __version__
-from certify_assets.certificates.certificate import Certificate
+from certify_assets.certificates.certificate import Certificate, Parameters
 from certify_assets.certificates.clustering import kish_effective_tasks, summarise_clusters
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
 from certify_assets.certificates.findings import certificate_findings
@@ -209,17 +209,34 @@ def issue(
     )
 
 
-def _outcome(evaluation: Evaluation, settings: Settings) -> dict[str, Any]:
+class _Outcome(TypedDict):
+    certified: bool
+    threshold: float | None
+    coverage: float
+    selective_error: float | None
+    tail: float | None
+    level: float
+    covered_trajectories: int
+    covered_tasks: int
+    errors: int
+    effective_tasks: float
+
+
+def _outcome(evaluation: Evaluation, settings: Settings) -> _Outcome:
     """The part of a certificate that depends on the threshold."""
     counts, place = evaluation.counts, evaluation.chosen
     if place is None:
-        counted = ("covered_trajectories", "covered_tasks", "errors")
         return {
             "certified": False,
-            **dict.fromkeys(("threshold", "selective_error", "tail")),
-            **dict.fromkeys(("coverage", "effective_tasks"), 0.0),
-            **dict.fromkeys(counted, 0),
+            "threshold": None,
+            "coverage": 0.0,
+            "selective_error": None,
+            "tail": None,
             "level": significant(settings.level),
+            "covered_trajectories": 0,
+            "covered_tasks": 0,
+            "errors": 0,
+            "effective_tasks": 0.0,
         }
     return {
         "certified": True,
@@ -235,7 +252,7 @@ def _outcome(evaluation: Evaluation, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _parameters(settings: Settings, pilot: Observations | None) -> dict[str, Any]:
+def _parameters(settings: Settings, pilot: Observations | None) -> Parameters:
     cap, most, starts = settings.error_icc_cap, settings.max_task_size, settings.applied_starts
     return {
         "guard": settings.applied_guard,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -482,12 +482,28 @@ def _alternative(attempts: int, tasks: int | None) -> dict[str, int | None]:
     return {"attempts_per_task": attempts, "tasks": tasks, "trajectories": total}
 
 
-def _model(facts: CorpusFacts, population: Population) -> dict[str, Any]:
+class _Attempts(TypedDict):
+    mean: float
+    fewest: int
+    most: int
+
+
+class _Model(TypedDict):
+    description: str
+    success_rate: float
+    auroc: float
+    icc: float
+    within_auroc: float
+    base: float
+    spread: float
+    separation: float
+    loading: float
+    attempts: _Attempts
+
+
+def _model(facts: CorpusFacts, population: Population) -> _Model:
     """The population, its facts as asked and as drawn from."""
-    numbers = {
-        name: getattr(population, name) for name in ("base", "spread", "separation", "loading")
-    }
-    document = rounded(
+    found: _Model = rounded(
         {
             "description": (
                 "Gaussian task effect on the logit of success, Gaussian score noise of standard "
@@ -497,7 +513,10 @@ def _model(facts: CorpusFacts, population: Population) -> dict[str, Any]:
             "auroc": facts.auroc,
             "icc": facts.icc,
             "within_auroc": population.within_auroc,
-            **numbers,
+            "base": population.base,
+            "spread": population.spread,
+            "separation": population.separation,
+            "loading": population.loading,
             "attempts": {
                 "mean": facts.attempts,
                 "fewest": min(facts.sizes),
@@ -505,4 +524,4 @@ def _model(facts: CorpusFacts, population: Population) -> dict[str, Any]:
             },
         }
     )
-    return dict(document)
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from numpy.typing import ArrayLike, NDArray
 
@@ -24,6 +24,7 @@ NOT_VOUCHED = (
 
 def settings_of(certificate: Certificate) -> Settings:
     """Return the settings that a certificate says it was issued under."""
+    parameters = certificate.parameters
     return Settings(
         alpha=certificate.alpha,
         delta=certificate.delta,
@@ -32,7 +33,15 @@ def settings_of(certificate: Certificate) -> Settings:
         estimand=certificate.estimand,
         seed=certificate.seed,
         candidates=certificate.candidates,
-        **{name: value for name, value in certificate.parameters.items() if name != "pilot"},
+        guard=parameters["guard"],
+        error_icc_cap=parameters["error_icc_cap"],
+        size_ratio=parameters["size_ratio"],
+        max_task_size=parameters["max_task_size"],
+        multiplicity=parameters["multiplicity"],
+        starts=parameters["starts"],
+        grid=parameters["grid"],
+        engine=parameters["engine"],
+        draws=parameters["draws"],
     )
 
 
@@ -83,6 +92,7 @@ def verify_certificate(
                 f"{__version__!r} here; verify with the version that issued it, or issue it again."
             )
         if certificate.inputs != observations.fingerprint:
+            key: Literal["sha256", "rows"] = "rows"
             key = "sha256" if certificate.inputs["sha256"] != observations.sha256 else "rows"
             return (
                 f"inputs.{key} is {certificate.inputs[key]!r} in the document and "

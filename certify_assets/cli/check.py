@@ -112,16 +112,16 @@ def resample(
         table.tasks,
         draws=draws if draws == "exact" else int(draws),
         **options,
-    ).to_dict()
+    )
     if as_json:
-        emit_json({**result, "exact": draws == "exact"})
+        emit_json({**result.to_dict(), "exact": draws == "exact"})
         return
     show_line(
         f"The error at {options['threshold']:g} exceeds {options['alpha']:g} in "
-        f"{percent(float(result['exceedance']))} of task resamples "
+        f"{percent(result.exceedance)} of task resamples "
         f"({'exact' if draws == 'exact' else draws + ' draws'})."
     )
-    show_line(str(result["note"]))
+    show_line(result.note)
 
 
 @click.command()
