@@ -127,10 +127,8 @@ def threshold_curve(
 
 
 def bootstrap_quantile(counts: TaskCounts, settings: Settings, passed: bool) -> float:
-    """Smallest rate r on a decimal grid with P*(resampled error > r) ≤ level, at one threshold.
-
-    ``passed`` says on which side of α it is.
-    """
+    """Smallest rate r on a decimal grid with P*(resampled error > r) ≤ level, at one threshold."""
+    # whether the threshold passed says on which side of α the rate is
     steps = math.lcm(_STEPS, settings.budget.denominator)
     at_alpha = int(settings.budget * steps)
     low, high = (-1, at_alpha) if passed else (at_alpha, steps)
@@ -376,11 +374,9 @@ def _verdict(
 
 
 def lower_error_bound(counts: TaskCounts, delta: float, budget: Fraction) -> float:
-    """Task-level lower 1 − δ bound of the error at the first threshold, rounded up.
-
-    It is the δ quantile of the resampled error on a grid that holds α, so that it exceeds α exactly
-    when P*(resampled error ≤ α) ≤ δ.
-    """
+    """Task-level lower 1 − δ bound of the error at the first threshold, rounded up."""
+    # the δ quantile of the resampled error on a grid that holds α, so that it exceeds α exactly
+    # when P*(resampled error ≤ α) ≤ δ
     steps = math.lcm(_STEPS, budget.denominator)
 
     def above(step: int) -> float:

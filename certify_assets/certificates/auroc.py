@@ -67,20 +67,12 @@ class AurocFigures(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class AurocEstimate:
-    """An AUROC and its 95 % percentile interval over resampled tasks.
-
-    Attributes
-    ----------
-    value, low, high : float or None
-        None where no pair of a success and a failure exists.
-    pairs : int
-        Number of pairs of a success and a failure.
-    """
+    """An AUROC and its 95 % percentile interval over resampled tasks; None without a pair."""
 
     value: float | None
     low: float | None
     high: float | None
-    pairs: int
+    pairs: int  # of a success and a failure
 
     def to_dict(self) -> AurocFigures:
         """Return the estimate as JSON values."""
@@ -89,24 +81,12 @@ class AurocEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Scores sorted once, so that the AUROC under many weightings of the rows needs no sorting.
+    """Scores sorted once, so that the AUROC under many weightings of the rows needs no sorting."""
 
-    Attributes
-    ----------
-    order : int array, shape (n,)
-        Rows by group, then by score.
-    starts : int array
-        Where in that order a new group or a new score begins.
-    heads : int array
-        For every start, the start at which its group begins.
-    outcomes : float array, shape (n,)
-        In that order; 1 = success.
-    """
-
-    order: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    heads: NDArray[np.int64]
-    outcomes: NDArray[np.float64]
+    order: NDArray[np.int64]  # rows by group, then by score
+    starts: NDArray[np.int64]  # where in that order a new group or score begins
+    heads: NDArray[np.int64]  # for every start, the start at which its group begins
+    outcomes: NDArray[np.float64]  # in that order; 1 = success
 
     @classmethod
     def of(
@@ -128,10 +108,8 @@ class Ranking:
     def pair_counts(
         self, weights: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return pairs won (a tie is half a pair) and all pairs, a row of weights each.
-
-        With whole weights every count is exact, in whatever order it is summed.
-        """
+        """Return pairs won (a tie is half a pair) and all pairs, a row of weights each."""
+        # with whole weights every count is exact, in whatever order it is summed
         if not self.starts.size:
             return np.zeros(len(weights)), np.zeros(len(weights))
         taken = weights[:, self.order]

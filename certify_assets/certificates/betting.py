@@ -43,33 +43,18 @@ _BET_STEPS = 60
 
 @dataclass(frozen=True, eq=False)
 class BettingPlan:
-    """What a pilot table fixes before the calibration table is seen.
+    """What a pilot table fixes before the calibration table is seen."""
 
-    Attributes
-    ----------
-    thresholds : float64 array, shape (thresholds,)
-        Observed pilot scores, from the narrowest threshold to the widest.
-    bets : float64 array, shape (thresholds,)
-        λ in [0, 1).
-    start : int
-        The threshold that is tested first: that of the largest growth of wealth a task in the
-        pilot.
-    tasks : int
-    sha256 : str
-        Of the pilot table.
-    """
-
-    thresholds: NDArray[np.float64]
-    bets: NDArray[np.float64]
-    start: int
+    thresholds: NDArray[np.float64]  # pilot scores, from the narrowest threshold to the widest
+    bets: NDArray[np.float64]  # λ in [0, 1), one a threshold
+    start: int  # tested first: the largest growth of wealth a task in the pilot
     tasks: int
-    sha256: str
+    sha256: str  # of the pilot table
 
 
 def payoffs(counts: TaskCounts, alpha: float, cap: int | None) -> NDArray[np.float64]:
-    """z_g/z_max of every task at every threshold: over trajectories where a cap is given, else with
-    every task weighing the same.
-    """
+    """Return z_g/z_max of every task at every threshold."""
+    # over trajectories where a cap is given, else with every task weighing the same
     sizes = counts.sizes.astype(np.float64) if cap is None else float(cap)
     excess = counts.errors - alpha * counts.covered
     return np.asarray(np.minimum(excess / (sizes * (1.0 - alpha)), 1.0))
@@ -104,9 +89,8 @@ def make_plan(
 
 
 def _bet(row: NDArray[np.float64]) -> float:
-    """λ of the largest growth Σ log(1 − λ·x) + doubt·log(1 − λ), by bisection of its falling
-    derivative.
-    """
+    """Return λ of the largest growth Σ log(1 − λ·x) + doubt·log(1 − λ)."""
+    # bisection of the derivative, which falls
     low, high = 0.0, 1.0
     for _ in range(_BET_STEPS):
         bet = (low + high) / 2
@@ -118,9 +102,7 @@ def _bet(row: NDArray[np.float64]) -> float:
 def wealth_tails(
     table: NDArray[np.float64], bets: NDArray[np.float64], factor: float = 1.0
 ) -> NDArray[np.float64]:
-    """1/wealth, at most 1, at every threshold: the probability of so much wealth is at most that
-    where the error is at least α.
-    """
+    """Return 1/wealth, at most 1: where the error is at least α, so much wealth is as unlikely."""
     log_wealth = factor * np.log1p(-bets[:, None] * table).sum(axis=1)
     return np.asarray(np.exp(-np.maximum(log_wealth, 0.0)))
 
@@ -145,12 +127,10 @@ def gaffke_tails(table: NDArray[np.float64], factor: float = 1.0) -> NDArray[np.
 
 
 def exponential_sum_tail(weights: NDArray[np.float64], often: NDArray[np.float64]) -> float:
-    """P(Σ_i w_i·Gamma(c_i) ≥ 0) for distinct weights w with shapes c.
-
-    With K(t) = −Σ c_i log(1 − t·w_i) the tail is the integral of exp(K(t))/t over a line c + iy, 0
-    < c < 1/w_max. The line passes the saddlepoint of K(t) − log t, and y = d·sinh(u) makes the
-    trapezoidal rule converge exponentially; nodes are doubled until two results agree to 1e-11.
-    """
+    """Return P(Σ_i w_i·Gamma(c_i) ≥ 0) for distinct weights w with shapes c."""
+    # With K(t) = −Σ c_i log(1 − t·w_i) the tail is the integral of exp(K(t))/t over a line c + iy,
+    # 0 < c < 1/w_max. The line passes the saddlepoint of K(t) − log t, and y = d·sinh(u) makes the
+    # trapezoidal rule converge exponentially; nodes are doubled until two results agree to 1e-11.
     keep = (weights != 0.0) & (often > 0.0)
     w, c = weights[keep], often[keep]
     if not w.size or w.min() > 0.0:

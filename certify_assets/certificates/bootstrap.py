@@ -43,9 +43,7 @@ _CHEAP, _LONGEST = 1 << 17, 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class ErrorLattice:
-    """Histograms of v over tasks, one a threshold: values ascending in
-    ``values[offsets[t]:offsets[t + 1]]``.
-    """
+    """Histograms of v over tasks; threshold t has values[offsets[t]:offsets[t + 1]], ascending."""
 
     values: NDArray[np.int64]
     counts: NDArray[np.int64]
@@ -91,9 +89,7 @@ def error_lattice(
 def bootstrap_tails(
     lattice: ErrorLattice, level: float, engine: str = "auto", tasks: int | None = None
 ) -> NDArray[np.float64]:
-    """P*(resampled selective error > budget) at every threshold, in the limit of infinitely many
-    resamples.
-    """
+    """Return P*(resampled error > budget) at every threshold, of infinitely many resamples."""
     from certify_assets.certificates import kernels
 
     draws = lattice.tasks if tasks is None else tasks
@@ -114,9 +110,7 @@ def bootstrap_tails(
 
 
 def exact_tail(values: NDArray[np.int64], counts: NDArray[np.int64], draws: int) -> float:
-    """P(S > 0) for S the sum of ``draws`` values drawn from a histogram, by an exponentially tilted
-    FFT.
-    """
+    """Return P(S > 0) for S the sum of draws from a histogram, by an exponentially tilted FFT."""
     if values[-1] <= 0 or values[0] > 0:
         return float(values[-1] > 0)
     low, span, start = _lattice(values, draws)
@@ -153,11 +147,9 @@ def _lattice(values: NDArray[np.int64], draws: int) -> tuple[int, int, int]:
 def _window(
     values: NDArray[np.int64], counts: NDArray[np.int64], draws: int
 ) -> tuple[int, float, float, int]:
-    """Length of the FFT, the tilt with its K(t), and the lattice place of the tilted mean.
-
-    The length holds all but 1e-20 of the tilted law on each side (Bernstein's inequality), or the
-    whole support.
-    """
+    """Length of the FFT, the tilt with its K(t), and the lattice place of the tilted mean."""
+    # The length holds all but 1e-20 of the tilted law on each side (Bernstein's inequality), or the
+    # whole support.
     from scipy import fft
 
     from certify_assets.certificates import kernels
@@ -229,9 +221,7 @@ def _pieces(
 
 
 def _byte_table(above: NDArray[np.uint64], digits: int) -> NDArray[np.uint8]:
-    """Base-256 digits of a table (tasks, columns), lowest digit first, in blocks of as many columns
-    as the kernel adds at once.
-    """
+    """Base-256 digits of a table, lowest first, in blocks of as many columns as the kernel adds."""
     from certify_assets.certificates.kernels import LANES, NARROW, STRIDE
 
     tasks, columns = above.shape
@@ -265,20 +255,10 @@ def draws_needed(level: float) -> int:
 def montecarlo_tails(
     counts: TaskCounts, budget: Fraction, draws: int, seed: int, threads: int | None = None
 ) -> NDArray[np.float64]:
-    """Monte-Carlo estimate (k + 1)/(B + 1) of P*(resampled error > budget), k of B resamples
-    exceeding it, at every threshold.
-
-    The share k/B is 0 when no resample happens to exceed, so that a single draw would certify
-    noise. (k + 1)/(B + 1) supposes one more resample that exceeds: it is never below 1/(B + 1), and
-    lies above the exact tail p by (1 − p)/(B + 1) on average (5e-4 at 2,000 draws). The bias errs
-    on the side of not certifying; it and the noise of k shrink with more draws, and the other
-    engines have neither.
-
-    References
-    ----------
-    Davison and Hinkley (1997), Bootstrap Methods and their Application, section 4.2.
-    Phipson and Smyth (2010), Permutation p-values should never be zero.
-    """
+    """Estimate P*(resampled error > budget) by (k + 1)/(B + 1), k of B resamples exceeding it."""
+    # The share k/B is 0 when no resample happens to exceed, so that a single draw would certify
+    # noise. (k + 1)/(B + 1) supposes one more resample that exceeds: it lies above the exact tail p
+    # by (1 − p)/(B + 1) on average (5e-4 at 2,000 draws), which errs on the side of not certifying.
     return tail_estimate(exceedance_shares(counts, budget, draws, seed, threads), draws)
 
 
@@ -290,9 +270,7 @@ def tail_estimate(shares: NDArray[np.float64], draws: int) -> NDArray[np.float64
 def exceedance_shares(
     counts: TaskCounts, budget: Fraction, draws: int, seed: int, threads: int | None = None
 ) -> NDArray[np.float64]:
-    """Share of the resamples whose selective error exceeds the budget, at every threshold, on the
-    same resamples for all.
-    """
+    """Share of the resamples whose error exceeds the budget, on the same resamples for all."""
     excess = budget.denominator * counts.errors.astype(
         np.int64
     ) - budget.numerator * counts.covered.astype(np.int64)

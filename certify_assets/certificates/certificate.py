@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any, TypedDict
@@ -105,9 +106,7 @@ class Certificate:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the canonical form of every other key: shows an edit of what verification
-        carries or cannot tell. No signature.
-        """
+        """SHA-256 of every other key: it shows edits that verification cannot; no signature."""
         return sha256_bytes(canonical_json(vars(self)))
 
     def to_dict(self) -> dict[str, Any]:
@@ -181,14 +180,13 @@ def read_document(data: bytes | str) -> Any:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a key given twice: of two values one reader takes the first and another the last."""
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise ForgedCertificateError(
-                f"The certificate gives {quoted(key)} twice; give it as it was written."
-            )
-        found[key] = value
+    # of two values under one key one reader takes the first and another the last
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
+        raise ForgedCertificateError(
+            f"The certificate gives {quoted(twice)} twice; give it as it was written."
+        )
     return found
 
 
@@ -276,9 +274,8 @@ def _check_sense(certificate: Certificate) -> None:
 
 
 def _levels(item: Certificate) -> list[float]:
-    """Levels at which a threshold may have been tested: a fallback chain that has reached further
-    starts has more shares of δ.
-    """
+    """Levels at which a threshold may have been tested."""
+    # a fallback chain that has reached further starts has more shares of δ
     parameters = item.parameters
     multiplicity = parameters["multiplicity"]
     shares = level_shares(multiplicity, parameters["grid"], parameters["starts"])
@@ -290,9 +287,8 @@ def _levels(item: Certificate) -> list[float]:
 
 
 def _contradictions(item: Certificate) -> Iterator[tuple[bool, str]]:
-    """What cannot be true of a certificate together, in an order in which no later test divides by
-    what an earlier one refuses.
-    """
+    """What cannot be true of a certificate together."""
+    # in an order in which no later test divides by what an earlier one refuses
     yield item.side not in SIDES, f"side is {quoted(item.side)}, not one of {', '.join(SIDES)}"
     for name in ("alpha", "delta"):
         yield (

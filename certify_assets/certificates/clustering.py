@@ -87,17 +87,13 @@ def summarise_clusters(sizes: NDArray[np.int64], successes: NDArray[np.int64]) -
 
 
 def kish_effective_tasks(covered: NDArray[np.integer[Any]]) -> float:
-    """Kish's effective number of tasks (Σ n_g)² / Σ n_g² of covered counts; 0 when nothing is
-    covered.
-    """
+    """Kish's effective number of tasks (Σ n_g)² / Σ n_g² of covered counts; 0 without any."""
     counts = covered.astype(np.float64)
     return float(counts.sum() ** 2 / max(counts @ counts, 1.0))
 
 
 def n_min(alpha: float, level: float) -> int:
-    """Smallest error-free sample that excludes an error of α at a confidence level: ⌈ln level /
-    ln(1 − α)⌉.
-    """
+    """Smallest error-free sample that excludes an error of α: ⌈ln level / ln(1 − α)⌉."""
     if not (0 < alpha < 1 and 0 < level < 1):
         raise InputError(
             f"alpha and level are {alpha!r} and {level!r}; give both strictly between 0 and 1."

@@ -71,9 +71,7 @@ def decide(certificates: Certificate | Sequence[Certificate], scores: ArrayLike)
 def decision_codes(
     certificates: Certificate | Sequence[Certificate], scores: ArrayLike
 ) -> NDArray[np.uint8]:
-    """Decide rows as :func:`decide` does; return each row's place in ``DECISIONS`` and ``REASONS``,
-    a byte a row.
-    """
+    """Decide rows as `decide`; return places in `DECISIONS` and `REASONS`, a byte a row."""
     given = [certificates] if isinstance(certificates, Certificate) else list(certificates)
     sides = [certificate.side for certificate in given]
     if not given or len(set(sides)) != len(sides):

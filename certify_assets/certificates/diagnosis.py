@@ -176,9 +176,7 @@ def _tasks_needed(evaluation: Evaluation, settings: Settings) -> tuple[int | Non
 
 
 def _guard_tasks(evaluation: Evaluation, settings: Settings, place: int) -> int | None:
-    """Tasks at which the guard passes at a threshold: floor and Kish grow in proportion to the
-    tasks.
-    """
+    """Tasks at which the guard passes: floor and Kish grow in proportion to the tasks."""
     if settings.applied_guard == "none":
         return 1
     tasks, limit = evaluation.counts.tasks, float(evaluation.guard.limits[place])

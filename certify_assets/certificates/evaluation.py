@@ -52,12 +52,10 @@ def start_places(starts: Sequence[float], grid: int) -> tuple[int, ...]:
 def chain(
     tails: NDArray[np.float64], places: Sequence[int], share: float
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Test upward from each start, carrying on what earlier starts have not lost.
-
-    A threshold that passes hands its level to the next one, a start adds its own, a threshold that
-    fails loses what it had: the probability of passing any threshold whose error is at least α is
-    at most the sum of the shares.
-    """
+    """Test upward from each start, carrying on what earlier starts have not lost."""
+    # A threshold that passes hands its level to the next one, a start adds its own, a threshold
+    # that fails loses what it had: the probability of passing any threshold whose error is at least
+    # α is at most the sum of the shares.
     levels, passed = np.zeros(tails.size), np.zeros(tails.size, dtype=bool)
     shares = 0
     for place, tail in enumerate(tails):
@@ -69,12 +67,10 @@ def chain(
 
 
 def maxt_tails(counts: TaskCounts, budget: Fraction, draws: int, seed: int) -> NDArray[np.float64]:
-    """Step-down max-T adjusted tails from the joint task bootstrap of every threshold.
-
-    Threshold j has T_j = −Σz/s, s its standard deviation over tasks; a resample has T*_j = (Σz* −
-    Σz)/s. From the largest T on, k counts the resamples whose largest T* over the thresholds not
-    yet passed exceeds T_j; a tail is never below an earlier one.
-    """
+    """Step-down max-T adjusted tails from the joint task bootstrap of every threshold."""
+    # Threshold j has T_j = −Σz/s, s its standard deviation over tasks; a resample has T*_j = (Σz* −
+    # Σz)/s. From the largest T on, k counts the resamples whose largest T* over the thresholds not
+    # yet passed exceeds T_j; a tail is never below an earlier one.
     excess = (
         budget.denominator * counts.errors.astype(np.int64)
         - budget.numerator * counts.covered.astype(np.int64)
@@ -103,10 +99,7 @@ _MOST_THRESHOLDS, _MOST_DRAWS = 1_000, 10_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """All that a certificate depends on next to the table; validated at construction.
-
-    Attributes are the keywords of :func:`certify_assets.certificates.certify`.
-    """
+    """All that a certificate depends on next to the table; the keywords of `certify`, validated."""
 
     alpha: float = 0.1
     delta: float = 0.05
@@ -159,9 +152,7 @@ class Settings:
 
     @property
     def applied_starts(self) -> tuple[float, ...] | None:
-        """Quantiles at which fixed sequence and fallback chains start, narrowest first; None where
-        there are none, or the pilot says.
-        """
+        """Quantiles at which declared chains start, narrowest first; None without any."""
         if self.method.pilot or self.multiplicity not in DEFAULT_STARTS:
             return None
         return (
@@ -177,9 +168,7 @@ class Settings:
 
     @property
     def level(self) -> float:
-        """δ / (shares · candidates): as many shares as thresholds, or as starts of fallback chains,
-        or one.
-        """
+        """δ / (shares · candidates): a share a threshold, a start of a fallback chain, or one."""
         return self.delta / (
             level_shares(self.applied_multiplicity, self.grid, self.applied_starts)
             * self.candidates
@@ -187,9 +176,8 @@ class Settings:
 
     @property
     def lone_level(self) -> float:
-        """Level at which one threshold alone is taken to pass: for max-T, whose tails are of all
-        thresholds together, that of Bonferroni.
-        """
+        """Level at which one threshold alone is taken to pass."""
+        # the tails of max-T are of all thresholds together: that of Bonferroni there
         return (
             self.delta / (self.grid * self.candidates)
             if self.applied_multiplicity == "maxt"

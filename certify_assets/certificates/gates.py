@@ -105,11 +105,9 @@ def judge_gate(
 def saturation_gate(
     sft: float | None, base: float | None = None, *, threshold: float = GateThresholds.saturation
 ) -> GateResult:
-    """Gate 2: the AUROC of the fine-tuned judge, A_SFT, lies below a threshold.
-
-    Without it an A₀ (``base``) from the threshold on closes the gate: fine-tuning is taken not to
-    make a judge worse.
-    """
+    """Gate 2: the AUROC of the fine-tuned judge, A_SFT, lies below a threshold."""
+    # Without A_SFT an A₀ from the threshold on closes the gate: fine-tuning is taken not to make a
+    # judge worse.
 
     def result(passed: bool | None, value: float | None, reason: str) -> GateResult:
         return GateResult("sft_not_saturated", passed, value, threshold, reason)
@@ -130,11 +128,9 @@ def saturation_gate(
 def sample_gate(
     n_eff: float | None, *, alpha: float = 0.1, delta: float = 0.05, grid: int = 40, where: str = ""
 ) -> GateResult:
-    """Gate 3: as many effective trajectories as an error-free sample that excludes α at δ/|Θ|.
-
-    The paper compares with n_min at δ (29 at α .1, δ .05); a certificate tests every threshold at
-    δ/|Θ| (64), which decides here.
-    """
+    """Gate 3: as many effective trajectories as an error-free sample that excludes α at δ/|Θ|."""
+    # The paper compares with n_min at δ (29 at α .1, δ .05); a certificate tests every threshold at
+    # δ/|Θ| (64), which decides here.
     at_delta, needed = n_min(alpha, delta), n_min(alpha, delta / grid)
 
     def result(passed: bool | None, reason: str) -> GateResult:
@@ -157,16 +153,14 @@ def sample_gate(
 def auroc_lower_bound(
     observations: Observations, *, draws: int = 1000, seed: int = 42
 ) -> float | None:
-    """One-sided lower 95 % bound of the AUROC: the 5 % quantile over resamples of tasks.
-
-    Large tables are resampled fewer times, down to 100: the bound is close there anyway.
-    """
+    """One-sided lower 95 % bound of the AUROC: the 5 % quantile over resamples of tasks."""
     scored = observations.scored
     scores, right = observations.scores[:scored], observations.outcomes[:scored]
     present, owner = np.unique(observations.tasks[:scored], return_inverse=True)
     if observations.auroc is None or present.size < 2:
         return None
     ranking = Ranking.of(scores, right)
+    # large tables are resampled fewer times: the bound is close there anyway
     draws = max(min(draws, _MOST_CELLS // scores.size), min(draws, _FEWEST_DRAWS))
     rng = np.random.default_rng(seed)
     areas = np.empty(0)

@@ -101,9 +101,7 @@ _ENOUGH_ERRORS = 10
 
 @dataclass(frozen=True)
 class ErrorIcc:
-    """Intra-task correlation of errors: its estimate and one-sided 95 % upper bound, as used by the
-    floor.
-    """
+    """Intra-task correlation of errors, and its one-sided 95 % upper bound."""
 
     estimate: float
     upper: float
@@ -111,35 +109,22 @@ class ErrorIcc:
 
 @dataclass(frozen=True, eq=False)
 class GuardTest:
-    """What the guard says of every threshold.
-
-    Attributes
-    ----------
-    passed : bool array, shape (thresholds,)
-    floor_probability : float64 array, shape (thresholds,)
-        P(no error | true error α, errors correlated ρ_e within tasks).
-    limits : float64 array, shape (thresholds,)
-        Largest floor probability, or for Kish the smallest number of effective tasks, that passes.
-    icc : ErrorIcc
-        ρ_e of the floor after any declared cap, with the estimate before it.
-    concentrated : bool array, shape (thresholds,)
-        Where so few tasks carry the covered trajectories that no guard passes; see
-        ``concentration``.
-    """
+    """What the guard says of every threshold."""
 
     passed: NDArray[np.bool_]
+    # P(no error | true error α, errors correlated ρ_e within tasks)
     floor_probability: NDArray[np.float64]
+    # largest floor probability, or smallest number of effective tasks for Kish, that passes
     limits: NDArray[np.float64]
-    icc: ErrorIcc
+    icc: ErrorIcc  # ρ_e of the floor after any declared cap, with the estimate before it
+    # where so few tasks carry the covered trajectories that no guard passes
     concentrated: NDArray[np.bool_]
 
 
 def error_icc_bound(
     covered: NDArray[np.int32], errors: NDArray[np.int32], drop: float = _DROP
 ) -> ErrorIcc:
-    """Beta-binomial intra-task correlation of errors at one threshold with free mean: estimate and
-    upper profile-likelihood bound.
-    """
+    """Beta-binomial correlation of errors at one threshold with free mean, and its upper bound."""
     from certify_assets.certificates import kernels
 
     inside = covered > 0
@@ -164,16 +149,12 @@ def _exceeding(values: NDArray[np.int64], width: int) -> NDArray[np.float64]:
 
 
 def inflated_alpha(alpha: float, size_ratio: float) -> float:
-    """Share of tasks that must be wrong for a trajectory error of α when wrong tasks are
-    ``size_ratio`` times as large as others.
-    """
+    """Share of tasks that must be wrong for an error of α when those are larger by a ratio."""
     return alpha / (alpha + size_ratio * (1.0 - alpha))
 
 
 def floor_log_probability(covered: NDArray[np.int32], mean: float, icc: float) -> float:
-    """Log-probability that no covered trajectory is an error when every covered task is
-    beta-binomial.
-    """
+    """Log-probability that no covered trajectory is an error, every task being beta-binomial."""
     often = np.bincount(covered)[1:]
     if not often.size:
         return 0.0
@@ -184,9 +165,7 @@ def floor_log_probability(covered: NDArray[np.int32], mean: float, icc: float) -
 
 
 def _error_icc(counts: TaskCounts, cap: float | None) -> ErrorIcc:
-    """The larger bound of the widest threshold and the first one with ten errors, limited by a
-    declared cap.
-    """
+    """The larger bound of the widest threshold and the first one with ten errors, capped."""
     enough = np.flatnonzero(counts.error_totals >= _ENOUGH_ERRORS)
     places = {
         counts.thresholds.size - 1,

@@ -59,11 +59,7 @@ class Observations:
     sha256: str
 
     def one_a_task(self, seed: int) -> Observations:
-        """Return one scored row of each task, drawn by a hash of the seed and the task's place
-        among the labels.
-
-        The result keeps the hash of the whole table.
-        """
+        """Return one scored row of each task, drawn by the seed; the hash stays."""
         from certify_assets.certificates import kernels
 
         tasks = self.tasks[: self.scored]
@@ -175,9 +171,7 @@ def observe(
 
 
 def task_codes(tasks: Sequence[Any] | NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-    """Return the sorted task labels, and for each row, in the order given, which of them is its
-    task.
-    """
+    """Return the sorted task labels, and the place of each row's task among them."""
     return _factorise(tasks)
 
 
@@ -293,12 +287,9 @@ def _object_codes(tasks: Sequence[Any] | NDArray[Any]) -> tuple[list[Any], NDArr
 
 
 def _distinct_objects(listed: list[Any]) -> tuple[list[Any], NDArray[np.int64] | None]:
-    """Return each object once, in the order of its first row, and the rows' places among them; all
-    of them where few are shared.
-
-    Readers of files give equal labels as one object. Looking every row's label up by its content
-    would visit objects all over the memory.
-    """
+    """Return each object once, with the rows' places among them; all where few are shared."""
+    # Readers of files give equal labels as one object. Looking every row's label up by its content
+    # would visit objects all over the memory.
     from certify_assets.certificates import kernels
 
     addresses = np.fromiter(map(id, listed), dtype=np.int64, count=len(listed))

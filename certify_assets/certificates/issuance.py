@@ -364,10 +364,8 @@ def _promise(evaluation: Evaluation, settings: Settings) -> str:
 
 
 def joint_promise(certificates: Sequence[Certificate]) -> str:
-    """Say with what confidence several certificates hold together: one minus the sum of their δ.
-
-    A certificate on which nothing is certified has spent its δ as well, because it could have been.
-    """
+    """Say with what confidence several certificates hold together: one minus the sum of δ."""
+    # one on which nothing is certified has spent its δ too, because it could have been
     active = [certificate for certificate in certificates if certificate.certified]
     if not active:
         return "Nothing is certified: every trajectory goes to a person."
@@ -394,10 +392,8 @@ def _overlap(active: Sequence[Certificate]) -> list[str]:
 
 
 def document_promise(certificates: Sequence[Certificate]) -> str | None:
-    """Return what the two sides of each procedure promise together, a line a procedure.
-
-    None where a procedure lacks a side or has several certificates of one: then no pair is meant.
-    """
+    """Return what the two sides of each procedure promise together, a line a procedure."""
+    # None where a procedure lacks a side or has several certificates of one: no pair is meant
     by_procedure: dict[str, list[Certificate]] = {}
     for certificate in certificates:
         by_procedure.setdefault(certificate.procedure, []).append(certificate)

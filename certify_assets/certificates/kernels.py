@@ -40,9 +40,7 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @_compiled
 def group_order(keys: _Integers, buckets: int) -> _Integers:
-    """Stable counting sort: the permutation that brings int64 keys in [0, buckets) into ascending
-    order.
-    """
+    """Stable counting sort: the permutation that sorts int64 keys in [0, buckets)."""
     starts = np.zeros(buckets + 1, np.int64)
     for key in keys:
         starts[key + 1] += 1
@@ -57,9 +55,7 @@ def group_order(keys: _Integers, buckets: int) -> _Integers:
 
 @_compiled
 def distinct_rows(words: NDArray[np.uint32]) -> tuple[_Integers, _Integers]:
-    """Number the distinct rows of a uint32 matrix in order of first appearance: (first row of each,
-    number of each row).
-    """
+    """Number the distinct rows of a uint32 matrix by first appearance: first rows, and numbers."""
     rows, width = words.shape
     slots = 16
     while slots < 2 * rows:
@@ -96,12 +92,9 @@ def distinct_rows(words: NDArray[np.uint32]) -> tuple[_Integers, _Integers]:
 def count_rows(
     codes: NDArray[np.int32], wrong: NDArray[np.uint8], ends: _Integers, tasks: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Count covered rows and errors a task for nested thresholds: one pass over the rows, one over
-    the matrices.
-
-    codes int32 and wrong uint8 are in order of coverage, ends int64 gives the rows covered at each
-    threshold, ascending.
-    """
+    """Count covered rows and errors a task for nested thresholds."""
+    # codes and wrong are in order of coverage, ends gives the rows covered at each threshold,
+    # ascending: one pass over the rows, one over the matrices
     covered = np.zeros((ends.size, tasks), np.int32)
     errors = np.zeros((ends.size, tasks), np.int32)
     row = 0
@@ -121,12 +114,8 @@ def count_rows(
 def lattice_histogram(
     covered: NDArray[np.int32], errors: NDArray[np.int32], numerator: int, denominator: int
 ) -> tuple[_Integers, _Integers, _Integers]:
-    """Distinct values of denominator*k − numerator*n over tasks with their counts, a threshold
-    after the other.
-
-    Returns (values, counts, offsets): the histogram of threshold t is offsets[t]:offsets[t +
-    1], values ascending.
-    """
+    """Distinct values of denominator*k − numerator*n over tasks, with counts, a threshold each."""
+    # the histogram of threshold t is offsets[t]:offsets[t + 1], values ascending
     thresholds, tasks = covered.shape
     offsets = np.zeros(thresholds + 1, np.int64)
     values = np.empty(1024, np.int64)
@@ -173,9 +162,7 @@ def lattice_histogram(
 def _cumulants(
     values: _Integers, counts: _Integers, total: int, t: float
 ) -> tuple[float, float, float, float]:
-    """K(t), K'(t), K''(t), K'''(t) of one draw from the histogram, without overflow and without
-    cancellation near 0.
-    """
+    """K(t) to K'''(t) of one draw, without overflow and without cancellation near 0."""
     edge = max(t * values[0], t * values[-1])
     mass = first = 0.0
     small = 0.0
@@ -200,11 +187,8 @@ def _cumulants(
 def saddle(
     values: _Integers, counts: _Integers, draws: int, x: float
 ) -> tuple[float, float, float, float]:
-    """Solve draws * K'(t) = x by Newton steps kept inside a bracket; return (t, K, K'', K''') at
-    the solution.
-
-    x must lie strictly between draws * values[0] and draws * values[-1].
-    """
+    """Solve draws * K'(t) = x by bracketed Newton steps; return (t, K, K'', K''') there."""
+    # x must lie strictly between draws * values[0] and draws * values[-1]
     total = 0
     for count in counts:
         total += count
@@ -245,9 +229,7 @@ def _gcd(a: int, b: int) -> int:
 
 @_compiled
 def _lattice_tail(values: _Integers, counts: _Integers, draws: int) -> float:
-    """P(S > 0) for S the sum of draws values from the histogram, by the lattice-corrected
-    Lugannani–Rice formula.
-    """
+    """P(S > 0) for a sum of draws, by the lattice-corrected Lugannani–Rice formula."""
     if values[-1] <= 0:
         return 0.0
     if values[0] > 0:
@@ -281,9 +263,7 @@ def _lattice_tail(values: _Integers, counts: _Integers, draws: int) -> float:
 def saddlepoint_tails(
     values: _Integers, counts: _Integers, offsets: _Integers, draws: int
 ) -> _Floats:
-    """Lattice saddlepoint tail P(S > 0) of each histogram in turn; draws is the number of tasks
-    resampled.
-    """
+    """Lattice saddlepoint tail P(S > 0) of each histogram; draws are the tasks resampled."""
     tails = np.empty(offsets.size - 1, np.float64)
     for threshold in range(tails.size):
         part = slice(offsets[threshold], offsets[threshold + 1])
@@ -311,9 +291,8 @@ def task_draws(seed: np.uint64, tasks: int) -> NDArray[np.uint64]:
 
 @_compiled
 def _profile(errors: _Floats, right: _Floats, sizes: _Floats, mixed: float, rho: float) -> float:
-    """Beta-binomial log-likelihood at one intra-task correlation, maximised over the mean (concave
-    in the mean).
-    """
+    """Beta-binomial log-likelihood at one correlation, maximised over the mean."""
+    # the likelihood is concave in the mean
     keep = 1.0 - rho
     low, high = 0.0, 1.0
     p = errors[0] / (errors[0] + right[0])
@@ -356,13 +335,10 @@ def _profile(errors: _Floats, right: _Floats, sizes: _Floats, mixed: float, rho:
 def icc_profile(
     errors: _Floats, right: _Floats, sizes: _Floats, mixed: float, drop: float
 ) -> tuple[float, float]:
-    """Maximum-likelihood intra-task correlation of errors and the upper end of its
-    profile-likelihood interval.
-
-    errors[i], right[i], sizes[i] (float64) count the tasks with more than i errors, right
-    decisions, covered rows; mixed counts tasks with both. Returns (estimate, largest value whose
-    profile log-likelihood is within drop of the maximum).
-    """
+    """Most likely intra-task correlation of errors, and the upper end of its profile interval."""
+    # errors[i], right[i], sizes[i] count the tasks with more than i errors, right decisions,
+    # covered rows; mixed counts tasks with both; the interval holds what is within drop of the
+    # maximum
     steps = 64
     grid = np.empty(steps + 1, np.float64)
     for place in range(steps + 1):
@@ -409,12 +385,9 @@ _ROWS = 257
 
 
 def _row_adder(widths: tuple[int, ...]) -> Callable[..., Any]:
-    """Make lanes ← sum of byte rows flat[base + rows[i] …], i < count, kept in vector registers of
-    the given numbers of lanes.
-
-    LLVM turns the same loop in Python into gathers down the columns, four times slower; hence the
-    explicit vectors.
-    """
+    """Make lanes ← sum of byte rows flat[base + rows[i] …], i < count, in vector registers."""
+    # LLVM turns the same loop in Python into gathers down the columns, four times slower; hence the
+    # explicit vectors of the given numbers of lanes.
 
     @intrinsic
     def add_rows(  # noqa: PLR0917
@@ -465,12 +438,10 @@ _add_narrow = _row_adder((8,))
 def task_sums(
     table: NDArray[np.uint8], draws: int, seed: np.uint64, first: int
 ) -> NDArray[np.int64]:
-    """Sums of byte columns over tasks drawn with replacement, for draws first … first + draws − 1.
-
-    table has shape (blocks, tasks, STRIDE), of which the first LANES bytes count, or (blocks,
-    tasks, NARROW); the answer has shape (draws, blocks * lanes). The task at place i of draw b is a
-    pure function of (seed, b, i): splitmix64 at counter b * tasks + i.
-    """
+    """Sums of byte columns over tasks drawn with replacement, from draw first on."""
+    # table has shape (blocks, tasks, STRIDE), of which the first LANES bytes count, or (blocks,
+    # tasks, NARROW); the answer has shape (draws, blocks * lanes). The task at place i of draw b is
+    # a pure function of (seed, b, i): splitmix64 at counter b * tasks + i.
     blocks, tasks, width = table.shape
     lanes = min(width, LANES)
     flat = table.reshape(-1)

@@ -91,11 +91,9 @@ class TaskStream:
 
 
 def alarm_process(stream: TaskStream, alpha: float) -> NDArray[np.float64]:
-    """E-process against "the error is at most α", after each task.
-
-    Half of the capital is bet from the first task on, and 1/(2j(j−1)) of it from task j on; what is
-    not yet bet is kept.
-    """
+    """E-process against "the error is at most α", after each task."""
+    # Half of the capital is bet from the first task on, and 1/(2j(j−1)) of it from task j on; what
+    # is not yet bet is kept.
     places = np.arange(1, stream.covered.size + 1, dtype=np.float64)
     starts = np.log(0.5 / np.maximum(places * (places - 1), 1.0))
     return np.asarray(np.logaddexp(_started(stream, alpha, starts), np.log(0.5 / places)))
@@ -127,10 +125,8 @@ def _started(
 
 
 def error_interval(stream: TaskStream, delta: float) -> tuple[float, float]:
-    """Confidence sequence for the error, at the last task.
-
-    W↑(c) falls and W↓(c) rises in c, whatever the data, so each end is found by bisection.
-    """
+    """Confidence sequence for the error, at the last task."""
+    # W↑(c) falls and W↓(c) rises in c, whatever the data, so each end is found by bisection
     from scipy.special import logsumexp
 
     point = stream.realized_error
@@ -339,11 +335,8 @@ def task_stream(
     *,
     max_task_size: int | None = None,
 ) -> TaskStream:
-    """Count what a certified threshold decides, rightly and wrongly, in each task in order.
-
-    The rows are those of :func:`monitor_certificate`. With ``max_task_size``, a cap on the covered
-    trajectories of a task, that is every task's scale.
-    """
+    """Count what a certified threshold decides, rightly and wrongly, in each task in order."""
+    # the rows are those of monitor_certificate; a cap is every task's scale
     if certificate.threshold is None:
         raise InputError(
             "The certificate certifies nothing, so nothing is decided by it and there is nothing "
@@ -428,26 +421,15 @@ def _findings(
 
 @dataclass(frozen=True)
 class MonitorPath:
-    """A monitor after each of its tasks.
-
-    Attributes
-    ----------
-    log_e, log_sr : tuple of float
-        Natural logarithms of the e-process and of the Shiryaev–Roberts detector, one a task.
-    at : tuple of int
-        Numbers of tasks at which the interval was computed, the last one all of them.
-    low, high : tuple of float
-        Ends of the confidence sequence there.
-    error : tuple of float or None
-        Realised error there; None before anything was covered.
-    """
+    """A monitor after each of its tasks: logarithms of both detectors, and the interval."""
 
     log_e: tuple[float, ...]
     log_sr: tuple[float, ...]
+    # numbers of tasks at which the interval was computed, the last one all of them
     at: tuple[int, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
-    error: tuple[float | None, ...]
+    error: tuple[float | None, ...]  # realised error there; None before anything was covered
 
     def to_dict(self) -> dict[str, object]:
         """Return the path as JSON values."""

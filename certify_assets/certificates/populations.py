@@ -40,11 +40,9 @@ def side_shares(
     separation: float,
     shift: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the shares of trajectories that thresholds cover, and that are errors among them.
-
-    ``success``, ``weight`` and ``shift`` (c·u) are those of each task effect; a success scores
-    d + shift + ε and a failure −d + shift + ε with d the ``separation`` and ε standard normal.
-    """
+    """Return the shares of trajectories that thresholds cover, and that are errors among them."""
+    # Success, weight and shift (c·u) are those of each task effect; a success scores d + shift + ε
+    # and a failure −d + shift + ε with d the separation and ε standard normal.
     from scipy.special import ndtr
 
     sign = 1.0 if side == "reject" else -1.0
@@ -57,15 +55,7 @@ def side_shares(
 
 @dataclass(frozen=True)
 class Sample:
-    """One drawn table.
-
-    Attributes
-    ----------
-    scores : float64 array, shape (rows,)
-    outcomes : int64 array, shape (rows,)
-        1 success, 0 failure.
-    tasks : int64 array, shape (rows,)
-    """
+    """One drawn table; an outcome is 1 for a success."""
 
     scores: NDArray[np.float64]
     outcomes: NDArray[np.int64]
@@ -77,26 +67,16 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Population:
-    r"""Tasks with a Gaussian effect on the logit of success, and scores with Gaussian noise.
+    """Tasks with a Gaussian effect on the logit of success, and scores with Gaussian noise."""
 
-    .. math:: u_g \sim N(0, \tau^2), \quad y_{gj} \sim \mathrm{Bernoulli}(\sigma(b_0 + u_g)), \quad
-              s_{gj} = d (2 y_{gj} - 1) + c\,u_g + \varepsilon_{gj}, \quad \varepsilon_{gj} \sim
-              N(0, 1)
-
-    Attributes
-    ----------
-    base, spread, separation, loading : float
-        b₀, τ, d and c.
-    sizes : tuple of int
-        Attempts a task: one number for all tasks, or the sizes from which each task draws with
-        equal probability.
-    """
+    # u_g ~ N(0, τ²), y_gj ~ Bernoulli(σ(b₀ + u_g)), s_gj = d(2y_gj − 1) + c·u_g + ε_gj with ε_gj ~
+    # N(0, 1); base, spread, separation and loading are b₀, τ, d and c
 
     base: float
     spread: float
     separation: float
     loading: float
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # attempts a task: one number for all, or sizes that are equally likely
 
     def draw(self, tasks: int, key: tuple[int, ...]) -> Sample:
         """Draw tasks; under one key a smaller draw is the beginning of a larger one."""

@@ -32,9 +32,7 @@ from certify_assets.errors import InputError, quoted
 
 
 def clopper_pearson_upper(errors: float, covered: float, level: float) -> float:
-    """One-sided Clopper–Pearson upper bound at confidence 1 − level; real-valued counts are
-    allowed.
-    """
+    """One-sided Clopper–Pearson upper bound at confidence 1 − level, also for real counts."""
     from scipy.special import betaincinv
 
     if covered <= 0 or errors >= covered:
@@ -45,9 +43,8 @@ def clopper_pearson_upper(errors: float, covered: float, level: float) -> float:
 def binomial_tails(
     errors: NDArray[np.floating[Any]], covered: NDArray[np.floating[Any]], alpha: float
 ) -> NDArray[np.float64]:
-    """P(Binomial(n, α) ≤ k) with real-valued counts: at most the level exactly when the
-    Clopper–Pearson bound is at most α.
-    """
+    """P(Binomial(n, α) ≤ k) with real-valued counts."""
+    # at most the level exactly when the Clopper–Pearson bound is at most α
     from scipy.special import betainc
 
     tails = np.ones(errors.size)
@@ -69,9 +66,7 @@ def deff_tails(counts: TaskCounts, alpha: float, tasks: int) -> NDArray[np.float
 
 
 def hoeffding_tails(counts: TaskCounts, alpha: float, tasks: int) -> NDArray[np.float64]:
-    """Hoeffding's exp(−2 G slack²) over covered tasks, slack = α minus the mean of their error
-    rates.
-    """
+    """Hoeffding's exp(−2 G slack²) over covered tasks, slack = α − their mean error rate."""
     tails = np.ones(counts.thresholds.size)
     for place, (covered, errors) in enumerate(zip(counts.covered, counts.errors, strict=True)):
         inside = covered > 0
@@ -86,12 +81,9 @@ def hoeffding_tails(counts: TaskCounts, alpha: float, tasks: int) -> NDArray[np.
 def korn_graubard_tails(
     counts: TaskCounts, alpha: float, tasks: int, level: float
 ) -> NDArray[np.float64]:
-    """Clopper–Pearson at the effective size p(1 − p)/v, v the linearised variance between tasks,
-    times the squared ratio of t quantiles.
-
-    The effective size stays at most the number of covered trajectories, and is that number where no
-    error is seen (v = 0).
-    """
+    """Clopper–Pearson at the effective size p(1 − p)/v times the squared ratio of t quantiles."""
+    # v is the linearised variance between tasks. The effective size stays at most the number of
+    # covered trajectories, and is that number where no error is seen (v = 0).
     from scipy.special import stdtrit
 
     factor = tasks / counts.tasks
@@ -135,12 +127,7 @@ _FRESH = (
 
 @dataclass(frozen=True)
 class Test:
-    """What a procedure is asked: budget α as a fraction, level, and how to compute the bootstrap
-    tail.
-
-    ``cap`` is the declared number of trajectories of the largest task, None where every task weighs
-    the same; ``bets`` are those of a pilot.
-    """
+    """What a procedure is asked: budget α, level, and how to compute the bootstrap tail."""
 
     __test__ = False
 
@@ -149,8 +136,9 @@ class Test:
     engine: str = "auto"
     draws: int = 2000
     seed: int = 42
+    # declared size of the largest task; None where every task weighs the same
     cap: int | None = None
-    bets: NDArray[np.float64] | None = field(default=None, compare=False)
+    bets: NDArray[np.float64] | None = field(default=None, compare=False)  # of a pilot
 
     def at(self, place: int) -> Test:
         """Return what is asked at one threshold."""
@@ -164,43 +152,21 @@ class Test:
 
 @dataclass(frozen=True)
 class Procedure:
-    """A certification procedure.
+    """A certification procedure."""
 
-    Attributes
-    ----------
-    name : str
-    tails : callable
-        (TaskCounts, Test, tasks) → tail a threshold if there were so many tasks like those
-        observed; certified where tail ≤ level.
-    validity : str
-        "asymptotic", "finite-sample", "conjectured" (at any number of tasks, by a conjecture) or
-        "none under clustering".
-    estimand : str
-        "trajectory" (error over trajectories) or "task" (every task weighs the same).
-    assumptions : tuple of str
-    guarded : bool
-        Whether a guard is applied on top.
-    one_draw : bool
-        Whether the test sees one seeded trajectory a task instead of all.
-    weighted : bool
-        Whether the other estimand can be asked for: over trajectories, which takes a declared
-        ``max_task_size``.
-    pilot : bool
-        Whether thresholds, start and bets come from a pilot table.
-    joint : bool
-        Whether there is a joint bootstrap of the thresholds, which max-T takes.
-    """
+    # tails takes (TaskCounts, Test, tasks) and returns the tail of each threshold if there were so
+    # many tasks like those observed; certified where tail ≤ level
 
     name: str
     tails: Callable[[TaskCounts, Test, int], NDArray[np.float64]]
-    validity: str
-    estimand: str
+    validity: str  # asymptotic, finite-sample, conjectured or none under clustering
+    estimand: str  # trajectory, or task, where every task weighs the same
     assumptions: tuple[str, ...]
-    guarded: bool = False
-    one_draw: bool = False
-    weighted: bool = False
-    pilot: bool = False
-    joint: bool = False
+    guarded: bool = False  # a guard is applied on top
+    one_draw: bool = False  # the test sees one seeded trajectory a task
+    weighted: bool = False  # the other estimand can be asked for, with a declared max_task_size
+    pilot: bool = False  # thresholds, start and bets come from a pilot table
+    joint: bool = False  # there is a joint bootstrap of the thresholds, for max-T
 
     @property
     def estimands(self) -> tuple[str, ...]:

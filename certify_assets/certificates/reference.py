@@ -110,9 +110,7 @@ def task_sums(values: _Integers, draws: int, seed: np.uint64, first: int) -> _In
 
 
 def icc_profile(covered: _Integers, errors: _Integers, drop: float) -> tuple[float, float]:
-    """Beta-binomial intra-task correlation and its upper profile bound, straight from the counts of
-    tasks that cover something.
-    """
+    """Beta-binomial correlation and its upper profile bound, straight from the covered tasks."""
     from scipy.optimize import brentq, minimize_scalar
     from scipy.stats import betabinom
 

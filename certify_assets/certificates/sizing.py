@@ -27,9 +27,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Check:
-    """Fresh draws at a planned size: how many certified something, and the mean certified coverage,
-    0 where nothing was.
-    """
+    """Fresh draws at a planned size: how many certified, and their mean coverage, else 0."""
 
     tasks: int
     trials: int
@@ -49,30 +47,17 @@ class Check:
 
 @dataclass(frozen=True)
 class Sizing:
-    """The planned size.
+    """The planned size."""
 
-    Attributes
-    ----------
-    tasks : int or None
-        The number of tasks whose success probability is nearest to .80; None when the largest size
-        allowed does not reach it.
-    checks : tuple of Check
-        Fresh draws at the planned size, the last one final. There is a second or third where the
-        one before fell outside 80 ± 5 %; the search then went on with its draws added, so that no
-        draw is used twice as fresh.
-    at_lower_bound : bool
-        The smallest size does already.
-    best : float
-        Success probability at the last size tried.
-    fewer : Check or None
-        One task fewer, where no check came out at 80 ± 5 %.
-    """
+    # There is a second or third check where the one before fell outside 80 ± 5 %; the search then
+    # resumed with its draws added, so that no draw is used twice as fresh.
 
+    # success probability nearest to .80; None when the largest size does not reach it
     tasks: int | None
-    checks: tuple[Check, ...] = ()
-    at_lower_bound: bool = False
-    best: float = 0.0
-    fewer: Check | None = None
+    checks: tuple[Check, ...] = ()  # fresh draws at the planned size, the last one final
+    at_lower_bound: bool = False  # the smallest size does already
+    best: float = 0.0  # success probability at the last size tried
+    fewer: Check | None = None  # one task fewer, where no check came out at 80 ± 5 %
 
 
 @dataclass
@@ -91,9 +76,8 @@ class _Draws:
         return evaluate(observe(*self.population.draw(tasks, key)), settings).chosen_coverage
 
     def share(self, tasks: int) -> float:
-        """Share of common draws that certify something; as many draws as it takes to be clearly off
-        the target.
-        """
+        """Share of common draws that certify something."""
+        # as many draws as it takes to be clearly off the target
         found = self.kept.setdefault(tasks, [])
         for count in _BATCHES:
             found += [self.coverage(tasks, _SEARCH, trial) for trial in range(len(found), count)]
@@ -112,9 +96,8 @@ def bracket_tasks(
     precision: float = 0.03,
     progress: Progress | None = None,
 ) -> tuple[int | None, float]:
-    """Find the size by doubling and bisection on common draws: each smaller draw is the beginning
-    of a larger one.
-    """
+    """Find the size by doubling and bisection on common draws."""
+    # each smaller draw is the beginning of a larger one
     draws = _Draws(population, settings)
 
     def enough(tasks: int) -> bool:
@@ -152,13 +135,10 @@ def size_tasks(
     trials: int = 300,
     progress: Progress | None = None,
 ) -> Sizing:
-    """Find the number of tasks at which a certificate succeeds in 80 % of draws, and check it on
-    fresh draws.
-
-    The bracket is refined by a logistic regression of success on the logarithm of the number of
-    tasks over independent draws at several sizes near it (1,600 draws; standard error of the
-    success probability at the size found about .013).
-    """
+    """Find the number of tasks at which 80 % of draws certify, and check it on fresh draws."""
+    # The bracket is refined by a logistic regression of success on the logarithm of the number of
+    # tasks over independent draws at several sizes near it (1,600 draws; standard error of the
+    # success probability at the size found about .013).
     report = progress or (lambda _: None)
     tasks, best = bracket_tasks(
         population, settings, guess=guess, most=most, precision=_NEAR / 2, progress=progress
@@ -189,9 +169,8 @@ def _check(draws: _Draws, tasks: int, trials: int, number: int) -> Check:
 
 
 def _polish(draws: _Draws, tasks: int, seen: dict[int, list[int]], number: int, most: int) -> int:
-    """Move a size to where the success probability is the target; ``seen`` maps sizes to draws and
-    successes, and grows.
-    """
+    """Move a size to where the success probability is the target; ``seen`` grows by the draws."""
+    # seen maps sizes to draws and successes
     for turn in range(_ROUNDS):
         reach = max(2, math.ceil(_NEAR * tasks))
         sizes = np.unique(
@@ -233,9 +212,8 @@ def _solve(seen: dict[int, list[int]], tasks: int) -> int:
 def _logistic_fit(
     x: NDArray[np.float64], count: NDArray[np.float64], hits: NDArray[np.float64]
 ) -> tuple[float, float]:
-    """Level and slope of a logistic regression on one variable, by Newton's method with a little
-    shrinkage where sizes separate the outcomes.
-    """
+    """Level and slope of a logistic regression on one variable, by Newton's method."""
+    # with a little shrinkage, for sizes that separate the outcomes
     design = np.stack([np.ones_like(x), x], axis=1)
     found = np.array([math.log((hits.sum() + 1) / (count.sum() - hits.sum() + 1)), 0.0])
     shrink = np.diag([1e-3, 1e-3])
