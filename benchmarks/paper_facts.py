@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from certify_assets.files import write_atomic
@@ -76,7 +77,7 @@ def main() -> None:
             violation_figure(rates(fooled), delta=0.05, trials=options.trials).encode("utf-8"),
         )
     if options.json:
-        print(json.dumps([fact.to_dict() for fact in facts], indent=2, ensure_ascii=False))
+        print(json.dumps([asdict(fact) for fact in facts], indent=2, ensure_ascii=False))
     else:
         show(facts)
 

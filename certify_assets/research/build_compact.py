@@ -1,7 +1,4 @@
-"""Build the compact model: ``python -m certify_assets.research.build_compact --out DIR``.
-
-It is pretrained on runs of further seeds, generated with the MiniWoB++ agents.
-"""
+"""Build the compact model: ``python -m certify_assets.research.build_compact --out DIR``."""
 
 from __future__ import annotations
 

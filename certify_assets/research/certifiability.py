@@ -1,9 +1,4 @@
-"""Points of the certifiability law over the corpora of a data root, each number with the judge and
-the split that it comes from.
-
-Everything is read off CAL: success rate, effective size and the base judge's AUROC as well as the
-certified coverage. TEST is not touched, so a fit costs no read of it.
-"""
+"""Points of the certifiability law over the corpora of a data root, all read off CAL."""
 
 from __future__ import annotations
 
@@ -46,32 +41,20 @@ _FLOOR = "lexical"
 
 @dataclass(frozen=True)
 class Measured:
-    """A corpus's point and where its numbers come from.
-
-    Attributes
-    ----------
-    point : LawPoint
-    base_judge : str
-        Whose AUROC on CAL is A₀: ``base`` where it has scored the corpus, else ``lexical``.
-    best_judge : str or None
-        Whose certificate covers most; None where nobody's covers anything.
-    plain_coverage : float
-        Best coverage of TaskBoot without the guard, the paper's procedure.
-    certificate_sha256 : str
-        Of the certificate that the coverage is taken from (the base judge's, else the lexical
-        one's, where nothing is certified).
-    without : tuple of str
-        Judges without certificates that hold now on this corpus.
-    judges : int
-        Judges with them.
-    """
+    """A corpus's point and where its numbers come from."""
 
     point: LawPoint
+    # whose AUROC on CAL is A₀: base where it has scored the corpus, else lexical
     base_judge: str
+    # whose certificate covers most; None where nobody's covers anything
     best_judge: str | None
+    # best coverage of TaskBoot without the guard, the paper's procedure
     plain_coverage: float
+    # of the certificate whose coverage this is; the base judge's where nothing is certified
     certificate_sha256: str
+    # judges without certificates that hold now on this corpus
     without: tuple[str, ...] = ()
+    # judges with them
     judges: int = 1
 
     @property
@@ -270,6 +253,7 @@ def measure(corpus: Corpus) -> Measured:
     from certify_assets.certificates import observe
     from certify_assets.research.law import LawPoint
 
+    # TEST is not touched, so that a fit costs no read of it
     base = base_judge(corpus)
     there = [
         name

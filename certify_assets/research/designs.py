@@ -47,32 +47,7 @@ def study_designs(
     side: str = "reject",
     excess: Sequence[float] = EXCESS,
 ) -> list[Design]:
-    """Return the cells of the study.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Of ``DESIGNS``.
-    tasks, rhos : sequences
-        Tasks in a calibration set and nominal label ICCs; each design's own when empty. ICCs
-        concern no design of fooled tasks.
-    alpha : float
-        Fooled tasks make ``excess``·α of the trajectories wrong.
-    side : {"reject", "release"}
-        The side that fooled tasks fool.
-    excess : sequence of float
-        True errors of fooled tasks over α.
-
-    Returns
-    -------
-    list of Design
-
-    Raises
-    ------
-    InputError
-        If a name is unknown, a number of tasks is below 2, an ICC is not in [0, .9], or an excess
-        is not above zero.
-    """
+    """Return the cells of the study; empty tasks and rhos mean each design's own."""
     cells: list[Design] = []
     for name in dict.fromkeys(names):
         if name not in DESIGNS:

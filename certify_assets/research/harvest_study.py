@@ -1,8 +1,4 @@
-"""Harvests of one corpus: rounds, controls without a certificate, and the study over all settings.
-
-A round takes the threshold from half A, pseudo-labels the pool, trains from the base again,
-certifies on half B and audits on TEST; every combination is read under one registration.
-"""
+"""Harvests of a corpus: rounds, controls without a certificate, the study over all settings."""
 
 from __future__ import annotations
 
@@ -263,10 +259,7 @@ def run_harvests(
     run_id: str = "cli",
     say: Callable[[str], None] = lambda _: None,
 ) -> HarvestDocument:
-    """Run every loop of a plan on a corpus, store and return the document.
-
-    The learner is made from splits; by default it is the lexical judge on the target's SFT split.
-    """
+    """Run every loop of a plan on a corpus, store and return the document."""
     plan = plan or HarvestPlan()
     make = learner or (lambda splits: lexical_learner(splits.sft, splits.manifest))
     frame, config = corpus.trajectories, corpus.config

@@ -1,10 +1,4 @@
-r"""The certifiability law: the share that a judge will be certified for, before any training.
-
-.. math:: \widehat{\mathrm{coverage}} = a\,(1-\pi)(2A_0 - 1) + b
-
-Fitted by least squares over corpora and validated leave-one-corpus-out, next to the forms that
-leave a factor out or add one, and to the line without parameters (a = 1, b = 0).
-"""
+"""The certifiability law: coverage = a·(1−π)(2A₀−1) + b, known before any training."""
 
 from __future__ import annotations
 
@@ -25,37 +19,19 @@ from certify_assets.files import read_json
 
 @dataclass(frozen=True, kw_only=True)
 class LawPoint:
-    """One corpus.
-
-    Attributes
-    ----------
-    corpus : str
-    success_rate : float
-        π, in [0, 1].
-    auroc : float
-        A₀ of the judge that every corpus can be asked with, in [0, 1].
-    coverage : float
-        Best certified reject coverage, in [0, 1].
-    n_eff : float or None
-        Effective number of trajectories; the forms with a saturation factor need it of every point.
-    tasks : int or None
-    index : float or None
-        (1−π)(2A₀−1) as published, where the published factors are rounded; None for the product.
-    note : str
-        What a reader should know of the point.
-
-    Raises
-    ------
-    InputError
-        If a number is outside its range; the sentence names corpus and column.
-    """
+    """One corpus of the law; a number outside its range is an InputError."""
 
     corpus: str
+    # π
     success_rate: float
+    # A₀ of the judge that every corpus can be asked with
     auroc: float
+    # best certified reject coverage
     coverage: float
+    # effective trajectories; forms with a saturation factor need it of every point
     n_eff: float | None = None
     tasks: int | None = None
+    # as published, where the published factors are rounded; None for the product
     index: float | None = None
     note: str = ""
 
@@ -160,30 +136,19 @@ LAW_FORMS: dict[str, tuple[str, _Form, tuple[float, ...]]] = {
 
 @dataclass(frozen=True)
 class FormFit:
-    """One form on one set of points.
-
-    Attributes
-    ----------
-    form, words : str
-        Key in ``LAW_FORMS`` and formula.
-    slope, intercept : float or None
-        a and b; None where the form cannot be fitted, and then ``reason`` says why.
-    r2, loocv_r2, mae : float or None
-        In-sample R²; 1 − SSE_loo/SST about the mean of all points; mean absolute error of the
-        left-out predictions. Without parameters nothing is refitted, so leaving out changes nothing
-        and both R² agree.
-    k : float or None
-        Saturation constant.
-    reason : str
-    """
+    """One form on one set of points; None where it cannot be fitted."""
 
     form: str
     words: str
     slope: float | None = None
     intercept: float | None = None
     r2: float | None = None
+    # 1 − SSE_loo/SST about the mean of all points; without parameters nothing is refitted,
+    # so that both R² agree
     loocv_r2: float | None = None
+    # of the left-out predictions
     mae: float | None = None
+    # saturation constant
     k: float | None = None
     reason: str = ""
 
@@ -247,23 +212,7 @@ class Law:
 
 
 def fit_law(points: Sequence[LawPoint]) -> Law:
-    """Fit every form of the law, leave-one-corpus-out.
-
-    Parameters
-    ----------
-    points : sequence of LawPoint
-        One a corpus, at least three, with at least two values of the index among any n − 1 of them.
-
-    Returns
-    -------
-    Law
-
-    Raises
-    ------
-    InputError
-        If the points are too few, name a corpus twice, all have one coverage, or nearly all have
-        one index.
-    """
+    """Fit every form of the law, leave-one-corpus-out; points must be at least three and differ."""
     _require_fit(points)
     x, y = np.array([point.x for point in points]), np.array([point.coverage for point in points])
     slope, intercept = _line(x, y)
@@ -392,36 +341,21 @@ _FREE = "parameter_free"
 
 @dataclass(frozen=True)
 class LawPrediction:
-    """What the law expects of a new corpus.
-
-    Attributes
-    ----------
-    index : float
-        (1−π)(2A₀−1).
-    coverage, low, high : float
-        Expected certified coverage and its prediction interval, clipped to [0, ceiling].
-    unclipped : float
-        a·index + b.
-    confidence : float
-        Of the interval, if residuals are normal.
-    parameter_free : float
-        The index itself, clipped alike.
-    ceiling : float
-        What no judge exceeds at this success rate, see :func:`coverage_ceiling`.
-    extrapolates : bool
-        Whether the index lies outside the range of the points.
-    sentences : tuple of str
-        What to say next to the number.
-    """
+    """What the law expects of a new corpus."""
 
     index: float
+    # with its prediction interval, clipped to [0, ceiling]
     coverage: float
     low: float
     high: float
+    # a·index + b
     unclipped: float
     confidence: float
+    # the index, clipped alike
     parameter_free: float
+    # what no judge exceeds at this success rate
     ceiling: float
+    # whether the index is outside the range of the points
     extrapolates: bool
     sentences: tuple[str, ...]
 
@@ -456,29 +390,7 @@ def predict_coverage(
     alpha: float = 0.1,
     confidence: float = 0.95,
 ) -> LawPrediction:
-    """Predict the certified reject coverage of a corpus that has not been trained on.
-
-    Parameters
-    ----------
-    law : Law
-    success_rate, auroc : float
-        π and A₀ of the new corpus, in [0, 1].
-    n_eff : float, optional
-        Effective trajectories; only for what is said of it, the law does not use it.
-    alpha : float
-        Budget that the points' coverage was certified at; for the ceiling.
-    confidence : float
-        Of the interval.
-
-    Returns
-    -------
-    LawPrediction
-
-    Raises
-    ------
-    InputError
-        If a number is outside its range.
-    """
+    """Predict the certified reject coverage of a corpus that has not been trained on."""
     if not 0 < confidence < 1 or not 0 < alpha < 1:
         raise InputError(
             "confidence and alpha of a prediction lie between 0 and 1; give two such numbers."
@@ -639,25 +551,7 @@ _MISSING = {"", "nan", "na", "null", "none"}
 
 
 def read_points(path: Path) -> list[LawPoint]:
-    """Read a table of points.
-
-    Parameters
-    ----------
-    path : Path
-        With columns corpus, success_rate, auroc, coverage, and optionally n_eff and tasks; other
-        columns are passed over. A JSON document is a list of such objects, or holds one as
-        ``points``.
-
-    Returns
-    -------
-    list of LawPoint
-
-    Raises
-    ------
-    InputError
-        If a column is missing or a value is no number in its range; the sentence names file, row
-        and column.
-    """
+    """Read a table of points, or a JSON document that is a list of them or holds it as points."""
     return _json_points(path) if path.suffix.lower() == ".json" else _table_points(path)
 
 

@@ -15,41 +15,30 @@ _DATA = Path(__file__).parent / "data" / "paper.json"
 
 @dataclass(frozen=True)
 class PaperCorpus:
-    """One row of the corpus table, and the law's point of it.
+    """One row of the corpus table, and the law's point of it."""
 
-    Attributes
-    ----------
-    law_name : str
-        Its name in the figure of the law.
-    rows, tasks : int
-        n and G of TEST.
-    success_rate, rho, deff, n_eff : float
-        π, label ICC, DEFF and effective size, as printed.
-    auroc : float
-        A₀, of the base judge.
-    index, best : float
-        The law's (1 − π)(2A₀ − 1), and the best certified coverage at α = .1.
-    note : str
-        What a reader should know of the point.
-    """
-
+    # in the figure of the law
     law_name: str
+    # of TEST, as the next five
     rows: int
     tasks: int
     success_rate: float
     rho: float
     deff: float
     n_eff: int
+    # A₀, of the base judge
     auroc: float
+    # (1 − π)(2A₀ − 1), as printed
     index: float
+    # certified coverage at α = .1
     best: float
     note: str
 
 
 @cache
 def table(name: str) -> tuple[tuple[Any, ...], ...]:
-    """Return the rows of a table; what it is of is said by ``about`` in the file."""
-    return tuple(_frozen(row) for row in _document()[name]["rows"])
+    """Return the rows of a table; ``about`` in the file says what they are."""
+    return _tables()[name]
 
 
 @cache
@@ -105,9 +94,8 @@ def simulation_rates() -> dict[tuple[str, int, float, str], tuple[float, float |
 
 
 @cache
-def _document() -> dict[str, Any]:
-    document: dict[str, Any] = read_json(_DATA)
-    return document
+def _tables() -> dict[str, tuple[tuple[Any, ...], ...]]:
+    return {name: _frozen(part["rows"]) for name, part in read_json(_DATA).items()}
 
 
 def _frozen(value: Any) -> Any:

@@ -1,14 +1,10 @@
-"""Statements about the paper, checked: by arithmetic on its numbers, and by trials of known truth.
-
-Trials depend on the seed and their number only; all procedures of a cell see the same tables.
-"""
+"""Statements about the paper, checked by arithmetic and by trials of known truth."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,10 +36,6 @@ class PaperFact:
     how: str
     verdict: str = CONFIRMED
     values: Mapping[str, float] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fact as JSON values."""
-        return {**self.__dict__, "values": dict(self.values)}
 
 
 def arithmetic_facts() -> tuple[PaperFact, ...]:
@@ -320,6 +312,7 @@ def violation_rates(
     design: Design, settings: Sequence[Settings], *, trials: int, seed: int = 42
 ) -> list[Rate]:
     """Share of calibration sets on which a procedure certifies a true error above α."""
+    # all procedures see the same tables, which depend on the seed and the number of the trial alone
     hits = [0] * len(settings)
     for trial in range(trials):
         observations = observe(*design.draw(np.random.default_rng([seed, design.tasks, trial])))

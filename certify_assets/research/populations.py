@@ -1,6 +1,4 @@
-"""Populations of tasks whose true selective error is known: clustered runs, and tasks that fool the
-judge.
-"""
+"""Populations of tasks whose true selective error is known."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ _BEYOND_CAP = 1e-12
 
 
 class Design(Protocol):
-    """A population of tasks from which calibration sets are drawn, and in which the error of every
-    threshold is known.
-    """
+    """A population of tasks in which the error of every threshold is known."""
 
     @property
     def name(self) -> str:
@@ -47,51 +43,31 @@ class Design(Protocol):
     def true_error(
         self, thresholds: ArrayLike, side: str = "reject", estimand: str = "trajectory"
     ) -> NDArray[np.float64]:
-        """Selective error of thresholds in the population, over trajectories or with every task
-        weighing the same.
-        """
+        """Selective error of thresholds, over trajectories or with tasks weighing the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Clustered:
-    r"""The clustered process of the paper's synthetic study.
+    """The clustered process of the paper's synthetic study."""
 
-    .. math:: u_g \sim N(0, \tau^2), \quad y_{gj} \sim \mathrm{Bernoulli}(\sigma(b_0 + u_g)), \quad
-              s_{gj} = d (2 y_{gj} - 1) + c\,u_g + \varepsilon_{gj}
-
-    Attributes
-    ----------
-    name : str
-    tasks : int
-    rho : float
-        Nominal label ICC, see :func:`effect_sd`.
-    sizes : {"poisson", "sixteen", "pareto"}
-        1 + Poisson(7), constant 16, or 1 + min(⌊4·Pareto(1.3)⌋ + 1, 60) trajectories a task.
-    base, separation, loading : float
-        b₀, d and c.
-    size_slope : float
-        Subtracted from the task effect for each trajectory above the mean size of the population.
-
-    Notes
-    -----
-    Scores stay on the logit scale: the paper's σ is increasing, and certificates are invariant
-    under it.
-    """
-
+    # u ~ N(0, τ²), y ~ Bernoulli(σ(base + u)),
+    # s = separation (2y − 1) + loading u + ε; the paper's σ of the score is left out, because
+    # certificates do not change under increasing maps
     name: str = "paper"
     tasks: int
+    # nominal label ICC, see effect_sd
     rho: float
+    # poisson: 1 + Poisson(7); sixteen; pareto: 1 + min(⌊4 Pareto(1.3)⌋ + 1, 60)
     sizes: str = "poisson"
     base: float = -0.8
     separation: float = 2.2
     loading: float = 0.9
+    # taken off the task effect for each trajectory above the mean size
     size_slope: float = 0.0
 
     @property
     def cap(self) -> int:
-        """Trajectories of the largest task: the end of the law of sizes, for the Poisson law its 1
-        − 1e-12 quantile.
-        """
+        """Trajectories of the largest task; of Poisson sizes the 1 − 1e-12 quantile."""
         return _poisson_cap(8) if self.sizes == "poisson" else int(_size_law(self.sizes)[0][-1])
 
     def draw(self, rng: np.random.Generator) -> Sample:
@@ -130,15 +106,11 @@ class Clustered:
         )
 
     def population_icc(self) -> float:
-        """Intraclass correlation of the outcomes of two trajectories of one task in the population
-        (sizes left aside).
-        """
+        """Intraclass correlation of the outcomes of two trajectories of one task."""
         return _label_icc(effect_sd(self.rho), self.base)
 
     def _effects(self, estimand: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Task effects and the share of trajectories, or of tasks, that each stands for, up to a
-        factor.
-        """
+        """Task effects, and the share of trajectories or tasks with each, up to a factor."""
         nodes, density = normal_nodes()
         effect = effect_sd(self.rho) * nodes
         if not self.size_slope:
@@ -152,33 +124,17 @@ class Clustered:
 
 @dataclass(frozen=True, kw_only=True)
 class Fooled:
-    """Errors that come by task and that the score cannot see, so that every threshold on one side
-    has the same true error.
-
-    Attributes
-    ----------
-    name : str
-    tasks : int
-    share : float
-        True trajectory-weighted error of the fooled side: the success rate on the reject side, the
-        failure rate on the release side.
-    error_icc : float
-        1: a task is wrong throughout or not at all; below, a task's error rate is beta distributed
-        with this ICC.
-    size_ratio : float
-        Mean size of wrong tasks over that of the others; needs ``error_icc`` 1.
-    mean_size : int
-        Sizes are 1 + Poisson(mean_size − 1) before the ratio.
-    side : {"reject", "release"}
-        The fooled side. The other one is the mirror: the same draws with score and outcome turned
-        over.
-    """
+    """Errors that come by task and that the score cannot see."""
 
     name: str = "fooled"
     tasks: int
+    # true error of the fooled side over trajectories
     share: float
+    # 1: a task is wrong throughout or not at all; below, its error rate is beta distributed
     error_icc: float = 1.0
+    # mean size of wrong tasks over that of the others; needs an error ICC of 1
     size_ratio: int = 1
+    # sizes are 1 + Poisson(mean_size − 1) before the ratio
     mean_size: int = 8
     # a trial's numbers follow from the design as it is printed, and a mirror has the same
     side: str = field(default="reject", repr=False)
@@ -215,17 +171,13 @@ class Fooled:
     def true_error(
         self, thresholds: ArrayLike, side: str = "reject", estimand: str = "trajectory"
     ) -> NDArray[np.float64]:
-        """Selective error of thresholds in the population, over trajectories or tasks: the same for
-        all of them.
-        """
+        """Selective error of thresholds, over trajectories or tasks: the same for all of them."""
         wrong = self.share if estimand == "trajectory" else self.task_share
         return np.full(np.shape(thresholds), wrong if side == self.side else 1 - wrong)
 
     @property
     def task_share(self) -> float:
-        """Error with every task weighing the same: smaller than ``share`` where wrong tasks are
-        larger.
-        """
+        """Error with every task weighing the same: smaller where wrong tasks are larger."""
         return self.share / (self.share + self.size_ratio * (1 - self.share))
 
 

@@ -1,8 +1,4 @@
-"""Every procedure on real scores: certified on CAL, audited on TEST, and on TEST's own scores.
-
-The paper runs its five procedures on TEST scores. Nobody deploys such a threshold, so both readings
-are kept apart here.
-"""
+"""Every procedure on real scores: certified on CAL, audited on TEST, and on TEST's own scores."""
 
 from __future__ import annotations
 
@@ -46,20 +42,19 @@ def real_scores_key(corpus: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreCell:
-    """A procedure on one side at one budget.
-
-    Coverage is certified on CAL, and on TEST's own scores (``on_test``); error, coverage and
-    verdict of the threshold from CAL are those on TEST.
-    """
+    """A procedure on one side at one budget."""
 
     side: str
     alpha: float
     procedure: str
     certified: bool
+    # certified on CAL
     coverage: float
+    # of that threshold on TEST, as error and verdict
     test_coverage: float
     test_error: float | None
     verdict: str | None
+    # certified on TEST's own scores, as in the paper; nobody deploys such a threshold
     on_test: float
 
 
@@ -145,15 +140,7 @@ class _Tables:
 
 
 def write_real_scores(corpus: Corpus, *, run_id: str = "cli") -> RealScores:
-    """Run every procedure on the scores of every audited judge; store the document.
-
-    Raises
-    ------
-    InputError
-        If no judge was audited on this corpus.
-    LedgerError
-        If the ledger was altered.
-    """
+    """Run every procedure on the scores of every audited judge; store the document."""
     audited, missing = _audited(corpus)
     if not audited:
         raise InputError(

@@ -1,10 +1,4 @@
-"""The synthetic study: how often procedures certify a threshold whose true error exceeds the
-budget.
-
-A trial draws a calibration set of a design, gives it to every procedure, and reads the true error
-of the threshold that each chose. Its numbers depend on the seed, the design and the number of the
-trial only, so neither their order nor the number of processes changes a result.
-"""
+"""The synthetic study: how often procedures certify a true error above the budget."""
 
 from __future__ import annotations
 
@@ -47,75 +41,48 @@ class Variant:
 
 @dataclass(frozen=True)
 class Rates:
-    """What one procedure did over the trials of one cell.
+    """What one procedure did over the trials of one cell."""
 
-    Attributes
-    ----------
-    procedure : str
-        With what was changed for it, ``guarded_taskboot:kish``.
-    certified, violations : int
-        Trials that certified a threshold, and those whose threshold has a true error over
-        trajectories above α.
-    violation_conditional, violation_conditional_se : float or None
-        Among the trials that certified (the paper's table); None when none did.
-    violation, violation_se, violation_lower, violation_upper : float
-        Among all trials (what δ bounds), its standard error, and the one-sided 95 % Clopper–Pearson
-        bounds; the upper one is not 0 when none was seen.
-    coverage, coverage_se : float
-        Mean certified share of the calibration trajectories, 0 in trials that certify nothing.
-    true_error : float or None
-        Mean true error of the certified thresholds.
-    paper : dict or None
-        ``violation_conditional`` and ``coverage`` in the paper, where it prints them.
-    estimand : str
-        What the procedure promises: the error over trajectories, or with every task weighing the
-        same.
-    own_violation : float or None
-        Among all trials, thresholds whose error by the procedure's own task-weighted estimand is
-        above α; None where ``violation`` is it.
-    """
-
+    # with what was changed for it, guarded_taskboot:kish
     procedure: str
     certified: int
+    # trials whose certified threshold has a true error over trajectories above α
     violations: int
+    # among the trials that certified, as in the paper's table
     violation_conditional: float | None
     violation_conditional_se: float | None
+    # among all trials, which δ bounds
     violation: float
     violation_se: float
+    # one-sided 95 % Clopper–Pearson; the upper one is not 0 where no violation was seen
     violation_lower: float
     violation_upper: float
+    # mean certified share, 0 in trials that certify nothing
     coverage: float
     coverage_se: float
+    # mean of the certified thresholds
     true_error: float | None
+    # violation_conditional and coverage, where the paper prints them
     paper: dict[str, float | None] | None = None
+    # what the procedure promises: the error over trajectories, or over tasks
     estimand: str = "trajectory"
+    # by the procedure's own task-weighted estimand; None where violation is it
     own_violation: float | None = None
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One design with its procedures.
-
-    Attributes
-    ----------
-    design : str
-    tasks : int
-    rho : float or None
-        Nominal label ICC.
-    population_icc : float or None
-        That of the outcomes, where the design has a task effect.
-    trials : int
-    procedures : tuple of Rates
-    true_error, error_icc, size_ratio : float or None
-        Of fooled tasks.
-    """
+    """One design with its procedures."""
 
     design: str
     tasks: int
+    # nominal label ICC
     rho: float | None
+    # of the outcomes, where the design has a task effect
     population_icc: float | None
     trials: int
     procedures: tuple[Rates, ...]
+    # of fooled tasks, as the next two
     true_error: float | None = None
     error_icc: float | None = None
     size_ratio: float | None = None
@@ -147,7 +114,7 @@ class Simulation:
     trials: int
     seed: int
     cells: tuple[Cell, ...]
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, str | float] = field(default_factory=dict)
 
     @property
     def side(self) -> str:
@@ -156,12 +123,10 @@ class Simulation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the study as a JSON object."""
-        software = {"version": __version__}
         return {
             "schema": SIMULATION_SCHEMA,
             **asdict(self),
-            "cells": [asdict(cell) for cell in self.cells],
-            "software": software,
+            "software": {"version": __version__},
         }
 
     @classmethod
@@ -193,8 +158,14 @@ def make_variants(procedures: Sequence[str], keywords: Mapping[str, Any]) -> tup
         settings = Settings(**given, procedure=name)
         if settings.method.weighted and keywords.get("estimand"):
             settings = replace(settings, estimand=keywords["estimand"])
-        own: dict[str, Any] = {_WORDS[word]: word for word in words}
-        found.append(Variant(label, replace(settings, **own)))
+        own = {_WORDS[word]: word for word in words}
+        settings = replace(
+            settings,
+            guard=own.get("guard", settings.guard),
+            estimand=own.get("estimand", settings.estimand),
+            multiplicity=own.get("multiplicity", settings.multiplicity),
+        )
+        found.append(Variant(label, settings))
     return tuple(found)
 
 
@@ -298,53 +269,15 @@ def simulate(
     seed: int = 42,
     workers: int = 1,
     pilot_tasks: int = PILOT_TASKS,
+    # cells that an earlier call finished, by cell_key; they are not run again
     known: Mapping[str, Cell] | None = None,
     progress: Callable[[Cell, int, int], None] | None = None,
     keep: Callable[[str, Cell], None] | None = None,
+    # runs the jobs instead of the workers, as run_shards does
     spread: _Spread | None = None,
     **changes: Any,
 ) -> Simulation:
-    """Run a synthetic validity study.
-
-    Parameters
-    ----------
-    designs : sequence of Design
-        Such as :func:`certify_assets.research.designs.study_designs` returns.
-    procedures : sequence of str
-        As :func:`certify_assets.research.simulation.make_variants` reads them.
-    trials : int
-        Calibration sets a design.
-    alpha, delta : float
-    seed : int
-    workers : int
-        Processes; with more than one, a script that calls this needs the usual ``if __name__ ==
-        "__main__"``.
-    pilot_tasks : int
-        Tasks of the same population that betting reads in each trial next to the calibration set.
-    known : mapping of str to Cell, optional
-        Cells that an earlier call finished, by :func:`cell_key`; they are not run again.
-    progress : callable, optional
-        Called with each finished cell, how many are finished and how many there are.
-    keep : callable, optional
-        Called with the key and each cell that was run.
-    spread : callable, optional
-        Runs the pieces of work instead of `workers`: gets a function and what to call it with, and
-        returns the pairs of place and answer as they come in; such as
-        :func:`certify_assets.storage.shards.run_shards`.
-    **changes
-        side, grid, guard, error_icc_cap, size_ratio, multiplicity and estimand, as for
-        :class:`Settings`.
-
-    Returns
-    -------
-    Simulation
-        The same for any number of workers; a cell is the same whatever other cells are asked for.
-
-    Raises
-    ------
-    InputError
-        If there is nothing to run, or a setting is out of its range.
-    """
+    """Run a synthetic validity study; a cell is the same whatever else is run, by any workers."""
     _whole("trials", trials, _MOST_TRIALS)
     _whole("workers", workers, _MOST_WORKERS)
     _whole("pilot_tasks", pilot_tasks, _MOST_PILOT)
@@ -403,7 +336,7 @@ def cell_key(
     )
 
 
-def _stated(changes: Mapping[str, Any]) -> dict[str, Any]:
+def _stated(changes: Mapping[str, Any]) -> dict[str, str | float]:
     plain = Settings()
     return {
         name: changes[name]
@@ -437,6 +370,8 @@ def _answers(
 
 def _run(job: _Job) -> NDArray[np.float64]:
     """Coverage and both true errors, shape (trials, procedures, 3); NaN for no certificate."""
+    # a trial's numbers depend on the seed, the design and its own number, so that neither order nor
+    # workers change a result
     found = np.full((job.stop - job.start, len(job.variants), 3), np.nan)
     name = f"{job.design!r}".encode()
     cell = int.from_bytes(hashlib.sha256(name).digest()[:8], "big")

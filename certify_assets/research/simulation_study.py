@@ -1,6 +1,4 @@
-"""The synthetic validity study as it is kept: a journal of finished cells, the document, and what
-is asked of it.
-"""
+"""The stored synthetic study: its journal of finished cells, its document, its findings."""
 
 from __future__ import annotations
 
@@ -10,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from certify_assets.files import parse_json
 from certify_assets.research.designs import (
@@ -118,21 +115,7 @@ def _append(path: Path, line: str) -> None:
 def run_study(
     store: Store, question: Question, progress: Callable[[Cell, int, int], None]
 ) -> tuple[Simulation, list[TruthCheck]]:
-    """Run the study with its designs of failure, check the truth of every design, and store the
-    document.
-
-    Parameters
-    ----------
-    store : Store
-    question : Question
-    progress : callable
-        As for :func:`certify_assets.certificates.simulate`.
-
-    Returns
-    -------
-    simulation : Simulation
-    truth : list of TruthCheck
-    """
+    """Run the study and its designs of failure, check the truth, and store the document."""
     designs = [
         *study_designs(("paper", *GROUPS["adversarial"]), tasks=question.tasks, rhos=question.rhos),
         *failure_designs(tasks=question.tasks),
@@ -207,7 +190,7 @@ def ends_of(truth: Sequence[TruthCheck]) -> tuple[int, float]:
 def study_metrics(simulation: Simulation, truth: Sequence[TruthCheck]) -> dict[str, float | None]:
     """Return the numbers that the asset's history shows."""
     plain = [cell for cell in simulation.cells if not cell.fooled]
-    metrics: dict[str, Any] = {
+    metrics: dict[str, float | None] = {
         "trials": float(simulation.trials),
         "largest_truth_distance": ends_of(truth)[1],
     }

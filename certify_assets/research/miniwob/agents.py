@@ -1,10 +1,4 @@
-"""Agents of the corpora: scripted ones with planted faults, and a model behind an endpoint.
-
-Whether a scripted agent can do a task is drawn once for the task and the agent, mostly from how
-hard the task is for everybody; so is the way in which it fails. Only a small slip is drawn at every
-attempt. This makes the runs of one task alike, as they are for real agents. What an agent claims
-follows from what it believes, never from the page's verdict.
-"""
+"""Agents of the corpora: scripted ones with planted faults, and a model behind an endpoint."""
 
 from __future__ import annotations
 
@@ -73,6 +67,8 @@ def instance_seed(seed: int, task: str, agent: str, attempt: int) -> str:
 
 def draw_fault(agent: Agent, task: str, skill: Skill, *, attempt: int, seed: int) -> str:
     """Return how this agent fails at this task ("" if not): alike at all attempts but for slips."""
+    # whether an agent can do a task is drawn once, mostly from how hard the task is for every agent,
+    # so that the runs of one task are alike, as they are for real agents
     hard = (
         SKILL_SHARE * skill.level + (1 - SKILL_SHARE) * generator_for(seed, "task", task).random()
     )
@@ -129,6 +125,7 @@ class ScriptedAgent:
             hands.look_again()
 
     def _claim(self, hands: Hands, reason: str) -> str:
+        # from what the agent believes, never from the page's verdict
         done = _VERBS[self.agent.wording]
         if self.agent.always_claims_success:
             return done

@@ -1,8 +1,4 @@
-"""A real Chromium on one MiniWoB++ page: what an agent sees of it and what its hands can do.
-
-The clock of the page is the driver's: it is still between actions and is moved on by a fixed
-amount after each, so that timers, animations and the calendar's "today" are the same in every run.
-"""
+"""A real Chromium on one MiniWoB++ page: what an agent sees of it and what its hands can do."""
 
 from __future__ import annotations
 
@@ -171,18 +167,14 @@ class TaskPage:
 
     def look(self, milliseconds: int = SETTLE_MS) -> list[Element]:
         """Move the page's clock on, and return the visible elements in document order."""
-        found: list[dict[str, Any]]
+        # the clock is still between actions and moves by a fixed amount after each, so that timers,
+        # animations and the calendar's "today" are the same in every run
         self.ended, found = self._tab.evaluate("(ms) => taskLook(ms)", milliseconds)
-        return [
-            Element(
-                **{
-                    **item,
-                    "options": tuple(item.get("options", ())),
-                    "chosen": tuple(item.get("chosen", ())),
-                }
+        for item in found:
+            item["options"], item["chosen"] = (
+                tuple(item.get(name, ())) for name in ("options", "chosen")
             )
-            for item in found
-        ]
+        return [Element(**item) for item in found]
 
     def raw_reward(self) -> float | None:
         """Return the page's verdict without time penalty, None while open; no agent sees it."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -336,22 +337,27 @@ def _caption(law: Law | None) -> str:
     )
 
 
-def _form_rows(law: Law | None, paper: Law) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class _FormRow:
+    """A form fitted here, fitted to the paper's points again, and as published."""
+
+    words: str
+    here: list[str]
+    reason: str
+    again: list[str]
+    published: list[str]
+    main: bool
+
+
+def _form_rows(law: Law | None, paper: Law) -> list[_FormRow]:
     from certify_assets.research.paper import law_forms
 
     rows = []
     for fit in paper.forms:
-        here = None if law is None else law.form(fit.form)
-        rows.append(
-            {
-                "words": fit.words,
-                "here": _cells(here),
-                "reason": "" if here is None else here.reason,
-                "again": _cells(fit),
-                "published": [rate(value) for value in law_forms().get(fit.form, ())] or [DASH] * 3,
-                "main": fit.form == "law",
-            }
-        )
+        here = law.form(fit.form) if law else None
+        published = [rate(value) for value in law_forms().get(fit.form, ())] or [DASH] * 3
+        reason, main = here.reason if here else "", fit.form == "law"
+        rows.append(_FormRow(fit.words, _cells(here), reason, _cells(fit), published, main))
     return rows
 
 
@@ -361,16 +367,22 @@ def _cells(fit: FormFit | None) -> list[str]:
     return [rate(value) for value in (fit.r2, fit.loocv_r2, fit.mae)]
 
 
-def _row(item: Measured, law: Law | None) -> dict[str, Any]:
-    point = item.point
-    return {
-        "point": point,
-        "n_eff": count(point.n_eff),
-        "plain": rate(item.plain_coverage),
-        "source": item.source,
-        "base_judge": item.base_judge,
-        "cells": [DASH] * 4 if law is None else _influence_cells(law, point.corpus),
-    }
+@dataclass(frozen=True)
+class _PointRow:
+    """A corpus with its influence on the law."""
+
+    point: LawPoint
+    n_eff: str
+    plain: str
+    source: str
+    base_judge: str
+    cells: list[str]
+
+
+def _row(item: Measured, law: Law | None) -> _PointRow:
+    point, plain = item.point, rate(item.plain_coverage)
+    cells = _influence_cells(law, point.corpus) if law else [DASH] * 4
+    return _PointRow(point, count(point.n_eff), plain, item.source, item.base_judge, cells)
 
 
 def _influence_cells(law: Law, corpus: str) -> list[str]:

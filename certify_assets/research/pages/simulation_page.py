@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from certify_assets._version import __version__
 from certify_assets.certificates.procedures import clopper_pearson_upper
@@ -339,7 +340,7 @@ def render_simulation(simulation: Simulation, truth: Sequence[TruthCheck]) -> st
             ],
             coverages=[coverage_map(part, procedures) for part in _columns(plain)],
             paper_names=[name for name in PAPER_PROCEDURES if name in procedures],
-            paper=_beside_the_paper(plain),
+            paper=_next_to_the_paper(plain),
             tolerance=short_rate(TOLERANCE, 2),
             exception=f"{EXCEPTION[3]} at {EXCEPTION[1]} tasks and ρ = {EXCEPTION[2]:g}",
             failures=_failures(simulation, procedures),
@@ -365,7 +366,7 @@ def study_markdown(simulation: Simulation, truth: Sequence[TruthCheck]) -> str:
     """Return the study in under 1,000 characters of Markdown, for the asset's page."""
     plain = [cell for cell in simulation.cells if not cell.fooled]
     lines = [
-        _verdict(simulation, plain)["sentence"],
+        _verdict(simulation, plain).sentence,
         "",
         "| procedure | worst violation | fooled | mean coverage |",
         "|---|---|---|---|",
@@ -404,14 +405,20 @@ def _about(simulation: Simulation) -> str:
     )
 
 
-def _verdict(simulation: Simulation, plain: Sequence[Cell]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Verdict:
+    """The banner: its look, heading and sentence."""
+
+    kind: str
+    status: str
+    sentence: str
+
+
+def _verdict(simulation: Simulation, plain: Sequence[Cell]) -> _Verdict:
     rates = _of(plain, _LEAD)
     if not rates:
-        return {
-            "kind": "nothing",
-            "status": "No verdict",
-            "sentence": f"{_LEAD} was not run on designs whose errors the score can see.",
-        }
+        words = f"{_LEAD} was not run on designs whose errors the score can see."
+        return _Verdict("nothing", "No verdict", words)
     over, seen = beyond_delta(simulation), beyond_delta(simulation, proved=False)
     worst = max(rates, key=lambda one: one.violation)
     figure = (
@@ -425,12 +432,12 @@ def _verdict(simulation: Simulation, plain: Sequence[Cell]) -> dict[str, Any]:
         )
     if over:
         names = ", ".join(cell.title for cell, _ in over)
-        return {
-            "kind": "failed",
-            "status": "Not within δ",
-            "sentence": f"{_LEAD} certifies wrongly more often than δ = "
-            f"{percent(simulation.delta)} in {names}; {figure}.",
-        }
+        return _Verdict(
+            "failed",
+            "Not within δ",
+            f"{_LEAD} certifies wrongly more often than δ = {percent(simulation.delta)} in "
+            f"{names}; {figure}.",
+        )
     words = (
         f"In none of {counted(len(rates), 'design')} does {_LEAD} certify wrongly more often than "
         f"δ = {percent(simulation.delta)} beyond "
@@ -438,8 +445,8 @@ def _verdict(simulation: Simulation, plain: Sequence[Cell]) -> dict[str, Any]:
     )
     if clopper_pearson_upper(0, simulation.trials, _DOUBT) > simulation.delta:
         # not even trials without a violation would show it
-        return {"kind": "nothing", "status": "Too few trials to say", "sentence": words}
-    return {"kind": "warn" if seen else "certified", "status": "Within δ", "sentence": words}
+        return _Verdict("nothing", "Too few trials to say", words)
+    return _Verdict("warn" if seen else "certified", "Within δ", words)
 
 
 def _facts(simulation: Simulation, plain: Sequence[Cell], distance: float) -> list[tuple[str, str]]:
@@ -465,35 +472,62 @@ def _columns(cells: Sequence[Cell]) -> list[Sequence[Cell]]:
     return [cells[start : start + COLUMNS] for start in range(0, len(cells), COLUMNS)]
 
 
-def _beside_the_paper(cells: Sequence[Cell]) -> list[dict[str, Any]]:
-    """A row a design that the paper prints, a column a procedure."""
+@dataclass(frozen=True)
+class _Entry:
+    """A cell next to the paper's."""
+
+    printed: bool
+    coverage: str
+    coverage_paper: str
+    violation: str
+    violation_paper: str
+    far: bool
+    known: bool
+
+
+@dataclass(frozen=True)
+class _DesignRow:
+    """A design that the paper prints, an entry a procedure."""
+
+    title: str
+    entries: list[_Entry]
+
+
+def _next_to_the_paper(cells: Sequence[Cell]) -> list[_DesignRow]:
     rows = []
     for cell in cells:
         entries = [
             _entry(cell, rates) for name in PAPER_PROCEDURES if (rates := cell.of(name)) is not None
         ]
-        if any(entry["printed"] for entry in entries):
-            rows.append({"title": cell.title, "entries": entries})
+        if any(entry.printed for entry in entries):
+            rows.append(_DesignRow(cell.title, entries))
     return rows
 
 
-def _entry(cell: Cell, rates: Rates) -> dict[str, Any]:
+def _entry(cell: Cell, rates: Rates) -> _Entry:
     printed = rates.paper or {}
     coverage, violation = printed.get("coverage"), printed.get("violation_conditional")
     far = coverage is not None and abs(rates.coverage - coverage) > TOLERANCE
-    return {
-        "printed": bool(printed),
-        "coverage": short_rate(rates.coverage),
-        "coverage_paper": short_rate(coverage, 2),
-        "violation": short_rate(rates.violation_conditional),
-        "violation_paper": short_rate(violation, 3 if violation == 0.003 else 2),
-        "far": far,
-        "known": far and is_exception(cell, rates),
-    }
+    return _Entry(
+        printed=bool(printed),
+        coverage=short_rate(rates.coverage),
+        coverage_paper=short_rate(coverage, 2),
+        violation=short_rate(rates.violation_conditional),
+        violation_paper=short_rate(violation, 3 if violation == 0.003 else 2),
+        far=far,
+        known=far and is_exception(cell, rates),
+    )
 
 
-def _failures(simulation: Simulation, procedures: Sequence[str]) -> list[dict[str, Any]]:
-    """A map for every ratio of true error and α."""
+@dataclass(frozen=True)
+class _FailureMap:
+    """The map of violations at one ratio of true error and α."""
+
+    title: str
+    map: str
+
+
+def _failures(simulation: Simulation, procedures: Sequence[str]) -> list[_FailureMap]:
     fooled = [cell for cell in simulation.cells if cell.fooled]
     ratios = sorted({round((cell.true_error or 0.0) / simulation.alpha, 6) for cell in fooled})
     maps = []
@@ -505,10 +539,7 @@ def _failures(simulation: Simulation, procedures: Sequence[str]) -> list[dict[st
         ]
         named = [name for name in procedures if any(cell.of(name) for cell in cells)]
         maps += [
-            {
-                "title": f"True error {ratio:g} α",
-                "map": violation_map(part, named, simulation.delta),
-            }
+            _FailureMap(f"True error {ratio:g} α", violation_map(part, named, simulation.delta))
             for part in _columns(cells)
         ]
     return maps
