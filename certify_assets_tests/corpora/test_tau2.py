@@ -125,6 +125,7 @@ def test_instructions(tmp_path: Path, scenario: Any, ticket: Any, text: str) -> 
         ({"termination_reason": "infrastructure_error"}, {"infrastructure_error": 1}),
         ({"termination_reason": "unexpected_error"}, {"infrastructure_error": 1}),
         ({"termination_reason": "max_steps"}, {}),
+        ({"termination_reason": ["max_steps"]}, {}),
         ({"messages": []}, {"no_trajectory": 1}),
         ({"messages": None, "ticks": []}, {"no_trajectory": 1}),
         ({"messages": "hello"}, {"unreadable_record": 1}),

@@ -152,7 +152,7 @@ def _run(data: bytes) -> Run | str:
         return "it is no object with a trajectory"
     if not is_list_of_objects(record["trajectory"]):
         return "its trajectory is not a list of steps"
-    return Run(_instruction(record), tuple(_steps(record["trajectory"])))
+    return Run(_instruction(record), tuple(_steps(record["trajectory"])), "without a step")
 
 
 def _steps(trajectory: Iterable[Record]) -> Iterator[Step]:

@@ -191,6 +191,8 @@ class Run(NamedTuple):
 
     instruction: str
     steps: tuple[Step, ...]
+    #: what a run without steps is called
+    empty: str = "in which the agent said nothing"
 
 
 def draft_of(
@@ -200,7 +202,7 @@ def draft_of(
     if isinstance(run, str):
         reading.drop("unreadable_record", f"{file.name} cannot be used: {run}.")
     elif not run.steps:
-        reading.drop("no_trajectory", f"{file.name} holds a run in which the agent said nothing.")
+        reading.drop("no_trajectory", f"{file.name} holds a run {run.empty}.")
     elif isinstance(outcome := outcomes.of(file.name, task), Unlabelled):
         reading.drop(outcome.reason, f"{file.name} {outcome.words}.")
     else:

@@ -228,7 +228,7 @@ def _drafts(
     record = usable(found_record, where, reading, lambda record: _problem(record, header))
     if record is None:
         return
-    if record.get("termination_reason") in _INFRASTRUCTURE:
+    if text_of(record.get("termination_reason")) in _INFRASTRUCTURE:
         reading.drop(
             "infrastructure_error",
             f"{where} was ended by {record['termination_reason']}, not by the agent.",
