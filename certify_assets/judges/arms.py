@@ -31,7 +31,7 @@ from certify_assets.judges.record import (
     texts,
     workplace,
 )
-from certify_assets.judges.specs import DELTA, JudgeSpec
+from certify_assets.judges.specs import DELTA, CausalSpec, JudgeSpec
 from certify_assets.storage.progress import Advance, Report, counted, silent
 from certify_assets.storage.store import Store
 
@@ -47,8 +47,10 @@ START = "start"
 OPTIMISERS = ("exact", "trl")
 
 
-class GrpoSpec(JudgeSpec):
+class GrpoSpec(CausalSpec):
     """A judge reinforced on RL from another one."""
+
+    training_splits = ("sft", "rl")
 
     family: Literal["grpo"] = "grpo"
     # the expected gradient, or TRL's sampled one
@@ -70,16 +72,6 @@ class GrpoSpec(JudgeSpec):
             )
 
     @property
-    def group(self) -> str:
-        """Jobs of the language models."""
-        return "lm"
-
-    @property
-    def libraries(self) -> frozenset[str]:
-        """Libraries that its assets show as kinds."""
-        return frozenset({"pytorch"})
-
-    @property
     def candidates(self) -> int:
         """The start, and every arm after each number of steps."""
         return len(candidates(self))
@@ -88,11 +80,6 @@ class GrpoSpec(JudgeSpec):
     def arms(self) -> tuple[str, ...]:
         """Rewards."""
         return tuple(ARMS)
-
-    @property
-    def training_splits(self) -> tuple[str, ...]:
-        """SFT by its start, RL by itself."""
-        return ("sft", "rl")
 
     def registration(self) -> object:
         """Return the model, the start and how it is optimised."""

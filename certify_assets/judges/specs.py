@@ -74,6 +74,23 @@ class JudgeSpec(BaseModel):
     # judge whose artifact or certificate the training starts from
     start: str = ""
 
+    #: library that its assets show as a kind where it reads no language model
+    library: ClassVar[str] = "python"
+    #: splits of the corpus that it is trained on, with labels or pseudo-labels
+    training_splits: ClassVar[tuple[str, ...]] = ("sft",)
+    #: split that certifies it, as certificates name it
+    calibration_split: ClassVar[str] = "cal"
+    #: whether it is a language model as it comes
+    untrained: ClassVar[bool] = False
+    #: whether it is trained on the other corpora of the data root
+    needs_other_corpora: ClassVar[bool] = False
+    #: whether a certificate must let its training through, so that there may be no such judge
+    gated: ClassVar[bool] = False
+    #: whether a server scores: it costs money, and every answer is kept
+    hosted: ClassVar[bool] = False
+    #: whether it learns from SFT rows alone, so that it can be trained without some agents
+    retrainable: ClassVar[bool] = False
+
     @property
     def kind(self) -> str:
         """Family as documents and tags name it: that of the recipe."""
@@ -94,7 +111,7 @@ class JudgeSpec(BaseModel):
     @property
     def libraries(self) -> frozenset[str]:
         """Libraries that its assets show as kinds."""
-        return frozenset({"python"})
+        return frozenset({"pytorch" if self.uses_language_model else self.library})
 
     @property
     def candidates(self) -> int:
@@ -110,16 +127,6 @@ class JudgeSpec(BaseModel):
     def arms(self) -> tuple[str, ...]:
         """Rewards that are trained separately, each an asset; empty for most families."""
         return ()
-
-    @property
-    def training_splits(self) -> tuple[str, ...]:
-        """Splits of the corpus that it is trained on, with labels or pseudo-labels."""
-        return ("sft",)
-
-    @property
-    def calibration_split(self) -> str:
-        """Split that certifies it, as certificates name it."""
-        return "cal"
 
     def calibration_rows(self, cal: pd.DataFrame) -> pd.DataFrame:
         """Return the rows of CAL that certify it."""
@@ -138,29 +145,9 @@ class JudgeSpec(BaseModel):
         return next(same, "")
 
     @property
-    def untrained(self) -> bool:
-        """Whether it is a language model as it comes."""
-        return False
-
-    @property
     def uses_language_model(self) -> bool:
         """Whether it trains or reads a language model on this machine, minutes for seconds."""
         return bool(self.model) and not self.hosted
-
-    @property
-    def needs_other_corpora(self) -> bool:
-        """Whether it is trained on the other corpora of the data root."""
-        return False
-
-    @property
-    def gated(self) -> bool:
-        """Whether a certificate must let its training through: there may be no such judge."""
-        return False
-
-    @property
-    def hosted(self) -> bool:
-        """Whether a server scores: it costs money, and every answer is kept."""
-        return False
 
     @property
     def parity(self) -> ParityConfig | None:
@@ -172,14 +159,22 @@ class JudgeSpec(BaseModel):
         """Why there is no such comparison; None where there is one."""
         return "its scores are those of the local reference engine"
 
-    @property
-    def retrainable(self) -> bool:
-        """Whether it learns from SFT rows alone, so that it can be trained without some agents."""
-        return False
-
     def registration(self) -> object:
         """Return what is registered before TEST is read; by default all that defines the judge."""
         return self.model_dump(mode="json", exclude={"name", "summary", "seed"})
+
+
+class CausalSpec(JudgeSpec):
+    """A language model of this machine, read at the verdict's place."""
+
+    @property
+    def group(self) -> str:
+        """Jobs of the language models."""
+        return "lm"
+
+    def registration(self) -> object:
+        """Return the model, and what it started from."""
+        return {name: getattr(self, name) for name in ("family", "model", "revision", "start")}
 
 
 class Family(Protocol):

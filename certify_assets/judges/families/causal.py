@@ -14,7 +14,7 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.arms import GrpoSpec, candidate_adapter, select_arm
 from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, judge_family
 from certify_assets.judges.record import JudgeRecord, save_files, stored_folder, workplace
-from certify_assets.judges.specs import JudgeSpec
+from certify_assets.judges.specs import CausalSpec
 from certify_assets.storage.progress import Report
 from certify_assets.storage.shards import chosen_engine, run_shards
 from certify_assets.storage.store import Store
@@ -29,54 +29,21 @@ if TYPE_CHECKING:
 _LORA_FILES = ("adapter_model.safetensors", "adapter_config.json")
 
 
-class CausalSpec(JudgeSpec):
-    """A language model of this machine, read at the verdict's place."""
-
-    @property
-    def group(self) -> str:
-        """Jobs of the language models."""
-        return "lm"
-
-    @property
-    def libraries(self) -> frozenset[str]:
-        """Libraries that its assets show as kinds."""
-        return frozenset({"pytorch"})
-
-    def registration(self) -> object:
-        """Return the model, and what it started from."""
-        return {
-            "family": self.family,
-            "model": self.model,
-            "revision": self.revision,
-            "start": self.start,
-        }
-
-
 class BaseSpec(CausalSpec):
     """A language model as it comes."""
 
+    untrained = True
+    training_splits = ()
+
     family: Literal["base"] = "base"
-
-    @property
-    def untrained(self) -> bool:
-        """Nothing is trained."""
-        return True
-
-    @property
-    def training_splits(self) -> tuple[str, ...]:
-        """None."""
-        return ()
 
 
 class SftSpec(CausalSpec):
     """A language model with LoRA, fine-tuned on verdicts."""
 
-    family: Literal["sft"] = "sft"
+    retrainable = True
 
-    @property
-    def retrainable(self) -> bool:
-        """It learns from SFT rows alone."""
-        return True
+    family: Literal["sft"] = "sft"
 
 
 class CausalFamily(JudgeFamily):

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 class EndpointSpec(JudgeSpec):
     """A judge behind a server, from an entry of judges.yaml."""
 
+    training_splits = ()
+    hosted = True
+
     family: Literal["endpoint"] = "endpoint"
     endpoint: EndpointConfig
 
@@ -44,16 +47,6 @@ class EndpointSpec(JudgeSpec):
     def libraries(self) -> frozenset[str]:
         """Libraries that its assets show as kinds."""
         return frozenset({"openai", "json"})
-
-    @property
-    def training_splits(self) -> tuple[str, ...]:
-        """None."""
-        return ()
-
-    @property
-    def hosted(self) -> bool:
-        """A server scores."""
-        return True
 
     @property
     def parity(self) -> ParityConfig | None:

@@ -49,33 +49,20 @@ class HarvestSpec(JudgeSpec):
         Procedure that certifies half A.
     """
 
+    library = "scikitlearn"
+    # SFT with its labels, RL with pseudo-labels
+    training_splits = ("sft", "rl")
+    # half A chose what it learned from
+    calibration_split = HALF_B
+    gated = True
+
     family: Literal["harvest"] = "harvest"
     alpha: float = 0.2
     gate: str = "guarded_taskboot"
 
-    @property
-    def libraries(self) -> frozenset[str]:
-        """Libraries that its assets show as kinds."""
-        return frozenset({"pytorch" if self.model else "scikitlearn"})
-
-    @property
-    def training_splits(self) -> tuple[str, ...]:
-        """SFT with its labels, RL with pseudo-labels."""
-        return ("sft", "rl")
-
-    @property
-    def calibration_split(self) -> str:
-        """Half B: half A chose what it learned from."""
-        return HALF_B
-
     def calibration_rows(self, cal: pd.DataFrame) -> pd.DataFrame:
         """Return half B of CAL."""
         return halves(cal, HALVES_SEED)[1]
-
-    @property
-    def gated(self) -> bool:
-        """Half A must certify something."""
-        return True
 
     def registration(self) -> object:
         """Return the model, the start and the gate."""

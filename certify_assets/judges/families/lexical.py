@@ -39,24 +39,17 @@ _RULE = (
 class LexicalSpec(JudgeSpec):
     """A lexical judge."""
 
+    library = "scikitlearn"
+    retrainable = True
+
     family: Literal["lexical"] = "lexical"
     # of several, one is chosen on CAL, and every certificate pays for their number in its level
     success_weights: tuple[float, ...] = (1.0,)
 
     @property
-    def libraries(self) -> frozenset[str]:
-        """Libraries that its assets show as kinds."""
-        return frozenset({"scikitlearn"})
-
-    @property
     def candidates(self) -> int:
         """Number of weights."""
         return len(self.success_weights) or 1
-
-    @property
-    def retrainable(self) -> bool:
-        """It learns from SFT rows alone."""
-        return True
 
     def registration(self) -> object:
         """Return the weights: the oldest registrations of the TEST ledger hold nothing else."""

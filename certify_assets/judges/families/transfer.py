@@ -32,6 +32,10 @@ _EPOCHS = 1.0
 class TransferSpec(JudgeSpec):
     """A judge trained on the SFT splits of other corpora."""
 
+    library = "scikitlearn"
+    training_splits = ()
+    needs_other_corpora = True
+
     family: Literal["transfer"] = "transfer"
     # whether every corpus of the same domain is left out
     strict: bool = False
@@ -40,21 +44,6 @@ class TransferSpec(JudgeSpec):
     def kind(self) -> str:
         """Family of the recipe."""
         return "sft" if self.model else "lexical"
-
-    @property
-    def libraries(self) -> frozenset[str]:
-        """Libraries that its assets show as kinds."""
-        return frozenset({"pytorch" if self.model else "scikitlearn"})
-
-    @property
-    def training_splits(self) -> tuple[str, ...]:
-        """None of its own corpus."""
-        return ()
-
-    @property
-    def needs_other_corpora(self) -> bool:
-        """It is trained on nothing else."""
-        return True
 
     def registration(self) -> object:
         """Return the recipe and the pool."""
