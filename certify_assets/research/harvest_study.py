@@ -74,7 +74,7 @@ def controls_of(loop: Loop, parts: Parts, start: Judge, size: int) -> list[Contr
             "pool": len(table),
             "contamination": share_wrong(taken, parts.pool.withheld, loop.label),
         }
-        if loop.learner.dear or not taken.any():
+        if loop.learner.costly or not taken.any():
             found.append(about)
             continue
         training = training_set(

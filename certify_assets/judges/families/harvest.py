@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -14,8 +13,6 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.harvest.gate import (
     HALF_B,
     HALVES_SEED,
-    HarvestGate,
-    HarvestPool,
     contamination,
     halves,
     open_gate,
@@ -25,8 +22,8 @@ from certify_assets.judges.harvest.gate import (
     training_set,
     withhold,
 )
-from certify_assets.judges.harvest.loop import Learner, language_learner, lexical_learner
-from certify_assets.judges.harvest.rows import ContaminationRow
+from certify_assets.judges.harvest.loop import language_learner, lexical_learner
+from certify_assets.judges.harvest.rows import ContaminationRow, GateDocument
 from certify_assets.judges.judged import DerivedFamily, JudgedCorpus, judge_family
 from certify_assets.judges.record import JudgeRecord, save_files, workplace
 from certify_assets.judges.specs import DELTA, GRID, JudgeSpec
@@ -35,19 +32,9 @@ from certify_assets.storage.progress import Report
 if TYPE_CHECKING:
     import pandas as pd
 
-    from certify_assets.corpora.splits import SplitManifest
-
 
 class HarvestSpec(JudgeSpec):
-    """A round of CertHarvest; `start` is the judge whose certificate gates it.
-
-    Parameters
-    ----------
-    alpha : float
-        Budget of wrong pseudo-labels: the larger one, because halves of CAL are small.
-    gate : str
-        Procedure that certifies half A.
-    """
+    """A round of CertHarvest; `start` is the judge whose certificate gates it."""
 
     library = "scikitlearn"
     # SFT with its labels, RL with pseudo-labels
@@ -57,7 +44,9 @@ class HarvestSpec(JudgeSpec):
     gated = True
 
     family: Literal["harvest"] = "harvest"
+    # budget of wrong pseudo-labels: the larger one, because halves of CAL are small
     alpha: float = 0.2
+    # procedure that certifies half A
     gate: str = "guarded_taskboot"
 
     def calibration_rows(self, cal: pd.DataFrame) -> pd.DataFrame:
@@ -96,56 +85,54 @@ class HarvestFamily(DerivedFamily):
     )
 
     def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
-        """Harvest, train and store the adapter.
-
-        Raises
-        ------
-        GateClosedError
-            If half A certifies nothing: there is no harvest and no new judge. The reason is stored.
-        StaleCertificateError
-            If the start's scores are not those of what is stored now.
-        """
+        """Harvest, train and store the adapter; a closed gate is an error, its reason is stored."""
         spec, store = judge.spec, judge.store
-        table, hashes, _ = judge.beside(spec.start).scores
+        harvested, document, wrong = _harvested(judge)
         sft, manifest = judge.corpus.split("sft"), judge.corpus.manifest
-        harvest = _harvested(withhold(judge.corpus.split("rl")), table, spec)
-        grounds = {
-            "start": spec.start,
-            **{f"start_{name}": hashes[name] for name in ("adapter_sha256", "scores_sha256")},
-        }
-        document = {**harvest.document, **grounds, "manifest_sha256": manifest.sha256}
         store.write_json(judge.key("harvest.json"), document)
-        store.write_json(judge.key("contamination.json"), harvest.report)
-        if not len(harvest.rows):
+        store.write_json(judge.key("contamination.json"), wrong)
+        if not len(harvested):
             # a judge of an earlier opening depends on a gate that is closed now
             store.delete(judge.key("adapter.json"))
             raise GateClosedError(
                 f"{judge} harvests nothing from {judge.corpus}: {document['reason']}"
             )
-        taken = harvest.rows[["trajectory_id", "task_id", "agent", "corpus"]].assign(
-            pseudo_label=document["pseudo_label"]
+        label = document["pseudo_label"]
+        taken = harvested[["trajectory_id", "task_id", "agent", "corpus"]].assign(
+            pseudo_label=label
         )
         harvest_sha256 = store.write_table(judge.key("harvest.parquet"), taken)
         labelled = sft[sft["outcome"].notna()].reset_index(drop=True)
-        training = training_set(
-            labelled, harvest.rows, label=document["pseudo_label"], manifest=manifest
-        )
+        training = training_set(labelled, harvested, label=label, manifest=manifest)
         with workplace(store, judge.key("training")) as place:
-            learner = _learner(labelled, manifest, spec, place, report)
+            learner = (
+                language_learner(
+                    labelled,
+                    manifest,
+                    place,
+                    model=spec.model,
+                    revision=spec.revision,
+                    seed=spec.seed,
+                    report=report,
+                )
+                if spec.model
+                else lexical_learner(labelled, manifest, seed=spec.seed)
+            )
             model = learner.train(training, "adapter")
             save_files(store, judge.key("adapter"), model)
+        harvest = {
+            "sha256": harvest_sha256,
+            "size": len(taken),
+            "gate_sha256": sha256_bytes(canonical_json(document)),
+            "start": document["start"],
+            "start_adapter_sha256": document["start_adapter_sha256"],
+            "start_scores_sha256": document["start_scores_sha256"],
+        }
+        training_of = {"training": learner.trainings["adapter"].to_dict()} if spec.model else {}
         return replace(
             judge.record(model.provenance().adapter_sha256, sft),
             success_weight=None if spec.model else 1.0,
-            details={
-                "harvest": {
-                    "sha256": harvest_sha256,
-                    "size": len(taken),
-                    "gate_sha256": sha256_bytes(canonical_json(document)),
-                    **grounds,
-                },
-                **({"training": learner.trainings["adapter"]} if spec.model else {}),
-            },
+            details={"harvest": harvest, **training_of},
         )
 
     def describe(self, record: JudgeRecord) -> str:
@@ -182,10 +169,7 @@ class HarvestFamily(DerivedFamily):
 
 
 def harvest_violations(judge: JudgedCorpus) -> list[str]:
-    """Return what breaks the rule that no pseudo-label is of a task of CAL or TEST.
-
-    The stored harvest must also be the one that the adapter was trained on.
-    """
+    """Return pseudo-labels of CAL and TEST, and a harvest that the adapter was not trained on."""
     import pandas as pd
 
     key = judge.key("harvest.parquet")
@@ -210,19 +194,12 @@ def harvest_violations(judge: JudgedCorpus) -> list[str]:
     return found
 
 
-@dataclass(frozen=True, eq=False)
-class _Harvest:
-    """What a gate let through."""
-
-    gate: HarvestGate
-    rows: pd.DataFrame
-    document: dict[str, Any]
-    report: ContaminationRow
-
-
-def _harvested(pool: HarvestPool, table: pd.DataFrame, spec: JudgeSpec) -> _Harvest:
-    """Open the gate on half A of CAL and take what is inside."""
+def _harvested(judge: JudgedCorpus) -> tuple[pd.DataFrame, GateDocument, ContaminationRow]:
+    """Take what the certificate of half A lets through; return it, the gate and its errors."""
+    spec = judge.spec
     assert isinstance(spec, HarvestSpec)
+    table, hashes, _ = judge.beside(spec.start).scores
+    pool = withhold(judge.corpus.split("rl"))
     cal = table[(table["split"] == "cal") & table["outcome"].notna()].reset_index(drop=True)
     half_a, _ = halves(cal, HALVES_SEED)
     settings = Settings(alpha=spec.alpha, delta=DELTA, grid=GRID, procedure=spec.gate)
@@ -236,7 +213,7 @@ def _harvested(pool: HarvestPool, table: pd.DataFrame, spec: JudgeSpec) -> _Harv
         if taken.any() or not gate.open
         else "the certified region holds no run of the pool."
     )
-    document = {
+    document: GateDocument = {
         **gate.to_dict(),
         "open": bool(taken.any()),
         "reason": reason,
@@ -253,23 +230,10 @@ def _harvested(pool: HarvestPool, table: pd.DataFrame, spec: JudgeSpec) -> _Harv
         "size": int(taken.sum()),
         "pool": len(pool.frame),
         "skew": skew(pool.frame, taken, rendered_lengths(pool.frame)),
+        "start": spec.start,
+        "start_adapter_sha256": hashes["adapter_sha256"],
+        "start_scores_sha256": hashes["scores_sha256"],
+        "manifest_sha256": judge.corpus.manifest.sha256,
     }
-    return _Harvest(
-        gate, pool.frame[taken].reset_index(drop=True), document, contamination(gate, scored, pool)
-    )
-
-
-def _learner(
-    source: pd.DataFrame, manifest: SplitManifest, spec: JudgeSpec, folder: Path, report: Report
-) -> Learner:
-    if not spec.model:
-        return lexical_learner(source, manifest, seed=spec.seed)
-    return language_learner(
-        source,
-        manifest,
-        folder,
-        model=spec.model,
-        revision=spec.revision,
-        seed=spec.seed,
-        report=report,
-    )
+    rows = pool.frame[taken].reset_index(drop=True)
+    return rows, document, contamination(gate, scored, pool)

@@ -1,4 +1,1 @@
-"""CertHarvest (Algorithm 2 of the paper).
-
-The certificate as the filter of self-training, with its controls.
-"""
+"""CertHarvest (Algorithm 2 of the paper): self-training filtered by a certificate."""

@@ -1,8 +1,7 @@
-"""The gate of a harvest: no certificate on half A of CAL, no pseudo-labels.
+"""The gate of a harvest: no certificate on half A of CAL, no pseudo-labels."""
 
-What may be seen is cut here as well: halves of CAL, a pool without outcomes, training rows that
-hold no task kept for certifying; and what is reported of a harvest: wrong pseudo-labels, its skew.
-"""
+# What may be seen is cut here as well: halves of CAL, a pool without outcomes, training rows that
+# hold no task kept for certifying; and what is reported of a harvest: wrong pseudo-labels, its skew.
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ HALF_B = "cal_half_b"
 SMALLEST = 20
 #: of the halves of CAL, the paper's
 HALVES_SEED = 42
-#: column of training rows that says whether a person or the certificate gave the label
+#: column of training rows that says whether a reviewer or the certificate gave the label
 LABEL_SOURCE = "label_source"
 #: its value for labels of half A that were given up for training
 HALF_A = "half_a"
@@ -46,30 +45,19 @@ HALF_A = "half_a"
 
 @dataclass(frozen=True, eq=False)
 class HarvestGate:
-    """Whether, and below which score, pseudo-labels may be taken.
-
-    Attributes
-    ----------
-    open : bool
-    reason : str
-        The sentence that a skipped asset shows.
-    certificate : Certificate
-        Of half A.
-    tasks, needed : int
-        Tasks of half A, and the fewest with which this procedure's gate can open.
-    """
+    """Whether, and below which score, pseudo-labels may be taken."""
 
     open: bool
+    # the sentence that a skipped asset shows
     reason: str
+    # of half A
     certificate: Certificate
+    # tasks of half A, and the fewest with which this procedure's gate can open
     tasks: int
     needed: int
 
     def taken(self, scores: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Rows of a pool inside the certified region.
-
-        None where the gate is closed. An unscored row is never taken.
-        """
+        """Return the rows inside the certified region, never an unscored one."""
         if not self.open:
             return np.zeros(scores.size, dtype=bool)
         return np.asarray(decide(self.certificate, scores).decisions == self.certificate.side)
@@ -98,41 +86,27 @@ def open_gate(
     others = None if pilot is None else columns(pilot)
     certificate = certify(*columns(half), **given, pilot=others)
     tasks, needed = int(half["task_id"].nunique()), fewest_tasks(settings)
+    may_open = tasks >= needed and certificate.certified
     if tasks < needed:
-        return HarvestGate(
-            False,
-            f"too few CAL tasks: {tasks} of {needed} needed in half A.",
-            certificate,
-            tasks,
-            needed,
-        )
-    if not certificate.certified:
+        reason = f"too few CAL tasks: {tasks} of {needed} needed in half A."
+    elif certificate.certified:
+        reason = f"half A certifies {certificate.coverage:.3f} at {settings.alpha:g}."
+    else:
         found = diagnose(*columns(half), **given, pilot=others)
-        return HarvestGate(
-            False, f"half A certifies nothing: {found.sentence}", certificate, tasks, needed
-        )
-    return HarvestGate(
-        True,
-        f"half A certifies {certificate.coverage:.3f} at {settings.alpha:g}.",
-        certificate,
-        tasks,
-        needed,
-    )
+        reason = f"half A certifies nothing: {found.sentence}"
+    return HarvestGate(may_open, reason, certificate, tasks, needed)
 
 
 def fewest_tasks(settings: Settings) -> int:
-    """Fewest tasks of half A.
-
-    The paper's 20 for a bootstrap, the error-free minimum where the certificate is of finite
-    samples.
-    """
+    """Return the fewest tasks of half A with which a gate can open."""
+    # the paper's 20 for a bootstrap, the error-free minimum for finite-sample certificates
     exact = settings.method.validity == "finite-sample"
     return n_min(settings.alpha, settings.delta) if exact else SMALLEST
 
 
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """The labelled trajectories of the four splits, with the manifest that keeps their tasks apart."""
+    """The labelled trajectories of the four splits, and their manifest."""
 
     sft: pd.DataFrame
     rl: pd.DataFrame
@@ -143,17 +117,11 @@ class Splits:
 
 @dataclass(frozen=True, eq=False)
 class HarvestPool:
-    """Trajectories to harvest from.
+    """Trajectories to harvest from."""
 
-    Attributes
-    ----------
-    frame : pandas.DataFrame
-        Without outcomes: what a judge and a harvest are given.
-    withheld : int8 array, shape (rows,)
-        The outcomes, to report contamination by; nothing that trains or decides reads them.
-    """
-
+    # without outcomes: what a judge and a harvest are given
     frame: pd.DataFrame
+    # the outcomes, to report contamination by; nothing that trains or decides reads them
     withheld: NDArray[np.int8]
 
 
@@ -169,7 +137,7 @@ def withhold(frame: pd.DataFrame) -> HarvestPool:
 
 
 def halves(cal: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Cut CAL by task: half A sets the threshold of the harvest, half B certifies what was trained on it."""
+    """Cut CAL by task: half A sets the threshold of the harvest, half B certifies its judge."""
     first = choosing_half(cal["task_id"].tolist(), seed)
     return cal[first].reset_index(drop=True), cal[~first].reset_index(drop=True)
 

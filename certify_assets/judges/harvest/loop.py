@@ -1,7 +1,4 @@
-"""A loop of harvests: the learner, the rows, and the measurement of one judge.
-
-The lexical judge learns in seconds, the language model in minutes.
-"""
+"""A loop of harvests: the learner, the rows, and the measurement of one judge."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +37,7 @@ if TYPE_CHECKING:
     from certify_assets.corpora.rendering import Renderer
     from certify_assets.corpora.splits import SplitManifest
     from certify_assets.judges.base import Judge
+    from certify_assets.judges.lm.sft import TrainedAdapter
 
 Say = Callable[[str], None]
 
@@ -48,63 +46,34 @@ _SCORED = ("score", "log_p_success", "log_p_fail")
 
 @dataclass(frozen=True, eq=False)
 class Learner:
-    """Who learns: a recipe that is trained from its base on whatever rows it is given.
-
-    Attributes
-    ----------
-    name : str
-    source : pandas.DataFrame
-        Rows labelled by people: the target's SFT split (in-domain), or SFT rows of other corpora
-        (transfer).
-    train : callable
-        From rows with outcomes, and a name for the place of their checkpoints, to a judge.
-    score : callable
-        From a judge and trajectories to a score table.
-    transfer : bool
-        Whether the source holds no row of the target: its SFT split is then part of the pool,
-        labels withheld.
-    dear : bool
-        Whether a training takes minutes: of the controls then only those are trained that stand for
-        the labels of half A.
-    trainings : dict of str to dict
-        What a training told of itself (settings, steps, loss), by its name; empty where it tells
-        nothing.
-    """
+    """A recipe that is trained from its base on the rows it is given."""
 
     name: str
+    # labelled by reviewers: the target's SFT split (in-domain), or rows of other corpora (transfer)
     source: pd.DataFrame
+    # from rows with outcomes, and a name for the place of their checkpoints, to a judge
     train: Callable[[pd.DataFrame, str], Judge]
     score: Callable[[Judge, pd.DataFrame], pd.DataFrame]
+    # whether the source has no row of the target, whose SFT split is then in the pool as well
     transfer: bool = False
-    dear: bool = False
-    trainings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    # whether a training takes minutes: of the controls then only labels of half A are trained on
+    costly: bool = False
+    # of a language model, by the place of their checkpoints
+    trainings: dict[str, TrainedAdapter] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """One loop over rounds: everything that stays the same in it.
-
-    Attributes
-    ----------
-    splits : Splits
-    learner : Learner
-    settings : Settings
-        Of the gate; half B is certified with the same, and with those of `beside`.
-    rounds : int
-    seed : int
-        Of the halves.
-    beside : tuple of str
-        Procedures whose certificates of half B stand beside the gate's.
-    say : callable
-        Told what is done, one sentence at a time.
-    """
+    """One loop over rounds: everything that stays the same in it."""
 
     splits: Splits
     learner: Learner
+    # of the gate; half B is certified with the same, and with the other procedures
     settings: Settings
     rounds: int = 1
+    # of the halves
     seed: int = 42
-    beside: tuple[str, ...] = ("guarded_taskboot", "taskboot")
+    procedures: tuple[str, ...] = ("guarded_taskboot", "taskboot")
     say: Say = field(default=lambda _: None)
 
     @property
@@ -113,10 +82,7 @@ class Loop:
         return 0 if self.settings.side == "reject" else 1
 
     def pool(self) -> HarvestPool:
-        """Trajectories to harvest from, outcomes withheld.
-
-        The unseen RL split, and SFT where the source is of other corpora.
-        """
+        """Return the unseen RL split, with SFT where the source is of other corpora, unlabelled."""
         import pandas as pd
 
         parts = [self.splits.sft, self.splits.rl] if self.learner.transfer else [self.splits.rl]
@@ -147,10 +113,7 @@ class Parts:
 
 
 def gate_of(loop: Loop, parts: Parts, judge: Judge) -> tuple[HarvestGate, pd.DataFrame]:
-    """Open or close the gate of a judge on half A.
-
-    Return it with the judge's scores of the pool, which carry no outcome.
-    """
+    """Open or close the gate of a judge on half A; return it with the scores of the pool."""
     import pandas as pd
 
     frames = [parts.half_a, parts.pool.frame]
@@ -176,7 +139,10 @@ def measured(loop: Loop, parts: Parts, judge: Judge) -> MeasuredRow:
     cells: dict[str, AuditedRow] = {}
     # betting takes a pilot of its own and is a gate here, not what a judge is deployed with
     names = dict.fromkeys(
-        [*([] if loop.settings.procedure == "betting" else [loop.settings.procedure]), *loop.beside]
+        [
+            *([] if loop.settings.procedure == "betting" else [loop.settings.procedure]),
+            *loop.procedures,
+        ]
     )
     for name in names:
         given = {
@@ -248,16 +214,15 @@ def language_learner(
     from certify_assets.judges.lm.training import fine_tuned
 
     using = renderer()
-    told: dict[str, dict[str, Any]] = {}
+    trainings: dict[str, TrainedAdapter] = {}
 
     def train(rows: pd.DataFrame, place: str) -> Judge:
         _refuse(rows, manifest)
         base, encoder = load_base(model, revision)
         judge = CausalJudge(place, base, encoder, shards=folder / "shards")
-        trained, adapter = fine_tuned(
+        trained, trainings[place] = fine_tuned(
             judge, rows, folder / place, model=model, seed=seed, report=report
         )
-        told[place] = adapter.to_dict()
         return trained
 
     return Learner(
@@ -266,8 +231,8 @@ def language_learner(
         train,
         _remembering(score_table, using),
         transfer=transfer,
-        dear=True,
-        trainings=told,
+        costly=True,
+        trainings=trainings,
     )
 
 
@@ -300,10 +265,8 @@ def _remembering(
 
 
 def _refuse(rows: pd.DataFrame, manifest: SplitManifest) -> None:
-    """Refuse rows of tasks that certify or audit.
-
-    Those of half A are let through where their labels were given up for it.
-    """
+    """Refuse rows of tasks that certify or audit."""
+    # those of half A are let through where their labels were given up for it
     spent = (
         set(rows.loc[rows[LABEL_SOURCE] == HALF_A, "task_id"]) if LABEL_SOURCE in rows else set()
     )

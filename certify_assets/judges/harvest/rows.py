@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict, final
+from typing import Any, TypedDict, final
 
 
 class GateRow(TypedDict):
@@ -45,6 +45,21 @@ class HarvestRow(ContaminationRow):
 
     gate: GateRow
     skew: SkewRow | None
+
+
+class GateDocument(GateRow):
+    """A gate and what it let through, as a harvest judge stores them."""
+
+    settings: dict[str, float | str]
+    certificate: dict[str, Any]
+    pseudo_label: int
+    size: int
+    pool: int
+    skew: SkewRow | None
+    start: str
+    start_adapter_sha256: str
+    start_scores_sha256: str
+    manifest_sha256: str
 
 
 class AuditedRow(TypedDict):
