@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,32 +83,35 @@ def study(
 
     started = time.monotonic()
     outcomes = run_study(store, corpora, profile, workers)
-    site = store.locate(f"{SITE}/index.html")
-    document = _study_document(store, outcomes, site, profile, time.monotonic() - started)
-    if as_json:
-        emit_json(document)
-    else:
-        _show_study(store, document)
-    ctx.exit(_FAILED if document["counts"].get("failed") else 0)
-
-
-def _study_document(
-    store: Store, outcomes: Sequence[Outcome], site: str, profile: str, seconds: float
-) -> dict[str, Any]:
-    from dataclasses import asdict
-
     counts = Counter(outcome.status for outcome in outcomes)
-    return {
-        "profile": profile,
-        "root": store.root,
-        "site": site,
-        "seconds": round(seconds, 1),
-        "counts": dict(sorted(counts.items())),
-        "stages": [asdict(outcome) for outcome in outcomes],
-    }
+    done = _Study(
+        profile=profile,
+        root=store.root,
+        site=store.locate(f"{SITE}/index.html"),
+        seconds=round(time.monotonic() - started, 1),
+        counts=dict(sorted(counts.items())),
+        stages=outcomes,
+    )
+    if as_json:
+        emit_json(asdict(done))
+    else:
+        _show_study(store, done)
+    ctx.exit(_FAILED if counts["failed"] else 0)
 
 
-def _show_study(store: Store, document: dict[str, Any]) -> None:
+@dataclass(frozen=True)
+class _Study:
+    """A run of the study; ``--json`` prints it."""
+
+    profile: str
+    root: str
+    site: str
+    seconds: float
+    counts: dict[str, int]
+    stages: list[Outcome]
+
+
+def _show_study(store: Store, done: _Study) -> None:
     from certify_assets.research.pages.result_tables import OURS
     from certify_assets.research.pages.study_site import study_facts, study_tables
 
@@ -120,15 +124,13 @@ def _show_study(store: Store, document: dict[str, Any]) -> None:
     for sentence in study_facts(store, tables):
         show_line(sentence)
     why: dict[str, list[str]] = {}
-    for item in document["stages"]:
-        if item["status"] in ("skipped", "failed"):
-            why.setdefault(f"{item['stage']} {item['status']}: {item['reason']}", []).append(
-                item["corpus"]
-            )
+    for item in done.stages:
+        if item.status in ("skipped", "failed"):
+            why.setdefault(f"{item.stage} {item.status}: {item.reason}", []).append(item.corpus)
     for sentence, corpora in why.items():
         show_line(f"{', '.join(corpora)}: {sentence}")
-    counted = ", ".join(f"{number} {status}" for status, number in document["counts"].items())
-    show_line(f"Stages: {counted}; {document['seconds']:g} s. Open {document['site']}")
+    counted = ", ".join(f"{number} {status}" for status, number in done.counts.items())
+    show_line(f"Stages: {counted}; {done.seconds:g} s. Open {done.site}")
 
 
 _LEARNERS = ("lexical", "sft")
@@ -192,9 +194,14 @@ def harvest(
     from certify_assets.research.harvest_study import HarvestPlan, learner_maker, run_harvests
     from certify_assets.storage.progress import ProgressLines
 
-    given: dict[str, Any] = {"alphas": alphas, "gates": gates, "sides": sides, "profiles": profiles}
-    chosen = {name: value for name, value in given.items() if value}
-    plan = HarvestPlan(learner=learner, rounds=rounds, **chosen)
+    plan = HarvestPlan(
+        learner=learner,
+        rounds=rounds,
+        alphas=alphas or HarvestPlan.alphas,
+        gates=gates or HarvestPlan.gates,
+        sides=sides or HarvestPlan.sides,
+        profiles=profiles or HarvestPlan.profiles,
+    )
     with learner_maker(corpus, learner, report=ProgressLines(say)) as make:
         document = run_harvests(corpus, plan, learner=make, say=say)
     if as_json:
