@@ -38,6 +38,7 @@ from certify_assets.reports.certificate_text import (
 )
 from certify_assets.reports.charts import task_heatmap
 from certify_assets.reports.figures import (
+    Panel,
     error_histogram,
     risk_coverage,
     score_distribution,
@@ -267,17 +268,6 @@ def _entry(entry: dict[str, Any]) -> dict[str, Any]:
         "verdict": str(audit.get("verdict", "NONE")) if certified else "",
         "realized": percent(audit.get("realized_error"), 2) if audit else "",
     }
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One figure with heading and caption; `layout` is ``half``, ``lead`` or ``wide``."""
-
-    name: str
-    heading: str
-    markup: str
-    caption: str
-    layout: str = "half"
 
 
 @dataclass(frozen=True)

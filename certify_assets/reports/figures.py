@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from certify_assets.reports import svg
-from certify_assets.reports.wording import compact, count, done, percent, small
+from certify_assets.reports.wording import compact, count, done, percent, small, superscript
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,16 +23,26 @@ if TYPE_CHECKING:
 
 _TAIL_FLOOR = 1e-9
 _LOWEST = -3.0
-_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def canvas(width: int, height: int, legend_rows: int = 2) -> tuple[Figure, Axes]:
+@dataclass(frozen=True)
+class Panel:
+    """One figure with heading and caption; `layout` is ``half``, ``lead`` or ``wide``."""
+
+    name: str
+    heading: str
+    markup: str
+    caption: str
+    layout: str = "half"
+
+
+def canvas(width: int, height: int, legend_rows: int = 2, *, left: int = 52) -> tuple[Figure, Axes]:
     """Return a figure with fixed margins, and a line above for each row of the legend."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width / 72, height / 72))
     top = 1 - (8 + 16 * legend_rows) / height
-    figure.subplots_adjust(left=52 / width, right=1 - 14 / width, bottom=40 / height, top=top)
+    figure.subplots_adjust(left=left / width, right=1 - 14 / width, bottom=40 / height, top=top)
     return figure, figure.add_subplot()
 
 
@@ -57,6 +68,10 @@ def legend(axes: Axes, columns: int) -> None:
     )
 
 
+def _level_line(axes: Axes, at: float, label: str) -> None:
+    axes.axhline(at, color=svg.ALPHA_INK, lw=1.4, ls=(0, (6, 3)), label=label)
+
+
 def risk_coverage(
     curve: ThresholdCurve,
     *,
@@ -72,54 +87,34 @@ def risk_coverage(
     upper, naive = curve.bootstrap_upper[order], curve.naive_upper[order]
     with svg.style_context():
         figure, axes = canvas(*((590, 370) if large else (460, 330)), 2 if point is None else 3)
-        axes.axhline(
-            alpha,
-            color=svg.ALPHA_INK,
-            linewidth=1.4,
-            linestyle=(0, (6, 3)),
-            label=f"budget α = {percent(alpha)}",
-            zorder=2,
-        )
+        _level_line(axes, alpha, f"budget α = {percent(alpha)}")
         axes.plot(
-            share,
-            naive,
-            color=svg.HUMAN,
-            linewidth=1.3,
-            linestyle=":",
-            label="naive upper bound",
-            zorder=3,
+            share, naive, color=svg.HUMAN, lw=1.3, ls=":", label="naive upper bound", zorder=3
         )
         axes.plot(
             share,
             upper,
             color=svg.JUDGE,
-            linewidth=1.7,
-            linestyle=(0, (4, 1.6)),
+            lw=1.7,
+            ls=(0, (4, 1.6)),
             label="task-bootstrap upper bound q(θ)",
             zorder=4,
         )
         axes.plot(
-            share,
-            error,
-            color=svg.INK,
-            linewidth=2,
-            marker="o",
-            markersize=3,
-            label="observed error",
-            zorder=5,
+            share, error, color=svg.INK, lw=2, marker="o", ms=3, label="observed error", zorder=5
         )
         if point is not None:
             label = f"certified: {percent(point[0])} decided, {percent(point[1], 2)} wrong"
-            axes.axvspan(0, point[0], color=colour, alpha=0.07, linewidth=0)
-            axes.axvline(point[0], color=colour, linewidth=1, zorder=2)
+            axes.axvspan(0, point[0], color=colour, alpha=0.07, lw=0)
+            axes.axvline(point[0], color=colour, lw=1, zorder=2)
             axes.plot(
                 *point,
                 "D",
-                markersize=10,
+                ms=10,
                 color=colour,
-                markeredgecolor="white",
-                markeredgewidth=1.5,
-                linestyle="none",
+                mec="white",
+                mew=1.5,
+                ls="none",
                 label=label,
                 zorder=7,
             )
@@ -177,14 +172,14 @@ def tail_curve(
     with svg.style_context():
         figure, axes = canvas(460, 330, 3)
         axes.set_yscale("log")
-        axes.plot(share, tail, color=svg.JUDGE, linewidth=1.5, label="tail P*(error > α)", zorder=3)
+        axes.plot(share, tail, color=svg.JUDGE, lw=1.5, label="tail P*(error > α)", zorder=3)
         axes.plot(
             share[passed],
             tail[passed],
             "o",
             color=svg.JUDGE,
-            markersize=5,
-            linestyle="none",
+            ms=5,
+            ls="none",
             label="passes both tests",
             zorder=4,
         )
@@ -193,39 +188,33 @@ def tail_curve(
             tail[~passed],
             "o",
             color=svg.JUDGE,
-            markersize=5,
+            ms=5,
             fillstyle="none",
-            linestyle="none",
+            ls="none",
             label="fails",
             zorder=4,
         )
-        axes.axhline(
-            level,
-            color=svg.ALPHA_INK,
-            linewidth=1.4,
-            linestyle=(0, (6, 3)),
-            label=f"tail level {small(level)}",
-        )
+        _level_line(axes, level, f"tail level {small(level)}")
         if guard_level is not None:
             floor = np.clip(curve.floor_probability[order], _TAIL_FLOOR, 1.0)
             axes.plot(
                 share,
                 floor,
                 color=svg.HUMAN,
-                linewidth=1.4,
-                linestyle=":",
+                lw=1.4,
+                ls=":",
                 label="guard: P(no error seen)",
                 zorder=2,
             )
             axes.axhline(
                 guard_level,
                 color=svg.HUMAN,
-                linewidth=1,
-                linestyle=(0, (2, 2)),
+                lw=1,
+                ls=(0, (2, 2)),
                 label=f"guard level {small(guard_level)}",
             )
         if point is not None:
-            axes.axvline(point, color=svg.INK, linewidth=1, linestyle=(0, (1, 2)))
+            axes.axvline(point, color=svg.INK, lw=1, ls=(0, (1, 2)))
         axes.set(
             xlim=(0, _ceiling(share)),
             ylim=(_TAIL_FLOOR * 0.6, 2),
@@ -281,16 +270,10 @@ def error_histogram(
             label=f"above it ({percent(above, 2)})",
         )
         axes.axvline(
-            alpha,
-            color=svg.ALPHA_INK,
-            linewidth=1.6,
-            linestyle=(0, (6, 3)),
-            label=f"budget α = {percent(alpha)}",
+            alpha, color=svg.ALPHA_INK, lw=1.6, ls=(0, (6, 3)), label=f"budget α = {percent(alpha)}"
         )
         if observed is not None:
-            axes.axvline(
-                observed, color=svg.INK, linewidth=1.6, label=f"observed {percent(observed, 2)}"
-            )
+            axes.axvline(observed, color=svg.INK, lw=1.6, label=f"observed {percent(observed, 2)}")
         axes.set(
             xlim=(0, edges[-1]),
             xlabel=f"error among {done(side)} runs of {where}",
@@ -330,7 +313,7 @@ def score_distribution(
             fill=True,
             facecolor="#bcd6c5",
             edgecolor=svg.RELEASE,
-            linewidth=0.9,
+            lw=0.9,
             label="success",
         )
         axes.stairs(
@@ -340,10 +323,10 @@ def score_distribution(
             facecolor="#eec9c9",
             edgecolor=svg.REJECT,
             hatch="////",
-            linewidth=0.9,
+            lw=0.9,
             label="failure",
         )
-        axes.axhline(0, color=svg.INK, linewidth=0.8)
+        axes.axhline(0, color=svg.INK, lw=0.8)
         for side, threshold in sorted(thresholds.items()):
             _shade(axes, side, threshold, edges)
         axes.set(
@@ -366,12 +349,12 @@ def _score_edges(values: FloatArray) -> FloatArray:
 def _shade(axes: Axes, side: str, threshold: float, edges: FloatArray) -> None:
     colour = svg.side_colour(side)
     span = (edges[0], threshold) if side == "reject" else (threshold, edges[-1])
-    axes.axvspan(*span, color=colour, alpha=0.07, linewidth=0)
+    axes.axvspan(*span, color=colour, alpha=0.07, lw=0)
     axes.axvline(
         threshold,
         color=colour,
-        linewidth=1.8,
-        linestyle="-" if side == "reject" else (0, (5, 2)),
+        lw=1.8,
+        ls="-" if side == "reject" else (0, (5, 2)),
         label=f"{side} threshold",
     )
 
@@ -402,25 +385,13 @@ def detector_path(
     tasks = np.arange(1, values.size + 1)
     line = math.log10(threshold)
     with svg.style_context():
-        figure, axes = _monitor_canvas()
-        axes.plot(tasks, values, color=svg.JUDGE, linewidth=1.7, label=words)
-        axes.axhline(
-            line,
-            color=svg.ALPHA_INK,
-            linewidth=1.4,
-            linestyle=(0, (6, 3)),
-            label=f"alarm line {count(threshold)}",
-        )
+        figure, axes = canvas(460, 300, left=56)
+        axes.plot(tasks, values, color=svg.JUDGE, lw=1.7, label=words)
+        _level_line(axes, line, f"alarm line {count(threshold)}")
         if first_alarm_at is not None:
             mark = (first_alarm_at, values[first_alarm_at - 1])
             axes.plot(
-                *mark,
-                "X",
-                color=svg.REJECT,
-                markersize=11,
-                markeredgecolor="white",
-                linestyle="none",
-                label="first alarm",
+                *mark, "X", color=svg.REJECT, ms=11, mec="white", ls="none", label="first alarm"
             )
         # twice the line is as good as any evidence beyond it, which would only flatten what came
         # before
@@ -429,11 +400,11 @@ def detector_path(
         axes.yaxis.set_major_locator(_whole())
         axes.yaxis.set_major_formatter(_power)
         _finish_monitor(axes, values.size)
-        told = f"an alarm after {count(first_alarm_at)} tasks" if first_alarm_at else "no alarm"
+        alarm = f"an alarm after {count(first_alarm_at)} tasks" if first_alarm_at else "no alarm"
         return svg.figure_svg(
             figure,
             name,
-            f"{words} over {count(values.size)} tasks, alarm line at {count(threshold)}: {told}.",
+            f"{words} over {count(values.size)} tasks, alarm line at {count(threshold)}: {alarm}.",
         )
 
 
@@ -445,34 +416,14 @@ def interval_band(path: Mapping[str, Any], *, alpha: float, name: str) -> str:
         1.0, max(3.0 * alpha, 1.15 * float(np.nanmax(error, initial=0.0)), 1.3 * float(high[-1]))
     )
     with svg.style_context():
-        figure, axes = _monitor_canvas()
+        figure, axes = canvas(460, 300, left=56)
         axes.fill_between(
-            at,
-            low,
-            high,
-            color=svg.JUDGE,
-            alpha=0.16,
-            linewidth=0,
-            label="interval, valid at every task",
+            at, low, high, color=svg.JUDGE, alpha=0.16, lw=0, label="interval, valid at every task"
         )
-        axes.plot(at, low, color=svg.JUDGE, linewidth=0.9)
-        axes.plot(at, high, color=svg.JUDGE, linewidth=0.9)
-        axes.plot(
-            at,
-            error,
-            color=svg.INK,
-            linewidth=1.6,
-            marker="o",
-            markersize=3,
-            label="realised error",
-        )
-        axes.axhline(
-            alpha,
-            color=svg.ALPHA_INK,
-            linewidth=1.4,
-            linestyle=(0, (6, 3)),
-            label=f"budget α = {percent(alpha)}",
-        )
+        axes.plot(at, low, color=svg.JUDGE, lw=0.9)
+        axes.plot(at, high, color=svg.JUDGE, lw=0.9)
+        axes.plot(at, error, color=svg.INK, lw=1.6, marker="o", ms=3, label="realised error")
+        _level_line(axes, alpha, f"budget α = {percent(alpha)}")
         axes.set(ylim=(0, top), ylabel="error among decided runs")
         axes.yaxis.set_major_formatter(lambda value, _: percent(round(float(value), 6)))
         _finish_monitor(axes, int(at[-1]))
@@ -483,28 +434,10 @@ def interval_band(path: Mapping[str, Any], *, alpha: float, name: str) -> str:
         return svg.figure_svg(figure, name, label)
 
 
-def _monitor_canvas() -> tuple[Figure, Axes]:
-    from matplotlib.figure import Figure
-
-    width, height = 460, 300
-    figure = Figure(figsize=(width / 72, height / 72))
-    figure.subplots_adjust(
-        left=56 / width, right=1 - 14 / width, bottom=40 / height, top=1 - 40 / height
-    )
-    return figure, figure.add_subplot()
-
-
 def _finish_monitor(axes: Axes, tasks: int) -> None:
     axes.set(xlim=(1, max(tasks, 2)), xlabel="labelled tasks, in order")
     axes.xaxis.set_major_locator(_whole())
-    axes.legend(
-        loc="lower left",
-        bbox_to_anchor=(-0.01, 1.0),
-        ncols=2,
-        borderaxespad=0.2,
-        columnspacing=1.6,
-        handletextpad=0.6,
-    )
+    legend(axes, 2)
 
 
 def _whole() -> Any:
@@ -515,4 +448,4 @@ def _whole() -> Any:
 
 def _power(value: float, _: float) -> str:
     exponent = round(value)
-    return "1" if exponent == 0 else f"10{str(exponent).translate(_SUPERSCRIPT)}"
+    return "1" if exponent == 0 else f"10{superscript(exponent)}"

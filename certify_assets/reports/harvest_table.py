@@ -28,11 +28,7 @@ def control_rows(document: HarvestDocument) -> list[dict[str, str]]:
     for loop in document["loops"]:
         for control in loop["controls"]:
             place = {name: value for name, value in _loop(loop).items() if name != "gate"}
-            key = (
-                *place.values(),
-                control["control"],
-                str(control.get("size", "")),
-            )
+            key = (*place.values(), control["control"], str(control.get("size", "")))
             rows.setdefault(key, {**place, **_control(control, loop["gate"])})
     return list(rows.values())
 

@@ -321,13 +321,7 @@ def history_metrics(history: OperationHistory) -> dict[str, float]:
 
 def _short_row(step: HistoryStep, side: SideHistory) -> list[str]:
     shares = [percent(side.coverage), percent(side.error)]
-    return [
-        _short(step.number),
-        side.side,
-        f"{side.alpha:g}",
-        *shares,
-        count(side.tasks),
-    ]
+    return [_short(step.number), side.side, f"{side.alpha:g}", *shares, count(side.tasks)]
 
 
 def _verdict(history: OperationHistory) -> tuple[str, str, str]:

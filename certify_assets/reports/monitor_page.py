@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
 
-from certify_assets._version import __version__
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.monitor_record import MonitorEntry, MonitorRecord, SampleFile
 from certify_assets.operations.monitoring import load_monitor
-from certify_assets.reports.figures import detector_path, interval_band
-from certify_assets.reports.wording import compact, count, counted, done, environment, percent
+from certify_assets.reports.figures import Panel, detector_path, interval_band
+from certify_assets.reports.wording import (
+    compact,
+    count,
+    counted,
+    done,
+    inline_block,
+    markdown_table,
+    percent,
+    render,
+)
 
 _HEADINGS = {
     "alarm": ("failed", "Alarm: labelled tasks speak for an error above the budget"),
@@ -20,30 +27,21 @@ _HEADINGS = {
     "quiet": ("certified", "No alarm"),
 }
 _DETECTORS = {"e_process": "e-process", "shiryaev_roberts": "Shiryaev–Roberts detector"}
-_INLINE = 1000
 
 
 def render_monitor_page(document: MonitorRecord, *, title: str) -> str:
     """Render the page of a monitor."""
     state, heading = _HEADINGS[document.status]
-    return (
-        environment()
-        .get_template("monitor.html")
-        .render(
-            version=__version__,
-            title=title,
-            state=state,
-            heading=heading,
-            reason=document.reason,
-            files=[
-                {**asdict(file), "rows": count(file.rows), "tasks": count(file.tasks)}
-                for file in _sources(document)
-            ],
-            monitors=[
-                _monitor(entry, f"m{place}") for place, entry in enumerate(document.monitors)
-            ],
-            findings=_told_once(document),
-        )
+    return render(
+        "monitor.html",
+        title=title,
+        state=state,
+        heading=heading,
+        reason=document.reason,
+        files=_sources(document),
+        count=count,
+        monitors=[_monitor(entry, f"m{place}") for place, entry in enumerate(document.monitors)],
+        findings=_distinct(document),
     )
 
 
@@ -58,31 +56,21 @@ def write_monitor_page(judge: JudgedCorpus) -> str:
 def monitor_markdown(document: MonitorRecord) -> str:
     """Return the verdict block of the asset: under 1,000 characters, no text of the data."""
     _, heading = _HEADINGS[document.status]
-    lines = [f"**{heading}**"]
-    if document.monitors:
-        lines += ["", "|side|α|e-value|alarm from|error|interval|tasks|", "|-|-|-|-|-|-|-|"]
-    for entry in document.monitors:
-        result = entry.result
-        low, high = result.interval
-        cells = [
+    rows = [
+        (
             entry.side,
             f"{entry.alpha:g}",
-            compact(result.e_value),
-            compact(result.e_process.threshold),
-        ]
-        cells += [
-            percent(result.realized_error),
-            f"{percent(low)} to {percent(high)}",
-            f"{result.covered_tasks}/{result.tasks}",
-        ]
-        lines.append("|" + "|".join(cells) + "|")
-    block = "\n".join(lines) + "\n"
-    if len(block) >= _INLINE:
-        raise RuntimeError(
-            f"the verdict block has {len(block)} characters; it must stay under {_INLINE} to "
-            "be shown inline"
+            compact(entry.result.e_value),
+            compact(entry.result.e_process.threshold),
+            percent(entry.result.realized_error),
+            " to ".join(percent(end) for end in entry.result.interval),
+            f"{entry.result.covered_tasks}/{entry.result.tasks}",
         )
-    return block
+        for entry in document.monitors
+    ]
+    columns = ("side", "α", "e-value", "alarm from", "error", "interval", "tasks")
+    table = ["", *markdown_table(columns, rows, tight=True)] if rows else []
+    return inline_block([f"**{heading}**", *table])
 
 
 def monitor_metrics(document: MonitorRecord) -> dict[str, float]:
@@ -107,17 +95,28 @@ def monitor_metrics(document: MonitorRecord) -> dict[str, float]:
     return {name: float(value) for name, value in metrics.items()}
 
 
-def _monitor(entry: MonitorEntry, name: str) -> dict[str, Any]:
-    result, alpha = entry.result, entry.alpha
+@dataclass(frozen=True)
+class _Monitor:
+    """One certificate's monitor as shown."""
+
+    heading: str
+    alarm: bool
+    promise: str
+    facts: list[tuple[str, str]]
+    panels: list[Panel]
+    sha256: str
+
+
+def _monitor(entry: MonitorEntry, name: str) -> _Monitor:
     whose = ", labels of operation" if entry.source == "operation" else ""
-    return {
-        "heading": f"{done(entry.side).capitalize()} runs, budget {percent(alpha)}{whose}",
-        "alarm": result.alarm,
-        "promise": entry.promise,
-        "facts": _facts(entry),
-        "panels": [*_detectors(entry, name), _interval(entry, name)],
-        "sha256": entry.certificate_sha256,
-    }
+    return _Monitor(
+        f"{done(entry.side).capitalize()} runs, budget {percent(entry.alpha)}{whose}",
+        entry.result.alarm,
+        entry.promise,
+        _facts(entry),
+        [*_detectors(entry, name), _interval(entry, name)],
+        entry.certificate_sha256,
+    )
 
 
 def _sources(document: MonitorRecord) -> list[SampleFile]:
@@ -137,10 +136,7 @@ def _facts(entry: MonitorEntry) -> list[tuple[str, str]]:
     return [
         ("labelled tasks", count(result.tasks)),
         ("with a decided run", count(result.covered_tasks)),
-        (
-            "decided runs, wrong",
-            f"{count(result.covered_trajectories)}, {count(result.errors)}",
-        ),
+        ("decided runs, wrong", f"{count(result.covered_trajectories)}, {count(result.errors)}"),
         ("realised error", percent(result.realized_error)),
         (
             "first alarm",
@@ -155,7 +151,7 @@ def _facts(entry: MonitorEntry) -> list[tuple[str, str]]:
     ]
 
 
-def _detectors(entry: MonitorEntry, name: str) -> list[dict[str, str]]:
+def _detectors(entry: MonitorEntry, name: str) -> list[Panel]:
     result, trust = entry.result, percent(entry.delta)
     states = (result.e_process, result.shiryaev_roberts)
     series = {"loge": entry.path.log_e, "logsr": entry.path.log_sr}
@@ -169,48 +165,45 @@ def _detectors(entry: MonitorEntry, name: str) -> list[dict[str, str]]:
         ),
     )
     return [
-        {
-            "heading": words[0].upper()
-            + words[1:]
-            + (", the alarm" if key == result.detector else ""),
-            "markup": detector_path(
+        Panel(
+            f"{name}{short}",
+            f"{words[0].upper()}{words[1:]}{', the alarm' if key == result.detector else ''}",
+            detector_path(
                 logs,
                 threshold=state.threshold,
                 first_alarm_at=state.first_alarm_at,
                 words=words,
                 name=f"{name}{short}",
             ),
-            "caption": caption,
-            "layout": "half",
-        }
+            caption,
+        )
         for (key, words), state, (short, logs), caption in zip(
             _DETECTORS.items(), states, series.items(), captions, strict=True
         )
     ]
 
 
-def _interval(entry: MonitorEntry, name: str) -> dict[str, str]:
+def _interval(entry: MonitorEntry, name: str) -> Panel:
     low, high = entry.result.interval
     weight = (
         "every task weighing by the share of its runs that is decided"
         if entry.result.estimand == "task"
         else "over runs"
     )
-    return {
-        "heading": "Interval for the error",
-        "markup": interval_band(asdict(entry.path), alpha=entry.alpha, name=f"{name}band"),
-        "caption": f"Now {percent(low)} to {percent(high)}, {weight}. It "
-        "holds at every task at once "
-        f"with {percent(1 - entry.delta)} confidence, "
-        "as long as the error does not change.",
-        "layout": "lead",
-    }
+    return Panel(
+        f"{name}band",
+        "Interval for the error",
+        interval_band(asdict(entry.path), alpha=entry.alpha, name=f"{name}band"),
+        f"Now {percent(low)} to {percent(high)}, {weight}. It holds at every task at once with "
+        f"{percent(1 - entry.delta)} confidence, as long as the error does not change.",
+        "lead",
+    )
 
 
-def _told_once(document: MonitorRecord) -> list[dict[str, str]]:
+def _distinct(document: MonitorRecord) -> list[dict[str, str]]:
     """Findings of the document and of its monitors, each sentence once."""
-    told: Sequence[Mapping[str, str]] = [
+    found: Sequence[Mapping[str, str]] = [
         *document.findings,
         *(one for entry in document.monitors for one in entry.result.findings),
     ]
-    return [dict(pair) for pair in dict.fromkeys(tuple(finding.items()) for finding in told)]
+    return [dict(pair) for pair in dict.fromkeys(tuple(finding.items()) for finding in found)]

@@ -8,10 +8,17 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from certify_assets._version import __version__
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.rendering import defuse
-from certify_assets.reports.wording import compact, count, counted, environment, percent
+from certify_assets.reports.wording import (
+    compact,
+    count,
+    counted,
+    environment,
+    markdown_table,
+    percent,
+    render,
+)
 
 if TYPE_CHECKING:
     from certify_assets.corpora.schema import Trajectory
@@ -63,6 +70,16 @@ class _Text:
     cut: str
 
 
+@dataclass(frozen=True)
+class _LastLabel:
+    """What a reviewer labelled last; what the judge said of it is folded below."""
+
+    line: int
+    word: str
+    task: str
+    judge: str
+
+
 def duration(minutes: float) -> str:
     """Write minutes as hours and minutes: 384 is 6 h 24 min."""
     hours, rest = divmod(math.ceil(minutes), 60)
@@ -76,33 +93,15 @@ def queue_key(corpus: str, ending: str) -> str:
 
 def style_hash() -> str:
     """Return the source of the one style sheet as a content security policy names it."""
-    return (
-        "'sha256-"
-        + base64.b64encode(hashlib.sha256(_style().encode("utf-8")).digest()).decode("ascii")
-        + "'"
-    )
+    digest = hashlib.sha256(_style().encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
 
 
 def render_review(
     shown: QueuedRun, said: Statement | None, budget: Budget, corpus: str, reviewer: Reviewer
 ) -> str:
-    """Render the page on which one run is labelled.
-
-    Parameters
-    ----------
-    shown : QueuedRun
-    said : Statement or None
-        The reviewer's label before this one, which is confirmed here and can be taken back.
-    budget : Budget
-    corpus : str
-    reviewer : Reviewer
-
-    Returns
-    -------
-    str
-        HTML. Agent and run are folded away, score and decision of the judge are not in it: they
-        would sway the reviewer.
-    """
+    """Render the page on which one run is labelled, which confirms the label before it."""
+    # agent and run are folded away, score and decision are not in it: they would sway the reviewer
     run = shown.run
     limit = max(_SHOWN_CHARS, min(_WHOLE_CHARS, _PAGE_CHARS // (2 * max(1, len(run.steps)))))
     return _render(
@@ -169,20 +168,21 @@ def render_queue(queue: Queue, corpus: str, *, limit: int = 200, served: bool = 
 
 def budget_markdown(budget: Budget) -> str:
     """Return the budget as a short table for an asset's page."""
-    lines = ["| kind | labels | runs | tasks | time |", "|---|---|---|---|---|"]
-    lines += [
+    rows = [
         (
-            f"| {KIND_WORDS[kind.kind][0]} | {kind.labels} | {kind.runs} | {kind.tasks} | "
-            f"{duration(kind.labels * budget.minutes_per_run)} |"
+            KIND_WORDS[kind.kind][0],
+            *(str(number) for number in (kind.labels, kind.runs, kind.tasks)),
+            duration(kind.labels * budget.minutes_per_run),
         )
         for kind in budget.kinds
     ]
-    told = (
+    saved = (
         f"{count(budget.saved)} of {counted(budget.decided, 'run')} were decided without a "
-        f"person: {duration(budget.saved_minutes)} saved"
+        f"person: {duration(budget.saved_minutes)} saved, at {compact(budget.minutes_per_run)} min "
+        "a run, which is assumed."
     )
     return "\n".join(
-        [*lines, "", f"{told}, at {compact(budget.minutes_per_run)} min a run, which is assumed."]
+        [*markdown_table(("kind", "labels", "runs", "tasks", "time"), rows), "", saved]
     )
 
 
@@ -229,7 +229,7 @@ def render_message(
 
 
 def _render(template: str, **values: Any) -> str:
-    return environment().get_template(template).render(version=__version__, css=_style(), **values)
+    return render(template, css=_style(), **values)
 
 
 def _style() -> str:
@@ -271,15 +271,13 @@ def _text(raw: str, limit: int) -> _Text:
     return _Text(head, tail, whole, count(len(text)), count(folded), count(cut) if cut else "")
 
 
-def _said(said: Statement) -> dict[str, Any]:
-    """Say what a reviewer labelled last; what the judge said of it is folded below."""
-    word = "a success" if said.label.outcome else "a failure"
-    return {
-        "line": said.label.number,
-        "word": word,
-        "task": defuse("" if said.judged is None else said.judged.task_id),
-        "judge": _judge(said.judged),
-    }
+def _said(said: Statement) -> _LastLabel:
+    return _LastLabel(
+        line=said.label.number,
+        word="a success" if said.label.outcome else "a failure",
+        task=defuse("" if said.judged is None else said.judged.task_id),
+        judge=_judge(said.judged),
+    )
 
 
 def _judge(found: JudgeDecision | None) -> str:
@@ -287,8 +285,7 @@ def _judge(found: JudgeDecision | None) -> str:
         return "Nothing is known of the run any more."
     words = {"reject": "The judge rejected it.", "release": "The judge released it."}
     verdict = words.get(
-        found.decision,
-        f"The judge left it to human review ({found.reason.replace('_', ' ')}).",
+        found.decision, f"The judge left it to human review ({found.reason.replace('_', ' ')})."
     )
     score = found.score
     thresholds = {

@@ -1,16 +1,21 @@
-"""Numbers, short words and the Jinja environment that every page shares."""
+"""Numbers, short words, Markdown blocks and templates that every page shares."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from certify_assets._version import __version__
 
 if TYPE_CHECKING:
     import jinja2
 
 DASH = "\N{EN DASH}"
+#: longest block that Dagster shows inline on the page of an asset
+INLINE = 1000
 _MINUS = "\N{MINUS SIGN}"
 # a percent sign stands off its number by a space that neither breaks nor gapes
 _PERCENT = "\N{NARROW NO-BREAK SPACE}%"
@@ -65,10 +70,11 @@ def small(value: float | None) -> str:
     if value >= 0.001:
         return f"{value:.3g}"
     exponent = math.floor(math.log10(value))
-    return f"{value / 10**exponent:.1f}\N{MULTIPLICATION SIGN}10{_superscript(exponent)}"
+    return f"{value / 10**exponent:.1f}\N{MULTIPLICATION SIGN}10{superscript(exponent)}"
 
 
-def _superscript(exponent: int) -> str:
+def superscript(exponent: int) -> str:
+    """Write a whole number as an exponent."""
     return str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
@@ -117,7 +123,7 @@ def confidence(level: float, validity: str) -> str:
 
 @lru_cache(maxsize=1)
 def environment() -> jinja2.Environment:
-    """Return the environment of the templates beside this file."""
+    """Return the environment of the templates next to this file."""
     import jinja2
 
     return jinja2.Environment(
@@ -127,3 +133,30 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def render(template: str, **values: Any) -> str:
+    """Fill a template, which is given the version of the package too."""
+    return environment().get_template(template).render(version=__version__, **values)
+
+
+def markdown_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, tight: bool = False
+) -> list[str]:
+    """Return the lines of a Markdown table, without blanks around the cells where it is tight."""
+    blank, rule = ("", "-|") if tight else (" ", "---|")
+    head, *lines = (
+        f"|{blank}{f'{blank}|{blank}'.join(cells)}{blank}|" for cells in (columns, *rows)
+    )
+    return [head, "|" + rule * len(columns), *lines]
+
+
+def inline_block(lines: Iterable[str], what: str = "verdict block") -> str:
+    """Join the lines of a block; one that Dagster would not show inline is a mistake of ours."""
+    block = "\n".join(lines) + "\n"
+    if len(block) >= INLINE:
+        raise RuntimeError(
+            f"the {what} has {len(block)} characters; it must stay under {INLINE} to be shown "
+            "inline"
+        )
+    return block
