@@ -6,8 +6,8 @@ is chosen with TEST's outcomes: it says what a better choice could have had, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from certify_assets.errors import LedgerError, StaleCertificateError
 from certify_assets.evaluation.ledger import (
@@ -34,6 +34,14 @@ from certify_assets.judges.arms import (
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS
 from certify_assets.judges.record import columns, renderer
+from certify_assets.judges.selection import (
+    Bracket,
+    BracketRow,
+    Selection,
+    SelectionDocument,
+    bracket,
+    select,
+)
 from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES, JudgeSpec
 from certify_assets.storage.progress import Report, silent
 
@@ -41,29 +49,59 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.certificates import Certificate
-    from certify_assets.judges.selection import Bracket, Selection
 
 
-def audit_arms(
-    judged: JudgedCorpus, *, run_id: str = "cli", report: Report = silent
-) -> dict[str, Any]:
-    """Register every candidate's and control's certificates, and read TEST for each.
+class ArmsCell(SelectionDocument):
+    """The choice at one side and budget; `chosen` is the deployed one, `cal_pick` CAL's here."""
 
-    Missing controls are trained. Reading the same hashes again is a replay with the same results.
+    side: str
+    alpha: float
+    cal_pick: str
 
-    Returns
-    -------
-    dict
-        ``plan`` (registered), ``registration``, ``results`` (of each candidate and control),
-        ``brackets``, ``ledger_head``.
 
-    Raises
-    ------
-    StaleCertificateError
-        If the deployed adapter is not the one chosen among these candidates.
-    LedgerError
-        If the ledger lost lines, or TEST was seen under this registration with other scores.
-    """
+class ArmsPlan(TypedDict):
+    """What is registered before TEST is read: all candidates and controls with their scores."""
+
+    # of the corpus; earlier plans have neither
+    trajectories_sha256: str
+    version: int
+    corpus: str
+    judge: str
+    split: str
+    renderer_sha256: str
+    adapter_sha256: str
+    deployed: str
+    selection_rule: str
+    procedure: str
+    delta: float
+    grid: int
+    arms: dict[str, str]
+    scores: dict[str, str]
+    auroc: dict[str, float | None]
+    cells: list[ArmsCell]
+
+
+class ArmResult(TypedDict):
+    """A candidate or control on TEST, with an audit for each cell of the plan."""
+
+    auroc: float | None
+    audits: list[dict[str, float | str | bool | None]]
+
+
+class ArmsAudit(TypedDict):
+    """The audit of all candidates and controls; how TEST was read is not stored."""
+
+    plan: ArmsPlan
+    registration: str
+    results: dict[str, ArmResult]
+    ledger_head: str
+    brackets: list[BracketRow]
+    ledger_reads: NotRequired[dict[str, str]]
+
+
+def audit_arms(judged: JudgedCorpus, *, run_id: str = "cli", report: Report = silent) -> ArmsAudit:
+    """Register every candidate's and control's certificates, and read TEST for each."""
+    # missing controls are trained; reading the same hashes again is a replay with the same results
     folder = judged.key()
     if judged.store.exists(f"{folder}/arms_audit.json"):
         require_in_ledger(
@@ -99,31 +137,21 @@ def audit_arms(
     head = ""
     for name, entry in reads.items():
         head = record_result(judged.store, entry, _sha256(results[name]))
-    document: dict[str, Any] = {
+    document: ArmsAudit = {
         "plan": plan,
         "registration": registration,
         "results": results,
         "ledger_head": head,
+        "brackets": [found.to_dict() for found in brackets(plan, results)],
     }
-    document["brackets"] = [found.to_dict() for found in brackets(document)]
-    document["ledger_reads"] = {name: entry.kind for name, entry in reads.items()}
-    judged.store.write_json(
-        f"{folder}/arms_audit.json",
-        {name: value for name, value in document.items() if name != "ledger_reads"},
-    )
-    return document
+    judged.store.write_json(f"{folder}/arms_audit.json", document)
+    return {**document, "ledger_reads": {name: entry.kind for name, entry in reads.items()}}
 
 
 def plan_arms(
     judge: JudgedCorpus, *, report: Report = silent
-) -> tuple[dict[str, Any], dict[str, list[Certificate]]]:
-    """Certify every candidate and control on CAL; return the plan to register, and these.
-
-    Raises
-    ------
-    StaleCertificateError
-        If candidates or scores are not those among which the deployed adapter was chosen.
-    """
+) -> tuple[ArmsPlan, dict[str, list[Certificate]]]:
+    """Certify every candidate and control on CAL; return the plan to register, and these."""
     adapter = judge.beside(judge.spec.name).artifact
     keys = {arm: arm_key(judge, arm) for arm in [*ARMS, *CONTROLS]}
     stale = (
@@ -152,9 +180,14 @@ def plan_arms(
         for side in SIDES
         for alpha in judge.corpus.config.alphas
     }
-    plan = {
-        **judge.corpus.version.registered,
-        **about,
+    version = judge.corpus.version
+    plan: ArmsPlan = {
+        "trajectories_sha256": version.trajectories_sha256,
+        "version": version.number,
+        "corpus": about["corpus"],
+        "judge": about["judge"],
+        "split": about["split"],
+        "renderer_sha256": about["renderer_sha256"],
         "adapter_sha256": adapter.adapter_sha256,
         "deployed": deployed,
         "selection_rule": adapter.selection_rule,
@@ -181,17 +214,9 @@ def plan_arms(
     }
 
 
-def load_arms_audit(judge: JudgedCorpus) -> dict[str, Any]:
-    """Return the stored audit of a judge's candidates.
-
-    Raises
-    ------
-    LedgerError
-        If the plan is not the registered one, or a result not what the last read of TEST gave.
-    StaleCertificateError
-        If another adapter is deployed now.
-    """
-    document: dict[str, Any] = judge.store.read_json(judge.key("arms_audit.json"))
+def load_arms_audit(judge: JudgedCorpus) -> ArmsAudit:
+    """Return the stored audit of a judge's candidates; one altered, or of another adapter, fails."""
+    document: ArmsAudit = judge.store.read_json(judge.key("arms_audit.json"))
     require_in_ledger(judge.corpus, document["ledger_head"])
     again = f"materialize judges/{judge.spec.name}/arms_audit again."
     entries = ledger_entries(judge.corpus)
@@ -219,7 +244,8 @@ def load_arms_audit(judge: JudgedCorpus) -> dict[str, Any]:
                 f"the audit of {name} of {judge.spec.name} on {judge.corpus} is not what the "
                 f"last read of TEST gave; {again}"
             )
-    if [found.to_dict() for found in brackets(document)] != document["brackets"]:
+    seen = brackets(document["plan"], document["results"])
+    if [found.to_dict() for found in seen] != document["brackets"]:
         raise LedgerError(
             f"the brackets of {judge.spec.name} on {judge.corpus} are not those of its audits: "
             f"they were altered; {again}"
@@ -247,11 +273,8 @@ def verify_arms(judge: JudgedCorpus) -> str | None:
     )
 
 
-def brackets(document: Mapping[str, Any]) -> list[Bracket]:
+def brackets(plan: ArmsPlan, results: Mapping[str, ArmResult]) -> list[Bracket]:
     """Put the deployed candidate between the best and the worst on TEST, for each cell."""
-    from certify_assets.judges.selection import bracket
-
-    plan, results = document["plan"], document["results"]
     return [
         bracket(cell, {name: result["audits"][place] for name, result in results.items()})
         for place, cell in enumerate(plan["cells"])
@@ -282,7 +305,6 @@ def _selection(
 ) -> Selection:
     from certify_assets.certificates import Settings
     from certify_assets.judges.arms import START
-    from certify_assets.judges.selection import select
 
     spec, grid = judge.spec, judge.corpus.config.grid
     _, outcomes, tasks = columns(tables[START])
@@ -303,7 +325,7 @@ def _result(
     outcomes: pd.DataFrame,
     certificates: Sequence[Certificate],
     reading: int,
-) -> dict[str, Any]:
+) -> ArmResult:
     from certify_assets.certificates import audit_certificate
 
     joined = table.drop(columns="outcome").merge(
@@ -332,7 +354,7 @@ def _auroc(table: pd.DataFrame) -> float | None:
     return value if value == value else None
 
 
-def _refuse_changed(corpus: str, spec: JudgeSpec, reads: Any) -> None:
+def _refuse_changed(corpus: str, spec: JudgeSpec, reads: Iterable[LedgerEntry]) -> None:
     changed = next((entry for entry in reads if entry.kind == "changed"), None)
     if changed is not None:
         raise LedgerError(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError
-from certify_assets.evaluation.arms_audit import load_arms_audit
+from certify_assets.evaluation.arms_audit import ArmsAudit, load_arms_audit
 from certify_assets.evaluation.audit import CertificateAudit, load_audits
 from certify_assets.evaluation.certification import certificate_of, load_certificates
 from certify_assets.judges.harvest.gate import HALF_B
@@ -50,7 +50,7 @@ def write_page(judge: JudgedCorpus) -> str:
     return judge.store.locate(f"{folder}/page.html")
 
 
-def _arms(judge: JudgedCorpus) -> dict[str, Any] | None:
+def _arms(judge: JudgedCorpus) -> ArmsAudit | None:
     """Return the audit of the arms that a judge was chosen among, where there is one."""
     if not judge.store.exists(judge.key("arms_audit.json")):
         return None
