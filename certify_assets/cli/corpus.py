@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from certify_assets.cli.options import COUNT, NATURAL, PATH, store_option
 from certify_assets.cli.output import (
@@ -28,12 +29,14 @@ from certify_assets.errors import InputError
 if TYPE_CHECKING:
     from certify_assets.corpora.config import CorpusConfig
     from certify_assets.corpora.corpus import ImportSummary
+    from certify_assets.corpora.deliveries import RunChanges
     from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.corpora.report import CorpusReport
     from certify_assets.corpora.splits import SplitManifest
     from certify_assets.storage.store import Store
 
 _MOST_SHOWN = 20
+_UNCHANGED = "Nothing changes: these are the runs that the corpus has."
 # what an import says of the profile
 _IMPORTED = (
     *("trajectories", "tasks", "unlabelled", "success_rate", "icc", "deff", "n_eff"),
@@ -104,17 +107,27 @@ def corpus() -> None:
 @click.option(
     "--replace",
     is_flag=True,
-    help="Read the corpus of this name again; its trajectories are not kept.",
+    help=(
+        "Deliver a new version of the corpus of this name: PATHS instead of its present ones. "
+        "Options that are not given stay, and so does the split of every task."
+    ),
 )
+@click.option("--add", is_flag=True, help="As --replace, with PATHS added to the present ones.")
+@click.option("--dry-run", is_flag=True, help="List what would change; store nothing.")
 @store_option
 @json_option
+@click.pass_context
 def import_(
+    ctx: click.Context,
+    /,
     paths: tuple[Path, ...],
     format_name: str,
     name: str,
     options: tuple[str, ...],
     leak_thresholds: tuple[str, ...],
     replace: bool,
+    add: bool,
+    dry_run: bool,
     store: Store,
     as_json: bool,
     **split: Any,
@@ -140,10 +153,19 @@ def import_(
         leak_thresholds=parse_options(leak_thresholds, "--leak-threshold", "length=.8"),
         **split,
     )
-    if Corpus(store, name).has("corpus.json"):
-        _announce_replacement(Corpus(store, name), replace=replace)
+    registered = Corpus(store, name)
+    if registered.has("corpus.json"):
+        _require_replacement(registered, replace=replace or add or dry_run)
+        config = _delivered(ctx, registered.config, config, add=add)
+    if dry_run:
+        _show_changes(registered, registered.preview_import(config), as_json=as_json)
+        return
+    known = registered.deliveries.read()
     summary = _register(store, config)
     imported = Corpus(store, name)
+    version = imported.version
+    for sentence in version.changes.sentences() if known and version.changes else ():
+        say(f"Version {version.number}: {sentence}" if version not in known else _UNCHANGED)
     profile = _profile(imported, config, summary.dropped)
     say(add_partitions(store, [name]))
     figures = {
@@ -152,6 +174,7 @@ def import_(
     }
     document = {
         "corpus": name,
+        "version": version.number,
         **figures,
         "gates": [asdict(gate) for gate in profile.gates],
         "files": len(summary.files),
@@ -180,16 +203,52 @@ def import_(
             show_line(f"α={gate.alpha:g}: {gate.reason}")
 
 
-def _announce_replacement(corpus: Corpus, *, replace: bool) -> None:
+def _require_replacement(corpus: Corpus, *, replace: bool) -> None:
     name, number = corpus.name, "trajectories not yet read"
     if corpus.has("import.json"):
         number = f"{corpus.import_summary.trajectories} trajectories"
     if not replace:
         raise InputError(
             f"a corpus called {name} is registered already ({number}); import under another "
-            "name, or give --replace, which does not keep them."
+            "name, or give --replace or --add, which make a new version of it."
         )
-    say(f"{name} is registered already: its {number} are replaced and not kept.")
+    say(f"{name} is registered already: its {number} are replaced by those of this delivery.")
+
+
+def _delivered(
+    ctx: click.Context, registered: CorpusConfig, given: CorpusConfig, *, add: bool
+) -> CorpusConfig:
+    """Keep of the registered configuration what the command does not name."""
+    fields = {"format": "format_name", "options": "options"} | {
+        name: name
+        for name in given.__dataclass_fields__
+        if name not in ("name", "paths", "format", "options")
+    }
+    kept = {
+        field: getattr(registered, field)
+        for field, parameter in fields.items()
+        if ctx.get_parameter_source(parameter) is ParameterSource.DEFAULT
+    }
+    if "format" not in kept:
+        kept.pop("options", None)
+    paths = tuple(dict.fromkeys((*registered.paths, *given.paths))) if add else given.paths
+    made = replace(given, **kept, paths=paths)
+    design = ("profile", "seed", "rl")
+    if any(getattr(made, name) != getattr(registered, name) for name in design):
+        say(
+            "Another profile, seed or --rl assigns every task to a split again: TEST runs that "
+            "were read before stay read, and their audits say so."
+        )
+    return made
+
+
+def _show_changes(corpus: Corpus, changes: RunChanges, *, as_json: bool) -> None:
+    if as_json:
+        emit_json({"corpus": corpus.name, "applied": False, "changes": changes.to_dict()})
+        return
+    for sentence in changes.sentences():
+        show_line(sentence)
+    show_line("Nothing is stored: give the command without --dry-run.")
 
 
 def _register(store: Store, config: CorpusConfig) -> ImportSummary:
@@ -222,14 +281,11 @@ def _missing_folders(folder: Path) -> list[Path]:
 def _profile(imported: Corpus, config: CorpusConfig, dropped: dict[str, int]) -> CorpusProfile:
     """Profile what was read; gates of CAL and TEST, since certificates are computed on CAL."""
     from certify_assets.corpora.profile import profile_corpus
-    from certify_assets.corpora.splits import make_manifest
 
     frame = imported.columns()
     manifest = None
     try:
-        manifest = make_manifest(
-            frame["task_id"].unique(), config.name, config.profile, config.seed, train_rl=config.rl
-        )
+        manifest = imported.plan_splits(frame["task_id"].unique())
     except InputError as error:
         say(f"The corpus is stored but cannot be split, so the gate below is of all of it: {error}")
     return profile_corpus(
@@ -263,14 +319,12 @@ def list_(store: Store, as_json: bool) -> None:
 
 
 def _listed(corpus: Corpus) -> dict[str, int | str | None]:
-    """Return size as of the last import, the number of landed versions, and the domain."""
-    from certify_assets.corpora.landing import read_versions
-
+    """Return size as of the last import, the number of versions, and the domain."""
     key = corpus.key("import.json")
     summary = corpus.store.read_json(key) if corpus.store.exists(key) else {}
     return {
         **{figure: summary.get(figure) for figure in ("trajectories", "tasks")},
-        "versions": len(read_versions(corpus)),
+        "versions": len(corpus.deliveries.read()),
         "domain": str(corpus.domain),
     }
 
@@ -391,15 +445,12 @@ def splits(name: str, profile: str | None, seed: int | None, store: Store, as_js
     Nothing is stored: the asset split_manifest stores the manifest of the corpus's own profile and
     seed. --profile and --seed show what others would give.
     """
-    from certify_assets.corpora.config import load_config
-    from certify_assets.corpora.splits import plan_splits
-
-    config = load_config(store, name)
+    config = Corpus(store, name).config
     asked = replace(
         config, profile=profile or config.profile, seed=config.seed if seed is None else seed
     )
     frame = Corpus(store, name).columns(["task_id"])
-    manifest = plan_splits(asked, frame["task_id"].unique())
+    manifest = Corpus(store, name).plan_splits(frame["task_id"].unique(), asked)
     counts = _split_counts(
         manifest, frame["task_id"].map(manifest.assignment).value_counts().to_dict()
     )

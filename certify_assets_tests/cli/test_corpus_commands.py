@@ -129,6 +129,33 @@ def test_a_corpus_is_replaced_only_when_asked(call: Call, root: Path, tmp_path: 
     )
 
 
+def test_a_delivery_is_listed_before_it_is_applied_and_keeps_what_is_not_named(
+    call: Call, root: Path, tmp_path: Path
+) -> None:
+    one = write_runs(tmp_path / "one.jsonl", tasks=20, attempts=2)
+    two = tmp_path / "two.jsonl"
+    more = one.read_text("utf-8").replace("agent-0", "agent-new")
+    more = more.replace('/0"', '/8"').replace('/1"', '/9"').replace("page", "a page")
+    two.write_text(more, encoding="utf-8")
+    imported = ("corpus", "import", "--name", "c", "--root", root)
+    made = call(*imported, one, "--no-rl", "--seed", "7", "--json")
+    assert (made.code, made.json["version"]) == (0, 1)
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    listed = call(*imported, two, "--add", "--dry-run", "--json").json
+    assert listed["applied"] is False and listed["changes"]["new_agents"] == ["agent-new"]
+    assert sum(listed["changes"]["new_runs"].values()) == 40 and not listed["changes"]["gone_runs"]
+    assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
+    assert "New agents: agent-new." in call(*imported, two, "--add", "--dry-run").out
+    applied = call(*imported, two, "--add", "--json")
+    assert applied.json["version"] == 2 and applied.json["trajectories"] == 80
+    assert "Version 2: New agents: agent-new." in applied.err
+    config = Store(str(root)).read_json("corpora/c/corpus.json")
+    assert (config["seed"], config["rl"], len(config["paths"])) == (7, False, 2)
+    again = call(*imported, one, two, "--replace", "--json")
+    assert again.json["version"] == 2 and "Nothing changes" in again.err
+    assert "assigns every task to a split again" in call(*imported, one, "--replace", "--rl").err
+
+
 def test_a_failed_import_leaves_nothing_behind(call: Call, root: Path, tmp_path: Path) -> None:
     answer = call("corpus", "import", tmp_path / "none.csv", "--name", "c", "--root", root)
     assert answer.code == 2 and not root.parent.exists()
@@ -328,7 +355,7 @@ def test_the_list_counts_what_was_read(call: Call, root: Path, tmp_path: Path) -
         entry["name"]: entry
         for entry in call("corpus", "list", "--root", root, "--json").json["corpora"]
     }
-    assert (found["c"]["trajectories"], found["c"]["tasks"], found["c"]["versions"]) == (40, 20, 0)
+    assert (found["c"]["trajectories"], found["c"]["tasks"], found["c"]["versions"]) == (40, 20, 1)
     assert found["miniwob_weak"]["trajectories"] is None
     assert "40" in call("corpus", "list", "--root", root).out
 
