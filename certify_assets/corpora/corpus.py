@@ -411,12 +411,33 @@ class Corpus:
             )
         checks = LeakChecks.from_dict(document)
         if not checks.passed:
-            raise LeakError(
-                f"{checks.leaks} alone tells the outcome of {self}; a judge would certify that, "
-                "not the work: remove the leak, or set accept_structural_leak to the reason for "
-                "accepting it."
-            )
+            raise LeakError(self._leak_sentence(checks))
         return f"{checks.leaks}; accepted: {checks.accepted}" if checks.over else None
+
+    @property
+    def obstacle(self) -> str:
+        """Why nothing can be certified on what is stored, as far as it is known; else empty."""
+        from certify_assets.corpora.leakage import LeakChecks
+
+        if self.has("import.json") and self.import_summary.label_facts.get("labels_only"):
+            return f"{self} holds labels without runs, of which nothing can be judged."
+        if not (self.has("controls.json") and self.has("splits/manifest.json")):
+            return ""
+        document = self.store.read_json(self.key("controls.json"))
+        current = {**self.hashes, "thresholds": complete_thresholds(self.config.leak_thresholds)}
+        current["accepted"] = self.config.accept_structural_leak
+        if any(document.get(name) != value for name, value in current.items()):
+            # the next run measures again
+            return ""
+        checks = LeakChecks.from_dict(document)
+        return "" if checks.passed else self._leak_sentence(checks)
+
+    def _leak_sentence(self, checks: LeakChecks) -> str:
+        return (
+            f"{checks.leaks} alone tells the outcome of {self}; a judge would certify that, "
+            "not the work: remove the leak, or set accept_structural_leak to the reason for "
+            "accepting it."
+        )
 
     def quality_report(self, *, stored_splits: bool) -> QualityReport:
         """Run the data-quality suites on the corpus, or on its stored splits as well."""

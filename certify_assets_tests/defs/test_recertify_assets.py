@@ -257,6 +257,20 @@ def test_the_week_certifies_every_judge_that_is_there_and_trains_no_language_mod
     )
 
 
+def test_corpora_that_cannot_be_certified_are_not_scheduled(store: Store) -> None:
+    document = store.read_json("corpora/c/controls.json")
+    assert weekly(store, ["c"]).run_requests
+    leaking = {**document, "length_auroc": 0.99, "over": ["length"], "passed": False}
+    store.write_json("corpora/c/controls.json", leaking)
+    assert "tells the outcome" in Corpus(store, "c").obstacle
+    assert not weekly(store, ["c"]).run_requests
+    store.write_json("corpora/c/controls.json", {**document, "trajectories_sha256": "0" * 64})
+    assert weekly(store, ["c"]).run_requests, "measured on other runs: to be measured again"
+    imported = store.read_json("corpora/c/import.json")
+    store.write_json("corpora/c/import.json", {**imported, "label_facts": {"labels_only": 1}})
+    assert not weekly(store, ["c"]).run_requests
+
+
 def test_a_judge_beyond_the_quick_ones_is_certified_anew_and_made_anew_only_where_it_is_stale(
     corpora: Store,
 ) -> None:
