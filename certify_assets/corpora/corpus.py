@@ -424,8 +424,11 @@ class Corpus:
         if not (self.has("controls.json") and self.has("splits/manifest.json")):
             return ""
         document = self.store.read_json(self.key("controls.json"))
-        current = {**self.hashes, "thresholds": complete_thresholds(self.config.leak_thresholds)}
-        current["accepted"] = self.config.accept_structural_leak
+        current = {
+            **self.hashes,
+            "thresholds": complete_thresholds(self.config.leak_thresholds),
+            "accepted": self.config.accept_structural_leak,
+        }
         if any(document.get(name) != value for name, value in current.items()):
             # the next run measures again
             return ""
