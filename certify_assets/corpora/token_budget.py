@@ -62,7 +62,7 @@ def fast_encoder(tokenizer: Any) -> Encode:
 
 def fit_tokens(head: str, body: str, tail: str, *, encode: Encode, budget: int) -> TokenRendered:
     """Cut the middle of a body so that head + body + tail has at most `budget` tokens."""
-    # The ids are those of one encoding of the whole prompt: after the cut, only the note is encoded.
+    # The ids are those of one encoding of the whole prompt; after the cut only the note is encoded.
     # A cut is never inside a character, a heading or a control token, and what follows the note
     # never starts in the first column by the cut.
     whole = head + body + tail

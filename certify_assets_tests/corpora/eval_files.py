@@ -24,7 +24,7 @@ def packed(data: bytes, method: int) -> bytes:
 def zip_bytes(
     members: Mapping[str, bytes], method: int = DEFLATED, claimed_size: int | None = None
 ) -> bytes:
-    """Write a zip archive with one method for all members; `claimed_size` is what it says of their size."""
+    """Write a zip archive with one method for all members, and perhaps a false size."""
     body, directory = b"", b""
     for name, data in members.items():
         content, encoded = packed(data, method), name.encode()
@@ -69,7 +69,7 @@ def header(task: str = "sums", status: str = "success", **about: Any) -> dict[st
 def sample(
     identity: int | str, value: Any = "C", epoch: int = 1, canary: str | None = None, **more: Any
 ) -> dict[str, Any]:
-    """One sample: a question, a thought with a call, what the tool gave (an attachment), an answer."""
+    """One sample: a question, a thought with a call, its result (an attachment), an answer."""
     messages = [
         {"role": "system", "content": "attachment://" + "d" * 32},
         {"role": "user", "source": "input", "content": f"What is {identity} + 1?"},

@@ -8,7 +8,8 @@ from typing import Any
 
 ISSUE = "`total` forgets the last row\nIt adds all rows but one."
 SWE_PROMPT = (
-    "We're currently solving the following issue within our repository. Here's the issue text:\nISSUE:\n"
+    "We're currently solving the following issue within our repository. Here's the issue "
+    "text:\nISSUE:\n"
     f"{ISSUE}\n\nINSTRUCTIONS:\nNow solve it on your own.\n(Open file: n/a)\nbash-$"
 )
 
@@ -102,7 +103,8 @@ def openhands(
     record: dict[str, Any] = {
         "instance_id": identity,
         "test_result": {"git_patch": "diff --git a/sums.py"},
-        "instruction": f"<uploaded_files>/w</uploaded_files>\n<issue_description>\n{ISSUE}\n</issue_description>\nFix it.",
+        "instruction": f"<uploaded_files>/w</uploaded_files>\n<issue_description>\n{ISSUE}"
+        "\n</issue_description>\nFix it.",
         "instance": {"repo": "org/name", "problem_statement": ISSUE},
         "metadata": {
             "agent_class": "CodeActAgent",

@@ -156,7 +156,8 @@ def test_runs_without_annotations(tmp_path: Path) -> None:
     assert detect_format([tmp_path]) == "agent_reward_bench"
     with pytest.raises(
         InputError,
-        match=r"has no annotations next to it; give annotations\.csv too, or take the reward \(label=reward\)",
+        match=r"has no annotations next to it; give annotations\.csv too, or take the reward "
+        r"\(label=reward\)",
     ):
         read(tmp_path)
     imported = read(tmp_path, label="reward")
@@ -202,7 +203,8 @@ def test_labels_alone_are_nothing_to_judge(tmp_path: Path) -> None:
     write(tmp_path)
     with pytest.raises(
         InputError,
-        match=r"holds labels alone, 9 annotations of 6 trajectories of 3 tasks \(5 with a majority, 1 ties, .*labels_only=true",
+        match=r"holds labels alone, 9 annotations of 6 trajectories of 3 tasks \(5 with a "
+        r"majority, 1 ties, .*labels_only=true",
     ):
         read(tmp_path / "data")
     imported = read(tmp_path, labels_only=True)
@@ -247,7 +249,8 @@ def test_the_published_labels() -> None:
     root = shared_data("agent_reward_bench_labels")
     with pytest.raises(
         InputError,
-        match=r"1,408 annotations of 1,302 trajectories of 351 tasks \(1,290 with a majority, 12 ties, .* 0\.271, ICC 0\.492\)",
+        match=r"1,408 annotations of 1,302 trajectories of 351 tasks \(1,290 with a majority, "
+        r"12 ties, .* 0\.271, ICC 0\.492\)",
     ):
         import_corpus(root, name="arb")
     imported = read(root, labels_only=True)

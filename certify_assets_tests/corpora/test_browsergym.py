@@ -248,7 +248,8 @@ def test_webarena_verified_is_refused_with_the_reason(tmp_path: Path) -> None:
     write_json(tmp_path / "1" / "network.har", {"log": {"entries": []}})
     with pytest.raises(
         InputError,
-        match=r"eval_result\.json is a verdict of WebArena Verified.*without the instruction.*AgentLab",
+        match=r"eval_result\.json is a verdict of WebArena Verified.*without the "
+        r"instruction.*AgentLab",
     ):
         import_corpus(tmp_path, name="wav")
 

@@ -29,8 +29,9 @@ def table(*rows: tuple[str, str, int | None, str]):
 
 def test_flips_are_counted_by_pair_and_by_task() -> None:
     frame = table(
-        ("a", "x", 1, "1"), ("a", "x", 0, "2"), ("a", "x", 1, "3"), ("a", "y", 1, "4"), ("a", "y", 1, "5"),
-        ("b", "x", 0, "6"), ("b", "x", 0, "7"), ("b", "y", 1, "8"), ("c", "x", 1, "9"), ("d", "x", 0, "10"), ("d", "x", None, "11"),
+        ("a", "x", 1, "1"), ("a", "x", 0, "2"), ("a", "x", 1, "3"), ("a", "y", 1, "4"),
+        ("a", "y", 1, "5"), ("b", "x", 0, "6"), ("b", "x", 0, "7"), ("b", "y", 1, "8"),
+        ("c", "x", 1, "9"), ("d", "x", 0, "10"), ("d", "x", None, "11"),
     )  # fmt: skip
     found = flip_rates(frame, render_frame(frame))
     assert (found.cells, found.flipped_cells, found.cell_rate) == (3, 1, pytest.approx(1 / 3))

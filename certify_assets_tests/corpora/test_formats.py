@@ -1,4 +1,4 @@
-"""What every format owes: it is told from the others, read from folders and archives alike, leaks nothing, and outlives damage."""
+"""Every format is recognised, reads folders and archives alike, leaks nothing, survives damage."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _binary(folder: Path) -> bool:
 )
 @given(data=st.data())
 def test_damage_costs_what_it_hits(form: Format, tmp_path: Path, data: st.DataObject) -> None:
-    """Cut or overwrite one file anywhere: the import gives the rest or says in a sentence that nothing is left."""
+    """Cut or overwrite one file: the import gives the rest, or a sentence that nothing is left."""
     root = tmp_path / str(len(list(tmp_path.iterdir())))
     form.write(root, None)
     path = data.draw(st.sampled_from(sorted(path for path in root.rglob("*") if path.is_file())))

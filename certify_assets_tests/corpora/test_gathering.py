@@ -1,4 +1,4 @@
-"""An import that keeps its texts in a file gives the table, byte for byte, that one in memory gives."""
+"""An import with texts in a file gives the same bytes as one in memory."""
 
 from __future__ import annotations
 

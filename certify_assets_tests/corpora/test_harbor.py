@@ -52,7 +52,7 @@ def test_a_run_goes_on_in_further_documents_and_stages(tmp_path: Path) -> None:
     imported = read(tmp_path / "jobs")
     runs = {run.trajectory_id: run for run in from_frame(imported.frame)}
     assert [step.observation for step in runs["0000-key__a"].steps] == ["x", "key"], (
-        "copied context is not told twice"
+        "copied context is not repeated"
     )
     assert runs["0000-stages__a"].instruction == "Plan first."
     assert [step.observation for step in runs["0000-stages__a"].steps] == [

@@ -175,7 +175,8 @@ def test_a_log_larger_than_a_file_may_be_is_said_to_be_so(tmp_path: Path) -> Non
     )
     with pytest.raises(
         InputError,
-        match=r"log\.eval has 2,\d{3},\d{3} bytes, the limit is 1,048,576; raise the option max_file_mb",
+        match=r"log\.eval has 2,\d{3},\d{3} bytes, the limit is 1,048,576; raise the option "
+        r"max_file_mb",
     ):
         detect_format([path], ReadLimits(file_bytes=1 << 20))
 

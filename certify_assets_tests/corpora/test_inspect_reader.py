@@ -1,4 +1,4 @@
-"""Inspect AI logs through inspect-ai's own reader: what is asked of it, what it gives, and what happens where it is missing or ends."""
+"""Inspect AI logs through inspect-ai's own reader, and what happens where it is missing or ends."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ def test_without_inspect_ai_the_logs_are_read_here(tmp_path: Path, nowhere: None
     )
     with pytest.raises(
         InputError,
-        match=r"asks for inspect-ai, but this interpreter has no inspect-ai; install inspect-ai 0\.3\.179 or later",
+        match=r"asks for inspect-ai, but this interpreter has no inspect-ai; install "
+        r"inspect-ai 0\.3\.179 or later",
     ):
         read(path, "inspect_ai")
     with pytest.raises(
@@ -156,7 +157,7 @@ def test_a_reader_that_cannot_be_started_is_an_error(
 
 
 def test_both_readers_give_the_same_runs(tmp_path: Path, inspect_ai: str) -> None:
-    """Not a mock: the worker runs in the interpreter that has inspect-ai, and every canary stays there."""
+    """The worker runs in the interpreter that has inspect-ai, and every canary stays there."""
     write(tmp_path, CANARY)
     ours, theirs = (read(tmp_path, reader) for reader in ("own", "inspect_ai"))
     assert theirs.frame.equals(ours.frame) and len(ours.frame) == COUNTS.trajectories
@@ -198,13 +199,13 @@ def test_a_log_that_unpacks_to_too_much_is_refused_before_it_is_read(
 
 def test_the_environment_stays_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process is given a path, a home of its own and nothing else of the environment."""
-    told = tmp_path / "told"
-    code = f'import json, os; open("{told}", "w").write(json.dumps(dict(os.environ)))'
+    written = tmp_path / "written"
+    code = f'import json, os; open("{written}", "w").write(json.dumps(dict(os.environ)))'
     monkeypatch.setenv(INSPECT_PYTHON, stand_in(tmp_path / "python", "1.0.0", code))
     monkeypatch.setenv("OPENAI_API_KEY", CANARY)
     with pytest.raises(InputError, match="cannot be started"):
         read(write_eval(tmp_path / "log.eval", eval_bytes(header(), [sample(1)])), "auto")
-    seen = json.loads(told.read_text(encoding="utf-8"))
+    seen = json.loads(written.read_text(encoding="utf-8"))
     assert (
         CANARY not in seen.values()
         and seen["PATH"] == os.environ["PATH"]

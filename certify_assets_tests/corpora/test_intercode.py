@@ -194,7 +194,8 @@ def test_the_published_bash_runs() -> None:
     )
     profile = profile_corpus(frame)
     assert (round(profile.success_rate, 3), round(profile.icc, 2)) == (0.287, 0.32)
-    # 200 of these runs lie in the four files that keep their episodes under "logs"; the others are the 1602 of the collection's README
+    # 200 of these runs are in the four files that keep their episodes under "logs"; the others are
+    # the 1602 of the collection's README
     flat = frame[
         ~frame["agent"].str.contains("refine")
         & ~frame["source_file"].str.contains(r"plan_solve_fs_[234]")

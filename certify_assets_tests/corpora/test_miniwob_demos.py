@@ -26,7 +26,7 @@ def actions(tmp_path: Path, states: list[Any]) -> list[tuple[str, str]]:
 
 
 def keys(text: str, before: str = "") -> list[dict[str, Any]]:
-    """Keys as browsers report them: down, press and up, each twice; the value shows when the key comes up."""
+    """Keys as browsers report them: down, press and up, each twice; the value shows at the end."""
     states: list[dict[str, Any]] = []
     for number, letter in enumerate(text, 1):
         for kind, value in (

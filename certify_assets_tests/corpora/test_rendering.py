@@ -27,7 +27,8 @@ def test_what_a_judge_reads() -> None:
         (Step("open(page)", "a list\nof two"), Step("", "hello"), Step("done", "")),
     )
     assert rendered.text == (
-        "TASK\n  Sort the list.\nSTEP 1\nACTION\n  open(page)\nOBSERVATION\n  a list\n  of two\nSTEP 2\nOBSERVATION\n  hello\nSTEP 3\nACTION\n  done\n"
+        "TASK\n  Sort the list.\nSTEP 1\nACTION\n  open(page)\nOBSERVATION\n  a list\n  of "
+        "two\nSTEP 2\nOBSERVATION\n  hello\nSTEP 3\nACTION\n  done\n"
     )
     assert rendered.cut_chars == 0
 

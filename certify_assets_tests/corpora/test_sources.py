@@ -183,7 +183,8 @@ def test_steps_that_are_none_cost_their_row(tmp_path: Path, steps: str) -> None:
 def test_bytes_that_are_not_utf8_cost_their_record(tmp_path: Path) -> None:
     (tmp_path / "runs.csv").write_bytes(TABLE.encode() + b"c,1,\xff\xfe,x\n")
     (tmp_path / "more.jsonl").write_bytes(
-        b'{"task_id": "d", "outcome": 1, "text": "\xe9"}\n{"task_id": "d", "outcome": 1, "text": "ok"}\n'
+        b'{"task_id": "d", "outcome": 1, "text": "\xe9"}\n'
+        b'{"task_id": "d", "outcome": 1, "text": "ok"}\n'
     )
     imported = read([tmp_path / "runs.csv", tmp_path / "more.jsonl"])
     assert len(imported.frame) == 4 and imported.dropped == {"unreadable_record": 2}
@@ -391,8 +392,9 @@ def test_what_cannot_be_asked_for(tmp_path: Path) -> None:
         ({"options": {"max_file_mb": "many"}}, "whole number of megabytes"),
         ({"options": {"columns": "task"}}, "give an object"),
     ):
+        given: Any = {"paths": tmp_path / "runs.csv", "name": "c"} | arguments
         with pytest.raises(InputError, match=words):
-            import_corpus(**({"paths": tmp_path / "runs.csv", "name": "c"} | arguments))  # type: ignore[arg-type]
+            import_corpus(**given)
 
 
 def test_archives_are_read_in_place_and_safely(tmp_path: Path) -> None:

@@ -270,7 +270,8 @@ def test_the_published_runs() -> None:
     imported = read(sorted(shared_data("tau2_native").glob("*.tar.gz")))
     frame = imported.frame
     assert (len(frame), frame["task_id"].nunique(), imported.dropped) == (243, 175, {})
-    # one producer numbered its 164 runs anew: read by their numbers, two agents' runs of one number would be of different tasks
+    # one producer numbered its 164 runs again: read by their numbers, two agents' runs of one
+    # number would be of different tasks
     assert imported.notes == {"runs moved to the task that they were checked for": 162}
     assert sorted(frame["task_id"].str.split("/").str[0].value_counts().to_dict().items()) == [
         ("airline", 111),

@@ -141,7 +141,7 @@ def test_what_steers_a_terminal_is_removed(recorded: str, plain: str) -> None:
 
 
 def test_long_lines_take_time_in_proportion() -> None:
-    """A megabyte without a line end is gone through once; a search that starts again at every character takes minutes."""
+    """Text without a line end is read once: a search from every character takes minutes."""
     assert plain_text("x" * (1 << 20)) == "x" * (1 << 20)
     hostile = [text * (1 << 18) for text in ("\x1b]", "\x1b[", "a@", "(a", "\r", "\b")]
     for text in hostile:

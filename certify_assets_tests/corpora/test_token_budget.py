@@ -14,7 +14,8 @@ from certify_assets.errors import InputError
 
 BEFORE, AFTER = "<|im_start|>user\nDid it succeed?\n", "<|im_end|>\n<|im_start|>assistant\nVERDICT:"
 TEXTS = [
-    "TASK\n  open the page\nSTEP 1\nACTION\n  click('x')\nOBSERVATION\n  a page of words\nSTEP 12\n",
+    "TASK\n  open the page\nSTEP 1\nACTION\n  click('x')\nOBSERVATION\n  a page of words\nSTEP "
+    "12\n",
     "naïve 東京 🙂",
     BEFORE,
     AFTER,
@@ -23,7 +24,7 @@ NASTY = st.text(alphabet=st.sampled_from("ab \n\tSTEP1TASKé東🙂<|>[]/"), max
 
 
 def tokenizer() -> Tokenizer:
-    """A byte-level BPE of a few hundred tokens: one character may take several tokens, and markers are single ones."""
+    """A byte-level BPE: a character may take several tokens, and markers are single ones."""
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
@@ -128,7 +129,7 @@ def test_no_cut_falls_inside_a_marker(marker: str) -> None:
     for budget in range(60, 110):
         found = fit_tokens("H", body, "T", encode=letters, budget=budget)
         assert "".join(map(chr, found.ids)) == found.text and len(found.text) <= budget
-        # the note stands on a line of its own
+        # the note has a line of its own
         rest = re.sub(r"\n?\[\d+ tokens cut\]\n(?:  )?", "\n", found.text[1:-1])
         if marker.startswith("\n"):
             assert set(rest.replace("ab", "\n").split("\n")) <= {"", "a", "b", marker.strip()}

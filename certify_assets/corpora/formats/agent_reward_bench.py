@@ -172,7 +172,7 @@ def _label(options: Mapping[str, Any]) -> str:
     return label
 
 
-# The annotations are published apart from the runs: without runs there is nothing to judge, and only
+# Annotations are published apart from the runs: without runs there is nothing to judge, and only
 # the option labels_only makes a corpus (of tasks and outcomes, for a profile) of them.
 def _labels_alone(annotations: Annotations, reading: Reading) -> Iterator[Draft]:
     reading.label_facts["labels_only"] = 1

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from certify_assets.corpora.formats.inspect_worker import Answer, Question
 
 # The library changes modules of its process and brings dependencies that need not agree with this
-# package's, and what it reads is untrusted: it is never imported here. It runs isolated, in an empty
-# folder, without the environment's secrets.
+# package's, and what it reads is untrusted: it is never imported here. It runs isolated, in an
+# empty folder, without the environment's secrets.
 INSPECT_PYTHON = "CERTIFY_INSPECT_PYTHON"
 READER_OPTION: Mapping[str, str] = {
     "reader": (

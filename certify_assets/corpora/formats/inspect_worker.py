@@ -13,7 +13,7 @@ from inspect import signature
 from typing import IO, Any, TypedDict
 
 
-# It is given a line of JSON a log, with no samples for a .json log, and answers in lines of JSON: its
+# It is given a line of JSON a log, with no samples for a .json log, and answers in lines: its
 # version once, and for every log the header, then the sample or the problem of every sample asked
 # for (of all of a .json log), then the end. A header that cannot be read is a problem followed by
 # the end. Targets, scores' metadata, stores and events stay here.

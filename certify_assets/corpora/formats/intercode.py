@@ -39,8 +39,8 @@ _DATA_FILE = re.compile(r"_fs_\d+$")
 )
 def intercode(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read the episodes of every result file."""
-    # An episode ends when its reward reaches 1. That is in its length and cannot be hidden here; the
-    # leak checks of the corpus measure it.
+    # An episode ends when its reward reaches 1. That is in its length and cannot be hidden here;
+    # the leak checks of the corpus measure it.
     what = "of episodes with query and turn_history"
     for file, text in json_objects(files, _MARKS, what, reading):
         sha256, under = reading.sha256(file), "logs" if _LOGS.match(text) else ""

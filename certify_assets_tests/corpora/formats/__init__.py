@@ -1,7 +1,7 @@
 """A small source of every format, written by hand. A module a format, named as the format is, with
 
-``write(root, canary)``: writes the source below a folder and puts the canary, where there is one, into every field that speaks of the outcome
-or of the solution and could hold text; the runs must stay readable.
+``write(root, canary)``: writes the source below a folder and puts the canary, where there is one,
+into every field on the outcome or the solution that could hold text; the runs stay readable.
 ``COUNTS``: trajectories, tasks and successes that its import has, and what it drops.
 """
 

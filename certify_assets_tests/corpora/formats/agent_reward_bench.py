@@ -1,4 +1,4 @@
-"""Cleaned runs of two agents at three tasks, with annotations by two people, a judgment, and a list of tasks."""
+"""Cleaned runs of two agents at three tasks, with two annotators, a judgment and a list."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from certify_assets_tests.corpora.builders import write_json
 from certify_assets_tests.corpora.formats import Counts
 
 AGENTS = ("GenericAgent-alpha", "GenericAgent-beta_1.5")
-HEADER = "annotator_name,benchmark,task_id,model_name,exp_name,trajectory_success,trajectory_side_effect,trajectory_optimality,trajectory_looping"
+HEADER = (
+    "annotator_name,benchmark,task_id,model_name,exp_name,trajectory_success,"
+    "trajectory_side_effect,trajectory_optimality,trajectory_looping"
+)
 
 # task 1 of beta is a tie, task 3 of beta has no file, task 3 of alpha was not valid
 COUNTS = Counts(

@@ -1,4 +1,4 @@
-"""AutoCodeRover: two attempts of one agent in two buckets, one of them cut off, with the solution beside each run."""
+"""AutoCodeRover: two attempts of one agent in two buckets, with the solution next to each run."""
 
 from __future__ import annotations
 

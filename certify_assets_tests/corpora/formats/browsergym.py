@@ -1,4 +1,4 @@
-"""A study of two agents: runs with their steps as JSON, one that broke down, one that was run again, and pickles that nobody opens."""
+"""A study of two agents: runs as JSON, one that broke down, one superseded, and pickles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Harbor: one job of trials that succeed, fail, run out of time, break, go on in a second document, or have stages."""
+"""Harbor: trials that succeed, fail, run out of time, break, continue, or have stages."""
 
 from __future__ import annotations
 

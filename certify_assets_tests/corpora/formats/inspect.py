@@ -1,4 +1,4 @@
-"""Inspect AI logs: .eval with deflated and with zstd members, one still being written, and a .json that failed."""
+"""Inspect AI logs: .eval with deflated and zstd members, one unfinished, and a failed .json."""
 
 from __future__ import annotations
 

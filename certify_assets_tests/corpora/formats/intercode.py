@@ -1,4 +1,4 @@
-"""InterCode results of two models: one file of episodes by index, one with thoughts, one with its settings before the episodes."""
+"""InterCode results of two models: episodes by index, with thoughts, and below settings."""
 
 from __future__ import annotations
 

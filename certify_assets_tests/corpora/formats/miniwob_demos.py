@@ -1,4 +1,4 @@
-"""MiniWoB++ demonstrations of two people, as they are published: gzip, keys in two orders, one run that recorded nothing."""
+"""MiniWoB++ demonstrations by two workers: gzip, keys in two orders, one run without events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Multi-SWE-bench submissions: runs of SWE-agent with ids in the old spelling, a report with the new one, and an output of OpenHands."""
+"""Multi-SWE-bench: runs of SWE-agent with old ids, a report with new ones, an OpenHands output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An output of OpenHands with the harness's reports written back, events in one record and pairs in another."""
+"""An output of OpenHands with reports written back, as events in one record, pairs in another."""
 
 from __future__ import annotations
 

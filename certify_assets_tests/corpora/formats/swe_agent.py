@@ -1,4 +1,4 @@
-"""SWE-agent runs of three folders: a full report, an old report that names only what was resolved, and one that covers a third of its runs."""
+"""SWE-agent runs of three folders: a full report, an old one, and one on a third of its runs."""
 
 from __future__ import annotations
 
@@ -39,5 +39,6 @@ def write(root: Path, canary: str | None = None) -> None:
     patch = canary or "diff"
     save(
         beta / "all_preds.jsonl",
-        f'{{"model_name_or_path": "gpt-b", "instance_id": "org__name-1", "model_patch": "{patch}"}}\n',
+        f'{{"model_name_or_path": "gpt-b", "instance_id": "org__name-1", '
+        f'"model_patch": "{patch}"}}\n',
     )

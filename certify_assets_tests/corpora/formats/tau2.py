@@ -1,4 +1,4 @@
-"""τ²-bench results: a file of the old schema, one of the new, and a folder with a file a simulation, one of them spoken."""
+"""τ²-bench: a file of the old schema, one of the new, and a folder of simulations, one spoken."""
 
 from __future__ import annotations
 

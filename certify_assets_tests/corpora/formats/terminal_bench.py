@@ -1,4 +1,4 @@
-"""Terminal-Bench: a submission with runs, one without that level, and one that has only the results of its run."""
+"""Terminal-Bench: a submission with runs, one without that level, and one with results alone."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def pane(*typed: tuple[str, str]) -> str:
 def put(
     folder: Path, record: dict[str, Any] | None, files: dict[str, str], canary: str | None = None
 ) -> None:
-    """Write a trial; what its tests left behind always lies beside it."""
+    """Write a trial, always with what its tests left behind."""
     left = {
         "panes/post-test.txt": "tests ran",
         "sessions/tests.log": "tests ran",
