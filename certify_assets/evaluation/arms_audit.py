@@ -215,7 +215,7 @@ def plan_arms(
 
 
 def load_arms_audit(judge: JudgedCorpus) -> ArmsAudit:
-    """Return the stored audit of a judge's candidates; one altered, or of another adapter, fails."""
+    """Return the stored audit of a judge's candidates; refuse an altered or stale one."""
     document: ArmsAudit = judge.store.read_json(judge.key("arms_audit.json"))
     require_in_ledger(judge.corpus, document["ledger_head"])
     again = f"materialize judges/{judge.spec.name}/arms_audit again."

@@ -6,7 +6,7 @@ reader compares them with what is stored now.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
@@ -37,7 +37,7 @@ def certify_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> list[Certifica
     compared = parity_provenance(judge)
     require_paid(judge, adapter.candidates)
     config = judge.corpus.config
-    plan = _plan(hashes["manifest_sha256"], config, judge) | judge.corpus.version.registered
+    plan = {**_plan(hashes["manifest_sha256"], config, judge), **judge.corpus.version.registered}
     registration = register(judge.corpus, plan, run_id=run_id)
     provenance = {
         "corpus": judge.corpus.name,
@@ -77,17 +77,8 @@ def certify_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> list[Certifica
 
 @remembered
 def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
-    """Return the stored certificates of a judge, recomputed.
-
-    Raises
-    ------
-    StaleCertificateError
-        If scores, artifact, renderer, manifest or trajectories have changed since, or the parity
-        test of a server's scores.
-    ForgedCertificateError
-        If a certificate does not recompute: a check guards only the run that it is in, this guards
-        every reader.
-    """
+    """Return the stored certificates of a judge, recomputed; refuse stale and forged ones."""
+    # a check guards only the run that it is in, this guards every reader
     from certify_assets.certificates import Certificate, verify_certificate
 
     cal, hashes, _ = judge.calibration
@@ -193,14 +184,8 @@ def why_nothing(judge: JudgedCorpus) -> list[str]:
 
 
 def require_paid(judge: JudgedCorpus, paid: int) -> None:
-    """Refuse an artifact that counts fewer candidates than its judge has.
-
-    The level of a certificate is divided by their number.
-
-    Raises
-    ------
-    IntegrityError
-    """
+    """Refuse an artifact that counts fewer candidates than its judge has."""
+    # the level of a certificate is divided by their number
     number = judge.spec.candidates
     if paid < number:
         raise IntegrityError(
@@ -209,7 +194,21 @@ def require_paid(judge: JudgedCorpus, paid: int) -> None:
         )
 
 
-def _plan(manifest_sha256: str, config: CorpusConfig, judge: JudgedCorpus) -> dict[str, Any]:
+class CertificationPlan(TypedDict):
+    """What is registered before certificates are audited on TEST."""
+
+    manifest_sha256: str
+    seed: int
+    grid: int
+    alphas: list[float]
+    delta: float
+    sides: list[str]
+    procedures: list[str]
+    # what each family fixes of its judge
+    judges: dict[str, object]
+
+
+def _plan(manifest_sha256: str, config: CorpusConfig, judge: JudgedCorpus) -> CertificationPlan:
     # no other judge: one that is added or changed would make the registrations of the rest new, and
     # what they saw of TEST before would not count
     return {

@@ -20,17 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Decisions:
-    """What happens to each trajectory.
+    """What happens to each trajectory, and the hashes of the certificates that decided."""
 
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        The score table's columns plus decision, reason, reject_threshold, release_threshold and
-        certificate_sha256.
-    certificate_sha256 : tuple of str
-        Hashes of the certificates that decided.
-    """
-
+    # the score table's columns, decision, reason, thresholds and certificate_sha256
     frame: pd.DataFrame
     certificate_sha256: tuple[str, ...]
 
@@ -52,13 +44,7 @@ class Decisions:
 
 
 def decide_table(certificates: Sequence[Certificate], table: ScoreTable) -> Decisions:
-    """Apply one certificate a side to a score table.
-
-    Raises
-    ------
-    InputError
-        If two certificates are of the same side.
-    """
+    """Apply one certificate a side to a score table."""
     from certify_assets.certificates.decision import DECISIONS, REASONS, decision_codes
 
     sides = [certificate.side for certificate in certificates]

@@ -144,7 +144,7 @@ def _judged(
     rows["cal"] = _certifying(frames["cal"], rows["cal"], judge.spec)
     certificates: tuple[Certificate, ...] = ()
     audits: dict[str, CertificateAudit] = {}
-    # recomputed, and checked against the ledger: what is stale or altered is missing with its reason
+    # recomputed, and checked against the ledger: what is stale is missing with its reason
     try:
         certificates = tuple(
             item for item in load_certificates(judge) if item.procedure == PROCEDURES[0]

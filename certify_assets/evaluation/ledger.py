@@ -153,7 +153,7 @@ def reading_number(
 
 
 def reading_delta(delta: float, number: int) -> float:
-    """Return what the j-th reading of the same runs spends: δ for the first, then δ·6/(π²j²)."""
+    """Return what the j-th reading of the same runs spends: δ at first, then δ·6/(π²j²)."""
     return delta if number == 1 else delta * 6 / (math.pi * number) ** 2
 
 

@@ -22,11 +22,11 @@ from certify_assets.judges.specs import JUDGES
 if TYPE_CHECKING:
     import pandas as pd
 
-    from certify_assets.judges.base import Scores
     from certify_assets.judges.endpoint.config import ParityConfig
     from certify_assets.judges.endpoint.questions import Question
     from certify_assets.judges.endpoint.scoring import EndpointSetup
     from certify_assets.judges.lm.contract import LanguageModel
+    from certify_assets.judges.lm.scoring import ScoringRun
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,10 @@ def run_parity(judge: JudgedCorpus) -> ParityReport:
     billed = judge.load(replay=True)
     assert isinstance(billed, BilledJudge)
     questions = billed.questions(texts(frame, renderer()))
-    reference, about = _reference(judge.corpus, config, billed.judge.asked, questions)
+    run = _reference(judge.corpus, config, billed.judge.asked, questions)
     # no certificate exists yet whose decisions could change: its threshold will be of these scores
     found = parity(
-        reference,
+        run.scores,
         candidate,
         thresholds=(),
         tolerance=config.tolerance,
@@ -105,7 +105,7 @@ def run_parity(judge: JudgedCorpus) -> ParityReport:
         **asdict(found),
         passed=found.passed,
         engine=billed.provenance().engine,
-        reference=about,
+        reference=asdict(run.fingerprint),
         configuration=asdict(config),
         trajectory_ids=[str(name) for name in frame["trajectory_id"]],
         adapter_sha256=bound["adapter_sha256"],
@@ -168,7 +168,7 @@ def _rows(corpus: Corpus, count: int) -> pd.DataFrame:
 
 def _reference(
     corpus: Corpus, config: ParityConfig, asked: EndpointSetup, questions: Sequence[Question]
-) -> tuple[Scores, dict[str, Any]]:
+) -> ScoringRun:
     """Score the server's own questions with the local model."""
     from certify_assets.judges.lm.contract import Encoded, verdict_tokens
     from certify_assets.judges.lm.scoring import score_prompts
@@ -185,8 +185,7 @@ def _reference(
             **asked.asking.extra.get("chat_template_kwargs") or {},
         )
         prompts = [Encoded(_ids(question, tokenizer.encode, template)) for question in questions]
-        run = score_prompts(language, prompts, adapter_sha256=lora_sha256)
-    return run.scores, asdict(run.fingerprint)
+        return score_prompts(language, prompts, adapter_sha256=lora_sha256)
 
 
 def _ids(

@@ -1,7 +1,4 @@
-"""Score tables: reading and checking CSV, Parquet and JSON Lines.
-
-Everything that is refused is refused here, in a sentence with file, row and column.
-"""
+"""Score tables, read and checked; what is refused is named with file, row and column."""
 
 from __future__ import annotations
 
@@ -64,35 +61,18 @@ class ColumnNames:
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """A validated score table.
-
-    Parameters
-    ----------
-    path : Path
-        Where it was read.
-    scores : ndarray of float64, shape (n,)
-        NaN where unscored; never infinite.
-    outcomes : ndarray of int8, shape (n,), or None
-        0 or 1, −1 where missing; None where the table has no outcome column.
-    tasks : ndarray of str objects, shape (n,)
-        Cluster labels.
-    trajectories, agents : ndarray of str objects, shape (n,), or None
-        Where the columns exist.
-    splits : ndarray of str objects, shape (n,), or None
-        Where the column exists.
-    rows : ndarray of int64, shape (n,)
-        Row numbers in the file, the first data row being 1 (the line, in JSON Lines).
-    lines : ndarray of int64, shape (n,), or None
-        Lines of a CSV that the rows begin on.
-    """
+    """A validated score table; a column that the file lacks is None."""
 
     path: Path
+    # NaN where unscored; never infinite
     scores: npt.NDArray[np.float64]
+    # 0 or 1, −1 where missing
     outcomes: npt.NDArray[np.int8] | None
     tasks: npt.NDArray[np.object_]
     trajectories: npt.NDArray[np.object_] | None = None
     agents: npt.NDArray[np.object_] | None = None
     splits: npt.NDArray[np.object_] | None = None
+    # as `Rows` has them
     rows: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     lines: npt.NDArray[np.int64] | None = None
 
@@ -100,14 +80,7 @@ class ScoreTable:
         return int(self.scores.size)
 
     def choose_split(self, wanted: str | None, *, required: bool = False) -> ScoreTable:
-        """Return the rows of one split; all rows without a split column, or where none is wanted.
-
-        Raises
-        ------
-        InputError
-            If the split is absent (the sentence names those found), or is required and the table
-            has no split column.
-        """
+        """Return the rows of one split; all rows where there is none, or none is wanted."""
         if required and wanted is not None and self.splits is None:
             raise InputError(
                 f"{self.path} has no split column to choose split={wanted!r} by; add one, or "
@@ -127,19 +100,12 @@ class ScoreTable:
     def take(self, keep: npt.NDArray[np.bool_]) -> ScoreTable:
         """Return the rows where `keep` is true."""
         columns = {name: getattr(self, name) for name in (*_FRAME_NAMES, "rows", "lines")}
-        chosen: dict[str, Any] = {
-            name: None if value is None else value[keep] for name, value in columns.items()
-        }
-        return replace(self, **chosen)
+        return replace(
+            self, **{name: value[keep] for name, value in columns.items() if value is not None}
+        )
 
     def labelled(self) -> npt.NDArray[np.int8]:
-        """Return the outcomes, all 0 or 1.
-
-        Raises
-        ------
-        InputError
-            If the column or any value is missing.
-        """
+        """Return the outcomes, all 0 or 1; refuse a table that lacks any."""
         if self.outcomes is None:
             raise InputError(
                 f"{self.path} has no outcome column; certification and audits need one with 0 "
@@ -163,26 +129,7 @@ class ScoreTable:
 
 
 def read_score_table(path: Path, *, columns: ColumnNames | None = None) -> ScoreTable:
-    """Read and check a score table.
-
-    Parameters
-    ----------
-    path : Path
-        CSV, Parquet or JSON Lines, by the file's ending.
-    columns : ColumnNames, optional
-        Other names than the contract's.
-
-    Returns
-    -------
-    ScoreTable
-
-    Raises
-    ------
-    InputError
-        For an empty or unreadable file, a missing column, a missing task, a score that is text or
-        infinite, an outcome other than 0 or 1, a repeated trajectory_id. One sentence with file,
-        row, column and remedy.
-    """
+    """Read and check a CSV, Parquet or JSON Lines file, maybe under other names of columns."""
     names = columns or ColumnNames()
     _refuse_one_column_twice(path, names)
     if path.is_file() and path.stat().st_size == 0:
@@ -425,26 +372,7 @@ _TRUE = frozenset({"true", "1", "1.0", "yes"})
 
 
 def require_audit_sample(path: Path) -> bool:
-    """Refuse a table of labels that says of any row that it is no audit sample.
-
-    Parameters
-    ----------
-    path : Path
-        A score table. Its column ``provenance`` must say ``audit_sample`` in every row, its column
-        ``audit_sample`` be true in every row, its column ``asked``, as decisions have it, say
-        ``audit_sample`` or ``spot_check``.
-
-    Returns
-    -------
-    bool
-        Whether the table has one of the columns; where it has none, its provenance is taken on
-        trust.
-
-    Raises
-    ------
-    InputError
-        With the first row that is of something else, or does not say.
-    """
+    """Refuse labels that are no audit sample; return whether the table says where they are from."""
     _, columns, rows = read_rows(path, set(PROVENANCE_COLUMNS))
     for name, values in columns.items():
         other = [index for index, value in enumerate(values) if not _is_audit_sample(name, value)]

@@ -30,17 +30,11 @@ _FORMULA = re.compile(r"\s*([=@＝＠]|[+\-＋－](?!\d+(\.\d+)?\s*$))|[\t\r\n]"
 
 @dataclass(frozen=True)
 class Texts:
-    """A column of texts that holds each distinct one once.
+    """A column of texts that holds each distinct one once."""
 
-    Parameters
-    ----------
-    distinct : list of str or None
-        In the order of their first rows; None, where a row has none, comes last.
-    places : ndarray of int, shape (n,)
-        Of each row's text among them.
-    """
-
+    # in the order of their first rows; None, where a row has none, comes last
     distinct: list[str | None]
+    # of each row's text among them
     places: npt.NDArray[np.integer[Any]]
 
     def rows(self) -> npt.NDArray[np.object_]:
@@ -60,18 +54,11 @@ def rows_of(values: npt.NDArray[Any] | Texts) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True)
 class Rows:
-    """Where rows stand in their file.
+    """Places of rows in their file."""
 
-    Parameters
-    ----------
-    numbers : ndarray of int64, shape (n,)
-        Row numbers, the first data row being 1 (the line, in JSON Lines).
-    lines : ndarray of int64, shape (n,), or None
-        Lines of a CSV that the rows begin on: not the same where it has blank lines or fields of
-        several lines.
-    """
-
+    # the first data row is 1; in JSON Lines, the line
     numbers: npt.NDArray[np.int64]
+    # of a CSV, that the rows begin on: blank lines and fields of several lines shift them
     lines: npt.NDArray[np.int64] | None = None
 
     def name(self, index: int) -> str:
@@ -92,33 +79,9 @@ def read_rows(
 def read_columns(
     path: Path, wanted: AbstractSet[str], numbers: AbstractSet[str] | None = None
 ) -> tuple[list[str], Columns, Rows]:
-    """Read the wanted columns of a table, as far as it has them.
-
-    Parameters
-    ----------
-    path : Path
-        CSV, Parquet or JSON Lines, by the file's ending.
-    wanted : set of str
-        Columns to read; others may hold anything.
-    numbers : set of str, optional
-        Those of them in which a missing value is as good as NaN. Where this is given, a Parquet
-        file's numbers come as they are stored, and its other texts as :class:`Texts`: without a
-        Python object a row.
-
-    Returns
-    -------
-    names : list of str
-        All columns of the file.
-    columns : dict of str to ndarray or Texts
-        The wanted ones.
-    rows : Rows
-        Where the rows stand.
-
-    Raises
-    ------
-    InputError
-        If the file is missing, of another kind, or broken.
-    """
+    """Return all columns' names, the wanted columns that there are, and the places of the rows."""
+    # `numbers` are those in which a missing value is as good as NaN: where they are given, a
+    # Parquet file's numbers and texts come without a Python object a row
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise InputError(
@@ -365,19 +328,9 @@ def _first_line(error: BaseException) -> str:
 
 
 def check_table_file(path: Path, frame: pd.DataFrame) -> None:
-    """Refuse a table that its kind of file cannot hold, before anything is written.
-
-    Raises
-    ------
-    InputError
-        If the ending is unknown, or a CSV would hold a name that a spreadsheet runs as a formula.
-
-    Notes
-    -----
-    Names of tasks, runs and agents are untrusted, and reviewers open the queue in a spreadsheet. A
-    name in another spelling would be lost to every later join, so it is neither altered nor
-    written: the other formats hold it as it is.
-    """
+    """Refuse a table that its kind of file cannot hold, before anything is written."""
+    # names of tasks, runs and agents are untrusted, and reviewers open the queue in a spreadsheet;
+    # a name in another spelling would be lost to every later join, so it is not altered either
     if path.suffix.lower() not in _ENDINGS:
         raise InputError(
             f"{path} does not end in .csv, .parquet or .jsonl; choose one of these formats."
@@ -399,13 +352,7 @@ def check_table_file(path: Path, frame: pd.DataFrame) -> None:
 
 
 def write_table_file(path: Path, frame: pd.DataFrame) -> None:
-    """Write a table as CSV, Parquet or JSON Lines, by the ending, atomically.
-
-    Raises
-    ------
-    InputError
-        As `check_table_file` does.
-    """
+    """Write a table as CSV, Parquet or JSON Lines, by the ending, atomically."""
     check_table_file(path, frame)
     suffix = path.suffix.lower()
     buffer = io.BytesIO()
