@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from certify_assets.storage.store import Store
 
-# `make` exports the data root of the demo; what tests start must use neither it nor a developer's own
+# `make` exports the data root of the demo; tests must use neither it nor a developer's own
 for _name in ("DAGSTER_HOME", "CERTIFY_ROOT"):
     os.environ.pop(_name, None)
 
@@ -47,7 +47,7 @@ def chromium() -> str:
 
 @pytest.fixture
 def browser(chromium: str) -> Iterator[Browser]:
-    """A real headless browser, for one test: while it is open, its event loop stands in the way of every other in the process."""
+    """A real headless browser, for one test: its event loop keeps out every other."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -56,22 +56,42 @@ def browser(chromium: str) -> Iterator[Browser]:
         started.close()
 
 
+def prepared_world(
+    factory: pytest.TempPathFactory, name: str, prepare: Callable[[Path], object]
+) -> Path:
+    """Return a data root that is prepared once for all processes of pytest-xdist, to be copied."""
+    from certify_assets.storage.locks import lock_file
+
+    # every process has a folder of its own below that of the session
+    base = factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "worlds" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("a") as lock:
+        lock_file(lock.fileno())
+        if not (folder / "prepared").exists():
+            prepare(folder / "root")
+            (folder / "prepared").touch()
+    return folder / "root"
+
+
+def copy_world(world: Path, folder: Path) -> Store:
+    """Return a copy of a prepared data root, for one test alone."""
+    from certify_assets.storage.store import Store
+
+    return Store(str(shutil.copytree(world, folder / "root")))
+
+
 @pytest.fixture(scope="session")
 def _small_corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from certify_assets_tests.builders import certify_small_corpora
 
-    root = tmp_path_factory.mktemp("corpora") / "root"
-    certify_small_corpora(root)
-    return root
+    return prepared_world(tmp_path_factory, "corpora", certify_small_corpora)
 
 
 @pytest.fixture
 def corpora(_small_corpora: Path, tmp_path: Path) -> Store:
     """A data root with three small certified corpora, for one test alone."""
-    from certify_assets.storage.store import Store
-
-    shutil.copytree(_small_corpora, tmp_path / "root")
-    return Store(str(tmp_path / "root"))
+    return copy_world(_small_corpora, tmp_path)
 
 
 @pytest.fixture
@@ -88,18 +108,18 @@ def _audited_arms(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from certify_assets.judges.specs import JUDGES
     from certify_assets_tests.arms_builders import TINY, audited_arms
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(JUDGES, "grpo", TINY)
-        return Path(audited_arms(tmp_path_factory.mktemp("arms"), tasks=40).root)
+    def prepare(root: Path) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(JUDGES, "grpo", TINY)
+            assert audited_arms(root.parent, tasks=40).root == str(root)
+
+    return prepared_world(tmp_path_factory, "arms", prepare)
 
 
 @pytest.fixture
 def arms_store(_audited_arms: Path, one_step_arms: None, tmp_path: Path) -> Store:
-    """A data root where the judge grpo was chosen among arms of one step, and TEST read for all of them, for one test alone."""
-    from certify_assets.storage.store import Store
-
-    shutil.copytree(_audited_arms, tmp_path / "root")
-    return Store(str(tmp_path / "root"))
+    """The judge grpo chosen among arms of one step, and audited on TEST, for one test alone."""
+    return copy_world(_audited_arms, tmp_path)
 
 
 class Demo(NamedTuple):
@@ -115,7 +135,7 @@ class Demo(NamedTuple):
 
 
 def platform_environment(root: Path) -> dict[str, str]:
-    """The environment of a process on a data root of a test: nothing of the machine's own Dagster or MLflow."""
+    """The environment of a process on a data root, without the machine's own Dagster and MLflow."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -131,43 +151,33 @@ def platform_environment(root: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
-    """The whole graph materialized on an embedded corpus, by the command that users call."""
-    root = tmp_path_factory.mktemp("demo") / "root"
-    command = [
-        sys.executable,
-        "-m",
-        "certify_assets.cli",
-        "run",
-        "miniwob_mixed",
-        "--root",
-        str(root),
-        "--json",
-    ]
-    environment = {
-        name: value
-        for name, value in platform_environment(root).items()
-        if name not in {"DAGSTER_HOME", "CERTIFY_ROOT"}
-    }
-    done = subprocess.run(
-        command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return Demo(root, json.loads(done.stdout), done.stderr)
+    """The whole line on an embedded corpus, by the command that users call; 40 CPU seconds."""
+
+    def prepare(root: Path) -> None:
+        command = [sys.executable, "-m", "certify_assets.cli", "run", "miniwob_mixed"]
+        command += ["--root", str(root), "--json"]
+        environment = platform_environment(root)
+        for name in ("DAGSTER_HOME", "CERTIFY_ROOT"):
+            del environment[name]
+        done = subprocess.run(
+            command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        output = json.dumps({"document": json.loads(done.stdout), "stderr": done.stderr})
+        (root.parent / "output.json").write_text(output, encoding="utf-8")
+
+    root = prepared_world(tmp_path_factory, "demo", prepare)
+    return Demo(root, **json.loads((root.parent / "output.json").read_text(encoding="utf-8")))
 
 
 @pytest.fixture(scope="session")
 def _operated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from certify_assets_tests.operations_builders import certified_corpus
 
-    root = tmp_path_factory.mktemp("operations") / "root"
-    certified_corpus(root)
-    return root
+    return prepared_world(tmp_path_factory, "operations", certified_corpus)
 
 
 @pytest.fixture
 def operated(_operated: Path, tmp_path: Path) -> Store:
     """A data root whose corpus `c` has a lexical judge that may be deployed, for one test alone."""
-    from certify_assets.storage.store import Store
-
-    shutil.copytree(_operated, tmp_path / "root")
-    return Store(str(tmp_path / "root"))
+    return copy_world(_operated, tmp_path)

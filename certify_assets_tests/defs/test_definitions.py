@@ -185,9 +185,7 @@ def test_what_is_made_over_all_corpora_waits_for_every_partition_and_is_no_part_
     }
 
 
-def test_transfer_judges_stand_on_the_sft_splits_of_every_partition_and_are_a_job_of_their_own() -> (
-    None
-):
+def test_transfer_judges_depend_on_the_sft_splits_of_every_partition_in_their_own_job() -> None:
     graph = defs.resolve_asset_graph()
     jobs = {
         name: defs.resolve_job_def(name).asset_layer.executable_asset_keys

@@ -1,4 +1,4 @@
-"""The executor of all jobs is chosen by one variable; runs and steps as real Ray jobs, with everything kept in a real PostgreSQL server."""
+"""One variable names the executor; runs and steps as Ray jobs, kept in a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -30,26 +30,45 @@ from certify_assets.defs.resources import MlflowTracker, resources
 
 defs = dg.Definitions(
     assets=corpus_assets(),
-    jobs=[dg.define_asset_job("line", selection=dg.AssetSelection.assets(["corpora", "trajectories"], ["corpora", "split_manifest"]))],
+    jobs=[
+        dg.define_asset_job(
+            "line",
+            selection=dg.AssetSelection.assets(
+                ["corpora", "trajectories"], ["corpora", "split_manifest"]
+            ),
+        )
+    ],
     resources={**resources(), "mlflow": MlflowTracker(enabled=False)},
     executor=job_executor(),
 )
 """
-# what a person would look at: runs by status, materialized assets, and whether each step was handed to Ray
+# runs by status, materialized assets, and whether each step was handed to Ray
 LOOK = """
 import json, sys
 import dagster as dg
 with dg.DagsterInstance.get() as instance:
     records = instance.get_run_records()
-    logs = [entry.dagster_event for record in records for entry in instance.all_logs(record.dagster_run.run_id) if entry.dagster_event]
+    logs = [
+        entry.dagster_event
+        for record in records
+        for entry in instance.all_logs(record.dagster_run.run_id)
+        if entry.dagster_event
+    ]
+    handed_on = [event for event in logs if event.event_type_value == "STEP_WORKER_STARTING"]
     print(json.dumps({
         "storage": type(instance.run_storage).__name__,
-        "runs": [[record.dagster_run.job_name, record.dagster_run.status.value] for record in records],
-        "assets": [event.asset_key.to_user_string() for event in logs if event.is_step_materialization],
+        "runs": [[one.dagster_run.job_name, one.dagster_run.status.value] for one in records],
+        "assets": [
+            event.asset_key.to_user_string() for event in logs if event.is_step_materialization
+        ],
         "steps": sorted(event.step_key for event in logs if event.event_type_value == "STEP_START"),
-        "ray_steps": sorted(event.step_key for event in logs if event.event_type_value == "STEP_WORKER_STARTING"),
+        "ray_steps": sorted(event.step_key for event in handed_on),
         "engine": [str(event.message)[:300] for event in logs if event.is_engine_event],
-        "errors": [event.step_failure_data.error.to_string()[-1500:] for event in logs if event.is_step_failure],
+        "errors": [
+            event.step_failure_data.error.to_string()[-1500:]
+            for event in logs
+            if event.is_step_failure
+        ],
     }))
 """
 
@@ -74,7 +93,10 @@ def test_one_variable_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_no_job_has_an_executor_of_its_own() -> None:
     """Or the variable would not reach it."""
-    code = "from certify_assets.definitions import defs; print({job.executor_def.name for job in defs.resolve_all_job_defs()})"
+    code = (
+        "from certify_assets.definitions import defs; "
+        "print({job.executor_def.name for job in defs.resolve_all_job_defs()})"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, EXECUTOR_VARIABLE: "multiprocess"},
@@ -177,7 +199,8 @@ def test_dagster_and_mlflow_are_kept_in_postgres(
     ) == [(1,)]
     assert rows(
         "mlflow",
-        "select r.status, t.value from runs r join tags t using (run_uuid) where t.key = 'dagster.asset'",
+        "select r.status, t.value from runs r join tags t using (run_uuid) "
+        "where t.key = 'dagster.asset'",
     ) == [("FINISHED", "corpora/trajectories")]
     assert not list(Path(platform.environment["DAGSTER_HOME"]).rglob("*.db")), (
         "nothing is kept in SQLite beside it"

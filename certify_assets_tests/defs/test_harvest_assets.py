@@ -1,4 +1,4 @@
-"""Rounds of CertHarvest as Dagster runs them: an open gate goes through, a closed one is skipped with its reason."""
+"""Rounds of CertHarvest as Dagster runs them: an open gate passes, a closed one is skipped."""
 
 from __future__ import annotations
 

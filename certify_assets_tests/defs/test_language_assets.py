@@ -1,4 +1,4 @@
-"""Adapters and scores of language-model judges as graphs of ops: what they are made of, run for real, one at a time."""
+"""Adapters and scores of language-model judges as graphs of ops, run for real."""
 
 from __future__ import annotations
 

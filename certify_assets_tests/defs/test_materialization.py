@@ -1,4 +1,4 @@
-"""The whole graph on an embedded corpus, as Dagster, MLflow, the file system and a browser show it."""
+"""The whole line on an embedded corpus, as Dagster, MLflow, the files and a browser show it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ import pytest
 
 from certify_assets.definitions import defs
 from certify_assets.judges.specs import QUICK_JUDGES
-from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.conftest import Demo, platform_environment
 from certify_assets_tests.paths import REPOSITORY, assert_painted
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+# `certify run` on an embedded corpus takes 40 CPU seconds
+pytestmark = pytest.mark.slow
 CORPUS = "miniwob_mixed"
 
 
@@ -46,7 +47,6 @@ def _of_the_corpus() -> set[dg.AssetKey]:
     return set(defs.resolve_job_def("onboard_corpus").asset_layer.executable_asset_keys)
 
 
-@pytest.mark.slow
 def test_every_asset_of_the_corpus_is_materialized(instance: dg.DagsterInstance) -> None:
     for key in _of_the_corpus():
         assert instance.get_materialized_partitions(key) == {CORPUS}, key
@@ -59,7 +59,8 @@ def test_every_check_was_evaluated_and_none_that_blocks_failed(
     for key in (key for key in graph.asset_check_keys if key.asset_key in _of_the_corpus()):
         records = instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
         assert records and records[0].event is not None, key
-        evaluation = records[0].event.dagster_event.asset_check_evaluation_data  # type: ignore[union-attr]
+        event: Any = records[0].event
+        evaluation = event.dagster_event.asset_check_evaluation_data
         assert evaluation.passed or evaluation.severity == dg.AssetCheckSeverity.WARN, (
             key,
             evaluation.description,
@@ -141,7 +142,6 @@ def test_the_demo_certifies_an_embedded_corpus(demo: Demo) -> None:
     assert all(Path(judge["page"]).is_file() for judge in corpus["judges"])
 
 
-@pytest.mark.slow
 def test_the_stored_certificates_verify_from_the_command_line(demo: Demo) -> None:
     folder = demo.root / f"judges/lexical/{CORPUS}"
     command = [
@@ -233,7 +233,6 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
             continue
 
 
-@pytest.mark.slow
 @pytest.mark.browser
 def test_the_dagster_ui_shows_the_lineage(webserver: str, browser: Browser, tmp_path: Path) -> None:
     page = browser.new_page(viewport={"width": 1500, "height": 900})
@@ -256,143 +255,6 @@ def test_the_dagster_ui_shows_the_lineage(webserver: str, browser: Browser, tmp_
     page.close()
 
 
-def _materialize(root: Path, corpus: str) -> Any:
-    from certify_assets.defs.names import CORPORA
-    from certify_assets.defs.resources import DataRoot, MlflowTracker
-
-    job = defs.resolve_job_def("onboard_corpus")
-    with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions(CORPORA, [corpus])
-        return job.execute_in_process(
-            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-            instance=instance,
-            partition_key=corpus,
-            raise_on_error=False,
-            resources={
-                "data_root": DataRoot(root=str(root)),
-                "mlflow": MlflowTracker(enabled=False),
-            },
-        )
-
-
-def test_a_failed_blocking_check_keeps_everything_downstream_from_running(tmp_path: Path) -> None:
-    from certify_assets.storage.store import Store
-
-    source = write_runs(tmp_path / "runs.jsonl")
-    records = [json.loads(line) for line in source.read_text(encoding="utf-8").splitlines()]
-    for record in records:
-        record["steps"][-1]["observation"] = json.dumps({"reward": record["outcome"]})
-    source.write_text("\n".join(json.dumps(record) for record in records) + "\n", encoding="utf-8")
-    register_runs(Store(str(tmp_path / "root")), "leaky", source)
-    result = _materialize(tmp_path / "root", "leaky")
-    assert not result.success
-    evaluations = {item.check_name: item.passed for item in result.get_asset_check_evaluations()}
-    assert evaluations["no_leak_field"] is False and evaluations["unique_trajectory_id"] is True
-    docs = {
-        item.metadata["data_docs"].value
-        for item in result.get_asset_check_evaluations()
-        if "data_docs" in item.metadata
-    }
-    assert [Path(str(path)).relative_to(tmp_path / "root") for path in docs] == [
-        Path("corpora/leaky/data_docs/index.html")
-    ]
-    assert "key reward: remove what speaks of the outcome" in Path(str(docs.pop())).read_text(
-        encoding="utf-8"
-    )
-    ran = {event.step_key for event in result.all_events if event.is_step_success}
-    assert "corpora__trajectories" in ran and not ran & {
-        "corpora__split_manifest",
-        "corpora__sft_split",
-        "judges__lexical__model",
-        "judges__lexical__certificate",
-    }
-
-
-def _runs_that_tell(path: Path) -> Path:
-    """Runs whose length, number of steps and last words tell the outcome."""
-    source = write_runs(path)
-    records = [json.loads(line) for line in source.read_text(encoding="utf-8").splitlines()]
-    for record in records:
-        record["steps"] += [{"action": "look()", "observation": "1 passed"}] * (
-            3 * record["outcome"]
-        )
-    source.write_text("\n".join(json.dumps(record) for record in records) + "\n", encoding="utf-8")
-    return source
-
-
-@pytest.mark.slow
-def test_a_structural_leak_blocks_the_certificate_and_its_evidence_is_drawn(tmp_path: Path) -> None:
-    from certify_assets.storage.store import Store
-
-    source = _runs_that_tell(tmp_path / "runs.jsonl")
-    register_runs(Store(str(tmp_path / "root")), "told", source, leak_thresholds={"agent": 0.99})
-    result = _materialize(tmp_path / "root", "told")
-    (check,) = [
-        item
-        for item in result.get_asset_check_evaluations()
-        if item.check_name == "no_structural_leak"
-    ]
-    assert not check.passed and check.severity == dg.AssetCheckSeverity.ERROR
-    table = str(check.metadata["controls"].value)
-    assert (
-        "| steps | 1.000 | 1.000 to 1.000 | 0.85 | at or over |" in table
-        and "| phrase test_summary | 1.000 |" in table
-    )
-    ran = {event.step_key for event in result.all_events if event.is_step_success}
-    assert "corpora__report" in ran and "judges__lexical__certificate" not in ran
-    assert "Blocked by a structural leak" in (tmp_path / "root/corpora/told/page.html").read_text(
-        encoding="utf-8"
-    )
-
-
-def test_the_cause_of_a_failed_step_is_the_sentence_alone() -> None:
-    from dagster._utils.error import SerializableErrorInfo
-
-    from certify_assets.defs.execution import _cause
-
-    inner = SerializableErrorInfo(
-        "certify_assets.errors.InputError: x has no row;\n  add one.\n", [], "InputError"
-    )
-    assert (
-        _cause(SerializableErrorInfo("outer", [], "DagsterError", cause=inner))
-        == "x has no row; add one."
-    )
-    assert _cause(SerializableErrorInfo("KeyError: 'x'\n", [], "KeyError")) == "KeyError: 'x'"
-
-
-@pytest.mark.slow
-def test_what_a_blocking_check_found_is_said_and_ends_with_its_own_code(tmp_path: Path) -> None:
-    from certify_assets.storage.store import Store
-
-    store = Store(str(tmp_path / "root"))
-    register_runs(
-        store, "told", _runs_that_tell(tmp_path / "runs.jsonl"), leak_thresholds={"agent": 0.99}
-    )
-    command = [
-        sys.executable,
-        "-m",
-        "certify_assets.cli",
-        "run",
-        "told",
-        "--root",
-        store.root,
-    ]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    assert done.returncode == 3 and "Traceback" not in done.stderr
-    assert (
-        "no_structural_leak of corpora/leak_controls stops the line: length (AUROC 1.000, threshold 0.85), steps (AUROC 1.000"
-        in done.stderr
-    )
-    assert (
-        "--accept-structural-leak REASON" in done.stderr
-        and "DagsterAssetCheckFailedError" not in done.stderr
-    )
-    assert (
-        "certify: told is stopped by a check (see above)" in done.stderr
-        and "certify corpus show told" in done.stderr
-    )
-
-
 def _run_corpus(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "certify_assets.cli", "run", CORPUS]
     return subprocess.run(
@@ -400,8 +262,7 @@ def _run_corpus(environment: dict[str, str]) -> subprocess.CompletedProcess[str]
     )
 
 
-# killed late, most of the work is kept, and what a killed step left lies there; killed early is the same way again
-@pytest.mark.slow
+# killed late, most of the work is kept; killed early, it is the same way again
 @pytest.mark.parametrize("steps", [2, 14])
 def test_a_killed_materialization_goes_on_and_ends_with_the_same_bytes(
     demo: Demo, tmp_path: Path, steps: int

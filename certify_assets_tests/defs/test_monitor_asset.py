@@ -1,4 +1,4 @@
-"""The monitor's asset and check as Dagster runs them: nothing to read, quiet labels, and an alarm."""
+"""The monitor as Dagster runs it: nothing to read, quiet labels, and an alarm."""
 
 from __future__ import annotations
 
@@ -19,22 +19,13 @@ from certify_assets.evaluation import certification
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.deployment import strictest_certificates
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import register_runs, write_runs
 
 KEY = dg.AssetKey(["judges", "lexical", "monitor"])
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    folder = tmp_path_factory.mktemp("monitor")
-    made = Store(str(folder / "root"))
-    register_runs(made, "c", write_runs(folder / "runs.jsonl", tasks=60))
-    Corpus(made, "c").prepare_splits()
-    Corpus(made, "c").measure_leaks()
-    JudgedCorpus(Corpus(made, "c"), "lexical").train()
-    JudgedCorpus(Corpus(made, "c"), "lexical").score()
-    certification.certify_judge(JudgedCorpus(Corpus(made, "c"), "lexical"))
-    return made
+@pytest.fixture
+def store(operated: Store) -> Store:
+    return operated
 
 
 def materialize(store: Store, *, raise_on_error: bool = True) -> Any:

@@ -1,4 +1,4 @@
-"""The assets of operation as Dagster runs them: decided, refused with the reason, checked, and asked for by the sensor."""
+"""Assets of operation as Dagster runs them: decisions, refusals, checks, the sensor."""
 
 from __future__ import annotations
 

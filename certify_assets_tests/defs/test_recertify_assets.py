@@ -1,4 +1,4 @@
-"""Recertification as Dagster runs it: the job on real labels, checks of three states, the sensor, and what the weekly schedule asks for."""
+"""Recertification as Dagster runs it: job, checks of three states, sensor, weekly schedule."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ from certify_assets.operations.notifications import certificate_age
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
-from certify_assets_tests.operations_builders import certified_corpus
 from certify_assets_tests.recertification_builders import drawn_tasks, label_rows, write_batch
 
 PLAN = SamplingPlan(0.2, 0.2, 7)
@@ -39,18 +38,11 @@ AUDIT = drawn_tasks(PLAN, "c", "audit", 40)
 MONDAY = datetime(2026, 1, 5, 6, tzinfo=UTC)
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    store = certified_corpus(tmp_path_factory.mktemp("assets") / "root")
-    deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=PLAN, track=False)
-    label_rows(store, "c", write_batch(store, "c", "0001-a", PLAN, tasks=AUDIT))
-    return Path(store.root)
-
-
 @pytest.fixture
-def store(template: Path, tmp_path: Path) -> Store:
-    shutil.copytree(template, tmp_path / "root")
-    return Store(str(tmp_path / "root"))
+def store(operated: Store) -> Store:
+    deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"), sampling=PLAN, track=False)
+    label_rows(operated, "c", write_batch(operated, "c", "0001-a", PLAN, tasks=AUDIT))
+    return operated
 
 
 def run(store: Store, instance: dg.DagsterInstance, *, deploy: bool = False) -> Any:
@@ -227,7 +219,7 @@ def weekly(store: Store, corpora: list[str]) -> Any:
 
 
 @pytest.mark.slow
-def test_the_week_certifies_every_judge_that_is_there_and_trains_no_language_model_that_still_stands(
+def test_the_week_certifies_every_judge_and_trains_no_language_model_that_is_up_to_date(
     store: Store,
 ) -> None:
     assert "no corpus" in str(weekly(store, []).skip_message)
@@ -271,7 +263,7 @@ def test_corpora_that_cannot_be_certified_are_not_scheduled(store: Store) -> Non
     assert not weekly(store, ["c"]).run_requests
 
 
-def test_a_judge_beyond_the_quick_ones_is_certified_anew_and_made_anew_only_where_it_is_stale(
+def test_a_judge_beyond_the_quick_ones_is_certified_again_and_trained_again_only_where_it_is_stale(
     corpora: Store,
 ) -> None:
     from certify_assets.operations.recertification import to_recertify

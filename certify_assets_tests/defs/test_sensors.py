@@ -1,4 +1,4 @@
-"""The sensors that import what lands, on a real Dagster instance with a daemon's own evaluation of a tick."""
+"""The sensors that import new files, on a real instance with the daemon's own evaluation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _land(store: Store, name: str, **runs: int) -> Path:
 def _tick(
     store: Store, sensor: dg.SensorDefinition, cursor: str | None = None
 ) -> tuple[list[dg.RunRequest], str | None, str]:
-    """Evaluate a tick and do what the daemon does with it; return requests, cursor and the reason for none."""
+    """Evaluate a tick and do as the daemon does; return requests, cursor, the reason for none."""
     with (
         dg.DagsterInstance.ephemeral() as instance,
         dg.build_sensor_context(
@@ -63,7 +63,7 @@ def _keys(requests: Sequence[dg.RunRequest]) -> list[str | None]:
 
 def test_a_look_that_was_killed_before_its_runs_asks_again_under_the_same_key(store: Store) -> None:
     _land(store, "mine/runs.jsonl", tasks=3)
-    # the cursor and the requests of the first tick are lost; its registration and its version are not
+    # cursor and requests of the first tick are lost; its registration and its version are not
     first, _, _ = _tick(store, new_runs_sensor)
     again, cursor, _ = _tick(store, new_runs_sensor)
     assert first and _keys(first) == _keys(again) and len(read_versions(Corpus(store, "mine"))) == 1

@@ -1,4 +1,4 @@
-"""The synthetic study as an asset: document, page, metadata, checks, and going on after an interrupt."""
+"""The synthetic study as an asset: document, page, metadata, checks, and resuming."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The adapter of a transfer judge as Dagster runs it: trained on other partitions, skipped with its reason where there is none."""
+"""The model of a transfer judge as Dagster runs it: trained on other partitions, or skipped."""
 
 from __future__ import annotations
 
