@@ -1,4 +1,4 @@
-"""Corpora declared in YAML; ``dg scaffold defs certify_assets.components.Corpora NAME`` writes one."""
+"""Corpora declared in YAML: ``dg scaffold defs certify_assets.components.Corpora`` writes one."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _ABOUT = {
 
 
 class DeclaredCorpus(dg.Resolvable, dg.Model):
-    """One corpus: where its runs lie and how they are split."""
+    """One corpus: where its runs are stored and how they are split."""
 
     name: str = pydantic.Field(description=_ABOUT["name"], examples=["my_corpus"], max_length=64)
     paths: list[str] = pydantic.Field(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.storage.locks import lock_file
 from certify_assets.storage.store import Store, default_root
 
+# by op, as a run configuration has it
+OpsConfig = Mapping[str, Mapping[str, Mapping[str, int]]]
 ONBOARD = "onboard_corpus"
 _JUDGE_JOBS = (
     "train_lm_judges",
@@ -55,13 +57,7 @@ def remove_partitions(names: Sequence[str]) -> None:
 
 
 def run_corpus(corpus: str, *, quiet: bool, judges: Sequence[str] = ()) -> int:
-    """Materialize every asset of one corpus, or the chains of some judges on it.
-
-    Returns
-    -------
-    int
-        0 where all of it succeeded, 3 where a blocking check stopped it, 1 where a step failed.
-    """
+    """Materialize a corpus, or chains of judges; return 0, 3 if a check stopped it, else 1."""
     with one_writer(corpus), instance_with([corpus]) as instance:
         runs = _chains(judges) if judges else {ONBOARD: None}
         for name, selection in runs.items():
@@ -77,17 +73,13 @@ def execute(
     corpus: str = "",
     selection: Collection[dg.AssetKey] | None = None,
     *,
-    config: dict[str, Any] | None = None,
+    config: OpsConfig | None = None,
     quiet: bool = True,
     label: str = "",
     lines: bool = False,
     resume: bool = False,
 ) -> dg.JobExecutionResult:
-    """Execute a job in this process on a corpus, or on none.
-
-    With `resume`, the last run of the job on the corpus is continued where it failed or was
-    killed, if the corpus, the package and the selection are the same.
-    """
+    """Execute a job in this process on a corpus, or on none; `resume` continues its last run."""
     observe_sources(instance, corpus)
     job = job_named(name)
     if selection is not None:
@@ -107,7 +99,7 @@ def execute(
     result = dg.execute_job(
         dg.build_reconstructable_job(__name__, job_named.__name__, (name,)),
         instance=instance,
-        run_config={**(config or {}), **(_QUIET if quiet else progress)},
+        run_config={"ops": config or {}, **(_QUIET if quiet else progress)},
         tags=tags,
         asset_selection=sorted(selection) if selection is not None else None,
         reexecution_options=dg.ReexecutionOptions.from_failure(parent.run_id, instance)
@@ -160,13 +152,7 @@ def failures(result: dg.JobExecutionResult) -> dict[str, str]:
 
 @contextmanager
 def one_writer(corpus: str) -> Iterator[None]:
-    """Hold the place of the one process of this machine that writes a corpus.
-
-    Raises
-    ------
-    CertifyError
-        If another process holds it.
-    """
+    """Hold the place of the one process of this machine that writes a corpus."""
     with (_locks() / f"{corpus}.lock").open("a+", encoding="utf-8") as stream:
         if not lock_file(stream.fileno(), wait=False):
             stream.seek(0)
@@ -200,7 +186,7 @@ def _locks() -> Path:
 
 
 def _chains(judges: Sequence[str]) -> dict[str, set[dg.AssetKey] | None]:
-    """Return, by job, the keys of the judges' chains and of what the job makes besides them."""
+    """Return, by job, the keys of the judges' chains and of what else the job makes for them."""
     found: dict[str, set[dg.AssetKey] | None] = {}
     from certify_assets.definitions import defs
 

@@ -205,7 +205,7 @@ def judge_code_version(spec: JudgeSpec, part: str) -> str:
 
 
 def stored_version(store: Store, key: dg.AssetKey, corpus: str = "") -> dg.DataVersion | None:
-    """Return the hash of the documents that an asset stores, those of now; None if it names none."""
+    """Return the hash of the documents that an asset stores now; None if it names none."""
     judge, patterns = _patterns(key)
     if not patterns:
         return None

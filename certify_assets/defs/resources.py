@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+from pydantic import Field
 
 from certify_assets.defs.names import name_of
 from certify_assets.errors import InputError, MissingToolError
@@ -14,16 +15,13 @@ from certify_assets.storage.tracking import Record, Tracker, without_credentials
 
 
 class DataRoot(dg.ConfigurableResource):  # type: ignore[type-arg]
-    """Where every table and document lives.
+    """Where every table and document is stored."""
 
-    Parameters
-    ----------
-    root : str
-        A folder or an fsspec URL; empty for ``CERTIFY_ROOT``, else ``.certify`` in the working
-        directory.
-    """
-
-    root: str = ""
+    root: str = Field(
+        default="",
+        description="Folder or fsspec URL; empty for CERTIFY_ROOT, else .certify in the working "
+        "directory.",
+    )
 
     def store(self) -> Store:
         """Return the data root's reader and writer."""
@@ -31,18 +29,12 @@ class DataRoot(dg.ConfigurableResource):  # type: ignore[type-arg]
 
 
 class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
-    """Records what an asset made in MLflow, with the Dagster run, asset and partition as tags.
+    """Records what an asset made in MLflow, with the Dagster run, asset and partition as tags."""
 
-    Parameters
-    ----------
-    enabled : bool
-        False records nothing, for machines without MLflow.
-    experiment : str
-        Name of the MLflow experiment.
-    """
-
-    enabled: bool = True
-    experiment: str = "certify_assets"
+    enabled: bool = Field(
+        default=True, description="False records nothing, for machines without MLflow."
+    )
+    experiment: str = Field(default="certify_assets", description="Name of the MLflow experiment.")
 
     def record(
         self,
@@ -56,11 +48,7 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
         curves: Mapping[str, Sequence[tuple[int, float]]] | None = None,
         files: Mapping[Path, str] | None = None,
     ) -> dict[str, dg.MetadataValue[Any]]:
-        """Write one MLflow run and return its address as asset metadata.
-
-        A record that cannot be written is logged, kept and sent with a later one; the asset is
-        complete without it.
-        """
+        """Write one MLflow run and return its address as asset metadata."""
         if not self.enabled:
             return {}
         # without the prefix: runs are found by the names of assets
@@ -82,6 +70,7 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
             curves=curves or {},
             files=files or {},
         )
+        # what cannot be written is kept and sent with a later record
         done = write_or_keep(store, record, experiment=self.experiment)
         if done.url is None:
             context.log.warning(
@@ -89,7 +78,7 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
                 "without it."
             )
             return {"mlflow_run": dg.MetadataValue.text(f"not recorded: {done.reason}")}
-        # the id stands beside the link, which is only as good as the address of the MLflow UI
+        # the id next to the link, which is only as good as the address of the MLflow UI
         late = {"mlflow_sent_late": dg.MetadataValue.int(done.sent_late)} if done.sent_late else {}
         return {
             "mlflow_run": dg.MetadataValue.url(done.url),
@@ -114,7 +103,7 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
             return None
 
 
-def resources() -> dict[str, Any]:
+def resources() -> dict[str, DataRoot | MlflowTracker]:
     """Return the resources of the code location by name."""
     return {"data_root": DataRoot(), "mlflow": MlflowTracker()}
 
@@ -135,15 +124,7 @@ _HANDED_ON = [
 
 
 def job_executor() -> dg.ExecutorDefinition:
-    """Return the executor that ``CERTIFY_EXECUTOR`` names; in_process by default.
-
-    Raises
-    ------
-    InputError
-        If there is no such executor.
-    MissingToolError
-        If Ray is asked for and not installed.
-    """
+    """Return the executor that ``CERTIFY_EXECUTOR`` names; in_process by default."""
     named = os.environ.get(EXECUTOR_VARIABLE) or _NAMES[0]
     if named not in _NAMES:
         raise InputError(

@@ -40,10 +40,10 @@ source_runs = source(
 class MiniwobConfig(dg.Config):
     """How the embedded corpora are generated."""
 
-    attempts: int = Field(4, description="Attempts a task and agent.")
-    seed: int = Field(42, description="Seed of instances and faults.")
-    workers: int = Field(2, description="Browser processes.")
-    tasks: list[str] = Field([], description="Tasks to run; empty for all.")
+    attempts: int = Field(default=4, description="Attempts a task and agent.")
+    seed: int = Field(default=42, description="Seed of instances and faults.")
+    workers: int = Field(default=2, description="Browser processes.")
+    tasks: list[str] = Field(default=[], description="Tasks to run; empty for all.")
 
 
 @_asset(

@@ -81,8 +81,8 @@ def audit_deps(spec: JudgeSpec) -> list[dg.AssetKey]:
 arms_job = dg.define_asset_job(
     "grpo_arms",
     selection=dg.AssetSelection.assets(*[judge_key(spec.name, "arm") for spec in REINFORCED]),
-    description="Train one arm, or a control, on one corpus. The job train_lm_judges trains what is "
-    "missing by itself.",
+    description="Train one arm, or a control, on one corpus. The job train_lm_judges trains what "
+    "is missing by itself.",
 )
 
 

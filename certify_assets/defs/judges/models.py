@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 import dagster as dg
+from pydantic import Field
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED
@@ -17,7 +18,7 @@ from certify_assets.defs.judges.training import (
     machine_tags,
     progress_lines,
 )
-from certify_assets.defs.metadata import materialized, score_metadata
+from certify_assets.defs.metadata import Metadata, materialized, score_metadata
 from certify_assets.defs.names import (
     LM_GROUP,
     asset,
@@ -84,7 +85,7 @@ def _plain_model(spec: JudgeSpec, deps: Sequence[str], described: str) -> dg.Ass
     return model
 
 
-def _shown(record: JudgeRecord) -> dict[str, Any]:
+def _shown(record: JudgeRecord) -> dict[str, float]:
     found = {name: getattr(record, name) for name in _SHOWN}
     return {name: value for name, value in found.items() if value is not None}
 
@@ -376,19 +377,14 @@ def _record(spec: JudgeSpec) -> dg.OpDefinition:
 
 
 class CompactConfig(dg.Config):
-    """Whether the model is built again.
+    """Whether the model is built again."""
 
-    Parameters
-    ----------
-    rebuild : bool
-        Pretrain it from its runs into models/compact of the data root and compare the bytes with
-        those that ship.
-    limit : int or None
-        Only so many runs, for a trial.
-    """
-
-    rebuild: bool = False
-    limit: int | None = None
+    rebuild: bool = Field(
+        default=False,
+        description="Pretrain it from its runs into models/compact of the data root and compare "
+        "the bytes with those that ship.",
+    )
+    limit: int | None = Field(default=None, description="Only so many runs, for a trial.")
 
 
 @asset(
@@ -412,7 +408,7 @@ def compact_model(
     store = data_root.store()
     found = compact.require_shipped()
     facts = found.provenance
-    metadata: dict[str, Any] = {
+    metadata: Metadata = {
         "revision": found.revision,
         "parameters": found.parameters,
         "runs": facts.runs,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import TypedDict
 
 import dagster as dg
 
@@ -31,21 +32,27 @@ _LASTING = (
 )
 
 
-def machine_tags(model: str) -> dict[str, Any]:
+class Kept(TypedDict, total=False):
+    """What MLflow keeps of an adapter."""
+
+    files: dict[Path, str]
+    curves: dict[str, list[tuple[int, float]]]
+
+
+class _Container(TypedDict):
+    container_config: dict[str, dict[str, dict[str, str]]]
+
+
+def machine_tags(model: str) -> dict[str, dict[str, int] | _Container]:
     """Return op tags for Ray and Kubernetes: a GPU, except for the compact model."""
-    if model == "compact":
-        return {
-            "dagster-ray/config": {"num_cpus": 2},
-            "dagster-k8s/config": _container({"cpu": "2", "memory": "4Gi"}),
-        }
+    cpus, memory, gpus = (2, "4Gi", 0) if model == "compact" else (4, "64Gi", 1)
+    wanted = {"cpu": str(cpus), "memory": memory} | ({"nvidia.com/gpu": "1"} if gpus else {})
     return {
-        "dagster-ray/config": {"num_cpus": 4, "num_gpus": 1},
-        "dagster-k8s/config": _container({"cpu": "4", "memory": "64Gi", "nvidia.com/gpu": "1"}),
+        "dagster-ray/config": {"num_cpus": cpus, **({"num_gpus": gpus} if gpus else {})},
+        "dagster-k8s/config": {
+            "container_config": {"resources": {"requests": wanted, "limits": wanted}}
+        },
     }
-
-
-def _container(resources: dict[str, str]) -> dict[str, Any]:
-    return {"container_config": {"resources": {"requests": resources, "limits": resources}}}
 
 
 @contextmanager
@@ -69,7 +76,7 @@ def attempted(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> Iter
 
 
 @contextmanager
-def adapter_artifacts(judge: JudgedCorpus, record: JudgeRecord) -> Iterator[dict[str, Any]]:
+def adapter_artifacts(judge: JudgedCorpus, record: JudgeRecord) -> Iterator[Kept]:
     """Give the weights and the loss of a language model's adapter; nothing for others."""
     if not judge.spec.uses_language_model:
         yield {}

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import dagster as dg
+from pydantic import Field
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import to_frame
@@ -49,30 +50,23 @@ inbox = source(
 
 
 class ReviewCosts(dg.Config):
-    """What labelling takes, as assumed, and how often two reviewers are asked.
+    """What labelling takes, as assumed, and how often two reviewers are asked."""
 
-    Parameters
-    ----------
-    minutes_per_run : float
-        What a label takes a reviewer.
-    double : float
-        Share of the runs that two reviewers are asked about.
-    """
-
-    minutes_per_run: float = 4.0
-    double: float = 0.0
+    minutes_per_run: float = Field(
+        default=4.0, description="Minutes that a label takes a reviewer."
+    )
+    double: float = Field(
+        default=0.0, description="Share of the runs that two reviewers are asked about."
+    )
 
 
 class RecertifyConfig(dg.Config):
-    """What becomes of a recertification.
+    """What becomes of a recertification."""
 
-    Parameters
-    ----------
-    deploy : bool
-        Whether what is certified decides from then on, where all checks let it.
-    """
-
-    deploy: bool = False
+    deploy: bool = Field(
+        default=False,
+        description="Whether what is certified decides from then on, where all checks let it.",
+    )
 
 
 def operation_assets() -> list[Any]:
@@ -313,7 +307,7 @@ def operation_monitor(
     kinds={"json"},
     description="Certify the deployed judge on CAL and the audit sample together, at a delta of "
     "its own by the declared schedule: once for each set of labels, when enough tasks are new. "
-    "The rows are stored with the certificates, so that anyone recomputes them.",
+    "The rows are stored with the certificates, so that every reader can recompute them.",
 )
 def recertification(
     context: dg.AssetExecutionContext,

@@ -12,7 +12,7 @@ from certify_assets.operations import checks
 from certify_assets.operations.checks import Verdict
 from certify_assets.operations.labels import label_table
 
-# of the runs that two reviewers labelled: a tenth in dispute is worth a look at the instructions,
+# of the runs that two reviewers labelled: a tenth in dispute questions the instructions,
 # a quarter is no ground truth
 _WARN, _ERROR = 0.10, 0.25
 
@@ -123,7 +123,7 @@ def reviewers_agree(
     return dg.AssetCheckResult(
         passed=share is not None and share <= _WARN,
         severity=three_states("ERROR" if share is not None and share > _ERROR else "WARN"),
-        description="no run was labelled by two people, so it is not known whether they agree."
+        description="no run was labelled by two reviewers, so it is not known whether they agree."
         if share is None
         else made.sentence(),
         metadata={"doubly": made.doubly},

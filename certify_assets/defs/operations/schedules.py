@@ -41,8 +41,8 @@ def weekly_timezone() -> str:
     job_name=WEEKLY,
     cron_schedule="0 6 * * 1",
     execution_timezone=weekly_timezone(),
-    description="Every Monday at 06:00 (UTC, or CERTIFY_TIMEZONE), certify every stored judge again, "
-    "without scoring what is up to date, and recertify the deployed one.",
+    description="Every Monday at 06:00 (UTC, or CERTIFY_TIMEZONE), certify every stored judge "
+    "again, without scoring what is up to date, and recertify the deployed one.",
 )
 def weekly_recertification(
     context: dg.ScheduleEvaluationContext, data_root: DataRoot

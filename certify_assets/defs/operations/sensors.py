@@ -47,7 +47,9 @@ def new_runs_sensor(
         )
     folder = store.local_path("incoming")
     arrivals, waiting = scan_incoming(store, folder)
-    return _ask(context, store, arrivals, waiting, lambda corpus: adopt(store, folder, corpus))
+    return _request_runs(
+        context, store, arrivals, waiting, lambda corpus: adopt(store, folder, corpus)
+    )
 
 
 def declared_corpora_sensor(
@@ -68,16 +70,16 @@ def declared_corpora_sensor(
         "the whole line where files or settings changed.",
         metadata={"corpora": dg.MetadataValue.json(list(declared))},
     )
-    def look(
+    def sense(
         context: dg.SensorEvaluationContext, data_root: DataRoot
     ) -> dg.SensorResult | dg.SkipReason:
         store = data_root.store()
         arrivals, waiting = scan_declared(store, declared.values())
-        return _ask(
+        return _request_runs(
             context, store, arrivals, waiting, lambda corpus: declare(store, declared[corpus])
         )
 
-    return look
+    return sense
 
 
 @dg.sensor(
@@ -91,7 +93,7 @@ def declared_corpora_sensor(
 def new_inbox_sensor(
     context: dg.SensorEvaluationContext, data_root: DataRoot
 ) -> dg.SensorResult | dg.SkipReason:
-    """Request one run a corpus whose inbox changed since the last look."""
+    """Request one run a corpus whose inbox changed since the last tick."""
     store = data_root.store()
     if not store.is_local:
         return dg.SkipReason(
@@ -121,7 +123,7 @@ def new_inbox_sensor(
     )
 
 
-def _ask(
+def _request_runs(
     context: dg.SensorEvaluationContext,
     store: Store,
     arrivals: Iterable[Arrival],
@@ -165,7 +167,7 @@ def _ask(
 
 
 def _name(entry: str) -> str:
-    """Return the name of a folder, safe for a log: anyone who can drop files can name them."""
+    """Return the name of a folder, safe for a log: names are untrusted."""
     return entry if entry.isprintable() else ascii(entry)
 
 
@@ -190,11 +192,7 @@ def reviewed_labels_sensor(
     now = {corpus: source.labels_sha256 for corpus, source in known.items() if source.labels}
     new = {corpus: sha256 for corpus, sha256 in now.items() if seen.get(corpus) != sha256}
     if not new:
-        return dg.SkipReason(
-            "nobody labelled anything since the last look"
-            if now
-            else "nobody labelled anything yet"
-        )
+        return dg.SkipReason("no new label since the last tick" if now else "no label yet")
     return dg.SensorResult(
         run_requests=[
             dg.RunRequest(run_key=f"labels:{corpus}:{sha256}", partition_key=corpus)

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import dagster as dg
+from pydantic import Field
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.corpora.assets import skip
@@ -27,65 +28,44 @@ _GROUND = [key(f"corpora/{name}") for name in ("trajectories", "split_manifest",
 
 
 class AgentFoldsConfig(dg.Config):
-    """What is trained without some agents.
+    """What is trained without some agents."""
 
-    Parameters
-    ----------
-    judges : list of str
-        Judges that are trained on SFT; those that have not scored the corpus are passed over. A
-        language model trains once a fold, minutes each.
-    folds : int
-        Groups of agents, 2 to 4.
-    seed : int
-        Of the groups.
-    """
-
-    judges: list[str] = ["lexical"]  # noqa: RUF012 - a pydantic field, copied for every instance
-    folds: int = 4
-    seed: int = 42
+    judges: list[str] = Field(
+        default=["lexical"],
+        description="Judges that are trained on SFT; those that have not scored the corpus are "
+        "passed over. A language model trains once a fold, minutes each.",
+    )
+    folds: int = Field(default=4, description="Groups of agents, 2 to 4.")
+    seed: int = Field(default=42, description="Seed of the groups.")
 
 
 class SeedConfig(dg.Config):
-    """What is drawn.
+    """What is drawn."""
 
-    Parameters
-    ----------
-    seeds : int
-        Split seeds, from 42 on.
-    """
-
-    seeds: int = 20
+    seeds: int = Field(default=20, description="Split seeds, from 42 on.")
 
 
 class SimulationConfig(dg.Config):
-    """What the study runs.
+    """What the study runs."""
 
-    Parameters
-    ----------
-    trials : int
-        Calibration sets a design.
-    seed : int
-        Seed of all draws.
-    workers : int
-        Processes; results do not depend on it.
-    tasks : list of int
-        Tasks in a calibration set; empty for each design's own.
-    rhos : list of float
-        Nominal label ICCs; empty for each design's own.
-    procedures : list of str
-        As `certify research simulate --procedure` takes them.
-    engine : str
-        inline, processes or ray; empty for what CERTIFY_SHARDS says, else processes where there
-        are several workers.
-    """
-
-    trials: int = 300
-    seed: int = 42
-    workers: int = 1
-    tasks: list[int] = []  # noqa: RUF012 - a pydantic field, copied for every instance
-    rhos: list[float] = []  # noqa: RUF012
-    procedures: list[str] = list(simulations.KEPT_PROCEDURES)  # noqa: RUF012
-    engine: str = ""
+    trials: int = Field(default=300, description="Calibration sets a design.")
+    seed: int = Field(default=42, description="Seed of all draws.")
+    workers: int = Field(default=1, description="Processes; results do not depend on it.")
+    tasks: list[int] = Field(
+        default=[], description="Tasks in a calibration set; empty for each design's own."
+    )
+    rhos: list[float] = Field(
+        default=[], description="Nominal label ICCs; empty for each design's own."
+    )
+    procedures: list[str] = Field(
+        default=list(simulations.KEPT_PROCEDURES),
+        description="As `certify research simulate --procedure` takes them.",
+    )
+    engine: str = Field(
+        default="",
+        description="inline, processes or ray; empty for what CERTIFY_SHARDS says, else processes "
+        "where there are several workers.",
+    )
 
 
 def comparison_assets() -> list[dg.AssetsDefinition]:
@@ -361,13 +341,18 @@ def simulation_study(
     from certify_assets.research.pages.simulation_page import study_markdown, write_simulation_page
 
     store = data_root.store()
-    asked: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in config.model_dump().items()
-    }
+    question = simulations.Question(
+        trials=config.trials,
+        seed=config.seed,
+        workers=config.workers,
+        tasks=tuple(config.tasks),
+        rhos=tuple(config.rhos),
+        procedures=tuple(config.procedures),
+        engine=config.engine,
+    )
     simulation, truth = simulations.run_study(
         store,
-        simulations.Question(**asked),
+        question,
         lambda cell, done, total: context.log.info(f"{done} of {total}: {cell.title}"),
     )
     metrics = simulations.study_metrics(simulation, truth)

@@ -1,8 +1,4 @@
-"""The study of a data root: two jobs, on every corpus, without what is up to date.
-
-An asset is up to date when Dagster says so by code and data versions, and when its documents are
-those that it materialized. A killed study therefore resumes, and a second one makes nothing.
-"""
+"""The study of a data root: two jobs, on every corpus, without what is up to date."""
 
 from __future__ import annotations
 
@@ -11,13 +7,13 @@ import signal
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import dagster as dg
 
 from certify_assets.corpora.config import load_config, registered_corpora
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.defs.execution import (
+    OpsConfig,
     execute,
     failures,
     instance_with,
@@ -50,25 +46,15 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Stage:
-    """Assets that the study reports together.
-
-    Parameters
-    ----------
-    name : str
-    phase : int
-        0 needs nothing of other corpora, 1 needs their splits, 2 reads every judge that is there,
-        3 is over all corpora.
-    assets : tuple of AssetKey
-    needs : tuple of str
-        Stages without which it cannot be.
-    language : bool
-        Whether a language model is trained or read.
-    """
+    """Assets that the study reports together."""
 
     name: str
+    # 0 needs nothing of other corpora, 1 their splits, 2 every judge there is, 3 all corpora
     phase: int
     assets: tuple[dg.AssetKey, ...]
+    # stages without which it cannot be
     needs: tuple[str, ...] = ()
+    # whether a language model is trained or read
     language: bool = False
 
     def left_out(self, profile: Profile, corpus: str, language: Sequence[str]) -> str:
@@ -128,24 +114,9 @@ def run_study(
     stages: Sequence[Stage] | None = None,
     say: Say = lambda _: None,
 ) -> list[Outcome]:
-    """Run every stage on every corpus of this process's data root; return what became of each.
-
-    Parameters
-    ----------
-    corpora : sequence of str
-        All registered ones where none is named; language models run on those that are named, else
-        on the embedded ones.
-    profile : {"quick", "full"}
-    workers : int
-        Processes, a corpus each; the documents do not depend on it.
-    stages : sequence of Stage, optional
-    say : callable
-
-    Raises
-    ------
-    InputError
-        If a corpus or profile is unknown; what a stage raises is its outcome.
-    """
+    """Run every stage on every corpus of this process's data root; return what became of each."""
+    # all registered corpora where none is named, and language models on the embedded ones alone;
+    # a process a corpus, on whose number the documents do not depend
     if profile not in PROFILES:
         raise InputError(f"there is no profile {profile!r}; give one of {', '.join(PROFILES)}.")
     store = Store(default_root())
@@ -345,6 +316,8 @@ def stale(
     profile: Profile | None = None,
 ) -> set[dg.AssetKey]:
     """Return those of the assets that are not up to date, and those after them."""
+    # up to date is what Dagster says is, by code and data versions, and whose documents are those
+    # that were materialized: a killed study resumes, and a second one makes nothing
     # the resolver behind the UI's "unsynced", and behind RunRequest(stale_assets_only=True)
     from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
     from dagster._core.loader import LoadingContextForTest
@@ -398,17 +371,16 @@ def _materialized(
     return records[0].asset_materialization if records else None
 
 
-def _config(selection: Collection[dg.AssetKey], profile: Profile, workers: int) -> dict[str, Any]:
+def _config(selection: Collection[dg.AssetKey], profile: Profile, workers: int) -> OpsConfig:
     wanted = {
         key("research/seed_study"): {"seeds": profile.seeds},
         key("research/simulation"): {"trials": profile.trials, "workers": workers},
     }
-    ops = {
+    return {
         item.to_python_identifier(): {"config": config}
         for item, config in wanted.items()
         if item in selection
     }
-    return {"ops": ops} if ops else {}
 
 
 def _prepare() -> None:
