@@ -148,15 +148,15 @@ def judges_schema() -> dict[str, Any]:
 class ParityConfig:
     """The local model that an endpoint's log-probabilities must agree with."""
 
-    model: str  # "compact", a folder, or the name of a hub repository
-    revision: str | None = None  # commit of the repository
+    model: str
+    revision: str | None = None
     # LoRA adapter on it: the name of a judge of the platform whose adapter is stored for the
     # corpus, or a folder; empty for none
     adapter: str = ""
-    rows: int = 32  # runs of CAL that are compared
+    rows: int = 32
     # largest difference of log-odds allowed; .02 lets bfloat16 weights pass
     tolerance: float = 0.02
-    least_agreement: float = 0.99  # least Kendall tau-b
+    least_agreement: float = 0.99
 
     def __post_init__(self) -> None:
         if self.rows < 2 or not self.tolerance > 0 or not 0 < self.least_agreement <= 1:
@@ -172,15 +172,14 @@ class EndpointConfig:
 
     server: Server
     asking: Asking
-    auditor: AuditorPrompt  # the prompt of all judges, its question that of the mode
+    auditor: AuditorPrompt
     prices: Prices = field(default_factory=Prices)
     # messages; a text that ends with the verdict marker; token ids of the model's own tokenizer
     form: str = "chat"
     # form tokens: "compact", a folder or a hub name; by default the model of the parity test
     tokenizer: str = ""
     tokenizer_revision: str | None = None
-    budget_tokens: int = 5120  # longest prompt; what does not fit is cut from the middle of the run
-    # runs that may stay unanswered, and unscored, before a scoring ends with an error
+    budget_tokens: int = 5120
     max_failed: int = 0
     parity: ParityConfig | None = None
     no_parity: str = ""  # why there is no parity test; every certificate carries it

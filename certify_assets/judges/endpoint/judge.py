@@ -5,16 +5,15 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import IntegrityError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import Bill, JudgeProvenance, Scores
@@ -40,32 +39,12 @@ from certify_assets.judges.endpoint.scoring import (
 from certify_assets.judges.endpoint.settings import Asking, Prices, Server
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import JudgeRecord, renderer
-from certify_assets.storage.store import Store
-
-_SUMMED = (
-    "decisions",
-    "scored",
-    "answers",
-    "unparsed_answers",
-    "same_votes",
-    "requests",
-    "retries",
-    "cache_hits",
-    "prompt_tokens",
-    "completion_tokens",
-    "uncounted_answers",
-    "cost",
-    "cost_now",
-    "seconds",
-    "cut_texts",
-)
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointReport:
     """Counts of one scoring."""
 
-    # texts, and those with a verdict
     decisions: int
     scored: int
     # texts without, by reason: unparsed, missing, not_finite, refused or failed
@@ -80,7 +59,6 @@ class EndpointReport:
     requests: int
     retries: int
     cache_hits: int
-    # of every answer, those of the journal included, as the server counts them
     prompt_tokens: int
     completion_tokens: int
     uncounted_answers: int  # answers without usage: tokens and cost then are lower bounds
@@ -88,12 +66,11 @@ class EndpointReport:
     cost: float
     cost_now: float
     currency: str
-    seconds: float  # wall time of this scoring
-    # what the server said it is
+    seconds: float
     models: tuple[str, ...]
     fingerprints: tuple[str, ...]
-    journal_sha256: str  # hash of the last line of the journal
-    cut_texts: int = 0  # texts whose middle was cut to the budget of tokens
+    journal_sha256: str
+    cut_texts: int = 0
 
     @property
     def parse_rate(self) -> float:
@@ -115,25 +92,32 @@ class EndpointReport:
     @classmethod
     def merged(cls, reports: Sequence[EndpointReport]) -> EndpointReport:
         """Add up the scorings of several tables, in their order."""
-        models = tuple(sorted({name for report in reports for name in report.models}))
-        if len(models) > 1:
-            raise IntegrityError(
-                f"the server answered as {' and as '.join(models)} in one scoring; pin one model "
-                "and score again."
-            )
         unscored: Counter[str] = Counter()
         for report in reports:
             unscored.update(report.unscored)
-        sums = {name: sum(getattr(report, name) for report in reports) for name in _SUMMED}
-        prints = tuple(sorted({name for report in reports for name in report.fingerprints}))
+        figures = [item.name for item in fields(cls) if item.type in ("int", "float")]
         return cls(
             unscored=dict(sorted(unscored.items())),
             currency=reports[-1].currency,
             journal_sha256=reports[-1].journal_sha256,
-            models=models,
-            fingerprints=prints,
-            **sums,
+            models=_one_model(name for report in reports for name in report.models),
+            fingerprints=_names(name for report in reports for name in report.fingerprints),
+            **{name: sum(getattr(report, name) for report in reports) for name in figures},
         )
+
+
+def _names(found: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(found) - {""}))
+
+
+def _one_model(found: Iterable[str]) -> tuple[str, ...]:
+    models = _names(found)
+    if len(models) > 1:
+        raise IntegrityError(
+            f"the server answered as {' and as '.join(models)} in one scoring; pin one model "
+            "and score again."
+        )
+    return models
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,18 +127,18 @@ class EndpointRun:
     scores: Scores
     report: EndpointReport
     reasons: tuple[str, ...]  # why a text has no score; empty where it has one
-    tokens: NDArray[np.int64]  # prompt and completion tokens of every text
-    costs: NDArray[np.float64]  # in the currency of the report
+    tokens: NDArray[np.int64]
+    costs: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class EndpointJudge:
     """A judge that asks a server; make one by `connect`."""
 
-    asked: EndpointSetup  # server, question, and what the server says of itself
-    name: str = "endpoint"  # short name, unique among the judges of a project
-    renderer_sha256: str = ""  # renderer of the texts it is given
-    prices: Prices = field(default_factory=Prices)  # for the report
+    asked: EndpointSetup
+    name: str = "endpoint"
+    renderer_sha256: str = ""
+    prices: Prices = field(default_factory=Prices)
     journal: Path | None = None  # file of answers; a scoring that was interrupted resumes from it
 
     @classmethod
@@ -185,7 +169,7 @@ class EndpointJudge:
         return replace(judge, asked=complete(connect(judge.asked, judge.journal)))
 
     def provenance(self) -> JudgeProvenance:
-        """Say what the scores depend on: no address beyond the plain URL, no key."""
+        """Return what the scores depend on: no address beyond the plain URL, no key."""
         asked = self.asked
         ids = None if asked.ids is None or asked.read == "top" else list(asked.ids)
         reading = {
@@ -220,7 +204,7 @@ class EndpointJudge:
     def run(
         self, texts: Sequence[str], *, progress: Callable[[int, int], None] | None = None
     ) -> EndpointRun:
-        """Judge rendered trajectories and say what it cost."""
+        """Judge rendered trajectories; return scores and bill."""
         begun = time.monotonic()
         return complete(self._run(list(texts), progress, begun))
 
@@ -240,95 +224,58 @@ class EndpointJudge:
         self, texts: list[str], progress: Callable[[int, int], None] | None, begun: float
     ) -> EndpointRun:
         # the journal needs no key
-        server = (
-            replace(self.asked.server, key_variable=None)
-            if self.asked.replay
-            else self.asked.server
-        )
+        asked = replace(self.asked.server, key_variable=None)
+        server = asked if self.asked.replay else self.asked.server
         with AnswerJournal(self.journal) as journal:
             async with Client(server) as client:
                 answers = await ask_all(client, journal, self.asked, texts, progress)
-            sent = {
-                "requests": client.requests,
-                "retries": client.retries,
-                "journal_sha256": journal.head,
-            }
-        return self._concluded(texts, answers, {**sent, "seconds": time.monotonic() - begun})
+            answers.requests, answers.retries = client.requests, client.retries
+            answers.head = journal.head
+        return self._concluded(texts, answers, time.monotonic() - begun)
 
-    def _concluded(
-        self, texts: list[str], answers: Answers, sent: Mapping[str, Any]
-    ) -> EndpointRun:
+    def _concluded(self, texts: list[str], answers: Answers, seconds: float) -> EndpointRun:
+        asking, price = self.asked.asking, self.prices.cost
         logs = np.full((len(texts), 2), np.nan)
         reasons, tokens = [], np.zeros((len(texts), 2), dtype=np.int64)
-        by_row: dict[int, list[Reply]] = {row: [] for row in range(len(texts))}
+        by_row: list[list[Reply]] = [[] for _ in texts]
         for (row, _), reply in sorted(answers.replies.items(), key=lambda item: item[0]):
             by_row[row].append(reply)
-            tokens[row] += (reply.prompt_tokens or 0, reply.completion_tokens or 0)
-        for row, replies in by_row.items():
-            if row in answers.lost:
-                reasons.append(answers.lost[row])
-            else:
-                *logs[row], reason = conclude(
-                    self.asked.asking.mode, replies, self.asked.asking.votes
-                )
-                reasons.append(reason)
-        costs = np.array(
-            [self.prices.cost(int(prompt), int(completion)) for prompt, completion in tokens]
-        )
-        return EndpointRun(
-            Scores(logs[:, 0].copy(), logs[:, 1].copy()),
-            self._report(answers, reasons, tokens, sent),
-            tuple(reasons),
-            tokens,
-            costs,
-        )
-
-    def _report(
-        self,
-        answers: Answers,
-        reasons: list[str],
-        tokens: np.ndarray[Any, Any],
-        sent: Mapping[str, Any],
-    ) -> EndpointReport:
-        replies = answers.replies
-        models = tuple(sorted({reply.model for reply in replies.values() if reply.model}))
-        if len(models) > 1:
-            raise IntegrityError(
-                f"the server answered as {' and as '.join(models)} in one scoring; pin one model "
-                "and score again."
-            )
-        fresh = [replies[place] for place in answers.fresh]
-        total = tokens.sum(axis=0)
+            tokens[row] += reply.tokens
+        for row, said in enumerate(by_row):
+            reason = answers.lost.get(row)
+            if reason is None:
+                *logs[row], reason = conclude(asking.mode, said, asking.votes)
+            reasons.append(reason)
+        replies = list(answers.replies.values())
+        prompt_tokens, completion_tokens = map(int, tokens.sum(axis=0))
         unscored = Counter(reason for reason in reasons if reason)
-        return EndpointReport(
+        report = EndpointReport(
             decisions=len(reasons),
             scored=len(reasons) - sum(unscored.values()),
             unscored=dict(sorted(unscored.items())),
             answers=len(replies),
-            unparsed_answers=sum(
-                _unparsed(self.asked.asking.mode, reply) for reply in replies.values()
-            ),
-            cut_texts=len(answers.cut),
-            same_votes=_same_votes(answers) if self.asked.asking.mode == "vote" else 0,
+            unparsed_answers=sum(_unparsed(asking.mode, reply) for reply in replies),
+            same_votes=sum(map(_same_votes, by_row)) if asking.mode == "vote" else 0,
+            requests=answers.requests,
+            retries=answers.retries,
             cache_hits=answers.cache_hits,
-            prompt_tokens=int(total[0]),
-            completion_tokens=int(total[1]),
+            prompt_tokens=prompt_tokens,
+            completion_tokens=completion_tokens,
             uncounted_answers=sum(
-                reply.prompt_tokens is None or reply.completion_tokens is None
-                for reply in replies.values()
+                None in (reply.prompt_tokens, reply.completion_tokens) for reply in replies
             ),
-            cost=self.prices.cost(int(total[0]), int(total[1])),
-            cost_now=sum(
-                self.prices.cost(reply.prompt_tokens or 0, reply.completion_tokens or 0)
-                for reply in fresh
-            ),
+            cost=price(prompt_tokens, completion_tokens),
+            cost_now=sum(price(*answers.replies[place].tokens) for place in answers.fresh),
             currency=self.prices.currency,
-            models=models,
-            fingerprints=tuple(
-                sorted({reply.fingerprint for reply in replies.values() if reply.fingerprint})
-            ),
-            **sent,
+            seconds=seconds,
+            models=_one_model(reply.model for reply in replies),
+            fingerprints=_names(reply.fingerprint for reply in replies),
+            journal_sha256=answers.head,
+            cut_texts=len(answers.cut),
         )
+        costs = np.array([price(int(prompt), int(completion)) for prompt, completion in tokens])
+        scores = Scores(logs[:, 0].copy(), logs[:, 1].copy())
+        return EndpointRun(scores, report, tuple(reasons), tokens, costs)
 
 
 def _unparsed(mode: str, reply: Reply) -> bool:
@@ -337,11 +284,8 @@ def _unparsed(mode: str, reply: Reply) -> bool:
     return (stated_probability if mode == "cot" else stated_vote)(reply.text, cut=reply.cut) is None
 
 
-def _same_votes(answers: Answers) -> int:
-    texts: dict[int, list[str]] = {}
-    for (row, _), reply in answers.replies.items():
-        texts.setdefault(row, []).append(reply.text)
-    return sum(len(said) > 1 and len(set(said)) == 1 for said in texts.values())
+def _same_votes(replies: list[Reply]) -> bool:
+    return len(replies) > 1 and len({reply.text for reply in replies}) == 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -349,10 +293,8 @@ class BilledJudge:
     """An endpoint judge whose answers are kept in the data root, with a bill of each scoring."""
 
     judge: EndpointJudge
-    store: Store
-    corpus: str
-    runs: list[EndpointRun] = field(default_factory=list)  # what was scored so far
-    # called with the answers that are there and the answers in all
+    judged: JudgedCorpus
+    runs: list[EndpointRun] = field(default_factory=list)
     progress: Callable[[int, int], None] | None = None
 
     @property
@@ -366,15 +308,15 @@ class BilledJudge:
 
     def score(self, texts: Sequence[str]) -> Scores:
         """Judge rendered trajectories; what was answered before is not asked again."""
-        with journal(JudgedCorpus(Corpus(self.store, self.corpus), self.name)) as path:
+        with journal(self.judged) as path:
             run = replace(self.judge, journal=path).run(texts, progress=self.progress)
         self.runs.append(run)
         return run.scores
 
-    def questions(self, texts: Sequence[str]) -> list[Any]:
+    def questions(self, texts: Sequence[str]) -> list[Question]:
         """Return what the server was asked about texts."""
-        with journal(JudgedCorpus(Corpus(self.store, self.corpus), self.name)) as path:
-            return list(replace(self.judge, journal=path).questions(texts))
+        with journal(self.judged) as path:
+            return replace(self.judge, journal=path).questions(texts)
 
     def bill(self) -> Bill:
         """Return counts, tokens, seconds and cost of all that was scored."""
@@ -432,7 +374,7 @@ def registered_judge(
         )
     if not replay:
         _require_same_server(judge, found, config)
-    return BilledJudge(found, judge.store, judge.corpus.name)
+    return BilledJudge(found, judge)
 
 
 def _require_same_server(judge: JudgedCorpus, then: EndpointJudge, config: EndpointConfig) -> None:

@@ -145,12 +145,15 @@ class Reply:
     cut: bool = False  # whether it ended at the limit of tokens
     # why there is no number: missing (not among the tokens returned) or not_finite; empty otherwise
     reason: str = ""
-    # what the server says it is
     model: str = ""
     fingerprint: str = ""
-    # usage as the server counts it
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """Prompt and completion tokens; 0 where the server does not count."""
+        return self.prompt_tokens or 0, self.completion_tokens or 0
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Reply:
@@ -352,13 +355,9 @@ def is_chat(question: Question) -> bool:
 
 def per_text(asking: Asking, read: str) -> int:
     """Requests a text costs."""
-    return (
-        asking.votes
-        if asking.mode == "vote"
-        else 2
-        if asking.mode == "logprob" and read == "scoring"
-        else 1
-    )
+    if asking.mode == "vote":
+        return asking.votes
+    return 2 if asking.mode == "logprob" and read == "scoring" else 1
 
 
 def request(
@@ -372,14 +371,10 @@ def request(
 ) -> Request:
     """Build request number ``index`` of a text."""
     chat = is_chat(question)
-    if asking.mode != "logprob":
-        written: _Fields = {
-            "max_tokens": asking.max_tokens,
-            "temperature": asking.heat,
-            "seed": asking.seed + index,
-        }
-        return _routed(server, asking, question, written, read_text)
     fields: _Fields = {"max_tokens": 1, "temperature": asking.heat}
+    if asking.mode != "logprob":
+        fields["max_tokens"], fields["seed"] = asking.max_tokens, asking.seed + index
+        return _routed(server, asking, question, fields, read_text)
     if read == "top":
         fields["logprobs"] = True if chat else asking.top
         if chat:
@@ -429,12 +424,11 @@ def _scoring(
 ) -> Request:
     # the score is the probability of the first label: one request a verdict keeps small
     # probabilities exact
-    empty: str | list[int] = "" if isinstance(question, str) else []
-    query = question if isinstance(question, str) else list(question)
+    text = isinstance(question, str)
     fields = {
         "model": server.model,
-        "query": query,
-        "items": [empty],
+        "query": question if text else list(question),
+        "items": ["" if text else []],
         "label_token_ids": list(labels),
         "apply_softmax": False,
     }

@@ -128,15 +128,14 @@ class EndpointSetup:
     server: Server
     asking: Asking
     prompt: EndpointPrompt
-    read: str  # how a verdict is read
-    ids: tuple[int, int] | None  # tokens of the verdicts
+    read: str
+    ids: tuple[int, int] | None
     # what the server says of itself: an answer is reused for the same server, model and version
     # only
     identity: Mapping[str, str | int]
-    max_failed: int = 0  # texts that may stay unanswered
-    # longest prompt; what does not fit is cut from the middle of the run
+    max_failed: int = 0
     budget_tokens: int | None = None
-    counts: bool = False  # whether the server counts tokens
+    counts: bool = False
     # take answers from the journal alone: a text whose answer it does not hold stays unscored
     replay: bool = False
 
@@ -148,10 +147,13 @@ class Answers:
     # by number of the text and of its request
     replies: dict[tuple[int, int], Reply] = field(default_factory=dict)
     lost: dict[int, str] = field(default_factory=dict)  # why a text has none: refused or failed
-    cut: set[int] = field(default_factory=set)  # texts whose middle was cut to the budget
-    fresh: set[tuple[int, int]] = field(default_factory=set)  # those asked for now
+    cut: set[int] = field(default_factory=set)
+    fresh: set[tuple[int, int]] = field(default_factory=set)
     cache_hits: int = 0
     complaint: str = ""
+    requests: int = 0
+    retries: int = 0
+    head: str = ""  # hash of the journal's last line
 
 
 def complete(work: Coroutine[Any, Any, _T]) -> _T:
@@ -267,9 +269,8 @@ class _Workers:
         ):
             words = " and ".join(map(repr, self.asked.asking.words))
             raise InputError(
-                f"none of the first {_SILENT} answers of {self.asked.server.plain_url} has "
-                f"{words} among its likeliest tokens; "
-                "ask in another form, or choose asking cot."
+                f"none of the first {_SILENT} answers of {self.asked.server.plain_url} has {words} "
+                "among its likeliest tokens; ask in another form, or choose asking cot."
             )
 
     def _lose(self, row: int, reason: str, error: CertifyError) -> None:

@@ -26,16 +26,14 @@ class Server:
     # name of the environment variable that holds the API key; the key itself is read when a scoring
     # starts
     key_variable: str | None = None
-    concurrency: int = 8  # most requests in flight
-    attempts: int = 6  # times a request is sent at most
+    concurrency: int = 8
+    attempts: int = 6
     timeout_seconds: float = 120.0  # for one attempt, connection and body included
     # a server that asks for a longer wait ends the scoring, which can be resumed
     longest_wait_seconds: float = 120.0
-    # rates kept to, evenly paced
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
-    longest_body: int = 4 << 20  # bytes of a response that are read at most
-    # mean wait before the second attempt; it doubles from attempt to attempt
+    longest_body: int = 4 << 20
     first_wait_seconds: float = 0.5
     # commit or hash of the weights behind the model's name, if known: servers do not say, and kept
     # answers are of one revision
@@ -131,12 +129,11 @@ class Asking:
     votes: int = 5  # samples a text in mode vote: 5 and 10 are usual
     temperature: float | None = None  # by default 0 for logprob and cot, 0.7 for vote
     seed: int = 42  # vote i is drawn with seed + i
-    max_tokens: int = 512  # longest answer in modes cot and vote
+    max_tokens: int = 512
     # tokens of success and failure as the server writes them; with a space before them where they
     # follow a marker
     words: tuple[str, str] = ("SUCCESS", "FAIL")
     marker: str = ""  # what the prompt ends with in completion mode; empty in chat
-    # their token ids; by default the server's /tokenize is asked
     verdict_ids: tuple[int, int] | None = None
     # "auto", or one of token_ids (exact, vLLM), scoring (vLLM's /generative_scoring), top (the 20
     # likeliest tokens)
@@ -159,8 +156,7 @@ class Asking:
         if self.votes < 1 or self.max_tokens < 1 or not 2 <= self.top <= 20:
             raise InputError(
                 f"{self.votes} votes of at most {self.max_tokens} tokens, or {self.top} likeliest "
-                "tokens, cannot be asked for; "
-                "give numbers above 0, and 2 to 20 likeliest tokens."
+                "tokens, cannot be asked for; give numbers above 0, and 2 to 20 likeliest tokens."
             )
         if self.words[0] == self.words[1] or not all(self.words):
             raise InputError(f"the verdict words are {self.words}; give two different words.")
@@ -185,7 +181,6 @@ class Asking:
 class Prices:
     """What a million tokens cost."""
 
-    # in the currency, per million tokens
     prompt: float = 0.0
     completion: float = 0.0
     currency: str = "USD"

@@ -79,6 +79,23 @@ def quiet() -> Iterator[None]:
         yield
 
 
+class QuietTrainer:
+    """What a trainer of TRL must not do: ask a hub, write a card, send telemetry."""
+
+    model: Any
+    args: Any
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        # PEFT's own way asks a hub for the base model by name, that of the compact one too
+        write_weights(self.model, Path(output_dir or self.args.output_dir))
+
+    def create_model_card(self, *_: Any, **__: Any) -> None:
+        """Write none: the provenance of the adapter says what a card would."""
+
+    def _send_telemetry(self) -> None:
+        """Send nothing."""
+
+
 def trainable_parameters(model: Any) -> int:
     """Count the numbers that training may change."""
     return sum(value.numel() for value in model.parameters() if value.requires_grad)
@@ -153,7 +170,6 @@ class AdapterBank:
     def __init__(self, base: LanguageModel) -> None:
         self._base = base
         self._model: Any = None
-        # module name and hash of each adapter
         self._loaded: dict[str, tuple[str, str]] = {}
 
     def add(self, name: str, folder: Path) -> None:
@@ -164,9 +180,8 @@ class AdapterBank:
         if stored.base_revision != self._base.revision:
             raise StaleCertificateError(
                 f"the adapter in {folder} was trained on {stored.base} "
-                f"{stored.base_revision[:12]}, "
-                f"not on {self._base.source} {self._base.revision[:12]}; load that base model or "
-                "train the adapter again."
+                f"{stored.base_revision[:12]}, not on {self._base.source} "
+                f"{self._base.revision[:12]}; load that base model or train the adapter again."
             )
         from peft import PeftModel
 

@@ -15,8 +15,8 @@ from certify_assets.errors import InputError
 class Hardware:
     """A device and the type of the weights on it."""
 
-    device: str = "cpu"  # "cpu" or "cuda"
-    dtype: str = "float32"  # "float32" or "bfloat16"
+    device: str = "cpu"
+    dtype: str = "float32"
 
     @classmethod
     def present(cls) -> Hardware:
@@ -83,13 +83,6 @@ class Hardware:
         if self.accelerated:
             torch.cuda.empty_cache()
 
-    def synchronize(self) -> None:
-        """Wait for the device."""
-        import torch
-
-        if self.accelerated:
-            torch.cuda.synchronize()
-
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
@@ -130,7 +123,7 @@ class VerdictTokens:
 class LanguageModel:
     """A causal language model with its tokenizer, ready to be read at one position."""
 
-    model: Any  # in evaluation mode
+    model: Any
     tokenizer: Any
     verdicts: VerdictTokens
     source: str  # name at a model hub, or "compact", or the last part of a folder's path
@@ -148,8 +141,7 @@ def verdict_tokens(tokenizer: Any, marker: str, words: Sequence[str]) -> Verdict
         if whole[: len(before)] != before or len(whole) == len(before):
             raise InputError(
                 f"the verdict {word!r} is joined to the marker {marker!r} by this tokenizer; end "
-                "the marker with another character, "
-                "or begin the verdict with a space."
+                "the marker with another character, or begin the verdict with a space."
             )
         found.append(tuple(whole[len(before) :]))
     return VerdictTokens(found[0], found[1])

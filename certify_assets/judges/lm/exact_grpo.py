@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import write_atomic
-from certify_assets.judges.lm.adapters import native_inputs
+from certify_assets.judges.lm.adapters import inner_model, native_inputs
 from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel
 from certify_assets.judges.lm.grpo_config import GrpoConfig, check_rows, run_sha256, single_tokens
 from certify_assets.judges.lm.rewards import Arm
@@ -137,12 +137,12 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
 class GrpoStep:
     """One optimizer step."""
 
-    step: int  # the first is 1
+    step: int
     # the loss, and the mean expected reward of the prompts before the step
     loss: float
     reward: float
-    unparsed: float  # mean probability of no verdict
-    grad_norm: float  # before clipping
+    unparsed: float
+    grad_norm: float
     learning_rate: float
 
 
@@ -152,7 +152,7 @@ class GrpoRun:
 
     arm: Arm
     config: GrpoConfig
-    sha256: str  # hash of rows, settings, arm and judge
+    sha256: str
     history: tuple[GrpoStep, ...]
     resumed_from: int  # step of the checkpoint that it resumed from, 0 for none
 
@@ -165,13 +165,15 @@ def verdict_log_probs(
     import torch
 
     success, fail = single_tokens(language.verdicts)
-    inner = _causal_model(language.model)
+    inner = inner_model(language.model)
     head = inner.get_output_embeddings()
     device = head.weight.device
     with Hardware.of(inner).autocast():
-        hidden = (
-            _packed_hidden(inner, prompts) if packed else _padded_hidden(inner, prompts, device)
-        )
+        if packed:
+            rows = pack([prompt.ids for prompt in prompts], device.type)
+            hidden = rows.states(inner.base_model)[rows.last]
+        else:
+            hidden = _padded_hidden(inner, prompts, device)
     with torch.autocast(device_type=device.type, enabled=False):
         bias = None if head.bias is None else head.bias.float()
         logits = torch.nn.functional.linear(hidden.float(), head.weight.float(), bias)
@@ -181,11 +183,6 @@ def verdict_log_probs(
         1, torch.tensor([success, fail], device=device), -math.inf
     ).logsumexp(1, keepdim=True)
     return torch.log_softmax(torch.cat([verdicts, others], dim=1), dim=1)
-
-
-def _packed_hidden(inner: Any, prompts: Sequence[Encoded]) -> Any:
-    rows = pack([prompt.ids for prompt in prompts], Hardware.of(inner).device)
-    return rows.states(inner.base_model)[rows.last]
 
 
 def _padded_hidden(inner: Any, prompts: Sequence[Encoded], device: Any) -> Any:
@@ -279,16 +276,11 @@ class _Trainer:
         from torch.optim import AdamW
 
         single_tokens(language.verdicts)
-        self.language, self.prompts, self.outcomes, self.arm, self.config = (
-            language,
-            prompts,
-            outcomes,
-            arm,
-            config,
-        )
+        self.language, self.prompts, self.outcomes = language, prompts, outcomes
+        self.arm, self.config = arm, config
         self.sha256 = run_sha256(language, prompts, outcomes, arm=arm, config=config)
         self.weights = list(trainable_weights(language.model).values())
-        hardware, inner = Hardware.of(language.model), _causal_model(language.model)
+        hardware, inner = Hardware.of(language.model), inner_model(language.model)
         self.packed = hardware.accelerated and packable(inner) if packed is None else packed
         self.optimizer = AdamW(
             self.weights, lr=config.learning_rate, weight_decay=0.0, fused=hardware.fused
@@ -373,19 +365,13 @@ class _Trainer:
 
     @contextmanager
     def _ready(self) -> Iterator[None]:
-        attention = (
-            packed_attention(_causal_model(self.language.model)) if self.packed else nullcontext()
-        )
-        with attention, native_inputs(self.language.model):
+        model = self.language.model
+        attention = packed_attention(inner_model(model)) if self.packed else nullcontext()
+        with attention, native_inputs(model):
             yield
 
     def _parts(self, rows: Sequence[int]) -> Iterator[list[int]]:
         return _micro_batches(self.prompts, rows, self.config.micro_tokens, packed=self.packed)
-
-
-def _causal_model(model: Any) -> Any:
-    """Return the causal model itself, the adapter's layers in it."""
-    return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def _prepare(model: Any, config: GrpoConfig) -> None:

@@ -23,10 +23,22 @@ LEARNING_RATE = 2e-6
 #: of the compact model: a tenth of its SFT rate of 2e-3, as 2e-6 is a tenth of the paper's 2e-5
 COMPACT_LEARNING_RATE = 2e-4
 
-_OBJECTIVES = ("reward", "cross_entropy")
-_SCHEDULES = ("linear", "constant")
-_SCALES = ("none", "batch", "group")
-_LOSSES = ("dapo", "dr_grpo", "grpo", "bnpo")
+_WORDS = {
+    "objective": ("reward", "cross_entropy"),
+    "schedule": ("linear", "constant"),
+    "scale_rewards": ("none", "batch", "group"),
+    "loss_type": ("dapo", "dr_grpo", "grpo", "bnpo"),
+}
+_LEAST = {
+    "steps": 1,
+    "prompts_per_step": 1,
+    "samples": 2,
+    "seed": 0,
+    "save_every": 0,
+    "micro_tokens": 1,
+    "max_completion_tokens": 1,
+    "completions_per_device": 1,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,25 +46,24 @@ class GrpoConfig:
     """Settings of GRPO; the defaults are the paper's at 4B, and what it leaves open is TRL's."""
 
     learning_rate: float = LEARNING_RATE
-    steps: int = STEPS  # optimizer steps
+    steps: int = STEPS
     # the global batch is their product in completions, whatever the number of devices: 48, the
     # paper's 8 a device on 6 devices. Exact GRPO draws no sample and takes their number as the
     # factor (n − 1)/n
     prompts_per_step: int = 6
     samples: int = 8
-    seed: int = 42  # of the order of the rows, and of sampling
+    seed: int = 42
     # of the exact optimiser: the expected reward, or as a control the cross-entropy with the arm's
     # weights on the outcomes
     objective: str = "reward"
     beta: float = 0.0  # weight of the divergence from the judge at the start
-    max_grad_norm: float = 1.0  # gradients are clipped to it; 0 leaves them
+    max_grad_norm: float = 1.0
     schedule: str = "linear"  # linear goes from the learning rate down to 0 after the last step
     # numbers of steps after which the caller is asked to score CAL; 0 is the start
     evaluate_at: Sequence[int] = ()
     save_every: int = 50  # steps between checkpoints; 0 keeps those of evaluations alone
-    micro_tokens: int = 16_384  # most tokens, padding included, in one forward pass
+    micro_tokens: int = 16_384
     activation_checkpointing: bool = False
-    # of the sampled optimiser
     max_completion_tokens: int = 40
     completions_per_device: int = 8
     # of the sampled optimiser. "group" divides by the standard deviation of a group, which removes
@@ -62,16 +73,7 @@ class GrpoConfig:
     loss_type: str = "dapo"
 
     def __post_init__(self) -> None:
-        least = {
-            "steps": 1,
-            "prompts_per_step": 1,
-            "samples": 2,
-            "seed": 0,
-            "save_every": 0,
-            "micro_tokens": 1,
-        }
-        least |= {"max_completion_tokens": 1, "completions_per_device": 1}
-        for name, value in least.items():
+        for name, value in _LEAST.items():
             if getattr(self, name) < value:
                 raise InputError(
                     f"{name} of GRPO is {getattr(self, name)}; give a whole number of at least "
@@ -81,13 +83,7 @@ class GrpoConfig:
             raise InputError(
                 "learning_rate of GRPO must be above 0, beta and max_grad_norm at least 0."
             )
-        allowed = (
-            ("objective", _OBJECTIVES),
-            ("schedule", _SCHEDULES),
-            ("scale_rewards", _SCALES),
-            ("loss_type", _LOSSES),
-        )
-        for name, names in allowed:
+        for name, names in _WORDS.items():
             if getattr(self, name) not in names:
                 raise InputError(
                     f"{name} of GRPO is {getattr(self, name)!r}; give one of {', '.join(names)}."
@@ -173,13 +169,11 @@ def run_sha256(
     rows = [
         [list(prompt.ids), int(outcome)] for prompt, outcome in zip(prompts, outcomes, strict=True)
     ]
-    verdicts = [list(language.verdicts.success), list(language.verdicts.fail)]
-    start = _weights_sha256(language.model)
     judge = {
         "source": language.source,
         "revision": language.revision,
-        "verdicts": verdicts,
-        "start": start,
+        "verdicts": [list(language.verdicts.success), list(language.verdicts.fail)],
+        "start": _weights_sha256(language.model),
     }
     return sha256_bytes(
         canonical_json({"judge": judge, "arm": [arm.lam, arm.mu], "config": settings, "rows": rows})

@@ -36,13 +36,12 @@ class CausalJudge:
     """A causal language model read at one position, Eq. 2 of the paper."""
 
     name: str
-    language: LanguageModel  # with the adapter active that it judges with
-    encoder: PromptEncoder  # of the same tokenizer
-    adapter: Path | None = None  # folder of the adapter; None for the base model alone
-    lora_sha256: str = ""  # hash of the adapter's files; "" for the base model alone
+    language: LanguageModel
+    encoder: PromptEncoder
+    adapter: Path | None = None
+    lora_sha256: str = ""
     # where finished shares of a scoring are kept, so that a killed one resumes
     shards: Path | None = None
-    # called with the texts done and the texts in all
     progress: Callable[[int, int], None] | None = field(default=None, repr=False)
     # scores groups of prompts in other processes, which answer with :meth:`answer`
     spread: Spread | None = field(default=None, repr=False)

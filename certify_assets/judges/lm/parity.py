@@ -19,14 +19,13 @@ from certify_assets.judges.lm.scoring import ScoringConfig, score_prompts
 class Parity:
     """How far the scores of an engine are from those of the reference on the same rows."""
 
-    rows: int  # rows that both engines scored
-    unscored_by_one: int  # rows that only one of them scored
+    rows: int
+    unscored_by_one: int
     # of the log-odds, absolute
     max_difference: float
     mean_difference: float
     rank_agreement: float  # Kendall's tau-b of the two orders; 1 where all rows tie in both
     changed_decisions: int  # rows that fall on the other side of one of the thresholds
-    # what is asked for
     tolerance: float
     least_agreement: float
 
@@ -43,12 +42,11 @@ class Parity:
         if not self.passed:
             raise StaleCertificateError(
                 f"engine {engine} differs from the reference on {self.rows} rows: log-odds by up "
-                f"to {self.max_difference:.2g} "
-                f"({self.tolerance:g} allowed), rank agreement {self.rank_agreement:.4f} (at "
-                f"least {self.least_agreement:g}), "
+                f"to {self.max_difference:.2g} ({self.tolerance:g} allowed), rank agreement "
+                f"{self.rank_agreement:.4f} (at least {self.least_agreement:g}), "
                 f"{self.changed_decisions} changed decisions, {self.unscored_by_one} rows scored "
-                "by one of them alone; "
-                "certify with the reference's scores, or calibrate again with this engine's."
+                "by one of them alone; certify with the reference's scores, or calibrate again "
+                "with this engine's."
             )
 
     def to_dict(self) -> dict[str, float]:

@@ -30,14 +30,14 @@ _AFTER_THE_HEAD = (
 class VerdictReader:
     """The parts of a model that a verdict is read from."""
 
-    decoder: Any  # token ids in, hidden states out
+    decoder: Any
     # the head in float32: in bfloat16, 224 prompts had 45 distinct scores
     head: Any
     bias: Any
     verdicts: VerdictTokens
-    padding: str  # "left", "right" or "packed"
+    padding: str
     hardware: Hardware
-    model: Any  # what the parts are of
+    model: Any
 
     @classmethod
     def of(cls, judge: LanguageModel, padding: str) -> VerdictReader:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +31,14 @@ class Shard:
     # log-probabilities of success and failure, in the order of the batches; NaN = unscored
     log_probs: NDArray[np.float64]
     batches: tuple[int, ...]  # rows of each batch as it was really run, after any halving
-    out_of_memory: int  # how often memory ran out
+    out_of_memory: int
 
 
 @dataclass(frozen=True, slots=True)
 class Shards:
     """A folder of shards, or none."""
 
-    folder: Path | None  # None keeps nothing
+    folder: Path | None
 
     def read(self, key: str, rows: int) -> Shard | None:
         """Return a finished shard; None where it is absent, cut short or of another key."""
@@ -64,12 +63,8 @@ class Shards:
             "batches": list(shard.batches),
             "out_of_memory": shard.out_of_memory,
         }
-        write_atomic(
-            self._path(key),
-            canonical_json(
-                {"schema": _SCHEMA, **body, "sha256": sha256_bytes(canonical_json(body))}
-            ),
-        )
+        sha256 = sha256_bytes(canonical_json(body))
+        write_atomic(self._path(key), canonical_json({"schema": _SCHEMA, **body, "sha256": sha256}))
 
     def _path(self, key: str) -> Path:
         assert self.folder is not None
@@ -81,13 +76,10 @@ def ids_sha256(ids: Sequence[int]) -> str:
     return sha256_bytes(np.asarray(ids, dtype="<i8").tobytes())
 
 
-def shard_key(fingerprint: EngineFingerprint, batches: Sequence[Sequence[str]]) -> str:
+def shard_key(fingerprint: EngineFingerprint, group: Group) -> str:
     """Name a shard by everything its numbers depend on."""
-    return sha256_bytes(
-        canonical_json(
-            {"fingerprint": asdict(fingerprint), "batches": [list(batch) for batch in batches]}
-        )
-    )
+    batches = [[ids_sha256(prompt.ids) for prompt in batch] for batch in group]
+    return sha256_bytes(canonical_json({"fingerprint": asdict(fingerprint), "batches": batches}))
 
 
 def _shard(document: Mapping[str, Any], key: str, rows: int) -> Shard | None:
@@ -107,7 +99,6 @@ def _shard(document: Mapping[str, Any], key: str, rows: int) -> Shard | None:
     return Shard(values, tuple(document["batches"]), int(document["out_of_memory"]))
 
 
-_Rows = tuple[int, ...]
 #: batches of prompts that are scored, and kept, together
 Group = Sequence[Sequence[Encoded]]
 #: scores groups elsewhere under a fingerprint, and returns pairs of place and shard as they come in
@@ -211,7 +202,7 @@ class ScoringRun:
     kept_rows: int
 
 
-def compose(prompts: Sequence[Encoded], config: ScoringConfig) -> list[_Rows]:
+def compose(prompts: Sequence[Encoded], config: ScoringConfig) -> list[tuple[int, ...]]:
     """Put prompts into batches, the longest first: memory runs out at the start or never."""
     batches: list[list[int]] = []
     lengths: list[int] = []
@@ -267,17 +258,18 @@ def score_prompts(
 ) -> ScoringRun:
     """Score prompts."""
     config = config or ScoringConfig.suited(judge)
-    _check_packing(judge, config)
+    if config.padding == "packed" and not packable(inner_model(judge.model)):
+        raise InputError(
+            f"{judge.source} has layers that carry a state from row to row; choose padding "
+            "'right' instead of 'packed'."
+        )
     fingerprint = engine_fingerprint(judge, adapter_sha256, config)
     batches, store = compose(prompts, config), Shards(shards)
     groups = [
         [[prompts[row] for row in batch] for batch in group]
         for group in _groups(batches, config.shard_rows)
     ]
-    keys = [
-        shard_key(fingerprint, [[ids_sha256(prompt.ids) for prompt in batch] for batch in group])
-        for group in groups
-    ]
+    keys = [shard_key(fingerprint, group) for group in groups]
     found = {
         place: shard
         for place, key in enumerate(keys)
@@ -285,28 +277,43 @@ def score_prompts(
     }
     missing = [place for place in range(len(groups)) if place not in found]
     done = kept = sum(_size(groups[place]) for place in found)
-    report = partial(_report, progress, len(prompts))
-    report(kept)
-    here = partial(_here, judge, config, lambda further: report(done + further))
-    for number, shard in (
-        here([groups[place] for place in missing])
-        if spread is None
-        else spread([groups[place] for place in missing], fingerprint)
-    ):
+
+    def report(further: int) -> None:
+        if progress is not None and done + further:
+            progress(done + further, len(prompts))
+
+    report(0)
+    left = [groups[place] for place in missing]
+    scored = _here(judge, config, report, left) if spread is None else spread(left, fingerprint)
+    for number, shard in scored:
         place = missing[number]
         store.write(keys[place], shard)
         found[place] = shard
         done += _size(groups[place])
-        report(done)
+        report(0)
     padded = sum(config.tokens([len(prompts[row].ids) for row in batch]) for batch in batches)
-    return _run(
-        prompts,
-        batches,
-        [found[place] for place in sorted(found)],
+    order = [row for batch in batches for row in batch]
+    shares = [found[place] for place in range(len(groups))]
+    values = np.full((len(prompts), 2), np.nan)
+    if order:
+        values[order] = np.concatenate([shard.log_probs for shard in shares])
+    return ScoringRun(
+        scores=Scores(values[:, 0].copy(), values[:, 1].copy()),
         fingerprint=fingerprint,
-        kept=kept,
-        padded=padded,
+        composition_sha256=_composition([ids_sha256(prompts[row].ids) for row in order], shares),
+        tokens=sum(len(prompt.ids) for prompt in prompts),
+        padded_tokens=padded,
+        unscored=int(np.isnan(values[:, 0]).sum()),
+        cut_prompts=sum(prompt.cut_tokens > 0 for prompt in prompts),
+        out_of_memory=sum(shard.out_of_memory for shard in shares),
+        kept_rows=kept,
     )
+
+
+def _composition(names: list[str], shares: Sequence[Shard]) -> str:
+    ends = np.cumsum([size for shard in shares for size in shard.batches], dtype=int).tolist()
+    composition = [names[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    return sha256_bytes(canonical_json(composition))
 
 
 def score_group(
@@ -348,50 +355,8 @@ def _size(group: Group) -> int:
     return sum(map(len, group))
 
 
-def _check_packing(judge: LanguageModel, config: ScoringConfig) -> None:
-    if config.padding == "packed" and not packable(inner_model(judge.model)):
-        raise InputError(
-            f"{judge.source} has layers that carry a state from row to row; choose padding "
-            "'right' instead of 'packed'."
-        )
-
-
-def _run(
-    prompts: Sequence[Encoded],
-    batches: Sequence[_Rows],
-    found: Sequence[Shard],
-    *,
-    fingerprint: EngineFingerprint,
-    kept: int,
-    padded: int,
-) -> ScoringRun:
-    order = [row for batch in batches for row in batch]
-    values = np.full((len(prompts), 2), np.nan)
-    if order:
-        values[order] = np.concatenate([shard.log_probs for shard in found])
-    names = [ids_sha256(prompts[row].ids) for row in order]
-    ends = np.cumsum([size for shard in found for size in shard.batches], dtype=int).tolist()
-    composition = [names[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-    return ScoringRun(
-        scores=Scores(values[:, 0].copy(), values[:, 1].copy()),
-        fingerprint=fingerprint,
-        composition_sha256=sha256_bytes(canonical_json(composition)),
-        tokens=sum(len(prompt.ids) for prompt in prompts),
-        padded_tokens=padded,
-        unscored=int(np.isnan(values[:, 0]).sum()),
-        cut_prompts=sum(prompt.cut_tokens > 0 for prompt in prompts),
-        out_of_memory=sum(shard.out_of_memory for shard in found),
-        kept_rows=kept,
-    )
-
-
-def _report(progress: Callable[[int, int], None] | None, total: int, done: int) -> None:
-    if progress is not None and done:
-        progress(done, total)
-
-
-def _groups(batches: Sequence[_Rows], least: int) -> Iterator[list[_Rows]]:
-    group: list[_Rows] = []
+def _groups(batches: Sequence[tuple[int, ...]], least: int) -> Iterator[list[tuple[int, ...]]]:
+    group: list[tuple[int, ...]] = []
     for batch in batches:
         group.append(batch)
         if sum(map(len, group)) >= least:
@@ -427,18 +392,14 @@ class _Runner:
         found: list[NDArray[np.float64]] = []
         sizes: list[int] = []
         ran_out = done = 0
-        for parts, halvings in self._map(batches):
+        mapped = map if self._pool is None else self._pool.map
+        for parts, halvings in mapped(self._fit, batches):
             found += parts
             sizes += [len(part) for part in parts]
             ran_out += halvings
             done += sum(len(part) for part in parts)
             report(done)
         return Shard(np.concatenate(found), tuple(sizes), ran_out)
-
-    def _map(
-        self, batches: Sequence[Sequence[Encoded]]
-    ) -> Iterator[tuple[list[NDArray[np.float64]], int]]:
-        return map(self._fit, batches) if self._pool is None else self._pool.map(self._fit, batches)
 
     def _fit(self, batch: Sequence[Encoded]) -> tuple[list[NDArray[np.float64]], int]:
         ran_out = 0
@@ -457,17 +418,13 @@ class _Runner:
                 if max(map(len, compose(batch, config))) == 1:
                     raise InputError(
                         f"a prompt of {lengths[0]} tokens alone does not fit into the memory of "
-                        f"{self._reader.hardware.device}; "
-                        "encode with fewer tokens."
+                        f"{self._reader.hardware.device}; encode with fewer tokens."
                     ) from None
                 ran_out += 1
             # outside the handler: the traceback would keep the tensors of the failed pass alive
-            self._config = _halved(config, min(config.token_budget, config.tokens(lengths)))
+            tokens = min(config.token_budget, config.tokens(lengths))
+            self._config = replace(config, token_budget=max(1, tokens // 2))
             self._reader.hardware.free_memory()
-
-
-def _halved(config: ScoringConfig, tokens: int) -> ScoringConfig:
-    return replace(config, token_budget=max(1, tokens // 2))
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

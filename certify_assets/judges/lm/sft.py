@@ -77,7 +77,7 @@ class SftInputs:
 class TrainedAdapter:
     """A trained adapter on disk."""
 
-    folder: Path  # adapter_model.safetensors, adapter_config.json and provenance.json
+    folder: Path
     inputs: SftInputs
     trainable_parameters: int
     steps: int
@@ -116,11 +116,8 @@ def train_sft(
         )
     built = training_rows(rows, base.verdicts, config)
     hardware = Hardware.of(base.model)
-    packed = (
-        hardware.accelerated and not hardware.distributed and packable(base.model)
-        if packed is None
-        else packed
-    )
+    if packed is None:
+        packed = hardware.accelerated and not hardware.distributed and packable(base.model)
     inputs = _inputs(base, rows, built, config, packed)
     run_sha256 = sha256_bytes(canonical_json(inputs.to_dict()))
     checkpoints = folder / "checkpoints"
@@ -212,10 +209,8 @@ def _lora(base: LanguageModel, config: SftConfig) -> Iterator[Any]:
     """Lend the base model a fresh adapter, and give it back as it was."""
     trained = {name for name, value in base.model.named_parameters() if value.requires_grad}
     configs = [base.model.config, base.model.generation_config]
-    training, kept = (
-        base.model.training,
-        [{name: getattr(config, name, None) for name in _ALIGNED} for config in configs],
-    )
+    training = base.model.training
+    kept = [{name: getattr(config, name, None) for name in _ALIGNED} for config in configs]
     model = attach_lora(
         base.model, rank=config.rank, alpha=config.alpha, dropout=config.dropout, seed=config.seed
     )

@@ -46,7 +46,7 @@ class SftConfig:
     max_grad_norm: float = 1.0
     # weight of a row with outcome 1 against one with outcome 0; the weights of all rows average 1
     success_weight: float = 1.0
-    gradient_checkpointing: bool = False  # compute activations twice and keep less of them
+    gradient_checkpointing: bool = False
 
     def __post_init__(self) -> None:
         for name in ("rank", "alpha", "batch_size", "accumulation", "max_tokens"):
@@ -93,7 +93,7 @@ class SftRow:
     """A prompt and the outcome that its verdict must name."""
 
     prompt: Encoded
-    outcome: int  # 0 or 1
+    outcome: int
     # where the outcome is from: "sft" or "rl" (verified labels of these splits), or "harvest"
     # (pseudo-labels of an unlabeled pool)
     source: str = "sft"
@@ -137,8 +137,7 @@ def _check(place: int, row: SftRow, verdicts: VerdictTokens, config: SftConfig) 
     if row.source not in SFT_SOURCES:
         raise LeakError(
             f"row {place} for fine-tuning is from {row.source!r}; labels and pseudo-labels of CAL "
-            "and TEST never train a judge, "
-            f"give rows from {', '.join(SFT_SOURCES)}."
+            f"and TEST never train a judge, give rows from {', '.join(SFT_SOURCES)}."
         )
     if row.outcome not in (0, 1):
         raise InputError(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from certify_assets.errors import InputError
-from certify_assets.judges.lm.adapters import inner_model, quiet, write_weights
+from certify_assets.judges.lm.adapters import QuietTrainer, inner_model, quiet
 from certify_assets.judges.lm.contract import Hardware
 from certify_assets.judges.lm.sft_config import (
     IGNORED,
@@ -149,7 +149,7 @@ def sft_trainer_class(run_sha256: str, *, weighted: bool) -> Any:
 
     trainer: Any = SFTTrainer
 
-    class VerdictTrainer(trainer):  # type: ignore[misc]
+    class VerdictTrainer(QuietTrainer, trainer):  # type: ignore[misc]
         def compute_loss(
             self,
             model: Any,
@@ -192,19 +192,10 @@ def sft_trainer_class(run_sha256: str, *, weighted: bool) -> Any:
             if checkpoint is not None:
                 load_random_state(Path(checkpoint))
 
-        def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-            write_weights(self.model, Path(output_dir or self.args.output_dir))
-
         def _save_checkpoint(self, model: Any, trial: Any) -> None:
             super()._save_checkpoint(model, trial)
             step = self.state.global_step
             mark_complete(Path(self.args.output_dir) / f"checkpoint-{step}", run_sha256, step)
-
-        def create_model_card(self, *_: Any, **__: Any) -> None:
-            """Write none: the provenance of the adapter says what a card would."""
-
-        def _send_telemetry(self) -> None:
-            """Send nothing."""
 
     return VerdictTrainer
 

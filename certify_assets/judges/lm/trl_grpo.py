@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from certify_assets.errors import InputError
+from certify_assets.judges.lm.adapters import QuietTrainer
 from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel
 from certify_assets.judges.lm.grpo_config import GrpoConfig, check_rows, run_sha256, single_tokens
 from certify_assets.judges.lm.rewards import Arm, completion_reward
@@ -28,7 +29,7 @@ from certify_assets.judges.lm.rewards import Arm, completion_reward
 class TrlRun:
     """What a run was, and the log of TRL's trainer."""
 
-    sha256: str  # hash of rows, settings, arm and judge
+    sha256: str
     history: list[dict[str, float]]
 
 
@@ -89,25 +90,13 @@ def make_trainer(
     from transformers import PrinterCallback
     from trl.trainer.grpo_trainer import GRPOTrainer
 
-    from certify_assets.judges.lm.adapters import write_weights
-
-    class EncodedTrainer(GRPOTrainer):
+    class EncodedTrainer(QuietTrainer, GRPOTrainer):
         """The trainer on rows by number, whose token ids it takes as they are."""
 
         def _tokenize_prompts(
             self, prompts_: list[str]
         ) -> tuple[list[list[int]], None, dict[str, list[Any]]]:
             return [list(prompts[int(row)].ids) for row in prompts_], None, {}
-
-        def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-            # PEFT's own way asks a hub for the base model by name, that of the compact one too
-            write_weights(self.model, Path(output_dir or str(folder)))
-
-        def create_model_card(self, *_: Any, **__: Any) -> None:
-            """Write none: the provenance of the adapter says what a card would."""
-
-        def _send_telemetry(self) -> None:
-            """Send nothing."""
 
     def verdict_reward(
         completion_ids: list[list[int]], outcome: list[int], **_: Any

@@ -33,8 +33,8 @@ class Packed:
     ids: Any
     positions: Any
     bounds: Any  # where rows begin; the number of tokens at the end
-    last: Any  # place of each row's last token
-    longest: int  # tokens of the longest row
+    last: Any
+    longest: int
 
     def states(self, decoder: Any) -> Any:
         """Return the last hidden states of all tokens, inside `packed_attention`."""

@@ -118,7 +118,8 @@ def test_a_rendered_run_keeps_the_auditors_words(
     instruction: str, pairs: list[tuple[str, str]]
 ) -> None:
     encoder = ENCODERS["template"]
-    encoded = encoder.encode(instruction, [Step(*pair) for pair in pairs])
+    steps = [Step(*pair) for pair in pairs]
+    encoded = encoder.encode_text(encoder.renderer.render(instruction, steps).text)
     text = encoder.tokenizer.decode(encoded.ids)
     assert text.endswith("<|im_start|>assistant\nVERDICT:") and text.count("VERDICT:") == 1
     assert text.count("<|im_start|>") == 3 and text.count("<|im_end|>") == 2

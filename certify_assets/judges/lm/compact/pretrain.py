@@ -30,7 +30,7 @@ _CLIP = 1.0
 class Example:
     """A prompt with its verdict."""
 
-    ids: tuple[int, ...]  # prompt, then the verdict, then the end of the message
+    ids: tuple[int, ...]
     body: tuple[int, int]  # places in `ids` where the run's own tokens begin and end
 
 
@@ -104,11 +104,7 @@ def pretrain(
 ) -> tuple[Any, list[Progress]]:
     """Train a new model on the examples."""
     with _deterministic(settings.threads):
-        return _pretrain(examples, settings, (pad, end), folder, progress or _silent)
-
-
-def _silent(_: Progress) -> None:
-    return None
+        return _pretrain(examples, settings, (pad, end), folder, progress or (lambda _: None))
 
 
 @contextmanager

@@ -20,19 +20,18 @@ if TYPE_CHECKING:
 class CompactSettings:
     """Settings of the compact model and its pretraining."""
 
-    # shape of the Qwen3 architecture
     layers: int = 4
     hidden: int = 160
     heads: int = 5
     key_value_heads: int = 5
     intermediate: int = 480
     head_dim: int = 32  # the smallest that vLLM serves
-    vocabulary: int = 3072  # tokens of the tokenizer
+    vocabulary: int = 3072
     # tokens of the longest prompt in pretraining; the positions are rotary, so longer prompts can
     # be read
     context: int = 768
-    epochs: int = 1  # passes over the runs
-    batch_tokens: int = 4096  # most tokens in one step
+    epochs: int = 1
+    batch_tokens: int = 4096
     # peak of AdamW's rate, its decay of matrices, and the share of steps before the peak; the rate
     # then falls in a line to 0
     learning_rate: float = 4e-3
@@ -40,7 +39,7 @@ class CompactSettings:
     warmup: float = 0.05
     # weight of the mean loss of the verdicts against the mean loss of the runs' own tokens
     verdict_weight: float = 2.0
-    seed: int = 42  # names the initial weights and the order of the runs
+    seed: int = 42
     # threads of torch: sums are taken in another order for another number, so it is part of the
     # recipe
     threads: int = 2
@@ -181,7 +180,6 @@ RUNS_FILE = Path(__file__).with_name("runs.parquet")
 
 def pretraining_runs(runs: Path = RUNS_FILE) -> pd.DataFrame:
     """Return the labelled runs of the pretraining tasks, sorted by id."""
-    # runs of the embedded corpora, and those that the file holds
     import pandas as pd
 
     from certify_assets.corpora.schema import read_trajectories

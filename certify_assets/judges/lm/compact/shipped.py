@@ -10,8 +10,8 @@ from pathlib import Path
 
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.embedded import EMBEDDED, PRETRAINING_TASKS
-from certify_assets.corpora.splits import SplitManifest, plan_splits
+from certify_assets.corpora.embedded import EMBEDDED, PRETRAINING_TASKS, load_embedded
+from certify_assets.corpora.splits import plan_splits
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import sha256_file
 from certify_assets.judges.lm.compact.settings import CompactProvenance
@@ -27,10 +27,10 @@ class Shipped:
     """What the folder of the compact model holds."""
 
     folder: Path
-    provenance: CompactProvenance  # as it came with the model
+    provenance: CompactProvenance
     revision: str  # hash of all files, the one that scores and adapters carry
     files: dict[str, str]  # SHA-256 of every file but the provenance
-    parameters: int  # counted in the weights
+    parameters: int
 
     @property
     def faults(self) -> tuple[str, ...]:
@@ -88,19 +88,13 @@ def tasks_in_common(store: Store) -> dict[str, tuple[str, ...]]:
         if corpus.has("splits/manifest.json"):
             manifest = corpus.stored_manifest
         elif corpus.name in EMBEDDED:
-            manifest = _planned(corpus)
+            manifest = plan_splits(corpus.config, load_embedded(corpus.name)["task_id"].unique())
         else:
             continue
         common = {*manifest.tasks["cal"], *manifest.tasks["test"]} & set(PRETRAINING_TASKS)
         if common:
             found[corpus.name] = tuple(sorted(common))
     return found
-
-
-def _planned(corpus: Corpus) -> SplitManifest:
-    from certify_assets.corpora.embedded import load_embedded
-
-    return plan_splits(corpus.config, load_embedded(corpus.name)["task_id"].unique())
 
 
 def rebuild(

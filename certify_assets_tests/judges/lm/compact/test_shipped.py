@@ -126,7 +126,8 @@ def test_it_believes_what_it_sees_and_not_what_is_claimed() -> None:
     )
     encoder = PromptEncoder(compact().tokenizer)
     scores = log_odds(
-        encoder.encode("Click the button Ok.", steps) for steps in (done, lost, forged)
+        encoder.encode_text(Renderer().render("Click the button Ok.", steps).text)
+        for steps in (done, lost, forged)
     )
     assert scores[0] > 0 > max(scores[1:])
 
