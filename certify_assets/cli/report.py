@@ -85,7 +85,7 @@ def report(
         certificates,
         table.to_frame(),
         title=title or scores.stem,
-        audits=None if test is None else _audits(certificates, test),
+        audits=() if test is None else _audits(certificates, test),
         audit_frame=None if test is None else test.to_frame(),
         minutes_per_review=minutes,
         score_scale=score_scale,

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from certify_assets._version import __version__
+from certify_assets.errors import InputError
 from certify_assets.evaluation.recalibration import TABLE_COLUMNS, RecalibrationReport
 from certify_assets.reports.arms import arm_cells
-from certify_assets.reports.certificate_source import (
-    PageScores,
-    PageSource,
-    as_mapping,
-    certificate_settings,
-)
+from certify_assets.reports.certificate_source import PageScores, PageSource
 from certify_assets.reports.certificate_text import (
     AUDIT_WORDS,
     FindingRow,
@@ -49,10 +44,10 @@ from certify_assets.reports.wording import (
     count,
     counted,
     done,
-    environment,
     log_odds,
     percent,
     rate,
+    render,
     small,
 )
 
@@ -60,7 +55,10 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from certify_assets.certificates import Certificate, ThresholdCurve
+    from certify_assets.certificates import Audit, Certificate, ThresholdCurve
+    from certify_assets.corpora.profile import CorpusProfile
+    from certify_assets.evaluation.arms_audit import ArmsAudit
+    from certify_assets.evaluation.audit import CertificateAudit
 
 _STALE = (
     "The stored table is of other scores than the ones of this page; run `certify judge "
@@ -73,116 +71,72 @@ def render_page(
     scores_frame: pd.DataFrame,
     *,
     title: str,
-    audits: Sequence[Any] | None = None,
+    audits: Sequence[Audit | CertificateAudit] = (),
     audit_frame: pd.DataFrame | None = None,
-    lineage: Mapping[str, Any] | None = None,
-    profile: Any = None,
-    controls: Any = None,
+    lineage: Mapping[str, str] | None = None,
+    profile: CorpusProfile | None = None,
+    controls: Mapping[str, float | None] | None = None,
     minutes_per_review: float = 6.0,
     score_scale: str = "log-odds",
     certificate_file: str = "CERTIFICATE.json",
     scores_file: str = "SCORES",
-    arms: Mapping[str, Any] | None = None,
+    arms: ArmsAudit | None = None,
     recalibration: RecalibrationTable | None = None,
 ) -> str:
-    """Render the page on which a release is decided.
-
-    Parameters
-    ----------
-    certificates : sequence of Certificate
-        Any number of sides, budgets and procedures, all of one score table. ``guarded_taskboot``
-        leads where it is present.
-    scores_frame : DataFrame
-        The CAL scores: task_id, score, outcome, and optionally trajectory_id and agent.
-    title : str
-        Corpus and judge, as text.
-    audits : sequence of Audit or dict, optional
-        Audits on TEST, matched to certificates by ``certificate_sha256``.
-    audit_frame : DataFrame, optional
-        The TEST scores, for the resampling figure.
-    lineage : mapping, optional
-        Further names and hashes, beside the certificate's own provenance.
-    profile, controls : mapping or dataclass, optional
-        Corpus profile and leak checks; keys that end in ``_auroc`` become bars.
-    minutes_per_review : float
-        What a review costs a person, in minutes.
-    score_scale : str
-        ``log-odds``, or another word when scores are on a scale of their own.
-    certificate_file, scores_file : str
-        Names in the command that verifies the page.
-    arms : mapping, optional
-        The audit of the arms that the judge was chosen among (`evaluation.arms_audit`).
-    recalibration : RecalibrationTable, optional
-        What recalibration does to the certificates.
-
-    Returns
-    -------
-    str
-        HTML; the same text for the same inputs.
-
-    Raises
-    ------
-    InputError
-        If there is no certificate or the score table lacks a column.
-    """
+    """Render the page on which a release is decided: any certificates of one score table."""
+    # guarded TaskBoot leads where it is present; the file names are those of the command that
+    # verifies the page
     source = PageSource(
         title=title,
         certificates=list(certificates),
         cal=PageScores.from_frame(scores_frame),
         test=None if audit_frame is None else PageScores.from_frame(audit_frame),
-        audits=[as_mapping(audit) for audit in audits or ()],
-        lineage=as_mapping(lineage),
-        profile=as_mapping(profile),
-        controls=as_mapping(controls),
+        audits=audits,
+        lineage=lineage or {},
+        profile=profile,
+        controls=controls or {},
         minutes_per_review=minutes_per_review,
         score_scale=score_scale,
-        arms=as_mapping(arms),
+        arms=arms,
     )
-    given = {
-        "certificate_file": certificate_file,
-        "scores_file": scores_file,
-        "recalibration": recalibration,
-    }
-    return environment().get_template("certificate.html").render(**_view(source), **given)
-
-
-def _view(source: PageSource) -> dict[str, Any]:
-    main = source.headline
-    reasons = explain(source)
-    return {
-        "version": __version__,
-        "title": source.title,
-        "about": (
+    main, reasons = source.headline, explain(source)
+    return render(
+        "certificate.html",
+        certificate_file=certificate_file,
+        scores_file=scores_file,
+        recalibration=recalibration,
+        title=source.title,
+        about=(
             f"{_rows(source)}, {percent(main.success_rate)} successful, task ICC "
             f"{rate(main.icc, 2)}"
         ),
-        "banner": banner(source, reasons),
-        "procedure": procedure_words(main.procedure),
-        "trust": percent(1 - main.delta),
-        "two_rows": percent(1 - 2 * main.delta),
-        "log_odds": source.score_scale == "log-odds",
-        "rows": decision_rows(source),
-        "audits": audit_rows(source),
-        "promises": promises(source),
-        "promise_notes": promise_notes(source),
-        "reasons": reasons,
-        "facts": corpus_facts(source),
-        "gate": arithmetic(source),
-        "lamps": gate_marks(source),
-        "evidence": source.evidence,
-        "controls": control_bars(source),
-        "panels": build_panels(source),
-        "procedures": procedure_table(source),
-        "findings": _grouped(finding_rows(source)),
-        "selection": main.selection if main.candidates > 1 else None,
-        "lineage": lineage_rows(source),
-        "documents": [_document(c) for c in source.deployed],
-        "tasks": count(main.tasks),
-        "candidates": main.candidates,
-        "assumptions": main.assumptions,
-        "headline_sha256": main.sha256,
-        "arms": arm_cells(source.arms) if source.arms else [],
-    }
+        banner=banner(source, reasons),
+        procedure=procedure_words(main.procedure),
+        trust=percent(1 - main.delta),
+        two_rows=percent(1 - 2 * main.delta),
+        log_odds=source.score_scale == "log-odds",
+        rows=decision_rows(source),
+        audits=audit_rows(source),
+        promises=promises(source),
+        promise_notes=promise_notes(source),
+        reasons=reasons,
+        facts=corpus_facts(source),
+        gate=arithmetic(source),
+        lamps=gate_marks(source),
+        evidence=source.evidence,
+        controls=control_bars(source),
+        panels=build_panels(source),
+        procedures=procedure_table(source),
+        findings=_grouped(finding_rows(source)),
+        selection=main.selection if main.candidates > 1 else None,
+        lineage=lineage_rows(source),
+        documents=[_document(c) for c in source.deployed],
+        tasks=count(main.tasks),
+        candidates=main.candidates,
+        assumptions=main.assumptions,
+        headline_sha256=main.sha256,
+        arms=arm_cells(source.arms) if source.arms else [],
+    )
 
 
 def _rows(source: PageSource) -> str:
@@ -205,69 +159,81 @@ def _document(certificate: Certificate) -> tuple[str, str]:
     return name, json.dumps(certificate.to_dict(), indent=2, ensure_ascii=False)
 
 
-def render_index(entries: Sequence[Mapping[str, Any]], *, title: str = "Certificates") -> str:
-    """Render the list of certificate pages, corpora by judges.
+@dataclass(frozen=True)
+class IndexEntry:
+    """A page in the index; `href` is relative to it."""
 
-    Parameters
-    ----------
-    entries : sequence of mappings
-        Each with ``title`` and ``href`` (a relative link), and ``certificate`` (a Certificate) or
-        the keys ``certified``, ``side``, ``alpha``, ``delta`` and ``coverage``; optionally
-        ``audit`` (mapping or Audit) and ``note``.
-    title : str
-        Heading of the index.
+    title: str
+    href: str
+    side: str
+    alpha: float
+    delta: float
+    #: 0 where nothing is certified
+    share: float
+    audit: Audit | CertificateAudit | None = None
+    note: str = ""
 
-    Returns
-    -------
-    str
-        HTML; the same text for the same inputs.
+    def __post_init__(self) -> None:
+        if ":" in self.href or self.href.startswith(("/", "\\")):
+            raise InputError(
+                f"the link {self.href!r} of {self.title!r} is not relative; give the page's path "
+                "below the index."
+            )
 
-    Raises
-    ------
-    InputError
-        If an entry's link leads outside the folder of the index.
-    """
-    return (
-        environment()
-        .get_template("index.html")
-        .render(
-            title=title,
-            version=__version__,
-            entries=[_entry(dict(e)) for e in entries],
-            audit_words=AUDIT_WORDS,
+    @classmethod
+    def of(
+        cls,
+        certificate: Certificate,
+        title: str,
+        href: str,
+        audit: Audit | CertificateAudit | None = None,
+        *,
+        note: str = "",
+    ) -> IndexEntry:
+        """Return the entry of a page by its leading certificate."""
+        return cls(
+            title,
+            href,
+            certificate.side,
+            certificate.alpha,
+            certificate.delta,
+            certificate.coverage if certificate.certified else 0.0,
+            audit,
+            note,
         )
-    )
 
+    @property
+    def certified(self) -> bool:
+        """Whether anything is."""
+        return self.share > 0
 
-def _entry(entry: dict[str, Any]) -> dict[str, Any]:
-    from certify_assets.errors import InputError
+    @property
+    def decided(self) -> str:
+        """The certified share in words."""
+        return percent(self.share) if self.certified else "nothing"
 
-    href = str(entry["href"])
-    if ":" in href or href.startswith(("/", "\\")):
-        raise InputError(
-            f"the link {href!r} of {entry['title']!r} is not relative; give the page's path "
-            "below the index."
+    @property
+    def budget(self) -> str:
+        """Side, budget and confidence in words."""
+        return (
+            f"{self.side}, error at most {percent(self.alpha)} with {percent(1 - self.delta)} "
+            "confidence"
         )
-    facts = {
-        **as_mapping(entry.get("certificate")),
-        **{k: v for k, v in entry.items() if k != "certificate"},
-    }
-    audit = as_mapping(entry.get("audit"))
-    certified = bool(facts["certified"])
-    return {
-        "title": str(entry["title"]),
-        "href": href,
-        "note": str(entry.get("note") or ""),
-        "certified": certified,
-        "side": facts["side"],
-        "share": percent(facts["coverage"]) if certified else "nothing",
-        "budget": (
-            f"{facts['side']}, error at most {percent(facts['alpha'])} with "
-            f"{percent(1 - facts['delta'])} confidence"
-        ),
-        "verdict": str(audit.get("verdict", "NONE")) if certified else "",
-        "realized": percent(audit.get("realized_error"), 2) if audit else "",
-    }
+
+    @property
+    def verdict(self) -> str:
+        """That of the audit."""
+        return "NONE" if self.audit is None else self.audit.verdict
+
+    @property
+    def realized(self) -> str:
+        """The realised error of the audit in words."""
+        return "" if self.audit is None else percent(self.audit.realized_error, 2)
+
+
+def render_index(entries: Sequence[IndexEntry], *, title: str = "Certificates") -> str:
+    """Render the list of certificate pages, corpora by judges."""
+    return render("index.html", title=title, entries=entries, audit_words=AUDIT_WORDS)
 
 
 @dataclass(frozen=True)
@@ -280,11 +246,10 @@ class _Focus:
 
 def curve_of(certificate: Certificate, table: PageScores) -> ThresholdCurve:
     """Recompute the grid behind a certificate from its score table."""
-    from certify_assets.certificates import threshold_curve
+    from certify_assets.certificates import settings_of, threshold_curve
 
-    return threshold_curve(
-        table.scores, table.outcomes, table.tasks, **certificate_settings(certificate)
-    )
+    settings = asdict(settings_of(certificate))
+    return threshold_curve(table.scores, table.outcomes, table.tasks, **settings)
 
 
 def covered_by(scores: NDArray[np.float64], threshold: float, side: str) -> NDArray[np.bool_]:

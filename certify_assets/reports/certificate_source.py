@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,32 +16,12 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from certify_assets.certificates import Certificate
+    from certify_assets.certificates import Audit, Certificate
+    from certify_assets.corpora.profile import CorpusProfile
+    from certify_assets.evaluation.arms_audit import ArmsAudit
+    from certify_assets.evaluation.audit import CertificateAudit
 
 DEPLOYED = "guarded_taskboot"
-
-
-def as_mapping(value: Any) -> dict[str, Any]:
-    """Return a dict of a mapping, a dataclass or an object with ``to_dict``; None is empty."""
-    if value is None:
-        return {}
-    if isinstance(value, Mapping):
-        return dict(value)
-    if hasattr(value, "to_dict"):
-        return dict(value.to_dict())
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-    raise InputError(
-        f"a {type(value).__name__} has no fields that a page could show; give a dict or a "
-        "dataclass."
-    )
-
-
-def certificate_settings(certificate: Certificate) -> dict[str, Any]:
-    """Return the keywords that a certificate was made with."""
-    from certify_assets.certificates import settings_of
-
-    return as_mapping(settings_of(certificate))
 
 
 @dataclass(frozen=True)
@@ -85,13 +64,14 @@ class PageSource:
     certificates: Sequence[Certificate]
     cal: PageScores
     test: PageScores | None = None
-    audits: Sequence[Mapping[str, Any]] = ()
+    audits: Sequence[Audit | CertificateAudit] = ()
     lineage: Mapping[str, str] = field(default_factory=dict)
-    profile: Mapping[str, Any] = field(default_factory=dict)
-    controls: Mapping[str, Any] = field(default_factory=dict)
+    profile: CorpusProfile | None = None
+    #: AUROC of the judge and of each control, by names that end in ``_auroc``
+    controls: Mapping[str, float | None] = field(default_factory=dict)
     minutes_per_review: float = 6.0
     score_scale: str = "log-odds"
-    arms: Mapping[str, Any] = field(default_factory=dict)
+    arms: ArmsAudit | None = None
 
     def __post_init__(self) -> None:
         if not self.certificates:
@@ -145,7 +125,7 @@ class PageSource:
 
     @property
     def decided(self) -> float:
-        """Return the share of scored CAL runs that no person sees."""
+        """Return the share of scored CAL runs that no reviewer sees."""
         scored = int(np.isfinite(self.cal.scores).sum())
         return sum(choice != "human" for choice in self.decisions) / max(1, scored)
 
@@ -154,11 +134,9 @@ class PageSource:
         """Return the share of scored CAL runs that both sides would decide."""
         return max(0.0, sum(c.coverage for c in self.sides) - self.decided) / 2
 
-    def audit_of(self, certificate: Certificate) -> Mapping[str, Any] | None:
+    def audit_of(self, certificate: Certificate) -> Audit | CertificateAudit | None:
         """Return the TEST audit of a certificate, matched by the certificate's hash."""
-        return next(
-            (a for a in self.audits if a.get("certificate_sha256") == certificate.sha256), None
-        )
+        return next((a for a in self.audits if a.certificate_sha256 == certificate.sha256), None)
 
     def confidence(self, certificates: Iterable[Certificate]) -> float:
         """Return the joint confidence of several promises: 1 minus the sum of their δ."""

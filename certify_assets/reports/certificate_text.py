@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from markupsafe import Markup
 
-from certify_assets.reports.certificate_source import certificate_settings
 from certify_assets.reports.wording import (
     DASH,
     compact,
@@ -26,7 +25,9 @@ from certify_assets.reports.wording import (
 )
 
 if TYPE_CHECKING:
-    from certify_assets.certificates import Certificate, Diagnosis
+    from certify_assets.certificates import Audit, Certificate, Diagnosis
+    from certify_assets.corpora.profile import CorpusProfile
+    from certify_assets.evaluation.audit import CertificateAudit
     from certify_assets.reports.certificate_source import PageSource
 
 #: what an audit's verdict says to somebody who decides on a release, the most reassuring first
@@ -86,7 +87,7 @@ _HASH = re.compile(r"[0-9a-f]{40,64}")
 
 
 def procedure_words(name: str) -> str:
-    """Return a procedure's name for people."""
+    """Return a procedure's name for readers."""
     return _PROCEDURES.get(name, name.replace("_", " "))
 
 
@@ -211,9 +212,9 @@ def _facts(source: PageSource) -> tuple[tuple[str, str], ...]:
         facts.append(("audit on TEST", AUDIT_WORDS["NONE"]))
     else:
         wrong = (
-            f"{percent(audit['realized_error'], 2)} wrong"
-            if audit.get("realized_error") is not None
-            else "nothing to measure"
+            "nothing to measure"
+            if audit.realized_error is None
+            else f"{percent(audit.realized_error, 2)} wrong"
         )
         facts.append((f"{worst.side} audit: {AUDIT_WORDS[_verdict(audit)]}", wrong))
     facts.append(
@@ -228,8 +229,8 @@ def _facts(source: PageSource) -> tuple[tuple[str, str], ...]:
     return tuple(facts)
 
 
-def _verdict(audit: Mapping[str, Any] | None) -> str:
-    return "NONE" if audit is None else str(audit.get("verdict", "NONE"))
+def _verdict(audit: Audit | CertificateAudit | None) -> str:
+    return "NONE" if audit is None else audit.verdict
 
 
 def decision_rows(source: PageSource) -> list[DecisionRow]:
@@ -272,28 +273,23 @@ def audit_rows(source: PageSource) -> list[AuditRow]:
     return [
         _audit_row(c, audit)
         for c, audit in pairs
-        if audit is not None and (c.certified or _unscored(audit))
+        if audit is not None and (c.certified or (audit.unscored and not audit.trajectories))
     ]
 
 
-def _unscored(audit: Mapping[str, Any]) -> bool:
-    return bool(audit.get("unscored")) and not audit.get("trajectories")
-
-
-def _audit_row(certificate: Certificate, audit: Mapping[str, Any]) -> AuditRow:
-    rule = audit.get("paper_rule_pass")
+def _audit_row(certificate: Certificate, audit: Audit | CertificateAudit) -> AuditRow:
     return AuditRow(
         claim=percent(certificate.alpha),
         side=certificate.side,
         verdict=_verdict(audit),
         words=AUDIT_WORDS[_verdict(audit)],
-        realized=percent(audit.get("realized_error"), 2),
-        lower=percent(audit.get("lower_bound"), 2),
-        coverage=percent(audit.get("coverage")),
-        own_coverage=percent(audit.get("own_coverage")),
-        covered_tasks=count(audit.get("covered_tasks")),
-        point_rule=DASH if rule is None else "met" if rule else "missed",
-        reason=str(audit.get("reason") or ""),
+        realized=percent(audit.realized_error, 2),
+        lower=percent(audit.lower_bound, 2),
+        coverage=percent(audit.coverage),
+        own_coverage=percent(audit.own_coverage),
+        covered_tasks=count(audit.covered_tasks),
+        point_rule="met" if audit.paper_rule_pass else "missed",
+        reason=audit.reason,
     )
 
 
@@ -405,10 +401,11 @@ def explain(source: PageSource) -> list[Reason]:
 
 
 def _diagnose(certificate: Certificate, source: PageSource) -> Diagnosis:
-    from certify_assets.certificates import diagnose
+    from certify_assets.certificates import diagnose, settings_of
 
     table = source.cal
-    return diagnose(table.scores, table.outcomes, table.tasks, **certificate_settings(certificate))
+    settings = asdict(settings_of(certificate))
+    return diagnose(table.scores, table.outcomes, table.tasks, **settings)
 
 
 def _reason(certificate: Certificate, diagnosis: Diagnosis) -> Reason:
@@ -636,7 +633,7 @@ def _where(found: list[Certificate], everything: Sequence[Certificate]) -> str:
 
 def corpus_facts(source: PageSource) -> list[CorpusFact]:
     """Return what the corpus is like: size, clustering, what that leaves."""
-    main, profile = source.headline, source.profile
+    main = source.headline
     sizes = np.unique(source.cal.tasks, return_counts=True)[1].astype(float)
     weighted = float(np.square(sizes).sum() / sizes.sum()) if sizes.size else None
     return [
@@ -654,24 +651,20 @@ def corpus_facts(source: PageSource) -> list[CorpusFact]:
             if source.cal.unlabelled
             else []
         ),
-        *_extra_facts(profile),
+        *_extra_facts(source.profile),
     ]
 
 
-def _extra_facts(profile: Mapping[str, Any]) -> list[CorpusFact]:
-    told = {
-        "trajectories": "runs in the whole corpus",
-        "tasks": "tasks in the whole corpus",
-        "agents": "agents",
-        "duplicates": "duplicate runs",
+def _extra_facts(profile: CorpusProfile | None) -> list[CorpusFact]:
+    if profile is None:
+        return []
+    figures = {
+        "runs in the whole corpus": profile.trajectories,
+        "tasks in the whole corpus": profile.tasks,
+        "agents": len(profile.agents),
+        "duplicate runs": profile.duplicates,
     }
-    facts = []
-    for key, words in told.items():
-        value = profile.get(key)
-        value = len(value) if isinstance(value, list | tuple | dict | set) else value
-        if isinstance(value, int | float):
-            facts.append(CorpusFact("", compact(float(value)), words))
-    return facts
+    return [CorpusFact("", compact(float(number)), words) for words, number in figures.items()]
 
 
 def control_bars(source: PageSource) -> list[ControlBar]:
@@ -681,14 +674,11 @@ def control_bars(source: PageSource) -> list[ControlBar]:
     own = float(source.controls.get("judge_auroc") or auroc(source.cal.scores, source.cal.outcomes))
     rows = [ControlBar("the judge", own, rate(own), True)] if np.isfinite(own) else []
     for key, value in source.controls.items():
-        if (
-            key.endswith("_auroc")
-            and key != "judge_auroc"
-            and isinstance(value, int | float)
-            and np.isfinite(value)
-        ):
+        if not key.endswith("_auroc") or key == "judge_auroc" or value is None:
+            continue
+        if np.isfinite(value):
             words = _CONTROLS.get(key, key.removesuffix("_auroc").replace("_", " ") + " alone")
-            rows.append(ControlBar(words, float(value), rate(float(value)), False))
+            rows.append(ControlBar(words, value, rate(value), False))
     return rows
 
 

@@ -1,24 +1,26 @@
-"""Pages of the platform's own judges: what stands in the data root, drawn."""
+"""Pages of the platform's own judges: what is stored in the data root, drawn."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.profile import CorpusProfile
 from certify_assets.errors import CertifyError
-from certify_assets.evaluation.arms_audit import ArmsAudit, load_arms_audit
+from certify_assets.evaluation.arms_audit import load_arms_audit
 from certify_assets.evaluation.audit import CertificateAudit, load_audits
 from certify_assets.evaluation.certification import certificate_of, load_certificates
 from certify_assets.judges.harvest.gate import HALF_B
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import DELTA, judge_spec, judges
+from certify_assets.reports.wording import markdown_table
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
-    from certify_assets.reports.certificate_page import RecalibrationTable
+    from certify_assets.reports.certificate_page import IndexEntry, RecalibrationTable
 
 _INDEX = "index.html"
 
@@ -27,34 +29,28 @@ def write_page(judge: JudgedCorpus) -> str:
     """Draw a judge's certificates on a corpus; return where the page is."""
     from certify_assets.reports.certificate_page import render_page
 
-    folder = judge.key()
+    arms = None
+    if judge.store.exists(judge.key("arms_audit.json")):
+        arms = load_arms_audit(JudgedCorpus.of(judge.corpus, judge_spec(judge.name)))
     cal, hashes, adapter = judge.calibration
     audits, test = load_audits(judge)
     controls = judge.store.read_json(judge.corpus.key("controls.json"))
-    lineage = {**hashes, "training": judge.family.describe(adapter)}
     page = render_page(
         load_certificates(judge),
         cal,
         title=f"{judge.corpus}, {judge} judge",
         audits=audits,
         audit_frame=test,
-        lineage=lineage,
-        profile=judge.store.read_json(judge.corpus.key("profile.json")),
-        controls=controls,
+        lineage={**hashes, "training": str(judge.family.describe(adapter))},
+        profile=CorpusProfile.from_dict(judge.store.read_json(judge.corpus.key("profile.json"))),
+        controls={name: value for name, value in controls.items() if name.endswith("_auroc")},
         certificate_file="certificates.json",
         scores_file="scores.parquet",
-        arms=_arms(judge),
+        arms=arms,
         recalibration=_recalibration(judge, hashes),
     )
-    judge.store.write_bytes(f"{folder}/page.html", page.encode("utf-8"))
-    return judge.store.locate(f"{folder}/page.html")
-
-
-def _arms(judge: JudgedCorpus) -> ArmsAudit | None:
-    """Return the audit of the arms that a judge was chosen among, where there is one."""
-    if not judge.store.exists(judge.key("arms_audit.json")):
-        return None
-    return load_arms_audit(JudgedCorpus.of(judge.corpus, judge_spec(judge.name)))
+    judge.store.write_bytes(judge.key("page.html"), page.encode("utf-8"))
+    return judge.store.locate(judge.key("page.html"))
 
 
 def _recalibration(judge: JudgedCorpus, hashes: Mapping[str, str]) -> RecalibrationTable | None:
@@ -89,13 +85,14 @@ def verdict(judge: JudgedCorpus, certificate: Certificate) -> str:
     from certify_assets.reports.charts import verdict_markdown
 
     cal, _, _ = judge.calibration
-    keywords: dict[str, Any] = {
-        "alpha": certificate.alpha,
-        "delta": certificate.delta,
-        "side": certificate.side,
-        "candidates": certificate.candidates,
-    }
-    return verdict_markdown(certificate, threshold_curve(*columns(cal), **keywords))
+    curve = threshold_curve(
+        *columns(cal),
+        alpha=certificate.alpha,
+        delta=certificate.delta,
+        side=certificate.side,
+        candidates=certificate.candidates,
+    )
+    return verdict_markdown(certificate, curve)
 
 
 def gates(judge: JudgedCorpus, certificate: Certificate) -> str:
@@ -109,13 +106,18 @@ def gates(judge: JudgedCorpus, certificate: Certificate) -> str:
 
 def audit_table(audits: Sequence[CertificateAudit]) -> str:
     """Return audits as a Markdown table: one row a side and a budget."""
-    lines = ["| side | α | verdict | error on TEST | coverage on TEST |", "|---|---|---|---|---|"]
-    for audit in audits:
-        error = "" if audit.realized_error is None else f"{audit.realized_error:.3f}"
-        lines.append(
-            f"| {audit.side} | {audit.alpha:g} | {audit.verdict} | {error} | {audit.coverage:.3f} |"
+    rows = [
+        (
+            audit.side,
+            f"{audit.alpha:g}",
+            audit.verdict,
+            "" if audit.realized_error is None else f"{audit.realized_error:.3f}",
+            f"{audit.coverage:.3f}",
         )
-    return "\n".join(lines)
+        for audit in audits
+    ]
+    columns = ("side", "α", "verdict", "error on TEST", "coverage on TEST")
+    return "\n".join(markdown_table(columns, rows))
 
 
 def headline(certificates: list[Certificate]) -> Certificate:
@@ -125,23 +127,18 @@ def headline(certificates: list[Certificate]) -> Certificate:
     return next((item for item in chosen if item.certified), chosen[0])
 
 
-def _entry(judge: JudgedCorpus) -> dict[str, Any]:
-    entry = {"title": f"{judge.corpus}, {judge} judge", "href": judge.key("page.html")}
+def _entry(judge: JudgedCorpus) -> IndexEntry:
+    from certify_assets.reports.certificate_page import IndexEntry
+
+    title, href = f"{judge.corpus}, {judge} judge", judge.key("page.html")
     try:
         certificate = headline(load_certificates(judge))
         audits, _ = load_audits(judge)
     except CertifyError as error:
         # one corpus that waits for its recertification must not keep the others from being listed
-        unknown = {
-            "certified": False,
-            "side": "reject",
-            "alpha": judge.corpus.config.alphas[0],
-            "delta": DELTA,
-            "coverage": 0.0,
-        }
-        return {**entry, **unknown, "note": f"Not valid now: {error}"}
+        alpha = judge.corpus.config.alphas[0]
+        return IndexEntry(title, href, "reject", alpha, DELTA, 0.0, note=f"Not valid now: {error}")
     audit = next((item for item in audits if item.certificate_sha256 == certificate.sha256), None)
-    note = (
-        "Certified on half B of CAL alone." if certificate.provenance.get("split") == HALF_B else ""
-    )
-    return {**entry, "certificate": certificate, "audit": audit and audit.to_dict(), "note": note}
+    half = certificate.provenance.get("split") == HALF_B
+    note = "Certified on half B of CAL alone." if half else ""
+    return IndexEntry.of(certificate, title, href, audit, note=note)

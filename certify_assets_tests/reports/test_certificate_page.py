@@ -2,16 +2,18 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from certify_assets.certificates import Certificate, audit_certificate, certify
+from certify_assets.certificates import Audit, Certificate, audit_certificate, certify
 from certify_assets.errors import InputError
-from certify_assets.reports.certificate_page import render_index, render_page
+from certify_assets.reports.certificate_page import IndexEntry, render_index, render_page
 from certify_assets.reports.wording import percent
 from certify_assets_tests.reports.conftest import Case, arrays
 from certify_assets_tests.reports.synthetic import score_table
@@ -238,6 +240,12 @@ def test_equal_inputs_make_equal_bytes() -> None:
     assert len(pages) == 1
 
 
+def audit_of(sha256: str, **changes: Any) -> Audit:
+    """An audit of the certificate with this hash."""
+    found = Audit("PASS", 0.0, 0.0, 0.5, 20, 60, 20, 0, sha256, 0.5, True, "")
+    return replace(found, **changes)
+
+
 def hostile_frame(frame: pd.DataFrame) -> pd.DataFrame:
     names = {
         name: HOSTILE[number % len(HOSTILE)] + str(number)
@@ -261,14 +269,7 @@ def test_hostile_names_are_text_and_nothing_else() -> None:
         cal,
         title=HOSTILE[0],
         audit_frame=test,
-        audits=[
-            {
-                "verdict": "PASS",
-                "realized_error": 0.01,
-                "certificate_sha256": certificates[0].sha256,
-                "reason": HOSTILE[1],
-            }
-        ],
+        audits=[audit_of(certificates[0].sha256, realized_error=0.01, reason=HOSTILE[1])],
         lineage={"corpus": HOSTILE[1], "note": HOSTILE[4]},
         controls={f"{HOSTILE[0]}_auroc": 0.5},
         certificate_file=HOSTILE[3],
@@ -320,12 +321,7 @@ def test_a_table_at_the_edge_makes_a_page(change, side: str) -> None:
 def test_the_verdict_of_the_audit_decides_the_banner(verdict: str) -> None:
     cal = score_table(50, seed=4, signal=1.5)
     certificate = small(cal)
-    audit = {
-        "verdict": verdict,
-        "realized_error": 0.2,
-        "lower_bound": 0.15,
-        "certificate_sha256": certificate.sha256,
-    }
+    audit = audit_of(certificate.sha256, verdict=verdict, realized_error=0.2, lower_bound=0.15)
     html = render_page([certificate], cal, title="audited", audits=[audit])
     state, heading = {
         "PASS": ("certified", "Certified"),
@@ -337,9 +333,7 @@ def test_the_verdict_of_the_audit_decides_the_banner(verdict: str) -> None:
 
 def test_the_audit_of_another_certificate_is_not_shown() -> None:
     cal = score_table(50, seed=4, signal=1.5)
-    html = render_page(
-        [small(cal)], cal, title="t", audits=[{"verdict": "PASS", "certificate_sha256": "0" * 64}]
-    )
+    html = render_page([small(cal)], cal, title="t", audits=[audit_of("0" * 64)])
     assert "not audited yet" in text_of(html)
 
 
@@ -399,18 +393,8 @@ def test_the_index_links_pages_with_share_and_audit(certified: Case, nothing: Ca
     )
     audit = next(a for a in certified.audits if a.certificate_sha256 == first.sha256)
     entries = [
-        {
-            "title": "corpus <b>one</b>",
-            "href": "judges/lexical/one/page.html",
-            "certificate": first,
-            "audit": audit,
-        },
-        {
-            "title": "corpus two",
-            "href": "judges/lexical/two/page.html",
-            "certificate": nothing.certificates[0],
-            "audit": None,
-        },
+        IndexEntry.of(first, "corpus <b>one</b>", "judges/lexical/one/page.html", audit),
+        IndexEntry.of(nothing.certificates[0], "corpus two", "judges/lexical/two/page.html"),
     ]
     html = render_index(entries)
     parsed, text = outline(html), text_of(html)
@@ -431,4 +415,4 @@ def test_the_index_links_pages_with_share_and_audit(certified: Case, nothing: Ca
 )
 def test_the_index_links_only_below_itself(href: str, nothing: Case) -> None:
     with pytest.raises(InputError, match="not relative"):
-        render_index([{"title": "t", "href": href, "certificate": nothing.certificates[0]}])
+        IndexEntry.of(nothing.certificates[0], "t", href)

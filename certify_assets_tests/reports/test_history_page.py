@@ -60,11 +60,7 @@ def test_it_tells_what_was_certified_how_often_it_was_wrong_and_what_was_spent(
     assert step.deployed == (1,) and step.label == "lexical, first" and side.side == "reject"
     rows = write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT[:40], *SPOT[:20]])
     decided = rows[(rows["decision"] == "reject") & (rows["asked"] != "")]
-    assert (side.runs, side.errors, side.tasks) == (
-        len(decided),
-        int(decided["truth"].sum()),
-        60,
-    )
+    assert (side.runs, side.errors, side.tasks) == (len(decided), int(decided["truth"].sum()), 60)
     assert (
         side.error == pytest.approx(decided["truth"].mean())
         and side.interval[0] <= side.error <= side.interval[1]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.reports.certificate_page import render_index
+from certify_assets.reports.certificate_page import IndexEntry, render_index
 from certify_assets_tests.paths import assert_painted
 from certify_assets_tests.reports.conftest import Case
 
@@ -105,10 +105,7 @@ def test_the_index_leads_to_the_page(certified: Case, opened, tmp_path: Path) ->
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "page.html").write_text(certified.html, encoding="utf-8")
     page = opened(
-        render_index(
-            [{"title": "synthetic, lexical judge", "href": "one/page.html", "certificate": first}]
-        ),
-        420,
+        render_index([IndexEntry.of(first, "synthetic, lexical judge", "one/page.html")]), 420
     )
     assert_fits(page, 420)
     page.get_by_role("link", name="synthetic, lexical judge").click()
