@@ -9,6 +9,7 @@ import dagster as dg
 
 from certify_assets.defs.names import key, stored_version
 from certify_assets.defs.resources import MlflowTracker
+from certify_assets.judges.base import JUDGED_COLUMNS, RUN_COLUMNS
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
@@ -44,13 +45,10 @@ def column_lineage(sources: Mapping[str, Sequence[tuple[dg.AssetKey, str]]]) -> 
 def score_metadata(table: pd.DataFrame) -> tuple[Metadata, dict[str, float]]:
     """Return the metadata of a score table, which is made from the three splits, and its counts."""
     splits = [key(f"corpora/{name}_split") for name in ("rl", "cal", "test")]
-    copied = {
-        name: [(key, name) for key in splits]
-        for name in ("task_id", "trajectory_id", "agent", "attempt")
-    }
+    copied = {name: [(key, name) for key in splits] for name in RUN_COLUMNS if name != "corpus"}
     judged = {
         name: [(key, "steps") for key in splits] + [(key, "instruction") for key in splits]
-        for name in ("score", "log_p_success", "log_p_fail")
+        for name in JUDGED_COLUMNS
     }
     labels = {"outcome": [(key, "outcome") for key in splits[:2]]}
     splits_found = dict.fromkeys(["rl", "cal", "test", *table["split"]])

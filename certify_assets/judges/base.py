@@ -17,17 +17,10 @@ from certify_assets.files import canonical_json, sha256_bytes
 if TYPE_CHECKING:
     import pandas as pd
 
-SCORE_COLUMNS: tuple[str, ...] = (
-    "corpus",
-    "task_id",
-    "trajectory_id",
-    "agent",
-    "attempt",
-    "score",
-    "log_p_success",
-    "log_p_fail",
-    "outcome",
-)
+# of a score table: copied from the run, and made by the judge, as `Scores` names them
+RUN_COLUMNS = ("corpus", "task_id", "trajectory_id", "agent", "attempt")
+JUDGED_COLUMNS = ("score", "log_p_success", "log_p_fail")
+SCORE_COLUMNS = (*RUN_COLUMNS, *JUDGED_COLUMNS, "outcome")
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +140,7 @@ def score_table(
     ]
     scores = judge.score(texts)
     table = frame[[name for name in SCORE_COLUMNS if name in frame.columns]].assign(
-        score=scores.score, log_p_success=scores.log_p_success, log_p_fail=scores.log_p_fail
+        **{name: getattr(scores, name) for name in JUDGED_COLUMNS}
     )
     return table[list(SCORE_COLUMNS)].reset_index(drop=True)
 

@@ -18,6 +18,7 @@ import numpy as np
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import IntegrityError, StaleCertificateError
 from certify_assets.files import sha256_bytes
+from certify_assets.judges.base import JUDGED_COLUMNS, RUN_COLUMNS
 from certify_assets.judges.specs import SIDES
 from certify_assets.operations.layout import DECISION_COLUMNS, batch_key, batch_runs
 from certify_assets.operations.sampling import Draw
@@ -278,8 +279,7 @@ def _scored(
             return deployment, table, bill
         except IntegrityError as error:
             deployment = deployment.refused(Refusal("stale_certificate", str(error)))
-    names = ["corpus", "task_id", "trajectory_id", "agent", "attempt"]
-    empty = runs[names].assign(score=np.nan, log_p_success=np.nan, log_p_fail=np.nan)
+    empty = runs[list(RUN_COLUMNS)].assign(**dict.fromkeys(JUDGED_COLUMNS, np.nan))
     return deployment, empty, None
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from certify_assets.certificates import Settings, audit_certificate, certify
 from certify_assets.certificates.auroc import auroc
 from certify_assets.files import sha256_bytes
-from certify_assets.judges.base import SCORE_COLUMNS, score_table
+from certify_assets.judges.base import JUDGED_COLUMNS, SCORE_COLUMNS, score_table
 from certify_assets.judges.harvest.gate import (
     HALF_A,
     LABEL_SOURCE,
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from certify_assets.judges.lm.sft import TrainedAdapter
 
 Say = Callable[[str], None]
-
-_SCORED = ("score", "log_p_success", "log_p_fail")
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,14 +248,18 @@ def _remembering(
             table = score(judge, fresh, using)
             names = fresh["corpus"].str.cat(fresh["trajectory_id"], sep="\n")
             mine.update(
-                zip(names, table[list(_SCORED)].itertuples(index=False, name=None), strict=True)
+                zip(
+                    names,
+                    table[list(JUDGED_COLUMNS)].itertuples(index=False, name=None),
+                    strict=True,
+                )
             )
         values = np.array([mine[name] for name in identities], dtype=np.float64).reshape(
-            -1, len(_SCORED)
+            -1, len(JUDGED_COLUMNS)
         )
         return (
-            rows[[name for name in SCORE_COLUMNS if name not in _SCORED]]
-            .assign(**dict(zip(_SCORED, values.T, strict=True)))
+            rows[[name for name in SCORE_COLUMNS if name not in JUDGED_COLUMNS]]
+            .assign(**dict(zip(JUDGED_COLUMNS, values.T, strict=True)))
             .reset_index(drop=True)
         )
 
