@@ -133,7 +133,6 @@ class CorpusConfig:
 
 
 def _sentence(found: Any) -> str:
-    """Say what is wrong with a configuration, with the key and the remedy."""
     key = ".".join(str(part) for part in found["loc"])
     if found["type"] == "unexpected_keyword_argument":
         known = ", ".join(CorpusConfig.__dataclass_fields__)

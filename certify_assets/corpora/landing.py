@@ -185,7 +185,6 @@ class FolderWatch:
 
 
 def _files(root: Path) -> list[Path]:
-    """Return the regular files below a folder, sorted; hidden ones and links are left out."""
     if root.is_file():
         return [root]
     if not root.is_dir():
@@ -209,7 +208,6 @@ def _stamp(path: Path) -> _Stamp:
 
 
 def _read(path: Path) -> str:
-    """Refuse a file that is incomplete, broken or takes too long to read; return its SHA-256."""
     end = time.monotonic() + _FILE_SECONDS
     _refuse_incomplete(path, end)
     digest = hashlib.sha256()
@@ -242,7 +240,6 @@ def _once(seen: Mapping[str, _SeenFile], before: Mapping[str, _SeenFile]) -> dic
 
 
 def _refuse_incomplete(path: Path, end: float) -> None:
-    """Refuse compressed files, archives and tables without their end."""
     name = path.name.lower()
     try:
         if path.suffix.lower() in _OPENERS:

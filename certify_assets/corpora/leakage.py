@@ -266,7 +266,6 @@ def find_leak_fields(frame: pd.DataFrame, keys: Sequence[str] = LEAK_KEYS) -> li
 
 
 def _codes(names: Sequence[str]) -> NDArray[np.int64]:
-    """Number the names in the order of their sorting."""
     return np.unique(np.asarray(names, dtype=object), return_inverse=True)[1].astype(np.int64)
 
 
@@ -284,7 +283,6 @@ def _resamples(tasks: NDArray[np.int64], seed: int) -> NDArray[np.float64]:
 def _interval(
     measure: Callable[[NDArray[np.float64]], float], weights: NDArray[np.float64]
 ) -> tuple[float, float] | None:
-    """Percentile interval of a measure of weighted rows."""
     found = [value for value in map(measure, weights) if not math.isnan(value)]
     if not found:
         return None

@@ -237,7 +237,6 @@ def duplicated(
 
 
 def _same_instruction(frame: pd.DataFrame) -> tuple[tuple[str, ...], ...]:
-    """Group the tasks that have an instruction in common."""
     pairs = {
         (text.strip(), task)
         for text, task in set(zip(frame["instruction"], frame["task_id"], strict=True))

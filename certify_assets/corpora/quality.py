@@ -83,8 +83,9 @@ def evaluate_suites(
     }
     validated = _validate(tables, _expectations(tables, members, alpha))
     results = list(validated.results)
+    # a suite that had nothing to look at fails: what is missing must not pass for what is sound
     results += [
-        _unchecked(name)
+        _suite_result(name, False, "its column is missing: see schema.", 0)
         for name in _TABLE_SUITES
         if name not in {result.name for result in results}
     ]
@@ -114,71 +115,43 @@ def _great_expectations() -> Any:
 def _expectations(
     tables: Mapping[str, pd.DataFrame], members: Mapping[str, set[str]], alpha: float
 ) -> list[_Check]:
-    gxe = _great_expectations().expectations
+    gxe, checks = _great_expectations().expectations, list[_Check]()
+
+    def expect(suite: str, table: str, expectation: Any, fine: str = "") -> None:
+        checks.append(_Check(suite, table, expectation, fine))
+
     columns = set(tables["rows"].columns)
-    whole = gxe.ExpectTableColumnsToMatchSet(column_set=list(COLUMNS), exact_match=False)
-    checks = [
-        _Check(
-            "schema",
-            "columns",
-            whole,
-            f"the table has the {len(COLUMNS)} columns of a trajectory and no identity is missing",
-        )
-    ]
-    checks += [
-        _Check("schema", "rows", gxe.ExpectColumnValuesToNotBeNull(column=name), "")
-        for name in _REQUIRED
-        if name in columns
-    ]
+    whole = f"the table has the {len(COLUMNS)} columns of a trajectory and no identity is missing"
+    named = gxe.ExpectTableColumnsToMatchSet(column_set=list(COLUMNS), exact_match=False)
+    expect("schema", "columns", named, whole)
+    for name in _REQUIRED:
+        if name in columns:
+            expect("schema", "rows", gxe.ExpectColumnValuesToNotBeNull(column=name))
     if "trajectory_id" in columns:
         unique = gxe.ExpectColumnValuesToBeUnique(column="trajectory_id")
-        checks.append(
-            _Check(
-                "unique_trajectory_id",
-                "rows",
-                unique,
-                f"{len(tables['rows'])} trajectories, every id once",
-            )
-        )
+        fine = f"{len(tables['rows'])} trajectories, every id once"
+        expect("unique_trajectory_id", "rows", unique, fine)
     if "outcome" in columns:
         binary = gxe.ExpectColumnValuesToBeInSet(column="outcome", value_set=[0, 1])
-        checks.append(
-            _Check("binary_outcome", "rows", binary, "every outcome that is there is 0 or 1")
-        )
+        expect("binary_outcome", "rows", binary, "every outcome that is there is 0 or 1")
     if "finding" in tables["leaks"]:
-        nothing = gxe.ExpectTableRowCountToEqual(value=0)
-        checks.append(
-            _Check(
-                "no_leak_field",
-                "leaks",
-                nothing,
-                f"none of {len(LEAK_KEYS)} harness keys, no column beyond the schema",
-            )
-        )
+        fine = f"none of {len(LEAK_KEYS)} harness keys, no column beyond the schema"
+        expect("no_leak_field", "leaks", gxe.ExpectTableRowCountToEqual(value=0), fine)
     if "copy" in columns:
         different = gxe.ExpectColumnValuesToBeInSet(column="copy", value_set=[False])
-        checks.append(_Check("duplicates", "rows", different, "no two renderings are equal"))
+        expect("duplicates", "rows", different, "no two renderings are equal")
     for pair in tables["tasks"].columns[1:]:
         apart = gxe.ExpectColumnValuesToBeInSet(column=pair, value_set=[0])
-        checks.append(
-            _Check("disjoint_tasks", "tasks", apart, f"no task is in two of {', '.join(members)}")
-        )
+        expect("disjoint_tasks", "tasks", apart, f"no task is in two of {', '.join(members)}")
     if "cal" in members:
         needed = n_min(alpha, _DELTA)
         large = gxe.ExpectColumnValuesToBeBetween(column="tasks", min_value=needed)
-        checks.append(
-            _Check(
-                "n_min_tasks",
-                "cal",
-                large,
-                f"CAL has at least the {needed} tasks that α={alpha:g} needs",
-            )
-        )
+        fine = f"CAL has at least the {needed} tasks that α={alpha:g} needs"
+        expect("n_min_tasks", "cal", large, fine)
     return checks
 
 
 def _validate(tables: Mapping[str, pd.DataFrame], checks: Sequence[_Check]) -> QualityReport:
-    """Validate every table once."""
     gx = _great_expectations()
     renderer = importlib.import_module(
         "great_expectations.render.renderer"
@@ -220,13 +193,10 @@ def _validate(tables: Mapping[str, pd.DataFrame], checks: Sequence[_Check]) -> Q
 
 
 def _problem(check: _Check, result: Any, table: pd.DataFrame) -> str:
-    """Say what an expectation that was not met found."""
     column = check.expectation.configuration.kwargs.get("column", "")
     if result.exception_info.get("raised_exception"):
-        return (
-            f"{column or check.suite} could not be checked "
-            f"({result.exception_info.get('exception_message')})"
-        )
+        message = result.exception_info.get("exception_message")
+        return f"{column or check.suite} could not be checked ({message})"
     if check.table == "columns":
         missing = set(COLUMNS) - set(table.columns)
         return f"the columns {', '.join(sorted(missing))} are missing: import the corpus again"
@@ -237,53 +207,34 @@ def _problem(check: _Check, result: Any, table: pd.DataFrame) -> str:
         )
     if check.table == "tasks":
         shared = table["task_id"][table[column] != 0].tolist()
-        return (
-            f"{len(shared)} tasks are in both {column}, such as {shared[0]!r}: make the splits "
-            "again"
-        )
+        example = f"{len(shared)} tasks are in both {column}, such as {shared[0]!r}"
+        return f"{example}: make the splits again"
     if check.table == "cal":
-        return (
-            f"CAL has {table['tasks'].iloc[0]} tasks, "
-            f"{check.fine.removeprefix('CAL has at least the ')}"
-        )
+        needed = check.fine.removeprefix("CAL has at least the ")
+        return f"CAL has {table['tasks'].iloc[0]} tasks, {needed}"
     if check.suite == "duplicates":
         return f"{int(table['copy'].sum())} of {len(table)} renderings equal an earlier one"
+    count = result.result["unexpected_count"]
     if check.suite == "schema":
-        return (
-            f"{column} is missing in {result.result['unexpected_count']} rows: give every "
-            f"trajectory its {column}"
-        )
-    values = ", ".join(
-        dict.fromkeys(str(value) for value in result.result["partial_unexpected_list"])
-    )
-    return (
-        f"{result.result['unexpected_count']} rows have a {column} such as {values}: correct them"
-    )
+        return f"{column} is missing in {count} rows: give every trajectory its {column}"
+    values = ", ".join(dict.fromkeys(map(str, result.result["partial_unexpected_list"])))
+    return f"{count} rows have a {column} such as {values}: correct them"
 
 
 def _result(name: str, checks: Mapping[int, _Check], problems: Mapping[int, str]) -> QualityResult:
     found = [problems[number] for number in checks if number in problems]
     detail = "; ".join(found) or next(check.fine for check in checks.values() if check.fine)
-    return QualityResult(
-        name, not found, "error" if name in BLOCKING else "warning", f"{detail}.", len(checks)
-    )
+    return _suite_result(name, not found, f"{detail}.", len(checks))
 
 
-def _unchecked(name: str) -> QualityResult:
-    """Fail a suite that had nothing to look at: what is missing must not pass for what is sound."""
-    return QualityResult(
-        name,
-        False,
-        "error" if name in BLOCKING else "warning",
-        "its column is missing: see schema.",
-        0,
-    )
+def _suite_result(name: str, passed: bool, detail: str, expectations: int) -> QualityResult:
+    severity = "error" if name in BLOCKING else "warning"
+    return QualityResult(name, passed, severity, detail, expectations)
 
 
 def _members(
     frame: pd.DataFrame, manifest: SplitManifest | None, splits: Mapping[str, pd.DataFrame] | None
 ) -> dict[str, set[str]]:
-    """Return the tasks of every split."""
     if splits is not None:
         return {name: set(table["task_id"]) for name, table in splits.items()}
     if manifest is not None:
@@ -309,25 +260,15 @@ def _task_table(members: Mapping[str, set[str]]) -> pd.DataFrame:
 def _manifest_result(
     manifest: SplitManifest, frame: pd.DataFrame, splits: Mapping[str, pd.DataFrame] | None
 ) -> QualityResult:
-    """Verify the manifest against the corpus, and the stored splits against the manifest."""
     try:
         verify_manifest(manifest, frame)
-        for name in SPLITS:
-            if (
-                splits is not None
-                and name in splits
-                and set(splits[name]["task_id"]) != set(manifest.tasks[name])
-            ):
+        for name, table in (splits or {}).items():
+            if name in SPLITS and set(table["task_id"]) != set(manifest.tasks[name]):
                 raise ManifestError(
                     f"the stored {name} split has other tasks than the manifest gives it; "
                     "write the splits again."
                 )
     except ManifestError as error:
-        return QualityResult("manifest", False, "error", str(error), 1)
-    return QualityResult(
-        "manifest",
-        True,
-        "error",
-        f"seed {manifest.seed}, profile {manifest.profile}, hash {manifest.sha256[:12]}.",
-        1,
-    )
+        return _suite_result("manifest", False, str(error), 1)
+    detail = f"seed {manifest.seed}, profile {manifest.profile}, hash {manifest.sha256[:12]}."
+    return _suite_result("manifest", True, detail, 1)

@@ -94,7 +94,6 @@ def _manifest(corpus: Corpus, frame: pd.DataFrame) -> tuple[SplitManifest | None
 def _is_current(
     corpus: Corpus, name: str, manifest: SplitManifest | None, **declared: object
 ) -> bool:
-    """Whether a stored document of the corpus was measured on what is stored now."""
     if manifest is None or not corpus.has(name):
         return False
     wanted = {

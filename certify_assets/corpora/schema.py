@@ -253,7 +253,6 @@ def _from_arrow(table: pa.Table) -> list[Trajectory]:
 
 
 def _validated(frame: pd.DataFrame) -> Iterator[pa.Table]:
-    """Go through a checked table by groups of rows."""
     if (
         repeated := frame["trajectory_id"][frame["trajectory_id"].duplicated()].tolist()
         if "trajectory_id" in frame
@@ -272,7 +271,6 @@ def _validated(frame: pd.DataFrame) -> Iterator[pa.Table]:
 
 
 def _chars(frame: pd.DataFrame) -> list[int]:
-    """Count the characters of every row's instruction and steps."""
     if not {"instruction", "steps"} <= set(frame.columns):
         return [0] * len(frame)
     try:
@@ -287,7 +285,6 @@ def _chars(frame: pd.DataFrame) -> list[int]:
 
 
 def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
-    """Sort a table by task_id and trajectory_id."""
     if not {"task_id", "trajectory_id"} <= set(frame.columns):
         return frame
     keys = list(zip(frame["task_id"].tolist(), frame["trajectory_id"].tolist(), strict=True))

@@ -270,7 +270,6 @@ def extend_manifest(earlier: SplitManifest, task_ids: Iterable[str]) -> SplitMan
 
 
 def _task_universe(corpus: str) -> list[str]:
-    """Return the tasks of the corpora that share this one's, so that a seed assigns all alike."""
     if corpus not in EMBEDDED:
         return []
     others = [name for name in EMBEDDED if name != corpus]

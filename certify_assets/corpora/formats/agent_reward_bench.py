@@ -72,7 +72,6 @@ class _Labels:
         return self.annotations.outcome(run) if run else None
 
     def broke_down(self, record: Mapping[str, Any]) -> bool:
-        """Whether the harness gave up."""
         return (
             self.by_reward
             and not self.keep_errors
@@ -218,7 +217,6 @@ def _count_without_trajectory(labels: _Labels, reading: Reading) -> None:
 
 
 def _run(file: SourceFile, labels: _Labels, reading: Reading) -> Iterator[Draft]:
-    """Turn one file into a draft, or count why not."""
     try:
         record = json_value(file.read())
     except BrokenFileError as error:
@@ -288,7 +286,6 @@ def _labelled(
     labels: _Labels,
     reading: Reading,
 ) -> Draft | tuple[str, str]:
-    """Give a run its outcome; a reason and a sentence where it is left out."""
     name = draft.source_file
     if record.get("valid") is False:
         return "infrastructure_error", f"{name} is marked as not valid by its source."

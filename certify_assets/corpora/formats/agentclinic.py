@@ -120,7 +120,6 @@ def _task(record: Mapping[str, Any]) -> str:
 
 
 def _steps(dialogue: list[Mapping[str, Any]], reading: Reading) -> tuple[Step, ...]:
-    """What the doctor said, then what patient and measurements answered."""
     talk = Conversation()
     for turn in dialogue:
         role, text = turn.get("role"), text_of(turn.get("text"))

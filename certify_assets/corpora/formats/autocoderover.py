@@ -94,7 +94,6 @@ def _last_rounds(files: Files) -> set[str]:
 
 
 def _patches(files: Files, reading: Reading) -> dict[str, tuple[str, ...]]:
-    """Return excerpts of the patches that the agent wrote in every folder, in their order."""
     found: dict[str, list[tuple[int, str]]] = {}
     for file, data in contents(files.matching("*agent_patch_raw_*"), reading):
         if match := _PATCH.fullmatch(PurePosixPath(file.name).name):

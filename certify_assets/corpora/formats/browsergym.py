@@ -46,8 +46,6 @@ _EXPORT = (
 
 
 class _Summary(NamedTuple):
-    """What a summary says of its run."""
-
     outcome: int | None
     reason: str = ""
     sentence: str = ""
@@ -179,7 +177,6 @@ def _summary(file: SourceFile, summary: Any, threshold: float, keep_errors: bool
 
 
 def _run(file: SourceFile, summary: _Summary | None, reading: Reading) -> Iterator[Draft]:
-    """Turn the steps of one run into a draft, or count why not."""
     named = _FOLDER.fullmatch(PurePosixPath(_folder(file)).name.removeprefix("_"))
     reason, why, infos = "unreadable_record", "", []
     try:
@@ -220,7 +217,6 @@ def _run(file: SourceFile, summary: _Summary | None, reading: Reading) -> Iterat
 
 
 def _infos(file: SourceFile) -> list[Mapping[str, Any]]:
-    """Return the steps in their order; raise ValueError where the file is no list of them."""
     infos = json_value(file.read())
     if isinstance(infos, Mapping):
         raise ValueError(
@@ -251,7 +247,6 @@ def _goal(observed: Mapping[str, Any]) -> str:
 
 
 def _tree_text(tree: Any) -> str:
-    """Write down role and name of every node of an accessibility tree as the browser gives it."""
     pairs = (
         [mapping(node.get(part)).get("value") for part in ("role", "name")]
         for node in objects(mapping(tree).get("nodes"))

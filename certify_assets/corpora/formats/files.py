@@ -273,7 +273,6 @@ class _Walk:
             )
 
     def _guarded(self, label: str, members: Iterator[SourceFile]) -> Iterator[SourceFile]:
-        """Go through an archive's members until it turns out to be broken."""
         count = 0
         while True:
             try:

@@ -74,8 +74,6 @@ class _Kept(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """A run with its place in the corpus."""
-
     task_id: str
     trajectory_id: str
     attempt: int
@@ -203,8 +201,6 @@ def _is_copy(draft: Draft, earlier: Draft) -> bool:
 
 
 class _Instructions:
-    """Which tasks have an instruction in common, by hashes."""
-
     def __init__(self) -> None:
         self._tasks: dict[bytes, set[str]] = {}
 
@@ -215,7 +211,6 @@ class _Instructions:
             ).add(draft.task_id)
 
     def merged(self) -> dict[str, str]:
-        """Map every task to the first, by name, of the tasks with its instruction."""
         return {
             task: min(tasks)
             for tasks in self._tasks.values()

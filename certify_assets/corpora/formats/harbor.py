@@ -53,8 +53,6 @@ _ALMOST_ONE = 1 - 1e-6
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """What a result.json says of its trial."""
-
     file: str
     identity: str | None
     task: str
@@ -144,7 +142,6 @@ def _document(file: SourceFile, data: bytes, reading: Reading) -> Any:
 def _run(
     folder: str, trial: _Trial | None, parts: list[_Part], reading: Reading
 ) -> Iterator[Draft]:
-    """Join the parts of one trial's trajectory, unless one is missing."""
     first = parts[0].file
     if any(part.document is None for part in parts):
         return
@@ -180,7 +177,6 @@ def _run(
 
 
 def _outcome(trial: _Trial, reading: Reading) -> int | str | None:
-    """Success is a full reward."""
     key = reading.options.get("reward") or ("reward" if "reward" in trial.rewards else None)
     if key is None and len(trial.rewards) > 1:
         raise InputError(
@@ -198,7 +194,6 @@ def _outcome(trial: _Trial, reading: Reading) -> int | str | None:
 
 
 def _trials(files: Files, reading: Reading) -> dict[str, _Trial]:
-    """Read the result.json of every trial."""
     trials: dict[str, _Trial] = {}
     rest: list[str] = []
     for file in files:

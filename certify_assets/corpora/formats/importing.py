@@ -217,7 +217,6 @@ def _facts(
 def _drafts(
     formats: Sequence[CorpusFormat], roots: Sequence[Path], reading: Reading, limits: ReadLimits
 ) -> Iterator[Draft]:
-    """Read the files once for every format."""
     others: dict[str, str] | None = None
     for form in formats:
         part = Reading(reading.options, Tally(), reading.hashes, reading.label_facts)
@@ -311,7 +310,6 @@ def detect_format(paths: Sequence[Path], limits: ReadLimits | None = None) -> st
 
 
 def _add_reason(reasons: dict[str, str], reason: str | None, name: str) -> None:
-    """Keep one sentence of those that say the same of different files."""
     if reason:
         reasons.setdefault(reason.replace(name, ""), reason)
 

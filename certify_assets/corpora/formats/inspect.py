@@ -60,14 +60,8 @@ _UNFINISHED = {
 }
 _ATTACHMENT = re.compile(r"attachment://(\w{1,64})")
 _DEEPEST = 100
+# references that lead to references are followed so often
 _HOPS = 8
-OPTIONS: Mapping[str, str] = {
-    "scorer": "name of the scorer that counts, where a log has several",
-    "value_key": "key of the value that counts, where a score has several",
-    "threshold": "least score that is a success, 1 where it is not given",
-    "partial": "what P (partially correct) is: failure, success or drop; "
-    "where it is not given, P is .5",
-}
 _LETTERS = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0}
 _WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 _PARTIAL = {"failure": 0.0, "success": math.inf, "drop": None}
@@ -86,8 +80,6 @@ class _Source:
 
 @dataclass(frozen=True)
 class _Log:
-    """What all samples of a log share."""
-
     file: SourceFile
     sha256: str
     task: str
@@ -97,8 +89,6 @@ class _Log:
 
 
 class _Place(NamedTuple):
-    """Where a sample is in its log."""
-
     row: int
     member: str
 
@@ -144,7 +134,11 @@ def _explain(file: SourceFile) -> str | None:
     explain=_explain,
     label_source="scorer of the evaluation",
     options={
-        **OPTIONS,
+        "scorer": "name of the scorer that counts, where a log has several",
+        "value_key": "key of the value that counts, where a score has several",
+        "threshold": "least score that is a success, 1 where it is not given",
+        "partial": "what P (partially correct) is: failure, success or drop; "
+        "where it is not given, P is .5",
         "agent": "agent of all runs; model and solver of the log where it is not given",
         **READER_OPTION,
     },
@@ -226,7 +220,6 @@ def _identified(records: Iterator[Record | str], written: Record | str) -> Itera
 def _drafts(
     records: Iterator[Record | str], members: Sequence[str], source: _Source, header: str
 ) -> Iterator[Draft]:
-    """Turn the header and samples of a log into drafts, whichever reader read them."""
     file, tally, seen = source.file, source.reading.tally, 0
     try:
         document = next(records)
@@ -278,7 +271,6 @@ def _is_span(span: Any) -> bool:
 
 
 def _pieces(archive: EvalArchive, folder: str, names: list[str]) -> list[Any]:
-    """Join the lists that are stored under the number of their first item."""
     starts = sorted(
         (int(stem), name)
         for name in names
@@ -319,7 +311,6 @@ def _read_json(source: _Source, data: bytes) -> Iterator[Draft]:
 
 
 def _object(data: bytes) -> Record | str:
-    """Parse a JSON object, or say what is wrong with it."""
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -448,7 +439,6 @@ def _attachment(name: str, attachments: Mapping[str, Any] | Sequence[Any]) -> An
 
 
 def _asked(asked: Any, choices: Any) -> str:
-    """Return the input as text, with the choices of a question that has some."""
     if isinstance(asked, list):
         asked = "\n".join(
             message_text(message.get("content"))
@@ -488,7 +478,6 @@ def _part(part: Any) -> str:
 
 
 def _answer(output: Any) -> list[Message]:
-    """Return the answer of a sample without messages."""
     choices = listed(mapping(output).get("choices"))
     first = mapping(mapping(choices[0]).get("message")) if choices else {}
     return [_message(first)._replace(role="assistant")] if first else []

@@ -237,7 +237,6 @@ class InspectProcess:
         return answer
 
     def _line(self, process: subprocess.Popen[bytes]) -> bytes | None:
-        """Return the next line of the answers."""
         pieces = [self._pending]
         while b"\n" not in pieces[-1]:
             ready, _, _ = select.select([_pipe(process.stdout)], [], [], _PATIENCE)
@@ -347,7 +346,6 @@ def open_archive(file: SourceFile) -> Iterator[EvalArchive]:
 
 
 def _read(stream: Any, count: int) -> bytes:
-    """Read at most so many bytes in pieces."""
     pieces: list[bytes] = []
     while count > 0 and (piece := bytes(stream.read(min(count, _UNPACKED_PIECE)))):
         pieces.append(piece)

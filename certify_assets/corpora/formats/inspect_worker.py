@@ -144,7 +144,6 @@ def _attempt(read: Callable[[], Any]) -> Answer:
 
 
 def _words(error: Exception) -> str:
-    """Return the first lines of an error as one: where it is, and what is wrong."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {' '.join(lines[:3])}"[:_WORDS]
 

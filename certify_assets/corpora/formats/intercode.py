@@ -92,7 +92,6 @@ def _task(record: Mapping[str, Any]) -> str:
 
 
 def _steps(history: Mapping[str, Any]) -> tuple[Step, ...]:
-    """The plan, where there is one, then actions with their thoughts and outputs."""
     actions, thoughts, plan = (
         history["actions"],
         history.get("thoughts", []),

@@ -136,7 +136,6 @@ def _described(steps: list[tuple[str, Any]]) -> Iterator[Step]:
 
 
 def _actions(states: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Any, bool]]:
-    """Go through the actions, each with the page before it and whether it is a key."""
     page: Any = {}
     pressed = ""
     origin: Mapping[str, Any] = {}
@@ -163,7 +162,6 @@ def _actions(states: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Any, bo
 
 
 def _done(kind: str, page: Any, origin: Mapping[str, Any], event: Mapping[str, Any]) -> str:
-    """What the pointer did, if this event says it."""
     if kind == "mouseup":
         return (
             f"drag {_target(page, origin)} to {_target(page, event)}"
@@ -176,7 +174,6 @@ def _done(kind: str, page: Any, origin: Mapping[str, Any], event: Mapping[str, A
 
 
 def _key(event: Mapping[str, Any]) -> str:
-    """The character of a key that was pressed, or the name of one that has none."""
     if event.get("type") == "keypress":
         code = event.get("charCode")
         return chr(code) if isinstance(code, int) and code in _PRINTED else ""
@@ -231,7 +228,6 @@ def _distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
 
 
 def _nodes(page: Any) -> Iterator[Mapping[str, Any]]:
-    """Go through the elements in the order of the page."""
     waiting = [page]
     while waiting:
         node = waiting.pop()

@@ -222,13 +222,11 @@ def _agent(record: Mapping[str, Any]) -> str:
 
 
 def _issue(record: Mapping[str, Any]) -> str:
-    """Return the problem statement, or else the issue inside the instruction."""
     statement = text_of(mapping(record.get("instance")).get("problem_statement"))
     return statement.strip() or issue_text(text_of(record.get("instruction")))
 
 
 def _events(history: Any) -> list[Mapping[str, Any]] | None:
-    """Return the events in their order, out of pairs where the history holds such."""
     if not isinstance(history, list):
         return None
     flat = [event for item in history for event in (item if isinstance(item, list) else [item])]
@@ -236,7 +234,6 @@ def _events(history: Any) -> list[Mapping[str, Any]] | None:
 
 
 def _conversation(events: list[Mapping[str, Any]]) -> tuple[str, tuple[Step, ...]]:
-    """Return the first message of the user, and what agent and environment said after it."""
     instruction, run = "", Conversation()
     for event in events:
         by_agent, text = _said(event)
@@ -285,7 +282,6 @@ def _said_to_sdk(event: Mapping[str, Any]) -> tuple[bool, str]:
 
 
 def _joined(thought: str, name: str, arguments: Mapping[str, Any]) -> str:
-    """Return an action as text."""
     kept = {
         key: value
         for key, value in arguments.items()

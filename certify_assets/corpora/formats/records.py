@@ -107,7 +107,6 @@ def _opening(key: str, bracket: str) -> re.Pattern[str]:
 
 
 def _start(text: str, under: str, bracket: str) -> int:
-    """Where the first record can be; the end of the text where there is no such list or object."""
     if not under:
         return text.find(bracket) + 1
     match = _opening(under, bracket).search(text)
@@ -217,7 +216,6 @@ def parquet_rows(
 
 
 def _rows_at_once(group: Any, file: SourceFile, most: int) -> int:
-    """Return how many rows may be decoded at once."""
     # a value that a dictionary holds once may be in every row of a batch; the columns' own metadata
     # would say more, but asking for it on a damaged footer ends the process (pyarrow 25)
     return max(1, min(most, file.limit // max(1, int(group.total_byte_size))))

@@ -122,7 +122,6 @@ def _outcomes(files: Files, reading: Reading, others: Iterable[tuple[str, str]] 
 
 
 def _models(files: Files, reading: Reading) -> dict[str, str]:
-    """Return what the predictions of every folder call their agent."""
     patterns = [f"*{name}{end}" for name in _PREDICTIONS for end in ("", ".gz")]
     models: dict[str, str] = {}
     for file in files.matching(*patterns):

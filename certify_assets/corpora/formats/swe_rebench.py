@@ -37,8 +37,6 @@ _SCAFFOLD = "OpenHands Qwen3-Coder-480B-A35B-Instruct"
 
 
 class _Schema(NamedTuple):
-    """The columns of one of the two tables."""
-
     label: str
     agent: str | None
     identity: str | None
@@ -56,7 +54,6 @@ def _schema(names: set[str]) -> _Schema | None:
 
 
 def _leaves(file: SourceFile) -> list[str] | None:
-    """Return the paths of a table's columns, nested ones in full; None where it is no table."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -69,7 +66,6 @@ def _leaves(file: SourceFile) -> list[str] | None:
 
 
 def _wanted(leaves: list[str], schema: _Schema) -> list[str]:
-    """Return the columns to read: task, label, agent, id, and of the messages what was said."""
     plain = {"instance_id", *filter(None, schema)}
     return [
         leaf

@@ -38,7 +38,6 @@ class _Unusable(NamedTuple):
 
 
 def _fits(file: SourceFile) -> bool:
-    """Say whether the first row has a task and an outcome, under the names of the schema."""
     try:
         names = _column_names(file)
     except InputError:
@@ -47,7 +46,6 @@ def _fits(file: SourceFile) -> bool:
 
 
 def _explain(file: SourceFile) -> str | None:
-    """Say why a file with a table's suffix is not a table of runs."""
     try:
         names = _column_names(file)
         if names is None:
@@ -247,7 +245,6 @@ def _draft(
     source: tuple[str, str, int],
     reading: Reading,
 ) -> Draft | _Unusable:
-    """Turn one row into a draft, or say what is wrong with it."""
     row = {name: values.get(column) for name, column in columns.items()}
     task, trajectory = _identity(row["task_id"]), _identity(row["trajectory_id"])
     outcome = _outcome(row["outcome"])
@@ -308,7 +305,6 @@ def _attempt(value: Any) -> int | str | None:
 
 
 def _steps(row: Mapping[str, Any]) -> tuple[Step, ...] | str:
-    """Return the steps of a row: its steps column."""
     steps, text = row["steps"], row["text"]
     if isinstance(steps, str) and steps.strip():
         try:

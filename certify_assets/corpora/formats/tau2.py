@@ -59,8 +59,6 @@ _TICK = (("assistant", "agent"), ("user", "user"))
 
 @dataclass(frozen=True)
 class _Header:
-    """What the simulations of one run of the harness have in common."""
-
     file: str
     domain: str
     agent: str
@@ -266,7 +264,6 @@ def _problem(record: Mapping[str, Any], header: _Header) -> str | None:
 
 
 def _count_missing(header: _Header, seen: set[str], reading: Reading) -> None:
-    """Say which simulations a folder lists and does not have."""
     for identity in sorted(header.listed - seen):
         reading.drop(
             "no_trajectory",
@@ -317,7 +314,6 @@ def _flat(messages: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
 
 
 def _spoken(ticks: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
-    """Join the chunks of an utterance."""
     said = {"assistant": "", "user": ""}
     for tick in ticks:
         for role, who in _TICK:

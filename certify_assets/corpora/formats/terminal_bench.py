@@ -54,8 +54,6 @@ _CHUNK = 1000
 
 
 class _Trial(NamedTuple):
-    """One trial as a results.json has it."""
-
     file: str
     row: int
     identity: str | None
@@ -154,7 +152,6 @@ def terminal_bench(files: Files, reading: Reading) -> Iterator[Draft]:
 
 
 def _drop_bare(trial: _Trial, outcomes: _Outcomes, reading: Reading) -> None:
-    """Count a trial of which no terminal was recorded."""
     if original := outcomes.copies(trial):
         reading.drop("duplicate", f"{trial.where} is a copy of {original}: it has its id.")
     elif trial.resolved is None:
@@ -171,7 +168,6 @@ def _drop_bare(trial: _Trial, outcomes: _Outcomes, reading: Reading) -> None:
 
 
 def _run(file: SourceFile, folder: str, outcomes: _Outcomes, reading: Reading) -> Iterator[Draft]:
-    """Read what the terminal of one trial showed."""
     trial = outcomes.of(folder)
     if trial is None:
         reading.drop("no_label", f"{file.name} belongs to no trial that a results.json names.")
@@ -220,7 +216,6 @@ def _steps(file: SourceFile, reading: Reading) -> tuple[Step, ...]:
 
 
 def _outcomes(files: Files, reading: Reading) -> _Outcomes:
-    """Read every results.json and run_metadata.json."""
     outcomes = _Outcomes()
     for file in files:
         path = PurePosixPath(file.plain_name)
