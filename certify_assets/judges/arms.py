@@ -13,15 +13,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.judged import JudgedCorpus, Progress
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS, arm_named
 from certify_assets.judges.record import (
     CandidateScore,
@@ -271,7 +271,8 @@ def scored_candidate(
     judge: JudgedCorpus, candidate: Candidate, split: str, *, report: Report = silent
 ) -> tuple[pd.DataFrame, dict[str, str]]:
     """Score CAL or TEST with a candidate, or return the stored scores, with their hashes."""
-    key = judge.key("arms", candidate.arm, f"{split}_{candidate.step}")
+    name = f"arms/{candidate.arm}/{split}_{candidate.step}"
+    key = judge.key(name)
     frame, manifest = judge.corpus.split(split), judge.corpus.manifest
     # outcomes of TEST come through the ledger alone
     frame = frame.assign(outcome=None) if split == "test" else frame[frame["outcome"].notna()]
@@ -281,7 +282,7 @@ def scored_candidate(
             "rows_sha256": _rows_sha256(frame),
             "manifest_sha256": manifest.sha256,
         }
-        known = judge.store.read_json(f"{key}.json") if judge.store.exists(f"{key}.json") else {}
+        known = judge.read(f"{name}.json")
         if of.items() <= known.items():
             if judge.store.sha256(f"{key}.parquet") != known["scores_sha256"]:
                 raise IntegrityError(
@@ -289,9 +290,8 @@ def scored_candidate(
                     f"delete it and {split}_{candidate.step}.json."
                 )
             return judge.store.read_table(f"{key}.parquet"), known
-        table, adapter_sha256 = _score(
-            judge, folder, frame, progress=counted(report, f"scoring {split} with {candidate.name}")
-        )
+        progress = counted(report, f"scoring {split} with {candidate.name}")
+        table, adapter_sha256 = _score(judge, folder, frame, progress)
     known = {
         **of,
         "adapter_sha256": adapter_sha256,
@@ -301,24 +301,15 @@ def scored_candidate(
     return table, known
 
 
-@contextmanager
-def candidate_adapter(judge: JudgedCorpus, candidate: Candidate) -> Iterator[Path]:
+def candidate_adapter(judge: JudgedCorpus, candidate: Candidate) -> AbstractContextManager[Path]:
     """Give a candidate's adapter as a folder."""
     if candidate.arm == START:
-        with judge.beside(judge.spec.start).artifact_files() as folder:
-            yield folder
-        return
-    key = judge.key("arms", candidate.arm, f"step_{candidate.step}")
-    with stored_folder(judge.store, key) as folder:
-        yield folder
+        return judge.beside(judge.spec.start).artifact_files()
+    return stored_folder(judge.store, judge.key("arms", candidate.arm, f"step_{candidate.step}"))
 
 
 def _score(
-    judged: JudgedCorpus,
-    adapter: Path,
-    frame: pd.DataFrame,
-    *,
-    progress: Callable[[int, int], None],
+    judged: JudgedCorpus, adapter: Path, frame: pd.DataFrame, progress: Progress
 ) -> tuple[pd.DataFrame, str]:
     from certify_assets.judges.base import score_table
     from certify_assets.judges.lm.judge import CausalJudge, load_base

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, StaleCertificateError
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from certify_assets.judges.base import Bill, Judge
     from certify_assets.storage.snapshot import Snapshot
 
-STAGES = ("train", "score")
+Progress = Callable[[int, int], None]
 
 _SCORED_SPLITS = ("rl", "cal", "test")
 # split, in the score table of a harvest judge, of the CAL rows that let its harvest through:
@@ -65,13 +66,7 @@ class JudgeFamily(ABC):
         # replay: repeat kept answers instead of asking a server, where the family keeps them
 
     def prepared(
-        self,
-        judge: JudgedCorpus,
-        model: Judge,
-        *,
-        adapter_sha256: str,
-        progress: Callable[[int, int], None],
-        engine: str,
+        self, judge: JudgedCorpus, model: Judge, *, progress: Progress, engine: str
     ) -> Judge:
         """Return a loaded judge ready for many rows: with its progress, spread over processes."""
         return model
@@ -120,27 +115,13 @@ class DerivedFamily(JudgeFamily):
         """Return the family whose judge comes out of the training."""
         return cast(JudgeFamily, families()["sft" if judge.spec.model else "lexical"])
 
-    def load(
-        self, judge: JudgedCorpus, *, expected_sha256: str, resume: bool, replay: bool
-    ) -> Judge:
+    def load(self, judge: JudgedCorpus, **given: Any) -> Judge:
         """Load as the recipe's family does."""
-        return self.recipe(judge).load(
-            judge, expected_sha256=expected_sha256, resume=resume, replay=replay
-        )
+        return self.recipe(judge).load(judge, **given)
 
-    def prepared(
-        self,
-        judge: JudgedCorpus,
-        model: Judge,
-        *,
-        adapter_sha256: str,
-        progress: Callable[[int, int], None],
-        engine: str,
-    ) -> Judge:
+    def prepared(self, judge: JudgedCorpus, model: Judge, **given: Any) -> Judge:
         """Prepare as the recipe's family does."""
-        return self.recipe(judge).prepared(
-            judge, model, adapter_sha256=adapter_sha256, progress=progress, engine=engine
-        )
+        return self.recipe(judge).prepared(judge, model, **given)
 
     def fingerprint(self, judge: JudgedCorpus, record: JudgeRecord) -> str:
         """Hash as the recipe's family does."""
@@ -159,11 +140,6 @@ def judge_family(name: str) -> Callable[[type[JudgeFamily]], type[JudgeFamily]]:
         return family
 
     return register
-
-
-def family_of(spec: JudgeSpec) -> JudgeFamily:
-    """Return the family that makes a judge."""
-    return cast(JudgeFamily, families()[spec.family])
 
 
 @dataclass(frozen=True)
@@ -201,7 +177,7 @@ class JudgedCorpus:
     @property
     def family(self) -> JudgeFamily:
         """Family that makes the judge."""
-        return family_of(self.spec)
+        return cast(JudgeFamily, families()[self.spec.family])
 
     def beside(self, name: str) -> JudgedCorpus:
         """Return another judge on the same corpus, in the same operation."""
@@ -309,13 +285,8 @@ class JudgedCorpus:
         parts = []
         for split in _SCORED_SPLITS:
             frame = self.corpus.split(split)
-            ready = family.prepared(
-                self,
-                model,
-                adapter_sha256=record.adapter_sha256,
-                progress=counted(report, f"scoring {split}"),
-                engine=engine,
-            )
+            progress = counted(report, f"scoring {split}")
+            ready = family.prepared(self, model, progress=progress, engine=engine)
             part = score_table(ready, frame, using).assign(split=self._named(split, frame))
             # outcomes of TEST come through the ledger alone
             parts.append(part.assign(outcome=None) if split == "test" else part)
@@ -341,7 +312,7 @@ class JudgedCorpus:
         """Return the split of each row as the score table names it."""
         if split != "cal":
             return split
-        labelled = frame[frame["outcome"].notna()].reset_index(drop=True)
+        labelled = _labelled(frame)
         certifying = set(self.spec.calibration_rows(labelled)["task_id"])
         spent = frame["task_id"].isin(set(labelled["task_id"]) - certifying)
         return np.where(spent, _SPENT, split) if spent.any() else split
@@ -350,14 +321,8 @@ class JudgedCorpus:
         self, frame: pd.DataFrame, *, report: Report = silent
     ) -> tuple[pd.DataFrame, Bill | None]:
         """Score new trajectories and store nothing; return the table and the bill of a server."""
-        record, family = self.artifact, self.family
-        model = family.prepared(
-            self,
-            self.load(expected_sha256=record.adapter_sha256),
-            adapter_sha256=record.adapter_sha256,
-            progress=counted(report, "scoring new runs"),
-            engine="",
-        )
+        family, progress = self.family, counted(report, "scoring new runs")
+        model = family.prepared(self, self.load(), progress=progress, engine="")
         table = score_table(model, frame, renderer())
         bill, then = family.bill(model), self.bill
         now, before = (list(one["models"]) if one else [] for one in (bill, then))
@@ -417,14 +382,11 @@ class JudgedCorpus:
         cal = _labelled(table[table["split"] == "cal"])
         return self.spec.calibration_rows(cal), now, record
 
-    def rescored(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def rescored(self) -> NDArray[np.float64]:
         """Score again the CAL runs that certify this judge, in the order of the stored scores."""
         model = self.load(replay=True)
         rows = self.spec.calibration_rows(_labelled(self.corpus.split("cal")))
-        scores: np.ndarray[Any, np.dtype[np.float64]] = score_table(model, rows, renderer())[
-            "score"
-        ].to_numpy(np.float64)
-        return scores
+        return np.asarray(score_table(model, rows, renderer())["score"], np.float64)
 
     def _require_labels_of_cal(self, cal: pd.DataFrame) -> None:
         """Refuse scores whose labels or tasks are not those of the stored CAL split."""

@@ -168,17 +168,7 @@ class LexicalJudge:
                 f"{folder} holds adapter {_hash(files)[:12]}, not {expected_sha256[:12]}; use the "
                 "judge that was certified."
             )
-        document = _parsed(folder, files)
-        arrays = _arrays(folder, files[_WEIGHTS], len(document.vocabulary))
-        return cls(
-            settings=document.settings,
-            vocabulary=document.vocabulary,
-            idf=arrays["idf"],
-            coefficients=arrays["coefficients"],
-            intercept=float(arrays["intercept"][0]),
-            renderer_sha256=document.renderer_sha256,
-            training=document.training,
-        )
+        return _parsed(folder, files)
 
     def _files(self) -> dict[str, bytes]:
         from safetensors.numpy import save
@@ -281,23 +271,16 @@ def _read(path: Path) -> bytes:
     return path.read_bytes()
 
 
-@dataclass(frozen=True)
-class _Document:
-    """What is stored of a judge next to its weights."""
-
-    settings: LexicalSettings
-    vocabulary: tuple[str, ...]
-    renderer_sha256: str
-    training: Mapping[str, int]
+def _damaged(path: Path, what: str) -> IntegrityError:
+    return IntegrityError(f"{path} {what}; train the judge again.")
 
 
-def _parsed(folder: Path, files: Mapping[str, bytes]) -> _Document:
+def _parsed(folder: Path, files: Mapping[str, bytes]) -> LexicalJudge:
+    path, weights = folder / _DOCUMENT, folder / _WEIGHTS
     try:
         document = json.loads(files[_DOCUMENT].decode("utf-8"))
     except (ValueError, RecursionError):
-        raise IntegrityError(
-            f"{folder / _DOCUMENT} is not a JSON document; train the judge again."
-        ) from None
+        raise _damaged(path, "is not a JSON document") from None
     kinds = {
         "schema": str,
         "settings": dict,
@@ -311,57 +294,42 @@ def _parsed(folder: Path, files: Mapping[str, bytes]) -> _Document:
         or document.get("schema") != _SCHEMA
         or document.keys() != kinds.keys()
     ):
-        raise IntegrityError(
-            f"{folder / _DOCUMENT} is not a lexical judge ({_SCHEMA}); train the judge again."
-        )
+        raise _damaged(path, f"is not a lexical judge ({_SCHEMA})")
     vocabulary = document["vocabulary"]
-    typed = all(isinstance(document[key], kind) for key, kind in kinds.items())
     if (
-        not typed
+        not all(isinstance(document[key], kind) for key, kind in kinds.items())
         or not all(isinstance(word, str) for word in vocabulary)
         or sorted(set(vocabulary)) != vocabulary
         or not vocabulary
     ):
-        raise IntegrityError(
-            f"{folder / _DOCUMENT} has values of the wrong type or a vocabulary out of order; "
-            "train the judge again."
-        )
+        raise _damaged(path, "has values of the wrong type or a vocabulary out of order")
     if document["settings"].keys() != asdict(LexicalSettings()).keys():
-        raise IntegrityError(
-            f"{folder / _DOCUMENT} has other settings than a lexical judge; train the judge again."
-        )
+        raise _damaged(path, "has other settings than a lexical judge")
     if document["weights_sha256"] != sha256_bytes(files[_WEIGHTS]):
-        raise IntegrityError(
-            f"{folder / _WEIGHTS} is not the file that {_DOCUMENT} names; train the judge again."
-        )
-    return _Document(
-        LexicalSettings(**document["settings"]),
-        tuple(vocabulary),
-        document["renderer_sha256"],
-        document["training"],
+        raise _damaged(weights, f"is not the file that {_DOCUMENT} names")
+    arrays = _arrays(weights, files[_WEIGHTS], len(vocabulary))
+    return LexicalJudge(
+        settings=LexicalSettings(**document["settings"]),
+        vocabulary=tuple(vocabulary),
+        idf=arrays["idf"],
+        coefficients=arrays["coefficients"],
+        intercept=float(arrays["intercept"][0]),
+        renderer_sha256=document["renderer_sha256"],
+        training=document["training"],
     )
 
 
-def _arrays(folder: Path, data: bytes, features: int) -> dict[str, NDArray[np.float64]]:
-    """Read the weights: three arrays of numbers of the right shape, and nothing else."""
+def _arrays(path: Path, data: bytes, features: int) -> dict[str, NDArray[np.float64]]:
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
     try:
         arrays = load(data)
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise IntegrityError(
-            f"{folder / _WEIGHTS} is not a safetensors file of numbers ({error}); train the judge "
-            "again."
-        ) from None
+        raise _damaged(path, f"is not a safetensors file of numbers ({error})") from None
     shapes = {"idf": (features,), "coefficients": (features,), "intercept": (1,)}
     if {name: array.shape for name, array in arrays.items()} != shapes:
-        raise IntegrityError(
-            f"{folder / _WEIGHTS} has arrays of other names or shapes than its {features} "
-            "features; train the judge again."
-        )
+        raise _damaged(path, f"has arrays of other names or shapes than its {features} features")
     if any(array.dtype != np.float64 or not np.isfinite(array).all() for array in arrays.values()):
-        raise IntegrityError(
-            f"{folder / _WEIGHTS} has values that are not finite float64; train the judge again."
-        )
+        raise _damaged(path, "has values that are not finite float64")
     return arrays

@@ -49,11 +49,7 @@ _TAKEN = (
     "operation",
 )
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
-_GROUPS = {
-    "LANGUAGE_JUDGES": "lm",
-    "TRANSFER_JUDGES": "transfer",
-    "HARVEST_JUDGES": "harvest",
-}
+_GROUPS = {"LANGUAGE_JUDGES": "lm", "TRANSFER_JUDGES": "transfer", "HARVEST_JUDGES": "harvest"}
 
 
 class JudgeSpec(BaseModel):

@@ -253,7 +253,9 @@ class _HeldOut:
             if unlabelled
             else "shared_task"
             if _plain(task) in self.tasks
-            else self._by_instruction(instruction)
+            else "shared_instruction"
+            if _plain(instruction) in self.instructions
+            else ""
             for unlabelled, task, instruction in zip(
                 sft["outcome"].isna(), sft["task_id"], sft["instruction"], strict=True
             )
@@ -261,9 +263,6 @@ class _HeldOut:
         return sft[[not reason for reason in reasons]], dict(
             sorted(Counter(filter(None, reasons)).items())
         )
-
-    def _by_instruction(self, instruction: str) -> str:
-        return "shared_instruction" if _plain(instruction) in self.instructions else ""
 
 
 def _plain(text: str) -> str:

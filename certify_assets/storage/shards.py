@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -155,7 +156,10 @@ def _cluster() -> Iterator[Any]:
         return
     address = os.environ.get("RAY_ADDRESS") or "auto"
     try:
-        _reach(address)
+        # Ray itself would wait for minutes for an address that does not answer
+        host, _, port = address.rpartition("://")[2].rpartition(":")
+        if host and port.isdecimal():
+            socket.create_connection((host, int(port)), timeout=_PATIENCE_S).close()
         ray.init(address=address, logging_level="WARNING")
     except (OSError, ValueError) as error:
         raise InputError(
@@ -166,12 +170,3 @@ def _cluster() -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
-
-
-def _reach(address: str) -> None:
-    """Refuse an address that does not answer; Ray itself would wait for minutes."""
-    import socket
-
-    host, _, port = address.rpartition("://")[2].rpartition(":")
-    if host and port.isdecimal():
-        socket.create_connection((host, int(port)), timeout=_PATIENCE_S).close()

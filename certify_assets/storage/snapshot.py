@@ -63,10 +63,6 @@ class Snapshot(Store):
         self._files.clear()
         self._answers.clear()
 
-    def forget(self, key: str) -> None:
-        """Forget the version of one key, which another process may be replacing just now."""
-        self._drop(key)
-
     def require_unchanged(self, *folders: str) -> None:
         """Raise `ChangedInputError` if a file read below these folders was replaced since."""
         places = tuple(f"{folder}/" for folder in folders)
@@ -125,28 +121,28 @@ class Snapshot(Store):
 
     def write_bytes(self, key: str, data: bytes) -> str:
         """Store bytes under the key; answers that came from it are dropped."""
-        self._drop(key)
+        self.forget(key)
         digest = self._base.write_bytes(key, data)
         self._hold(key, digest)
         return digest
 
     def write_stream(self, key: str, write: Callable[[IO[bytes]], None]) -> str:
         """Store what `write` puts into a stream; answers that came from the key are dropped."""
-        self._drop(key)
+        self.forget(key)
         digest = self._base.write_stream(key, write)
         self._hold(key, digest)
         return digest
 
     def append_line(self, key: str, make: Callable[[bytes], str | None]) -> None:
         """Append one line to a journal; answers that came from it are dropped."""
-        self._drop(key)
+        self.forget(key)
         self._base.append_line(key, make)
         # what the line was made from may have been remembered in between
-        self._drop(key)
+        self.forget(key)
 
     def delete(self, key: str) -> None:
         """Remove what is stored under the key; answers that came from it are dropped."""
-        self._drop(key)
+        self.forget(key)
         self._base.delete(key)
 
     def remember(self, name: object, compute: Callable[[], R]) -> R:
@@ -186,7 +182,8 @@ class Snapshot(Store):
         if self._versions.setdefault(key, digest) != digest:
             raise ChangedInputError(_changed(self.locate(key)))
 
-    def _drop(self, key: str) -> None:
+    def forget(self, key: str) -> None:
+        """Forget the version of one key, and the answers that came from it."""
         self._versions.pop(key, None)
         self._files.pop(key, None)
         # a listing of the folder, or of one above it, is an answer of this key as well

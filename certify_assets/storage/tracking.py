@@ -110,6 +110,8 @@ class Tracker:
     def write(self, record: Record) -> str:
         """Write one finished MLflow run; return the address of its page in the MLflow UI."""
         client = self._client()
+        from mlflow.entities import Metric
+
         found = client.get_experiment_by_name(self.experiment)
         experiment = found.experiment_id if found else self._create_experiment(client)
         run = client.create_run(
@@ -123,7 +125,12 @@ class Tracker:
                     client.log_metric(run, name, float(number))
             for name, text in record.documents.items():
                 client.log_text(run, text, name)
-            _write_curves(client, run, record.curves)
+            now = int(time.time() * 1000)
+            for name, points in record.curves.items():
+                places = thinned(points)
+                client.log_batch(
+                    run, metrics=[Metric(name, float(value), now, step) for step, value in places]
+                )
             for path, folder in record.files.items():
                 client.log_artifact(run, str(path), folder)
         except BaseException:
@@ -169,18 +176,6 @@ class Tracker:
         from mlflow.tracking import MlflowClient
 
         return MlflowClient(tracking_uri=self.uri)
-
-
-def _write_curves(client: Any, run: str, curves: Mapping[str, _Points]) -> None:
-    import time
-
-    from mlflow.entities import Metric
-
-    now = int(time.time() * 1000)
-    for name, points in curves.items():
-        client.log_batch(
-            run, metrics=[Metric(name, float(value), now, step) for step, value in thinned(points)]
-        )
 
 
 @dataclass(frozen=True)

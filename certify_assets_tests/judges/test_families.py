@@ -21,7 +21,7 @@ from certify_assets.evaluation.audit import audit_judge
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_atomic
 from certify_assets.judges import specs
 from certify_assets.judges.base import JudgeProvenance, Scores, scores_from_log_odds
-from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, family_of, judge_family
+from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, judge_family
 from certify_assets.judges.record import JudgeRecord, renderer, save_files, stored_folder, texts
 from certify_assets.judges.specs import JudgeSpec, families, judge_spec, platform_judges
 from certify_assets.operations.recertification import to_recertify
@@ -105,7 +105,7 @@ def test_a_new_family_goes_from_training_to_deployment(corpora: Store, bayes: Ba
 
     judge = JudgedCorpus(Corpus(corpora, CORPUS), NAME)
     record = judge.train()
-    assert record == judge.artifact and family_of(bayes).describe(record).endswith("SFT tasks")
+    assert record == judge.artifact and judge.family.describe(record).endswith("SFT tasks")
     table = judge.score()
     assert np.isfinite(table["score"]).all()
     certificates = certification.certify_judge(judge)
@@ -153,14 +153,14 @@ def test_a_family_has_one_name_and_refuses_what_it_cannot_do(bayes: BayesSpec) -
     with pytest.raises(InputError, match="there is a judge family 'bayes' already"):
         judge_family("bayes")(BayesFamily)
     with pytest.raises(InputError, match=r"cannot be added by judges\.yaml"):
-        family_of(bayes).configure("mine", {})
+        BayesFamily().configure("mine", {})
 
 
 @pytest.mark.parametrize("name", list(platform_judges()))
-def test_a_specification_is_told_by_its_family_alone(name: str) -> None:
+def test_a_specification_is_known_by_its_family_alone(name: str) -> None:
     spec = platform_judges()[name]
     again = type(spec).model_validate(spec.model_dump())
-    assert again == spec and family_of(spec) is families()[spec.family]
+    assert again == spec and isinstance(families()[spec.family], JudgeFamily)
     assert hash(again) == hash(spec)
 
 

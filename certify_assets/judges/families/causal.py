@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,7 +12,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.arms import GrpoSpec, candidate_adapter, select_arm
-from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, judge_family
+from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, Progress, judge_family
 from certify_assets.judges.record import JudgeRecord, save_files, stored_folder, workplace
 from certify_assets.judges.specs import CausalSpec
 from certify_assets.storage.progress import Report
@@ -67,20 +67,16 @@ class CausalFamily(JudgeFamily):
         return replace(loaded, shards=shards)
 
     def prepared(
-        self,
-        judge: JudgedCorpus,
-        model: Judge,
-        *,
-        adapter_sha256: str,
-        progress: Callable[[int, int], None],
-        engine: str,
+        self, judge: JudgedCorpus, model: Judge, *, progress: Progress, engine: str
     ) -> Judge:
         """Report progress, and spread groups of prompts over processes where that is asked for."""
         ready = replace(_causal(model), progress=progress)
         engine = engine or chosen_engine()
         if engine == "inline":
             return ready
-        stored = _Stored(judge.store.root, judge.corpus.name, judge.name, adapter_sha256)
+        stored = _Stored(
+            judge.store.root, judge.corpus.name, judge.name, judge.artifact.adapter_sha256
+        )
 
         def spread(
             groups: Sequence[Group], fingerprint: EngineFingerprint
@@ -205,10 +201,7 @@ class GrpoFamily(CausalFamily):
         with candidate_adapter(judge, found.candidate) as folder:
             record = self._record(judge, start.with_adapter(folder), sft, **found.details)
         return replace(
-            record,
-            candidates=len(found.rows),
-            selection=found.rows,
-            selection_rule=found.rule,
+            record, candidates=len(found.rows), selection=found.rows, selection_rule=found.rule
         )
 
     def describe(self, record: JudgeRecord) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from certify_assets.errors import StaleCertificateError
 from certify_assets.judges.endpoint.config import EndpointConfig, ParityConfig, parse_judge
-from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, judge_family
+from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, Progress, judge_family
 from certify_assets.judges.record import JudgeRecord
 from certify_assets.judges.specs import JudgeSpec
 from certify_assets.storage.progress import Report
@@ -105,13 +105,7 @@ class EndpointFamily(JudgeFamily):
         return registered_judge(judge, _config(judge), record, replay=replay)
 
     def prepared(
-        self,
-        judge: JudgedCorpus,
-        model: Judge,
-        *,
-        adapter_sha256: str,
-        progress: Callable[[int, int], None],
-        engine: str,
+        self, judge: JudgedCorpus, model: Judge, *, progress: Progress, engine: str
     ) -> Judge:
         """Report the answers that are there."""
         return replace(_billed(model), progress=progress)
