@@ -15,32 +15,17 @@ from certify_assets.storage.journal import UNCHAINED, Journal
 
 @dataclass(frozen=True)
 class Alarm:
-    """An alarm of a monitor.
-
-    Parameters
-    ----------
-    judge, side : str
-    alpha : float
-    certificate_sha256 : str
-    source : {"files", "operation"}
-        Stream of labels that raised it.
-    at : int
-        Number of tasks after which it was raised.
-    e_value, interval : float, tuple of float
-        Evidence, and interval for the error, when it was recorded.
-    time : str
-        UTC, ISO 8601.
-    """
+    """An alarm of a monitor."""
 
     judge: str
     side: str
     alpha: float
     certificate_sha256: str
-    source: str
-    at: int
+    source: str  # files or operation: the stream of labels that raised it
+    at: int  # number of tasks after which it was raised
     e_value: float
-    interval: tuple[float, float]
-    time: str
+    interval: tuple[float, float]  # for the error, when it was recorded
+    time: str  # UTC, ISO 8601
 
     @classmethod
     def of(cls, judge: str, entry: MonitorEntry) -> Alarm:

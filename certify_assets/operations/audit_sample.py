@@ -71,28 +71,15 @@ _MIXED = (
 
 @dataclass(frozen=True, eq=False)
 class CountedTasks:
-    """The tasks that count and those that do not.
+    """The tasks that count and those that do not."""
 
-    Parameters
-    ----------
-    rows : pandas.DataFrame
-        trajectory_id, task_id, agent, batch, score, outcome, refused: every row of every task that
-        counts, in the order of completion. Those of a refused batch were never scored.
-    drawn : int
-        Tasks that were drawn.
-    left_out : mapping of str to int
-        Drawn tasks that do not count, by the keys of ``REASONS``.
-    unresolved : pandas.DataFrame
-        Rows, scores alone, of the tasks that are open or tied.
-    came_again : int
-        Tasks of an earlier recertification with later attempts, which stay out.
-    """
-
+    # every row of every task that counts, in the order of completion; those of a refused batch were
+    # never scored
     rows: pd.DataFrame
-    drawn: int
-    left_out: Mapping[str, int]
-    unresolved: pd.DataFrame
-    came_again: int
+    drawn: int  # tasks
+    left_out: Mapping[str, int]  # drawn tasks that do not count, by the keys of REASONS
+    unresolved: pd.DataFrame  # rows, scores alone, of the tasks that are open or tied
+    came_again: int  # tasks of an earlier recertification with later attempts, which stay out
 
     @property
     def tasks(self) -> list[str]:
@@ -109,14 +96,9 @@ class CountedTasks:
 
 @remembered
 def drawn_decisions(corpus: Corpus) -> pd.DataFrame:
-    """Return all decisions with the recomputed draw, "audit", "spot" or "", as column ``drawn``.
-
-    Raises
-    ------
-    InputError
-        If a batch was drawn under a plan that was never deployed, or a row is in the review queue
-        for another reason than the draw gives: its score or outcome may be why.
-    """
+    """Return all decisions with the draw, recomputed, as column ``drawn``: audit, spot or empty."""
+    # a row that is in the review queue for another reason than the draw gives is refused: its score
+    # or outcome may be why
     import pandas as pd
 
     seen = frozenset(corpus.manifest.assignment)
@@ -197,19 +179,9 @@ def with_labels(frame: pd.DataFrame, labels: Iterable[Label]) -> pd.DataFrame:
 
 
 def completed_at(labels: Iterable[Label], runs: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Return the line of the journal with which every run of a task first had an outcome.
-
-    Parameters
-    ----------
-    labels : iterable of Label
-        The journal, the oldest first.
-    runs : mapping of str to sequence of str
-        Runs of each task. A task without runs is complete from the start, at 0.
-
-    Notes
-    -----
-    Lines are numbered as they were written, whatever the clock said, so the order never changes.
-    """
+    """Return the line of the journal with which every run of a task first had an outcome."""
+    # Lines are numbered as they were written, whatever the clock said, so the order never changes.
+    # A task without runs is complete from the start, at 0.
     owner = {run: task for task, names in runs.items() for run in names}
     waiting = {task: set(names) for task, names in runs.items()}
     votes: dict[str, dict[str, int]] = {}
@@ -233,23 +205,9 @@ def completed_at(labels: Iterable[Label], runs: Mapping[str, Sequence[str]]) -> 
 def count_audit_tasks(
     corpus: Corpus, *, adapter_sha256: str, before: Mapping[str, frozenset[str]] | None = None
 ) -> CountedTasks:
-    """Find the tasks that extend CAL.
-
-    Parameters
-    ----------
-    corpus : Corpus
-    adapter_sha256 : str
-        Hash of the judge to certify: rows that another one scored do not count.
-    before : mapping of str to frozenset of str, optional
-        Runs of the tasks that earlier recertifications counted; no other runs of these count.
-
-    Raises
-    ------
-    InputError
-        As `drawn_decisions`.
-    IntegrityError
-        If a run that was counted before is no longer among the decisions.
-    """
+    """Find the tasks that extend CAL; rows that another judge scored do not count."""
+    # `before` has the runs of the tasks that earlier recertifications counted: no others of these
+    # count
     frame = drawn_decisions(corpus)
     labels = read_labels(corpus)
     frame["twice"] = frame["trajectory_id"].duplicated(keep=False)
@@ -314,33 +272,18 @@ def _reasons(
 
 @dataclass(frozen=True)
 class TrainingLabels:
-    """Summary of the table of labels that may train.
-
-    Parameters
-    ----------
-    key, sha256 : str
-        Of the table.
-    rows, tasks, successes : int
-    left_out : mapping of str to int
-        Labelled runs that are not in it, by the keys of ``NOT_TRAINING``.
-    """
+    """Summary of the table of labels that may train."""
 
     key: str
     sha256: str
     rows: int
     tasks: int
     successes: int
-    left_out: Mapping[str, int]
+    left_out: Mapping[str, int]  # labelled runs that are not in it, by the keys of NOT_TRAINING
 
 
 def write_training_labels(corpus: Corpus) -> TrainingLabels:
-    """Store the table of labels that may train.
-
-    Raises
-    ------
-    InputError
-        If rows are of mixed provenance.
-    """
+    """Store the table of labels that may train."""
     frame = with_labels(drawn_decisions(corpus), read_labels(corpus))
     frame = frame[frame["outcome"].notna() | frame["tied"].astype(bool)]
     splits = frame["task_id"].map(corpus.manifest.assignment)

@@ -48,35 +48,17 @@ _TABLES = (".csv", ".parquet", ".jsonl")
 
 @dataclass(frozen=True)
 class Received:
-    """Summary of a delivery.
-
-    Parameters
-    ----------
-    corpus : str
-    batch : str or None
-        The batch that holds its new runs; None where there is none.
-    runs : int
-        Runs read.
-    new, changed, known : int
-        Runs that no batch holds, that a batch holds under the same trajectory_id with other
-        content, and that a batch holds as they are.
-    dropped : dict of str to int
-        Records that could not be used, by reason.
-    files : int
-        Files read.
-    sentences : tuple of str
-        What the user should look at.
-    """
+    """Summary of a delivery."""
 
     corpus: str
-    batch: str | None
+    batch: str | None  # that holds its new runs; None where there is none
     runs: int = 0
-    new: int = 0
-    changed: int = 0
-    known: int = 0
-    dropped: Mapping[str, int] | None = None
+    new: int = 0  # that no batch holds
+    changed: int = 0  # that a batch holds under the same trajectory_id with other content
+    known: int = 0  # that a batch holds as they are
+    dropped: Mapping[str, int] | None = None  # records that could not be used, by reason
     files: int = 0
-    sentences: tuple[str, ...] = ()
+    sentences: tuple[str, ...] = ()  # what the user should look at
 
 
 def receive(
@@ -86,26 +68,8 @@ def receive(
     format: str = "",
     options: Mapping[str, Any] | None = None,
 ) -> Received:
-    """Import new runs into a batch and draw its tasks; nothing is scored.
-
-    Parameters
-    ----------
-    corpus : Corpus
-        A registered corpus.
-    paths : sequence of str
-        Files, folders, archives and fsspec URLs; by default the inbox of the corpus.
-    format : str
-        Source format, or ``auto``. Empty takes format and options of the corpus, and ``auto`` for
-        an embedded corpus.
-    options : mapping, optional
-        Options of the format.
-
-    Raises
-    ------
-    InputError
-        If nothing can be used, a file is a score table, or a file of the inbox is still being
-        written.
-    """
+    """Import new runs, by default from the inbox, into a batch and draw its tasks, unscored."""
+    # without a format those of the corpus count, and auto for an embedded one
     config = corpus.config
     named = format or ("auto" if config.format == "embedded" else config.format)
     chosen = {**({} if format else config.options), **(options or {})}
@@ -132,11 +96,9 @@ def receive(
 
 
 def decide_ready(corpus: Corpus, *, report: Report = silent) -> list[BatchRecord]:
-    """Decide the batches that wait, the oldest first; return their documents.
-
-    What must hold is checked again for every batch. A batch whose deciding was killed still waits,
-    and resumes with the scores that were stored.
-    """
+    """Decide the batches that wait, the oldest first; return their documents."""
+    # What must hold is checked again for every batch. A batch whose deciding was killed still
+    # waits, and resumes with the scores that were stored.
     with corpus_lock(corpus, "decide"):
         fault = None
         # a refusal stays whatever the labels are

@@ -67,15 +67,7 @@ class DecidingDeployment(Protocol):
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why every run goes to human review.
-
-    Parameters
-    ----------
-    code : str
-        One of `REFUSALS`, the reason of every row.
-    sentence : str
-        The fault and its remedy.
-    """
+    """Why every run goes to human review: a code of `REFUSALS`, and the fault with its remedy."""
 
     code: str
     sentence: str
@@ -83,27 +75,13 @@ class Refusal:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchRecord:
-    """The document of a decided batch; fields as stored, without `bill` where there is none.
-
-    Parameters
-    ----------
-    decided : bool
-        False where the batch was refused and every row went to human review.
-    deployment, judge, certificates
-        What decided it.
-    decisions, reasons, asked : mapping of str to int
-        Rows by decision, by reason, and by kind of question to reviewers.
-    runs, new, changed, known, dropped, outcomes_left_out
-        Figures of the import.
-    bill : mapping or None
-        Cost of an endpoint judge.
-    """
+    """The document of a decided batch; fields as stored, without `bill` where there is none."""
 
     schema: str
     corpus: str
     batch: str
     time: str
-    decided: bool
+    decided: bool  # False where the batch was refused and every row went to human review
     refusal: Refusal | None
     deployment: int | None
     judge: str | None
@@ -112,16 +90,16 @@ class BatchRecord:
     tasks: int
     decisions: Mapping[str, int]
     reasons: Mapping[str, int]
-    asked: Mapping[str, int]
+    asked: Mapping[str, int]  # rows by the reason for which reviewers are asked
     drawn_tasks: Mapping[str, int]
-    runs: int
+    runs: int  # of the import, as are the next five
     new: int
     changed: int
     known: int
     dropped: Mapping[str, int]
     outcomes_left_out: int
     findings: tuple[Mapping[str, str], ...]
-    bill: Mapping[str, Any] | None
+    bill: Mapping[str, Any] | None  # cost of an endpoint judge
     import_sha256: str
     runs_sha256: str
     identities_sha256: str
@@ -154,18 +132,14 @@ class BatchRecord:
 
 @dataclass(frozen=True, eq=False)
 class _Batch:
-    """A batch with all that its decisions depend on.
-
-    `changed` marks runs that came before with other content, `splits` holds the split of a task
-    that the corpus has, and `new_agents` are agents without a run in CAL.
-    """
+    """A batch with all that its decisions depend on."""
 
     runs: pd.DataFrame
     about: Mapping[str, Any]
     draw: Draw
-    changed: NDArray[np.bool_]
-    splits: NDArray[np.str_]
-    new_agents: tuple[str, ...]
+    changed: NDArray[np.bool_]  # runs that came before with other content
+    splits: NDArray[np.str_]  # split of each run's task; empty for a new one
+    new_agents: tuple[str, ...]  # agents without a run in CAL
 
 
 def decide_batch(deployment: DecidingDeployment, name: str, report: Report) -> BatchRecord:

@@ -28,15 +28,7 @@ _COLUMNS = ("trajectory_id", "task_id", "agent", "source_sha256", "content_sha25
 
 @contextmanager
 def local_copies(places: Sequence[str]) -> Iterator[list[Path]]:
-    """Yield local paths for paths and URLs, those of URLs as copies while the block lasts.
-
-    Raises
-    ------
-    InputError
-        If a URL cannot be read, holds nothing or too much, or names a file outside of it.
-    MissingToolError
-        If the package of a URL's scheme is not installed.
-    """
+    """Yield local paths for paths and URLs, those of URLs as copies while the block lasts."""
     with tempfile.TemporaryDirectory(prefix="certify-incoming-") as folder:
         yield [
             _copied(place, Path(folder) / str(number)) if "://" in place else Path(place)
@@ -117,20 +109,11 @@ def _inside(name: str, root: str, shown: str) -> Path:
 
 @dataclass(frozen=True)
 class Run:
-    """A run of a delivery.
-
-    Parameters
-    ----------
-    trajectory : Trajectory
-    content : str
-        Hash of task, agent, instruction and steps.
-    numbered : bool
-        Whether the source has no ids, so that this one was made of task, agent and attempt.
-    """
+    """A run of a delivery."""
 
     trajectory: Trajectory
-    content: str
-    numbered: bool
+    content: str  # hash of task, agent, instruction and steps
+    numbered: bool  # the source has no ids: this one was made of task, agent and attempt
 
     @property
     def id(self) -> str:
@@ -140,19 +123,10 @@ class Run:
 
 @dataclass(frozen=True)
 class NewRuns:
-    """The runs of a delivery that no batch holds, in the order of a corpus.
-
-    Parameters
-    ----------
-    kept : list of Run
-        New runs, and those that came before under the same id with other content.
-    changed_ids : set of str
-        Ids of the latter.
-    sentences : list of str
-    """
+    """The runs of a delivery that no batch holds, in the order of a corpus."""
 
     kept: list[Run]
-    changed_ids: set[str]
+    changed_ids: set[str]  # of runs that came before under the same id with other content
     sentences: list[str] = field(default_factory=list)
 
     @property
@@ -180,18 +154,10 @@ class NewRuns:
 
 @dataclass(frozen=True)
 class Identities:
-    """The runs of all batches.
+    """The runs of all batches."""
 
-    Parameters
-    ----------
-    ids : dict of str to set of str
-        For every id the hashes of its contents and of its source files.
-    contents : Counter of (task, agent, content)
-        How often a run came.
-    """
-
-    ids: dict[str, set[str]]
-    contents: Counter[tuple[str, str, str]]
+    ids: dict[str, set[str]]  # for every id the hashes of its contents and of its source files
+    contents: Counter[tuple[str, str, str]]  # how often a run came, by task, agent and content
 
     @classmethod
     def stored(cls, corpus: Corpus, batches: Iterable[str], runs: Sequence[Run]) -> Identities:
@@ -218,11 +184,9 @@ class Identities:
         return cls(ids, contents)
 
     def new(self, runs: Sequence[Run]) -> NewRuns:
-        """Return the runs that are in no batch yet.
-
-        A source without ids numbers the attempts of one delivery; a run of a later delivery gets
-        the next free number.
-        """
+        """Return the runs that are in no batch yet."""
+        # A source without ids numbers the attempts of one delivery; a run of a later delivery gets
+        # the next free number.
         left = self.contents.copy()
         taken = {*self.ids, *(run.id for run in runs if not run.numbered)}
         kept: list[Run] = []

@@ -39,23 +39,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Deployment:
-    """The deployment of a corpus, opened and verified for one operation.
-
-    Parameters
-    ----------
-    corpus : Corpus
-    record : DeploymentRecord or None
-        The current deployment; None where there is none, or none that can be read.
-    certificates : tuple of Certificate
-        Those that decide, at most one a side, recomputed.
-    refusal : Refusal or None
-        Why nothing may be decided; None where the judge decides.
-    """
+    """The deployment of a corpus, opened and verified for one operation."""
 
     corpus: Corpus
-    record: DeploymentRecord | None = None
-    certificates: tuple[Certificate, ...] = ()
-    refusal: Refusal | None = None
+    record: DeploymentRecord | None = None  # None where there is none, or none that can be read
+    certificates: tuple[Certificate, ...] = ()  # those that decide, at most one a side, recomputed
+    refusal: Refusal | None = None  # why nothing may be decided; None where the judge decides
 
     @classmethod
     def of(cls, corpus: Corpus) -> Deployment:
@@ -106,17 +95,7 @@ def _opened(corpus: Corpus) -> Deployment:
 
 @remembered
 def deployed_certificates(corpus: Corpus) -> list[Certificate]:
-    """Return the certificates that decide, at most one a side, recomputed.
-
-    Raises
-    ------
-    InputError
-        If nothing is deployed.
-    StaleCertificateError
-        If judge, adapter, prompt, renderer, manifest, grid or data differ from the deployment's.
-    ForgedCertificateError
-        If a certificate does not recompute.
-    """
+    """Return the certificates that decide, at most one a side, recomputed."""
     record = load_deployment(corpus)
     if record is None:
         raise InputError(
@@ -148,11 +127,8 @@ def strictest_certificates(certificates: Sequence[Certificate]) -> list[Certific
 
 
 def labels_before(judge: JudgedCorpus, key: str) -> int:
-    """Return the line of the journal of labels up to which tasks may be in certificates.
-
-    `key` is where they are stored: those of a recertification may contain the tasks that were
-    complete when it was made.
-    """
+    """Return the line of the journal of labels up to which tasks may be in stored certificates."""
+    # those of a recertification may contain the tasks that were complete when it was made
     number = recertification_number(judge.corpus.name, key)
     return load_recertification(judge.corpus, number).labels.lines if number else 0
 
@@ -226,11 +202,9 @@ def deployment_fault(
 def _audit_fault(
     judge: JudgedCorpus, certificates: Sequence[Certificate], *, own: bool
 ) -> Refusal | None:
-    """Return what the audit on TEST has against certificates.
-
-    Those on CAL must be audited by their hashes. Those of a recertification were issued after TEST
-    was read, so the audit of their side and budget counts.
-    """
+    """Return what the audit on TEST has against certificates."""
+    # Those on CAL must be audited by their hashes. Those of a recertification were issued after
+    # TEST was read, so the audit of their side and budget counts.
     if not judge.store.exists(judge.key("audits.json")):
         return Refusal(
             "failed_audit",
@@ -283,11 +257,9 @@ def _audit_fault(
 def _monitor_fault(
     corpus: Corpus, certificates: Sequence[Certificate], monitors: Sequence[str]
 ) -> Refusal | None:
-    """Return the alarm of these certificates in the documents of monitors.
-
-    A document counts as it is, also where labels came since: an alarm does not go away because its
-    document is old.
-    """
+    """Return the alarm of these certificates in the documents of monitors."""
+    # A document counts as it is, also where labels came since: an alarm does not go away because
+    # its document is old.
     hashes = {item.sha256 for item in certificates}
     for key in dict.fromkeys(monitors):
         if not corpus.store.exists(key):

@@ -30,44 +30,22 @@ _PATIENCE = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class DeploymentRecord:
-    """Which judge decides the new runs of a corpus, and under which certificates.
-
-    Parameters
-    ----------
-    corpus, judge : str
-    alpha : mapping of str to float
-        Budget of each side that is decided.
-    certificates_key : str
-        Key of the certificates.
-    certificates : tuple of str
-        SHA-256 of those that decide, at most one a side.
-    fingerprint : mapping of str to str
-        Hashes of adapter, renderer, prompt, split manifest, scores and trajectories, and the grid.
-    sampling : SamplingPlan
-    number : int
-        Line of the journal, from 1.
-    time : str
-        UTC, ISO 8601.
-    findings : tuple of dict
-        code and message of what the user should know.
-    mlflow : mapping or None
-        Model, version, alias and run, or the error of MLflow; None before it is asked.
-    previous : str
-        Hash of the previous line; "" in the first.
-    """
+    """Which judge decides the new runs of a corpus, and under which certificates."""
 
     schema: str = SCHEMA
     corpus: str
     judge: str
-    alpha: Mapping[str, float]
+    alpha: Mapping[str, float]  # budget of each side that is decided
     certificates_key: str
-    certificates: tuple[str, ...]
-    fingerprint: Mapping[str, str]
+    certificates: tuple[str, ...]  # SHA-256 of those that decide, at most one a side
+    fingerprint: Mapping[str, str]  # hashes that the decisions depend on, and the grid
     sampling: SamplingPlan
-    number: int
-    time: str
-    findings: tuple[Mapping[str, str], ...] = ()
+    number: int  # line of the journal, from 1
+    time: str  # UTC, ISO 8601
+    findings: tuple[Mapping[str, str], ...] = ()  # code and message of what the user should know
+    # model, version, alias and run, or the error; None before it is asked
     mlflow: Mapping[str, str] | None = None
+    # hash of the previous line; empty in the first
     previous: str = field(default="", compare=False)
 
     @property
@@ -109,13 +87,7 @@ def stored_deployment(corpus: Corpus) -> DeploymentRecord | None:
 
 @remembered
 def load_deployment(corpus: Corpus) -> DeploymentRecord | None:
-    """Return the current deployment; None where nothing was deployed.
-
-    Raises
-    ------
-    IntegrityError
-        If it is not the last line of the journal of deployments.
-    """
+    """Return the current deployment, the last line of its journal; None where there is none."""
     stored = stored_deployment(corpus)
     if stored is None:
         return None
@@ -142,13 +114,7 @@ def load_deployment(corpus: Corpus) -> DeploymentRecord | None:
 
 
 def read_deployments(corpus: Corpus) -> list[DeploymentRecord]:
-    """Return every deployment of a corpus, the oldest first.
-
-    Raises
-    ------
-    IntegrityError
-        If a line before the last was altered, removed or inserted.
-    """
+    """Return every deployment of a corpus, the oldest first."""
     return _journal(corpus).read()
 
 

@@ -41,17 +41,7 @@ class FirstAlarm:
 
 @dataclass(frozen=True)
 class SideHistory:
-    """One certificate: its figures, and its error on the drawn tasks that are labelled.
-
-    Parameters
-    ----------
-    tasks, runs, errors : int
-        Labelled tasks, and runs and errors among those that it decided.
-    error, interval
-        Realised error with its confidence sequence.
-    alarm : dict or None
-        Tasks (``at``) and time of the first alarm.
-    """
+    """One certificate: its figures, and its error on the drawn tasks that are labelled."""
 
     certificate_sha256: str
     side: str
@@ -59,10 +49,10 @@ class SideHistory:
     delta: float
     coverage: float
     threshold: float | None
-    tasks: int = 0
+    tasks: int = 0  # labelled; runs and errors are among those that it decided
     runs: int = 0
     errors: int = 0
-    error: float | None = None
+    error: float | None = None  # realised, with its confidence sequence
     interval: tuple[float, float] = (0.0, 1.0)
     alarm: FirstAlarm | None = None
 
@@ -81,21 +71,13 @@ class SideHistory:
 
 @dataclass(frozen=True)
 class HistoryStep:
-    """One set of certificates.
-
-    Parameters
-    ----------
-    deployed : tuple of int
-        Numbers of its deployments.
-    number : int
-        Of the recertification; 0 for the certificates on CAL.
-    """
+    """One set of certificates."""
 
     label: str
     judge: str
     time: str
-    number: int
-    deployed: tuple[int, ...] = ()
+    number: int  # of the recertification; 0 for the certificates on CAL
+    deployed: tuple[int, ...] = ()  # numbers of its deployments
     sides: tuple[SideHistory, ...] = field(default=())
 
 
@@ -144,13 +126,7 @@ def write_history(corpus: Corpus) -> OperationHistory:
 
 
 def operation_history(corpus: Corpus) -> OperationHistory:
-    """Return the history of a corpus.
-
-    Raises
-    ------
-    InputError, IntegrityError
-        If a journal, or the provenance of a batch, does not hold.
-    """
+    """Return the history of a corpus."""
     spending, alarms, labels = read_spending(corpus), read_alarms(corpus), read_labels(corpus)
     decided = with_labels(drawn_decisions(corpus), labels)
     first = {item.certificate_sha256: FirstAlarm(item.at, item.time) for item in reversed(alarms)}

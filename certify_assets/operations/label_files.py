@@ -64,22 +64,8 @@ class _Statement:
 
 
 def export_queue(path: Path, queue: Queue, *, with_judge: bool = False) -> None:
-    """Write the queue with empty columns outcome, reviewer and comment.
-
-    Parameters
-    ----------
-    path : Path
-        CSV, JSON Lines or Parquet, by its ending.
-    queue : Queue
-    with_judge : bool
-        Also agent, score, decision and thresholds, which can bias a reviewer.
-
-    Raises
-    ------
-    InputError
-        If the ending is unknown, a name could run as a formula of a spreadsheet, or the file
-        holds labels already.
-    """
+    """Write the queue with empty columns outcome, reviewer and comment to a table file."""
+    # agent, score, decision and thresholds can bias a reviewer, so they are asked for by name
     _refuse_labels(path)
     frame = queue.frame[list(QUEUE_COLUMNS if with_judge else BLIND_COLUMNS)].assign(
         outcome="", reviewer="", comment=""
@@ -106,13 +92,7 @@ def _refuse_labels(path: Path) -> None:
 
 
 def export_studio(path: Path, store: Store, corpus: str, queue: Queue) -> None:
-    """Write the queue as tasks of Label Studio, with the text of every run; see `STUDIO_CONFIG`.
-
-    Raises
-    ------
-    InputError
-        If the name does not end in .json, or a run is missing from its batch.
-    """
+    """Write the queue as tasks of Label Studio, with every run's text; see `STUDIO_CONFIG`."""
     if path.suffix.lower() != ".json":
         raise InputError(f"{path} does not end in .json; Label Studio imports tasks from JSON.")
     lookup = RunLookup(store, corpus)
@@ -134,29 +114,8 @@ def _task(lookup: RunLookup, trajectory_id: str, task_id: str, batch: str) -> di
 
 
 def import_labels(corpus: Corpus, path: Path, *, reviewer: str | None = None) -> Imported:
-    """Append the labels of a file to the journal: all of them, or none where one is at fault.
-
-    Parameters
-    ----------
-    corpus : Corpus
-    path : Path
-        A table (CSV, JSON Lines, Parquet) with trajectory_id, outcome and optionally reviewer and
-        comment; or Label Studio's export (.json). Outcomes are 0, 1, failure or success; rows
-        without one are skipped.
-    reviewer : str, optional
-        Name for rows without one.
-
-    Returns
-    -------
-    Imported
-        The same file again adds nothing, nor does a repeated statement.
-
-    Raises
-    ------
-    InputError
-        With file, row and column of the first fault: an unknown or undecided run, another outcome,
-        no reviewer, a run twice by one reviewer; or if the file was imported under another name.
-    """
+    """Append the labels of a file to the journal: all of them, or none where one is at fault."""
+    # rows without an outcome are skipped; the same file again adds nothing, nor does a repetition
     if not path.is_file():
         raise InputError(f"{path} does not exist or is not a file; check the path.")
     suffix = path.suffix.lower()

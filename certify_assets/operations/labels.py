@@ -46,34 +46,17 @@ _FORMAT = LineFormat(
 
 @dataclass(frozen=True)
 class Label:
-    """A statement of one reviewer on one run.
-
-    Parameters
-    ----------
-    trajectory_id : str
-    outcome : {0, 1} or None
-        None takes back the last statement of this reviewer.
-    reviewer : str
-    via : {"page", "file", "label_studio", "cli"}
-    token : str
-        Names this statement: a form or file that is sent twice adds one line.
-    comment : str
-    number : int
-        Line of the journal, from 1; 0 until it is written.
-    time : str
-        UTC, ISO 8601; "" until it is written.
-    previous : str
-        Hash of the previous line; "" in the first.
-    """
+    """A statement of one reviewer on one run."""
 
     trajectory_id: str
-    outcome: int | None
+    outcome: int | None  # None takes back the last statement of this reviewer
     reviewer: str
-    via: str
-    token: str
+    via: str  # page, file, label_studio or cli
+    token: str  # names this statement: a form or file that is sent twice adds one line
     comment: str = ""
-    number: int = 0
-    time: str = ""
+    number: int = 0  # line of the journal, from 1; 0 until it is written
+    time: str = ""  # UTC, ISO 8601; empty until it is written
+    # hash of the previous line; empty in the first
     previous: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -96,23 +79,12 @@ class Label:
 
 @dataclass(frozen=True)
 class Resolved:
-    """The last statements of all reviewers on one run.
-
-    Parameters
-    ----------
-    trajectory_id : str
-    outcome : {0, 1} or None
-        The majority's; None where it is a tie.
-    votes : tuple of (str, int)
-        The last statement of every reviewer, sorted by name.
-    time : str
-        Time of the last statement.
-    """
+    """The last statements of all reviewers on one run."""
 
     trajectory_id: str
-    outcome: int | None
-    votes: tuple[tuple[str, int], ...]
-    time: str
+    outcome: int | None  # of the majority; None where it is a tie
+    votes: tuple[tuple[str, int], ...]  # the last statement of every reviewer, sorted by name
+    time: str  # of the last statement
 
     @property
     def disputed(self) -> bool:
@@ -126,15 +98,7 @@ def append_label(corpus: Corpus, label: Label) -> Label:
 
 
 def append_labels(corpus: Corpus, labels: Sequence[Label]) -> list[Label]:
-    """Append labels and return them as stored; one whose token is stored is returned as it is.
-
-    Raises
-    ------
-    InputError
-        If another label was written under a token; then none of them is written.
-    IntegrityError
-        As `read_labels`.
-    """
+    """Append labels and return them as stored; one whose token is stored is returned as it is."""
     stored: list[Label] = []
 
     def new(before: list[Label]) -> list[Label]:
@@ -163,13 +127,7 @@ def _require_same(written: Label, label: Label, corpus: str) -> None:
 
 
 def read_labels(corpus: Corpus) -> list[Label]:
-    """Return the journal, the oldest first; empty where there is none.
-
-    Raises
-    ------
-    IntegrityError
-        If a line before the last was altered, removed or inserted.
-    """
+    """Return the journal, the oldest first; empty where there is none."""
     return _journal(corpus).read()
 
 
@@ -178,14 +136,8 @@ def _journal(corpus: Corpus) -> Journal[Label]:
 
 
 def resolve_labels(labels: Iterable[Label]) -> Mapping[str, Resolved]:
-    """Return the majority of the last statements on each run.
-
-    Returns
-    -------
-    mapping of str to Resolved
-        By trajectory, in the order of their first label, without runs whose every statement was
-        taken back.
-    """
+    """Return the majority of the last statements on each run, in the order of first labels."""
+    # runs whose every statement was taken back are left out
     votes: dict[str, dict[str, int]] = {}
     times: dict[str, str] = {}
     for label in labels:
@@ -209,22 +161,11 @@ def _majority(votes: Mapping[str, int]) -> int | None:
 
 @dataclass(frozen=True)
 class LabelTable:
-    """The resolved labels of a corpus, one row a run.
+    """The resolved labels of a corpus, one row a run."""
 
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        With `REVIEWED_COLUMNS`: `outcome` is missing where reviewers are tied, `votes` is a JSON
-        object of reviewer to outcome, `asked` is "" for a run that was not in the queue.
-    statements : int
-        Lines of the journal.
-    unknown : tuple of str
-        Labelled runs that no batch decided.
-    """
-
-    frame: pd.DataFrame
-    statements: int
-    unknown: tuple[str, ...]
+    frame: pd.DataFrame  # REVIEWED_COLUMNS; the outcome is missing where reviewers are tied
+    statements: int  # lines of the journal
+    unknown: tuple[str, ...]  # labelled runs that no batch decided
 
     @property
     def doubly(self) -> int:

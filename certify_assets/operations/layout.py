@@ -206,11 +206,11 @@ def stamp(store: Store, key: str) -> tuple[int, int]:
 
 
 class RunLookup:
-    """Runs of the batches of a corpus by their ids; not for several threads at once.
+    """Runs of the batches of a corpus by their ids; not for several threads at once."""
 
-    Of a batch the column of ids is kept, of its texts the last few row groups: rows are sorted by
-    task, so the attempts of a task are mostly in one group. A batch that is replaced is read again.
-    """
+    # Of a batch the column of ids is kept, of its texts the last few row groups: rows are sorted by
+    # task, so the attempts of a task are mostly in one group. A batch that is replaced is read
+    # again.
 
     def __init__(self, store: Store, corpus: str) -> None:
         self._store = store
@@ -219,15 +219,7 @@ class RunLookup:
         self._groups: OrderedDict[tuple[str, tuple[int, int], int], pa.Table] = OrderedDict()
 
     def find(self, batch: str, trajectory_id: str) -> Trajectory:
-        """Return a run.
-
-        Raises
-        ------
-        InputError
-            If the batch does not hold it, or cannot be read.
-        IntegrityError
-            If the runs are not those that were decided.
-        """
+        """Return a run; refuse runs that are not those that were decided."""
         key = batch_key(self._corpus, batch, "runs.parquet")
         now = stamp(self._store, key)
         with self._store.as_file(key) as path:

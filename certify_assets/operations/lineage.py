@@ -44,34 +44,16 @@ _HASH = re.compile(r"[0-9a-f]{8,64}")
 
 @dataclass(frozen=True)
 class Link:
-    """One link of a lineage.
-
-    Parameters
-    ----------
-    kind : str
-        decision, batch, table, certificate, scores, adapter, harvest, manifest, import, source, …
-    name : str
-        Key in the data root, or another name.
-    status : str
-        One of `STATUSES`.
-    expected, found : str
-        SHA-256 by which it is named, and of what is stored; empty where there is none.
-    detail : str
-        Further facts.
-    must : bool
-        Whether the lineage is broken where it does not hold.
-    links : tuple of Link
-        What it depends on.
-    """
+    """One link of a lineage."""
 
     kind: str
-    name: str
-    status: str
-    expected: str = ""
-    found: str = ""
+    name: str  # key in the data root, or another name
+    status: str  # one of STATUSES
+    expected: str = ""  # SHA-256 by which it is named; empty where there is none
+    found: str = ""  # SHA-256 of what is stored
     detail: str = ""
-    must: bool = True
-    links: tuple[Link, ...] = ()
+    must: bool = True  # the lineage is broken where it does not hold
+    links: tuple[Link, ...] = ()  # what it depends on
 
     @property
     def broken(self) -> bool:
@@ -134,32 +116,16 @@ class DecisionRow(TypedDict):
 
 @dataclass(frozen=True)
 class Found:
-    """What an id names.
-
-    Parameters
-    ----------
-    kind : {"decision", "batch", "certificate"}
-    corpus : str
-    name : str
-        Batch, or hash of the certificate.
-    row : dict or None
-        Of the table of decisions.
-    """
+    """What an id names: a decision, a batch or a certificate."""
 
     kind: str
     corpus: str
-    name: str
-    row: DecisionRow | None = None
+    name: str  # batch, or hash of the certificate
+    row: DecisionRow | None = None  # of the decisions
 
 
 def find(store: Store, name: str, corpus: str | None = None) -> list[Found]:
-    """Return what a trajectory_id, the start of a certificate's hash, or a batch names.
-
-    Raises
-    ------
-    InputError
-        If it names nothing, or things in several corpora or of several kinds.
-    """
+    """Return what a trajectory_id, the start of a certificate's hash, or a batch names."""
     store = Snapshot.of(store)
     corpora = (
         [corpus] if corpus else sorted({*registered_corpora(store), *store.names("operations")})
@@ -454,11 +420,9 @@ def trajectories_link(corpus: Corpus, expected: str) -> Link:
 
 
 def source_link(roots: Sequence[str], name: str, expected: str) -> Link:
-    """Return a source file in the folder it was read from.
-
-    Sources are outside of the data root: a missing one is reported and breaks nothing, a changed
-    one does.
-    """
+    """Return a source file in the folder it was read from."""
+    # Sources are outside of the data root: a missing one is reported and breaks nothing, a changed
+    # one does.
     parts = Path(name).parts
     if ".." in parts or Path(name).is_absolute():
         return Link("source", name, "differs", expected, "", "the name leads out of its folder.")

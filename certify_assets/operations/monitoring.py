@@ -90,22 +90,13 @@ class _Columns(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class AuditSample:
-    """Labelled rows of all files, in order.
-
-    Parameters
-    ----------
-    scores, outcomes, tasks : arrays, shape (rows,)
-    files : tuple of dict
-        name, sha256, rows and tasks of each file.
-    stated : bool
-        Whether every file states that its rows are an audit sample.
-    """
+    """Labelled rows of all files, in order."""
 
     scores: NDArray[np.float64]
     outcomes: NDArray[np.int8]
     tasks: NDArray[np.object_]
     files: tuple[SampleFile, ...]
-    stated: bool
+    stated: bool  # every file states that its rows are an audit sample
 
     @property
     def columns(self) -> _Columns:
@@ -115,24 +106,15 @@ class AuditSample:
 
 @dataclass(frozen=True, eq=False)
 class OperationStream:
-    """Labelled tasks of operation for one certificate.
-
-    Parameters
-    ----------
-    scores, outcomes, tasks : arrays, shape (rows,)
-        Tasks in the order of their completion. An attempt that the certificate does not decide may
-        have no label; its outcome is 0 then, which nothing reads.
-    audit_tasks, spot_tasks : int
-    left_out : mapping of str to int
-        Drawn tasks that are not in the stream, by reason.
-    """
+    """Labelled tasks of operation for one certificate, in the order of their completion."""
 
     scores: NDArray[np.float64]
+    # 0 for an attempt without a label, which the certificate does not decide
     outcomes: NDArray[np.int8]
     tasks: NDArray[np.object_]
     audit_tasks: int
     spot_tasks: int
-    left_out: Mapping[str, int]
+    left_out: Mapping[str, int]  # drawn tasks that are not in the stream, by reason
 
     @property
     def columns(self) -> _Columns:
@@ -155,16 +137,7 @@ class OperationStream:
 
 
 def monitor_judge(judge: JudgedCorpus) -> MonitorRecord:
-    """Compare the labels of a judge with its certificates; store and return the document.
-
-    Raises
-    ------
-    InputError
-        If a row is no audit sample, has no outcome, or belongs to a task of the splits or of
-        another file.
-    StaleCertificateError, ForgedCertificateError
-        If the certificates are not those of what is stored now.
-    """
+    """Compare the labels of a judge with its certificates; store and return the document."""
     certificates, sample = _monitored(judge), read_audit_sample(judge)
     fed = _is_deployed(judge)
     # a stream of its own: files that come later would otherwise precede or divide its tasks
@@ -210,13 +183,7 @@ def monitor_judge(judge: JudgedCorpus) -> MonitorRecord:
 
 
 def load_monitor(judge: JudgedCorpus) -> MonitorRecord:
-    """Return the stored monitor of a judge.
-
-    Raises
-    ------
-    StaleCertificateError
-        If it belongs to other certificates or labels than those stored now.
-    """
+    """Return the stored monitor of a judge, if it is of the certificates and labels stored now."""
     record, folder = MonitorRecord.load(judge), _folder(judge)
     files = {name: judge.store.sha256(f"{folder}/{name}") for name in judge.store.names(folder)}
     then = record.operation
@@ -236,11 +203,9 @@ def load_monitor(judge: JudgedCorpus) -> MonitorRecord:
 def label_alarm(
     judge: JudgedCorpus, key: str, certificates: Sequence[Certificate]
 ) -> Refusal | None:
-    """Return the alarm that the present labels raise against certificates stored under a key.
-
-    An alarm of the certificate in use is no evidence on one with a wider budget or of another day;
-    these labels are, and the false alarms of each are bounded by its own δ.
-    """
+    """Return the alarm that the present labels raise against certificates stored under a key."""
+    # An alarm of the certificate in use is no evidence on one with a wider budget or of another
+    # day; these labels are, and the false alarms of each are bounded by its own δ.
     after = labels_before(judge, key)
     sample = None if recertification_number(judge.corpus.name, key) else read_audit_sample(judge)
     for item in certificates:
@@ -290,21 +255,7 @@ def monitor_entry(
     source: str = "",
     **options: Any,
 ) -> MonitorEntry:
-    """Monitor one certificate, with all that its page draws.
-
-    Parameters
-    ----------
-    certificate : Certificate
-    scores, outcomes, tasks : arrays
-    **options
-        Options of :func:`certify_assets.certificates.monitor_certificate`.
-
-    Returns
-    -------
-    dict
-        side, alpha, delta, threshold, coverage, procedure, promise, certificate_sha256, needed
-        (covered tasks below which silence means little), result (the monitoring) and path.
-    """
+    """Monitor one certificate, with all that its page draws; options as `monitor_certificate`."""
     from certify_assets.certificates import monitor_certificate, n_min
     from certify_assets.certificates.monitor import monitor_path
 
@@ -328,13 +279,7 @@ def monitor_entry(
 
 
 def read_audit_sample(judge: JudgedCorpus) -> AuditSample | None:
-    """Read every file of a judge's audit sample, in the order of names; None without files.
-
-    Raises
-    ------
-    InputError
-        With file, row and remedy, for anything that may not feed a monitor.
-    """
+    """Read every file of a judge's audit sample, in the order of names; None without files."""
     folder = _folder(judge)
     names = judge.store.names(folder)
     if not names:
@@ -454,21 +399,9 @@ def _fed(judge: JudgedCorpus, certificate: Certificate) -> OperationStream:
 def operation_stream(
     corpus: Corpus, certificate: Certificate, *, after: int = 0
 ) -> OperationStream:
-    """Return the stream of operation for a certificate.
-
-    Parameters
-    ----------
-    corpus : Corpus
-    certificate : Certificate
-        Certified, of the adapter that scored the rows.
-    after : int
-        Line of the journal up to which tasks may be in the certificate; they are left out.
-
-    Raises
-    ------
-    InputError
-        If rows are of mixed provenance.
-    """
+    """Return the stream of operation for a certificate of the adapter that scored the rows."""
+    # tasks that were complete up to line `after` of the journal may be in the certificate, and are
+    # left out
     every = drawn_decisions(corpus)
     narrow = _narrow_batches(every, certificate)
     every["twice"] = every["trajectory_id"].duplicated(keep=False)

@@ -107,13 +107,8 @@ class Notifications(BaseModel):
 
 
 def read_notifications(store: Store) -> Notifications:
-    """Return the configuration; without targets where there is no document.
-
-    Raises
-    ------
-    InputError
-        If the document cannot be used; the sentence shows nothing of an address.
-    """
+    """Return the configuration; without targets where there is no document."""
+    # no sentence of an error shows anything of an address
     where, text = _text(store)
     if text is None:
         return Notifications.model_validate({})

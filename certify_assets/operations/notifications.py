@@ -37,22 +37,12 @@ SIGNATURE: Final = "X-Certify-Signature"
 
 @dataclass(frozen=True)
 class Event:
-    """An event that a user should know.
+    """An event that a user should know; one a kind and subject is sent."""
 
-    Parameters
-    ----------
-    kind : {"alarm", "expiry", "closed_gate", "failed_audit"}
-    corpus, judge : str
-    subject : str
-        Hash of a certificate, or number of a deployment. One event a kind and subject is sent.
-    message : str
-        One sentence.
-    """
-
-    kind: str
+    kind: str  # alarm, expiry, closed_gate or failed_audit
     corpus: str
     judge: str
-    subject: str
+    subject: str  # hash of a certificate, or number of a deployment
     message: str
 
     @property
@@ -63,22 +53,13 @@ class Event:
 
 @dataclass(frozen=True)
 class Delivery:
-    """An attempt to send an event.
-
-    Parameters
-    ----------
-    event, kind, target : str
-    sent : bool
-    why : str
-        What went wrong, in a word or a number; nothing of address, key or answer.
-    time : str
-    """
+    """An attempt to send an event."""
 
     event: str
     kind: str
     target: str
     sent: bool
-    why: str
+    why: str  # what went wrong, in a word; nothing of address, key or answer
     time: str
 
 

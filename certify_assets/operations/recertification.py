@@ -78,48 +78,23 @@ _CHAIN: Final = ("model", "scores", *_CERTIFYING)
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """The inputs of a recertification, independent of what would come of it.
-
-    Parameters
-    ----------
-    judge : str
-    table : pandas.DataFrame
-        CAL and the tasks that count, sorted by task and run.
-    counted : CountedTasks
-    new_tasks : tuple of str
-        Tasks that no earlier recertification has counted.
-    hashes : mapping of str to str
-    candidates : int
-    alphas : tuple of float
-    grid : int
-    selection : str
-    inputs_sha256 : str
-        Hash of table, hashes, candidates, budgets and procedure.
-    """
+    """The inputs of a recertification, independent of what would come of it."""
 
     judge: str
-    table: pd.DataFrame
+    table: pd.DataFrame  # CAL and the tasks that count, sorted by task and run
     counted: CountedTasks
-    new_tasks: tuple[str, ...]
+    new_tasks: tuple[str, ...]  # that no earlier recertification has counted
     hashes: Mapping[str, str]
     candidates: int
     alphas: tuple[float, ...]
     grid: int
     selection: str
-    inputs_sha256: str
+    inputs_sha256: str  # of table, hashes, candidates, budgets and procedure
 
 
 def plan_recertification(judge: JudgedCorpus) -> Plan:
-    """Gather the inputs of a recertification.
-
-    Raises
-    ------
-    InputError, IntegrityError
-        As `count_audit_tasks`; and if the adapter's document counts fewer candidates than the
-        judge has, since δ is divided by their number.
-    StaleCertificateError
-        If the judge's scores belong to something else than what is stored now.
-    """
+    """Gather the inputs of a recertification."""
+    # δ is divided by the number of candidates, so the document must count all of them
     cal, hashes, adapter = judge.calibration
     require_paid(judge, adapter.candidates)
     hashes = {**hashes, **parity_provenance(judge)}
@@ -163,30 +138,8 @@ def recertify(
     reason: str = "",
     least_new_tasks: int | None = None,
 ) -> tuple[RecertificationRecord | None, str]:
-    """Certify the judge on CAL and the audit sample, once for each set of inputs.
-
-    Parameters
-    ----------
-    judge : JudgedCorpus
-    schedule : Schedule, optional
-        Declared where none is yet; by default the default one.
-    reason : str
-        Why the schedule changes, where it does.
-    least_new_tasks : int, optional
-        In place of the schedule's own.
-
-    Returns
-    -------
-    record : RecertificationRecord or None
-        None where too few tasks are new and nothing was spent.
-    sentence : str
-        What happened.
-
-    Raises
-    ------
-    InputError, IntegrityError, StaleCertificateError
-        As `plan_recertification` and `claim`.
-    """
+    """Certify the judge on CAL and the audit sample, once a set of inputs; say what happened."""
+    # None where too few tasks are new, and nothing was spent
     corpus = judge.corpus
     # one at a time: the files of one number belong to one reading of the labels
     with corpus_lock(corpus, "recertify"):
@@ -220,15 +173,7 @@ def recertify(
 def recertify_deployed(
     corpus: Corpus, *, deploy: bool = False
 ) -> tuple[RecertificationRecord | None, str]:
-    """Recertify the deployed judge where it is due; deploy the result where that is asked for.
-
-    Returns
-    -------
-    record : RecertificationRecord or None
-        None where nothing was due.
-    sentence : str
-        What happened.
-    """
+    """Recertify the deployed judge where due, deploy the result where asked; say what happened."""
     now = stored_deployment(corpus)
     if now is None:
         return None, NOTHING_DEPLOYED
@@ -444,16 +389,9 @@ def _number(score: Any) -> float | None:
 
 
 def to_recertify(corpus: Corpus) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
-    """Return the steps of each judge that the weekly run repeats, and the judges it leaves alone.
-
-    Returns
-    -------
-    parts : dict of str to tuple of str
-        The whole chain of judges that need seconds or whose scores are stale; of other judges the
-        certificate and what follows it.
-    left_alone : dict of str to str
-        The reason for each judge that is left alone.
-    """
+    """Return the steps of each judge that the weekly run repeats, and why it leaves others."""
+    # The whole chain for judges that need seconds or whose scores are stale; for other judges the
+    # certificate and what follows it.
     parts: dict[str, tuple[str, ...]] = {}
     left_alone: dict[str, str] = {}
     for name, spec in judges(corpus.store.root).items():

@@ -26,18 +26,7 @@ CERTIFICATES: Final = "certificates.json"
 
 @dataclass(frozen=True)
 class CertifiedSide:
-    """One certificate of a recertification.
-
-    Parameters
-    ----------
-    side, alpha, certified, threshold, coverage, selective_error
-        Figures of the certificate.
-    certificate_sha256 : str
-    audit_sample : dict or None
-        Its audit on the audit sample alone.
-    worst_error : float or None
-        Error if every open or tied run that it decides were wrong.
-    """
+    """One certificate of a recertification."""
 
     side: str
     alpha: float
@@ -46,8 +35,8 @@ class CertifiedSide:
     coverage: float
     selective_error: float | None
     certificate_sha256: str
-    audit_sample: Mapping[str, Any] | None = None
-    worst_error: float | None = None
+    audit_sample: Mapping[str, Any] | None = None  # its audit on the audit sample alone
+    worst_error: float | None = None  # error if every open or tied run that it decides were wrong
 
 
 @dataclass(frozen=True)
@@ -60,27 +49,7 @@ class LabelPrefix:
 
 @dataclass(frozen=True, kw_only=True)
 class RecertificationRecord:
-    """The document of a recertification; fields as stored.
-
-    Parameters
-    ----------
-    delta, first_delta, spent : float
-        δ of this one, of the first certificate, and of all recertifications.
-    inputs_sha256, scores_sha256 : str
-        Hash of all inputs, and of the score table.
-    certificates : tuple of str
-        Hashes, in the order of `sides`.
-    tasks : mapping of str to int
-        Tasks of ``cal`` and ``audit_sample``.
-    drawn : int
-        Tasks that were drawn.
-    left_out : mapping of str to int
-        Drawn tasks that do not count, by reason.
-    labels : LabelPrefix
-        Labels that it was made of.
-    batches : mapping of str to str
-        Hash of the decisions of every batch.
-    """
+    """The document of a recertification; fields as stored."""
 
     schema: str
     corpus: str
@@ -88,6 +57,7 @@ class RecertificationRecord:
     adapter_sha256: str
     number: int
     time: str
+    # of this one; the next two are of the first certificate and of all recertifications
     delta: float
     first_delta: float
     spent: float
@@ -96,17 +66,17 @@ class RecertificationRecord:
     inputs_sha256: str
     scores_sha256: str
     certificates_key: str
-    certificates: tuple[str, ...]
+    certificates: tuple[str, ...]  # hashes, in the order of the sides
     sides: tuple[CertifiedSide, ...]
-    tasks: Mapping[str, int]
-    drawn: int
+    tasks: Mapping[str, int]  # of cal and of audit_sample
+    drawn: int  # tasks
     new_tasks: tuple[str, ...]
-    left_out: Mapping[str, int]
+    left_out: Mapping[str, int]  # drawn tasks that do not count, by reason
     open_share: float
     came_again: int
     findings: tuple[Mapping[str, str], ...]
-    labels: LabelPrefix
-    batches: Mapping[str, str]
+    labels: LabelPrefix  # that it was made of
+    batches: Mapping[str, str]  # hash of the decisions of every batch
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> RecertificationRecord:
@@ -144,14 +114,7 @@ def recertifications(corpus: Corpus) -> list[RecertificationRecord]:
 
 @remembered
 def load_recertification(corpus: Corpus, number: int) -> RecertificationRecord:
-    """Return the document of a recertification.
-
-    Raises
-    ------
-    IntegrityError
-        If it, its rows or the labels it was made of were altered, or the journal of δ does not
-        claim it.
-    """
+    """Return the document of a recertification, if all that it was made of is as it was."""
     key = recertification_key(corpus.name, number, DOCUMENT)
     where = corpus.store.locate(key)
     try:
@@ -191,17 +154,7 @@ def load_recertification(corpus: Corpus, number: int) -> RecertificationRecord:
 
 @remembered
 def recertification_certificates(corpus: Corpus, number: int) -> list[Certificate]:
-    """Return the certificates of a recertification, recomputed from its rows.
-
-    Raises
-    ------
-    StaleCertificateError
-        If adapter, renderer, manifest, scores or trajectories of the judge have changed since.
-    ForgedCertificateError
-        If a certificate does not recompute, or is not one that the document names.
-    IntegrityError
-        As `load_recertification`.
-    """
+    """Return the certificates of a recertification, recomputed from its rows."""
     from certify_assets.certificates import Certificate, verify_certificate
 
     record = load_recertification(corpus, number)

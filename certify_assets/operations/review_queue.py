@@ -58,22 +58,12 @@ _AUTOMATIC = ("reject", "release")
 
 @dataclass(frozen=True)
 class Asked:
-    """The decided runs of a corpus that need a label, labelled or not.
+    """The decided runs of a corpus that need a label, labelled or not."""
 
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        Rows of the decisions with `asked` set, the oldest first; the later row of a run that was
-        decided twice.
-    decided : int
-        Runs with a decision, all of them.
-    saved : int
-        Of these, runs that the certificate decided and that need no label.
-    """
-
+    # rows with `asked` set, the oldest first; the later row of a run decided twice
     frame: pd.DataFrame
-    decided: int
-    saved: int
+    decided: int  # runs with a decision, all of them
+    saved: int  # of these, runs that the certificate decided and that need no label
 
 
 @dataclass(frozen=True)
@@ -89,20 +79,10 @@ class KindBudget:
 
 @dataclass(frozen=True)
 class Budget:
-    """Cost of the queue.
+    """Cost of the queue."""
 
-    Parameters
-    ----------
-    kinds : tuple of KindBudget
-        In the order of `KINDS`, empty ones too.
-    minutes_per_run : float
-        Time for one label: an assumption, not a measurement.
-    decided, saved : int
-        As in `Asked`.
-    """
-
-    kinds: tuple[KindBudget, ...]
-    minutes_per_run: float
+    kinds: tuple[KindBudget, ...]  # in the order of KINDS, empty ones too
+    minutes_per_run: float  # for one label: an assumption, not a measurement
     decided: int
     saved: int
 
@@ -143,30 +123,15 @@ class Budget:
 
 @dataclass(frozen=True)
 class Queue:
-    """Runs that wait for a label.
+    """Runs that wait for a label."""
 
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        With `QUEUE_COLUMNS`, the most needed first.
-    budget : Budget
-    reviewers : mapping of str to frozenset of str
-        Reviewers of each run so far: they are not asked again.
-    """
-
-    frame: pd.DataFrame
+    frame: pd.DataFrame  # QUEUE_COLUMNS, the most needed first
     budget: Budget
-    reviewers: Mapping[str, frozenset[str]]
+    reviewers: Mapping[str, frozenset[str]]  # of each run so far: they are not asked again
 
 
 def load_asked(corpus: Corpus) -> Asked:
-    """Read which decided runs need a label.
-
-    Raises
-    ------
-    IntegrityError
-        If the decisions of a batch are not those that were written.
-    """
+    """Read which decided runs need a label."""
     import pandas as pd
 
     parts, decided, saved = [], 0, 0
@@ -204,33 +169,12 @@ def build_queue(
     minutes_per_run: float = 4.0,
     double: float = 0.0,
 ) -> Queue:
-    """Order the runs that lack a label by need.
-
-    Parameters
-    ----------
-    asked : Asked
-    resolved : mapping of str to Resolved
-        Resolved labels by run.
-    minutes_per_run : float
-        Time for one label, for the budget.
-    double : float
-        Share of the runs, drawn by a hash of their names, that two reviewers label, so that their
-        agreement is measured.
-
-    Returns
-    -------
-    Queue
-        A run waits while it lacks a label or its reviewers are tied: one more is asked. Audit
-        sample before spot checks before undecided runs; tied runs at the top of their kind. Audit
-        sample: whole tasks together, since a task counts only when every attempt is labelled,
-        those that lack fewest labels first. Spot checks: as they came. Undecided: unscored first,
-        then those nearest to a threshold, then those decided without one.
-
-    Raises
-    ------
-    InputError
-        If the minutes or the share are out of range.
-    """
+    """Order the runs that lack a label by need; a share of them needs two reviewers."""
+    # A run waits while it lacks a label or its reviewers are tied: one more is asked. Audit sample
+    # before spot checks before undecided runs; tied runs at the top of their kind. Audit sample:
+    # whole tasks together, since a task counts only when every attempt is labelled, those that lack
+    # fewest labels first. Spot checks: as they came. Undecided: unscored first, then those nearest
+    # to a threshold, then those decided without one.
     if not 0.0 <= double <= 1.0 or not 0.0 < minutes_per_run < float("inf"):
         raise InputError(
             f"minutes per run {minutes_per_run!r} and double {double!r}: give minutes above 0, "

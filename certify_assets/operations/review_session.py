@@ -28,27 +28,13 @@ _PATIENCE = 5
 
 @dataclass(frozen=True)
 class QueuedRun:
-    """A run as a reviewer sees it.
-
-    Parameters
-    ----------
-    run : Trajectory
-    key : str
-        Names the run in forms: ids may contain the name of the agent, or what a form alters.
-    task_labels : int
-        Labels that its task still lacks.
-    number : int
-        Earlier statements of this reviewer on it; the form returns it, so that a form sent twice
-        is one statement.
-    left, skipped : int
-        Runs that this reviewer can still label, this one included, and the skipped ones of them.
-    """
+    """A run as a reviewer sees it."""
 
     run: Trajectory
-    key: str
-    task_labels: int
-    number: int
-    left: int
+    key: str  # names the run in forms: ids may contain the agent, or what a form alters
+    task_labels: int  # labels that its task still lacks
+    number: int  # earlier statements of this reviewer on it, so that a form sent twice is one
+    left: int  # runs that this reviewer can still label, this one and skipped ones included
     skipped: int
 
 
@@ -98,13 +84,7 @@ class _View:
 
 
 def reviewer_name(given: str, known: Iterable[str]) -> str:
-    """Return the known spelling of a reviewer's name that differs in case or spaces alone.
-
-    Raises
-    ------
-    InputError
-        If it is empty, longer than 80 characters or has characters that cannot be seen.
-    """
+    """Return the known spelling of a name that differs in case or spaces alone, else the name."""
     name = " ".join(unicodedata.normalize("NFKC", given).split())
     if not name or len(name) > _MAX_NAME or not name.isprintable():
         raise InputError(
@@ -115,20 +95,10 @@ def reviewer_name(given: str, known: Iterable[str]) -> str:
 
 
 class ReviewSession:
-    """Reviewers who label the queue of one corpus at the same time.
+    """Reviewers who label the queue of one corpus at the same time, from several threads."""
 
-    Parameters
-    ----------
-    store : Store
-    corpus : str
-    minutes_per_run, double : float
-        As for `queue.build_queue`.
-
-    Notes
-    -----
-    Every statement is on the disk before the method that makes it returns. Skips and leases are
-    only in memory. Methods may be called from several threads.
-    """
+    # Every statement is on the disk before the method that makes it returns. Skips and leases are
+    # only in memory.
 
     def __init__(
         self, store: Store, corpus: str, *, minutes_per_run: float = 4.0, double: float = 0.0
@@ -153,13 +123,8 @@ class ReviewSession:
         return reviewer_name(given, [label.reviewer for label in self._now().labels])
 
     def shown(self, reviewer: str) -> QueuedRun | None:
-        """Return the next run: none that they labelled or skipped, or that another one reads now.
-
-        Returns
-        -------
-        QueuedRun or None
-            None where nothing is left but what they skipped.
-        """
+        """Return the next run; None where nothing is left but what the reviewer skipped."""
+        # none that they labelled or skipped, or that another one reads now
         with self._lock:
             view = self._now()
             waiting = [
@@ -200,13 +165,7 @@ class ReviewSession:
         return len(self._skipped.get(reviewer, ()))
 
     def say(self, reviewer: str, key: str, outcome: int, number: int, comment: str = "") -> Label:
-        """Append the label of a run, named by `QueuedRun.key`, and return it as stored.
-
-        Raises
-        ------
-        InputError
-            If the run needs no label, or the reviewer labelled it since the page was shown.
-        """
+        """Append the label of a run, named by `QueuedRun.key`, and return it as stored."""
         with self._lock:
             view = self._now()
             trajectory_id = view.ids.get(key, "")
@@ -227,13 +186,7 @@ class ReviewSession:
             return written
 
     def take_back(self, reviewer: str, line: int) -> Label:
-        """Take back a statement by its line of the journal; the run is shown to the reviewer again.
-
-        Raises
-        ------
-        InputError
-            If the line is not the last statement of this reviewer on the run.
-        """
+        """Take back a statement by its line of the journal; its run is shown again."""
         with self._lock:
             labels = self._now().labels
             told = labels[line - 1] if 0 < line <= len(labels) else None

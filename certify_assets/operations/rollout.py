@@ -51,28 +51,9 @@ def deploy(
     certificates_key: str | None = None,
     track: bool = True,
 ) -> DeploymentRecord:
-    """Deploy a judge whose certificates hold, whose audit did not fail and that has no alarm.
-
-    Parameters
-    ----------
-    judge : JudgedCorpus
-    alpha : mapping of str to float, float or None
-        Budget of each side, or one for the sides that certify at it; by default the strictest.
-    sampling : SamplingPlan, optional
-        Tasks to label; by default the plan of the last deployment, at first .05 and .05 under a
-        random seed.
-    certificates_key : str, optional
-        Key of the certificates of a recertification; by default those on CAL.
-    track : bool
-        Whether MLflow records it. An error of MLflow is stored in the document.
-
-    Raises
-    ------
-    GateClosedError
-        If nothing is certified at the budget, the audit failed, or an alarm was raised.
-    StaleCertificateError, ForgedCertificateError
-        If the certificates are not those of what is stored now.
-    """
+    """Deploy a judge whose certificates hold, whose audit did not fail and that has no alarm."""
+    # Without budgets the strictest decide, without a sampling plan the last one, and without a key
+    # the certificates on CAL. An error of MLflow is stored in the document.
     corpus, store = judge.corpus, judge.store
     _ = judge.spec
     key = certificates_key or own_key(corpus.name, judge.name)
@@ -105,15 +86,7 @@ def deploy(
 
 
 def redeploy(corpus: Corpus, number: int, *, track: bool = True) -> DeploymentRecord:
-    """Deploy again what was deployed under a number, after the same checks.
-
-    Raises
-    ------
-    InputError
-        If there is no such deployment.
-    StaleCertificateError
-        If its certificates are no longer those stored.
-    """
+    """Deploy again what was deployed under a number, after the same checks."""
     earlier = next((item for item in read_deployments(corpus) if item.number == number), None)
     if earlier is None:
         raise InputError(
@@ -131,14 +104,7 @@ def redeploy(corpus: Corpus, number: int, *, track: bool = True) -> DeploymentRe
 
 
 def promote(corpus: Corpus, document: RecertificationRecord) -> DeploymentRecord:
-    """Deploy a recertification at the current budgets; return the deployment if it is in use.
-
-    Raises
-    ------
-    GateClosedError
-        If no such side is certified at its budget, the audit sample alone contradicts one, or the
-        checks of `deploy` do.
-    """
+    """Deploy a recertification at the current budgets; return the deployment if it is in use."""
     name = f"recertification {document.number} of {corpus}"
     now = load_deployment(corpus)
     same_judge = now is not None and now.judge == document.judge
@@ -228,11 +194,9 @@ def model_name(corpus: str) -> str:
 def register_deployment(
     judge: JudgedCorpus, record: DeploymentRecord, certificates: Sequence[Certificate]
 ) -> dict[str, str]:
-    """Record a deployment in MLflow; return model, version, alias and run, or ``error``.
-
-    The registry is the record for other tools, the data root is the truth: a deployment holds
-    whatever MLflow does.
-    """
+    """Record a deployment in MLflow; return model, version, alias and run, or ``error``."""
+    # The registry is the record for other tools, the data root is the truth: a deployment holds
+    # whatever MLflow does.
     try:
         return _registered(Tracker.for_store(judge.store), judge, record, certificates)
     except Exception as error:

@@ -16,21 +16,12 @@ from certify_assets.operations.layout import batch_key
 
 @dataclass(frozen=True)
 class SamplingPlan:
-    """How many tasks are drawn.
+    """How many tasks are drawn, and the seed that draws them."""
 
-    Parameters
-    ----------
-    audit_rate : float
-        Share of tasks whose every attempt is labelled: they extend CAL and feed the monitor.
-    spot_rate : float
-        Share of tasks whose auto-decided attempts are labelled: they feed the monitor alone.
-    seed : int
-        Seed of the draw. Keep it from the authors of the agents: it tells which tasks nobody reads.
-    """
-
+    # share of tasks whose every attempt is labelled: they extend CAL and feed the monitor
     audit_rate: float = 0.05
-    spot_rate: float = 0.05
-    seed: int = 42
+    spot_rate: float = 0.05  # share whose auto-decided attempts are labelled: they feed the monitor
+    seed: int = 42  # keep it from the authors of agents: it shows which tasks nobody reads
 
     def __post_init__(self) -> None:
         for name in ("audit_rate", "spot_rate"):
@@ -67,20 +58,11 @@ def draw_tasks(plan: SamplingPlan, corpus: str, tasks: Iterable[str]) -> NDArray
 
 @dataclass(frozen=True)
 class Draw:
-    """The drawn tasks of a batch.
+    """The drawn tasks of a batch."""
 
-    Parameters
-    ----------
-    deployment : int or None
-        Deployment whose plan drew them; None where no judge was deployed, so nothing is drawn.
-    plan : SamplingPlan or None
-    drawn : mapping of str to str
-        ``audit`` or ``spot`` of each drawn task.
-    """
-
-    deployment: int | None
+    deployment: int | None  # whose plan drew them; None where no judge was deployed
     plan: SamplingPlan | None
-    drawn: Mapping[str, str]
+    drawn: Mapping[str, str]  # audit or spot of each drawn task
 
     @classmethod
     def of(cls, number: int, plan: SamplingPlan, corpus: str, tasks: Iterable[str]) -> Draw:

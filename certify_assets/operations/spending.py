@@ -30,28 +30,16 @@ _LEAST = 1e-12
 
 @dataclass(frozen=True)
 class Schedule:
-    """How much each recertification spends.
+    """How much each recertification spends."""
 
-    Parameters
-    ----------
-    kind : {"inverse_square", "geometric", "equal"}
-        δ_n = total·6/(π²n²); total·(1 − ratio)·ratio^(n−1); total/count for the first `count`, and
-        nothing afterwards.
-    total : float
-        Sum of all shares.
-    ratio : float
-        Ratio of the geometric schedule.
-    count : int
-        Number of shares of the equal schedule.
-    least_new_tasks : int
-        New tasks that a recertification needs, a number that is independent of their outcomes.
-    """
+    # inverse_square: δ_n = total·6/(π²n²); geometric: total·(1 − ratio)·ratio^(n−1); equal:
+    # total/count for the first count, and nothing afterwards
 
     kind: str = "inverse_square"
-    total: float = 0.05
+    total: float = 0.05  # sum of all shares
     ratio: float = 0.5
     count: int = 10
-    least_new_tasks: int = 20
+    least_new_tasks: int = 20  # that a recertification needs, independent of their outcomes
 
     def __post_init__(self) -> None:
         if self.kind not in SCHEDULES:
@@ -122,28 +110,14 @@ _Entry = _Declared | Claim | _Finished
 
 @dataclass(frozen=True)
 class Spending:
-    """Content of the journal of δ.
+    """Content of the journal of δ."""
 
-    Parameters
-    ----------
-    schedule : Schedule or None
-        The one in force; None before the first declaration.
-    since : int
-        Recertifications claimed before it came into force.
-    claims : tuple of Claim
-    reasons : tuple of str
-        Reason of each change of the schedule.
-    head : str
-        Hash of the journal's last line.
-    made : mapping of int to str
-        Hash of the document of every recertification that was finished.
-    """
-
-    schedule: Schedule | None
-    since: int
+    schedule: Schedule | None  # in force; None before the first declaration
+    since: int  # recertifications claimed before it came into force
     claims: tuple[Claim, ...]
-    reasons: tuple[str, ...]
-    head: str
+    reasons: tuple[str, ...]  # of each change of the schedule
+    head: str  # hash of the journal's last line
+    # hash of the document of every recertification that was finished
     made: Mapping[int, str] = field(default_factory=dict)
 
     @property
@@ -179,14 +153,8 @@ class Spending:
 
 
 def read_spending(corpus: Corpus) -> Spending:
-    """Return the content of the journal, after checking its chain.
-
-    Raises
-    ------
-    IntegrityError
-        If a line was altered or removed, or a recertification is stored that no line claims: its δ
-        would be spent twice.
-    """
+    """Return the content of the journal, after checking its chain."""
+    # a recertification that no line claims would spend its δ twice
     journal = _journal(corpus)
     where = corpus.store.locate(journal.key)
     spending = _folded(journal.read(), where, journal.head())
@@ -207,13 +175,7 @@ def read_spending(corpus: Corpus) -> Spending:
 
 
 def declare(corpus: Corpus, schedule: Schedule, *, reason: str = "") -> Spending:
-    """Append the schedule to the journal; the same one again adds nothing.
-
-    Raises
-    ------
-    InputError
-        If another schedule is in force and no reason is given.
-    """
+    """Append the schedule to the journal; the same one again adds nothing."""
     read_spending(corpus)
 
     def line(before: Spending) -> _Entry | None:
@@ -232,13 +194,7 @@ def declare(corpus: Corpus, schedule: Schedule, *, reason: str = "") -> Spending
 
 
 def claim(corpus: Corpus, inputs_sha256: str) -> Claim:
-    """Claim the number of a recertification before it is computed; one number for the same inputs.
-
-    Raises
-    ------
-    InputError
-        If no schedule is declared, or it has nothing left.
-    """
+    """Claim the number of a recertification before it is computed; the same inputs have one."""
     read_spending(corpus)
     made: list[Claim] = []
 
