@@ -127,12 +127,12 @@ def exact_tail(values: NDArray[np.int64], counts: NDArray[np.int64], draws: int)
     probability = counts / counts.sum() * np.exp(tilt * values - level)
     mass = np.zeros(length)
     mass[((values - low) // span) % length] = probability
-    law = fft.irfft(fft.rfft(mass) ** draws, n=length)
+    masses = fft.irfft(fft.rfft(mass) ** draws, n=length)
     first = max(0, min(centre - length // 2, draws * int(values[-1] - low) // span + 1 - length))
     places = np.arange(max(first, (start - draws * low) // span), first + length)
     sums = places * float(span) + float(draws * low)
     tail = math.exp(draws * level - tilt * start) * float(
-        np.exp(-tilt * (sums - start)) @ law[places % length]
+        np.exp(-tilt * (sums - start)) @ masses[places % length]
     )
     return min(max(tail, 0.0), 1.0)
 
@@ -148,7 +148,7 @@ def _window(
     values: NDArray[np.int64], counts: NDArray[np.int64], draws: int
 ) -> tuple[int, float, float, int]:
     """Length of the FFT, the tilt with its K(t), and the lattice place of the tilted mean."""
-    # The length holds all but 1e-20 of the tilted law on each side (Bernstein's inequality), or the
+    # The length holds all but 1e-20 of the tilted distribution on each side (Bernstein's inequality), or the
     # whole support.
     from scipy import fft
 

@@ -228,7 +228,7 @@ def _is_text(value: object) -> bool:
 
 
 def _check(name: str, value: Any, allowed: tuple[type, ...]) -> None:
-    # bool is a subclass of int, and a certificate tells them apart
+    # bool is a subclass of int, and a certificate distinguishes them
     unusable = (
         (isinstance(value, float) and not math.isfinite(value))
         or (isinstance(value, str) and not _is_text(value))

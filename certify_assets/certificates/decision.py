@@ -26,7 +26,7 @@ class RowDecisions(NamedTuple):
     decisions : array of str
         "reject", "release" or "human".
     reasons : array of str
-        "below_threshold" (rejected), "above_threshold" (released); for people: "middle",
+        "below_threshold" (rejected), "above_threshold" (released); for review: "middle",
         "unscored", "overlap" (in both regions), "not_certified" (no certificate certifies
         anything).
     """
@@ -36,7 +36,7 @@ class RowDecisions(NamedTuple):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Rows rejected, released and left to people."""
+        """Rows rejected, released and left to human review."""
         return {
             name: int(np.count_nonzero(self.decisions == name))
             for name in ("reject", "release", "human")

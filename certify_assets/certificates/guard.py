@@ -13,7 +13,7 @@ says nothing: where the heavy tasks happen to be right the bootstrap tail is zer
   half, a judge that breaks the budget passes more often than not. For L = 1: one task holds more
   than 2α.
 * **A resample must be able to leave a task out.** It holds all of G_eff effective tasks with
-  probability about (1 − 1/e)^G_eff. Where that exceeds δ, the bootstrap law at δ has left no task
+  probability about (1 − 1/e)^G_eff. Where that exceeds δ, the bootstrap at δ has left no task
   out: fewer than ln δ / ln(1 − 1/e) effective tasks, 6.5 at δ = .05.
 
 Neither refuses twenty or more equal tasks. They are the least that a guard can ask, no test at δ;

@@ -246,7 +246,7 @@ def monitor_certificate(
     detector: str = "e_process",
     run_length: float = RUN_LENGTH,
 ) -> Monitoring:
-    """Follow a certified threshold over tasks that people labelled after it was issued.
+    """Follow a certified threshold over tasks that reviewers labelled after it was issued.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ def monitor_certificate(
     scores, outcomes, tasks
         The labelled rows in the order in which they came; tasks are taken in the order of their
         first rows, each with all its rows. They must be drawn as the certificate's were, all
-        attempts of a task labelled: never the rows that were left to people.
+        attempts of a task labelled: never the rows that were left to review.
     estimand : {"task", "trajectory"}
         "task": E[k_g/m_g]/E[n_g/m_g], every task weighing by the share of its attempts that is
         covered; needs no cap. "trajectory": E[k_g]/E[n_g], with a cap on the covered trajectories

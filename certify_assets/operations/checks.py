@@ -79,7 +79,7 @@ def decided_by_deployed(corpus: Corpus) -> Verdict:
     if not rows:
         return Verdict("WARN", "no row was decided.")
     return Verdict(
-        "PASS", f"{rows} rows were decided without a person, all on deployed certificates."
+        "PASS", f"{rows} rows were decided without review, all on deployed certificates."
     )
 
 

@@ -345,7 +345,7 @@ def _findings(
         text = ", ".join(f"{number} of {split.upper()}" for split, number in sorted(seen.items()))
         found["seen_tasks"] = [
             f"{sum(seen.values())} runs are of tasks of the splits ({text}): the promise is on new "
-            "tasks, so people decide them."
+            "tasks, so reviewers decide them."
         ]
     if batch.new_agents:
         rows = int(frame["agent"].isin(batch.new_agents).sum())
@@ -357,7 +357,7 @@ def _findings(
     plan = None if deployment.record is None else deployment.record.sampling
     if plan is not None and not plan.audit_rate + plan.spot_rate:
         found["nothing_sampled"] = [
-            "No task is drawn for people, so nothing would show that the error has grown."
+            "No task is drawn for review, so nothing would show that the error has grown."
         ]
     if batch.about["outcomes_left_out"]:
         found["outcomes_left_out"] = [
@@ -384,7 +384,7 @@ def summarize(records: Sequence[BatchRecord]) -> tuple[dict[str, int], str]:
     refused = [item.refusal for item in records if item.refusal is not None]
     if refused:
         return counts, (
-            f"every run of {_batches(len(refused))} goes to people, {refused[0].code}: "
+            f"every run of {_batches(len(refused))} goes to review, {refused[0].code}: "
             f"{refused[0].sentence}"
         )
     if not records:

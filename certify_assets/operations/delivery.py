@@ -101,9 +101,7 @@ def _inside(name: str, root: str, shown: str) -> Path:
     """Return the place of a remote file below its root; the other side chose its name."""
     relative = PurePosixPath(name.removeprefix(root).lstrip("/"))
     if relative.is_absolute() or not relative.parts or ".." in relative.parts or "\0" in name:
-        raise InputError(
-            f"{shown} names a file {name!a} that would lie outside of it; it is not read."
-        )
+        raise InputError(f"{shown} names a file {name!a} that is outside of it; it is not read.")
     return Path(*relative.parts)
 
 
@@ -206,7 +204,7 @@ class Identities:
         if changed:
             sentences.append(
                 f"{len(changed)} runs came before under the same trajectory_id with other content, "
-                f"such as {min(changed)}: people decide them; give a run that was made again an id "
+                f"such as {min(changed)}: reviewers decide them; give a run that was made again an id "
                 "of its own."
             )
         return NewRuns(kept, changed, sentences)

@@ -182,8 +182,8 @@ def _studio(path: Path, reviewer: str | None) -> Iterator[_Statement]:
     names = {_annotator(one) for *_, one in given}
     if reviewer is not None and len(names) > 1:
         raise InputError(
-            f"{path} has labels of {len(names)} annotators; leave the reviewer out, they are told "
-            "apart by their ids."
+            f"{path} has labels of {len(names)} annotators; leave the reviewer out, their ids "
+            "name them."
         )
     digest = sha256_bytes(data)
     for row, task, place, one in given:

@@ -180,7 +180,7 @@ def walk(store: Store, found: Found) -> Link:
             found.kind,
             found.name,
             "differs",
-            detail=f"a document that it stands on has a value of another kind ({error}).",
+            detail=f"a document that it depends on has a value of another kind ({error}).",
         )
 
 

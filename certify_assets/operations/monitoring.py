@@ -345,8 +345,7 @@ def _summary(
     if entries:
         return describe_monitors(entries)
     reason = (
-        f"no labelled audit sample lies in {folder} or came from operation, so nothing was "
-        "monitored."
+        f"no labelled audit sample is in {folder} or came from operation, so nothing was monitored."
         if certificates
         else "nothing is certified, so there is nothing to monitor."
     )

@@ -108,7 +108,7 @@ def gather_events(corpus: Corpus, *, now: datetime | None = None) -> list[Event]
     if refusal is not None and refusal.code != "not_deployed":
         kind = "failed_audit" if refusal.code == "failed_audit" else "closed_gate"
         message = (
-            f"{corpus}: {judge or 'the judge'} decides nothing, every run goes to people "
+            f"{corpus}: {judge or 'the judge'} decides nothing, every run goes to review "
             f"({refusal.code}): {refusal.sentence}"
         )
         found.append(Event(kind, corpus.name, judge, f"{subject}: {refusal.code}", message))
@@ -134,7 +134,7 @@ def notify(corpus: Corpus, *, now: datetime | None = None) -> list[str]:
     try:
         events = gather_events(corpus, now=now)
     except (CertifyError, OSError, ValueError) as error:
-        return [f"nobody was told: {error}"]
+        return [f"no notification was sent: {error}"]
     return deliver(corpus, events)
 
 
@@ -143,7 +143,7 @@ def deliver(corpus: Corpus, events: Iterable[Event]) -> list[str]:
     try:
         return _deliver(corpus, list(events))
     except (CertifyError, OSError, ValueError, TypeError) as error:
-        return [f"nobody was told: {error}"]
+        return [f"no notification was sent: {error}"]
 
 
 def _deliver(corpus: Corpus, events: Sequence[Event]) -> list[str]:
@@ -161,7 +161,7 @@ def _deliver(corpus: Corpus, events: Sequence[Event]) -> list[str]:
             sent.add((event.id, target.name))
             if why:
                 failed.append(
-                    f"{target.name} was not told of {event.kind} ({why}); it is tried again."
+                    f"{target.name} got no notification of {event.kind} ({why}); it is tried again."
                 )
     return failed
 

@@ -400,7 +400,7 @@ def to_recertify(corpus: Corpus) -> tuple[dict[str, tuple[str, ...]], dict[str, 
         elif corpus.store.exists(own_key(corpus.name, name)):
             stale = _stale(JudgedCorpus.of(corpus, spec))
             if stale and spec.hosted:
-                left_alone[name] = f"scoring it costs money, so nobody does it unasked: {stale}"
+                left_alone[name] = f"scoring it costs money, so it is left to you: {stale}"
             elif stale:
                 parts[name] = (*_CHAIN, *(("arms_audit",) if spec.arms else ()))
             else:

@@ -24,7 +24,7 @@ from certify_assets.operations.layout import (
 if TYPE_CHECKING:
     import pandas as pd
 
-#: why a person is asked, the most needed first
+#: why a reviewer is asked, the most needed first
 KINDS: Final = tuple(kind for kind in ASKED if kind)
 
 #: of every run that waits: what a reviewer may see of it
@@ -148,8 +148,8 @@ def load_asked(corpus: Corpus) -> Asked:
     )
     if unknown := sorted(set(asked["asked"]) - set(KINDS)):
         raise InputError(
-            f"the decisions of {corpus} ask for {unknown[0]!r}; decide the batch again: a person "
-            f"is asked for {', '.join(KINDS)}."
+            f"the decisions of {corpus} ask for {unknown[0]!r}; decide the batch again: a "
+            f"reviewer is asked for {', '.join(KINDS)}."
         )
     return Asked(
         asked.drop_duplicates("trajectory_id", keep="last", ignore_index=True), decided, saved

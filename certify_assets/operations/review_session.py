@@ -189,14 +189,14 @@ class ReviewSession:
         """Take back a statement by its line of the journal; its run is shown again."""
         with self._lock:
             labels = self._now().labels
-            told = labels[line - 1] if 0 < line <= len(labels) else None
-            if told is None or told.reviewer != reviewer or told.outcome is None:
+            made = labels[line - 1] if 0 < line <= len(labels) else None
+            if made is None or made.reviewer != reviewer or made.outcome is None:
                 raise InputError(
                     f"line {line} of the journal is no label of {reviewer}; go back to the queue."
                 )
-            back = Label(told.trajectory_id, None, reviewer, "page", f"undo:{line}")
+            back = Label(made.trajectory_id, None, reviewer, "page", f"undo:{line}")
             newer = any(
-                label.reviewer == reviewer and label.trajectory_id == told.trajectory_id
+                label.reviewer == reviewer and label.trajectory_id == made.trajectory_id
                 for label in labels[line:]
             )
             if newer and not any(label.token == back.token for label in labels[line:]):
@@ -204,7 +204,7 @@ class ReviewSession:
                     f"{reviewer} said something else of this run since; go back to the queue."
                 )
             written = append_label(Corpus(self.store, self.corpus), back)
-            self._again[reviewer] = told.trajectory_id
+            self._again[reviewer] = made.trajectory_id
             return written
 
     def skip(self, reviewer: str, key: str) -> None:

@@ -128,7 +128,7 @@ def test_an_alarm_is_an_error_and_the_work_goes_on(store: Store) -> None:
         result = run(store, instance)
     assert result.success and states(result)["no_alarm"] == "ERROR"
     metadata = made(result)
-    assert "gone was not told of alarm" in json.dumps(metadata["monitor"]["not_told"].value)
+    assert "gone got no notification of alarm" in json.dumps(metadata["monitor"]["not_told"].value)
     assert "raised an alarm" in metadata["history"]["verdict"].value
 
 

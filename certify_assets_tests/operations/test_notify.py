@@ -241,7 +241,7 @@ def test_a_document_that_cannot_be_used_is_said_and_stops_nothing(
     with pytest.raises(InputError):
         read_notifications(store)
     (sentence,) = deliver(Corpus(store, "c"), [EVENT])
-    assert sentence.startswith("nobody was told") and "pass@" not in sentence
+    assert sentence.startswith("no notification was sent") and "pass@" not in sentence
 
 
 def test_without_a_document_nobody_is_told_and_the_environment_may_name_one(
