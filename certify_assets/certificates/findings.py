@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from certify_assets.certificates.bootstrap import draws_needed
@@ -43,137 +45,134 @@ def certificate_findings(
 
 def _table_findings(
     observations: Observations, evaluation: Evaluation, settings: Settings
-) -> list[tuple[str, str]]:
-    found = []
+) -> Iterator[tuple[str, str]]:
     counts = evaluation.counts
     if observations.unscored:
-        text = (
+        yield (
+            "unscored_rows",
             f"{observations.unscored} of {observations.rows} rows have no score; they are left out "
-            "here and go to a person when decided."
+            "here and go to a person when decided.",
         )
-        found.append(("unscored_rows", text))
     if counts.tasks < FEW_TASKS and not settings.method.pilot:
-        text = (
+        yield (
+            "few_tasks",
             f"{counts.tasks} tasks are fewer than {FEW_TASKS}; the bootstrap has not been "
-            "validated there."
+            "validated there.",
         )
-        found.append(("few_tasks", text))
     distinct = np.unique(counts.thresholds).size
     if distinct < counts.thresholds.size and settings.applied_multiplicity == "bonferroni":
-        text = (
+        yield (
+            "tied_grid",
             f"The {counts.thresholds.size} thresholds hold {distinct} distinct scores; the "
-            "correction still counts them all."
+            "correction still counts them all.",
         )
-        found.append(("tied_grid", text))
     scores = observations.scores[: observations.scored]
     ends = max(
         (int(np.count_nonzero(scores == end)) for end in (*scores[:1], *scores[-1:])), default=0
     )
     if ends > 1 and ends > _SATURATED * scores.size:
-        text = (
+        yield (
+            "saturated_scores",
             f"{ends} of {scores.size} scores share the lowest or the highest value; score by the "
-            "log-odds, which do not saturate."
+            "log-odds, which do not saturate.",
         )
-        found.append(("saturated_scores", text))
-    return found
 
 
-def _method_findings(evaluation: Evaluation, settings: Settings) -> list[tuple[str, str]]:
-    found = []
+def _method_findings(evaluation: Evaluation, settings: Settings) -> Iterator[tuple[str, str]]:
     if settings.method.validity == "asymptotic" and evaluation.chosen is not None:
-        text = "The confidence holds as the number of tasks grows; it is no finite-sample theorem."
-        found.append(("asymptotic_only", text))
+        yield (
+            "asymptotic_only",
+            "The confidence holds as the number of tasks grows; it is no finite-sample theorem.",
+        )
     if settings.method.validity == "conjectured" and evaluation.chosen is not None:
-        text = (
+        yield (
+            "conjectured_only",
             "That this test keeps its level at any number of tasks is a published conjecture, "
-            "supported by simulations; it is no theorem."
+            "supported by simulations; it is no theorem.",
         )
-        found.append(("conjectured_only", text))
     if settings.method.validity == "none under clustering":
-        text = (
+        yield (
+            "clustering_ignored",
             "The bound treats attempts at one task as independent; its confidence does not hold "
-            "for clustered trajectories."
+            "for clustered trajectories.",
         )
-        found.append(("clustering_ignored", text))
     if settings.method.joint and settings.multiplicity in _MISSED and evaluation.chosen is not None:
-        text = (
+        yield (
+            "level_near_delta",
             "The guard was calibrated on Bonferroni over 40 thresholds. Where errors of 1.1 alpha "
             "came as whole tasks (alpha .1, delta .05, 100 tasks), "
             f"{settings.multiplicity} missed them in {_MISSED[settings.multiplicity]} of simulated "
-            "trials under the floor, Bonferroni in .04."
+            "trials under the floor, Bonferroni in .04.",
         )
-        found.append(("level_near_delta", text))
     if settings.coarse_draws:
-        text = (
+        yield (
+            "coarse_draws",
             f"{settings.draws} resamples cannot show a tail below 1/{settings.draws + 1}, so none "
             f"passes at level {settings.level:.3g}; at least {draws_needed(settings.level)} are "
-            "needed, or an engine without draws (auto, exact, saddlepoint)."
+            "needed, or an engine without draws (auto, exact, saddlepoint).",
         )
-        found.append(("coarse_draws", text))
-    return found
 
 
-def _size_findings(evaluation: Evaluation, settings: Settings) -> list[tuple[str, str]]:
+def _size_findings(evaluation: Evaluation, settings: Settings) -> Iterator[tuple[str, str]]:
     """What the error at the certified threshold rests on."""
     place, counts = evaluation.chosen, evaluation.counts
     if place is None:
-        return []
+        return
     if settings.applied_estimand != "trajectory":
-        return _weight_findings(counts, place, settings)
-    found = []
+        yield from _weight_findings(counts, place, settings)
+        return
     effective, needed = float(counts.effective_tasks[place]), n_min(settings.alpha, settings.delta)
     if effective < needed:
-        text = (
+        yield (
+            "few_effective_tasks",
             f"The {counts.covered_tasks[place]} covered tasks weigh as much as {effective:.1f} of "
             f"equal size (Kish); {needed} are needed to exclude tasks that are wrong throughout at "
-            f"error alpha {settings.alpha:g}."
+            f"error alpha {settings.alpha:g}.",
         )
-        found.append(("few_effective_tasks", text))
     covered = counts.covered[place]
     largest, median = int(covered.max()), float(np.median(covered[covered > 0]))
     undeclared = settings.max_task_size is None and settings.size_ratio < largest / median
     if largest >= _LARGE_RATIO * median and undeclared:
-        text = (
+        yield (
+            "unequal_tasks",
             f"The largest covered task has {largest} covered trajectories, {largest / median:.3g} "
             f"times the median of {median:g} and {100 * float(largest_shares(counts)[place]):.1f} "
-            "% of all; cap the attempts a task, or declare size_ratio or max_task_size."
+            "% of all; cap the attempts a task, or declare size_ratio or max_task_size.",
         )
-        found.append(("unequal_tasks", text))
-    return found
 
 
-def _weight_findings(counts: TaskCounts, place: int, settings: Settings) -> list[tuple[str, str]]:
+def _weight_findings(
+    counts: TaskCounts, place: int, settings: Settings
+) -> Iterator[tuple[str, str]]:
     """What an error in which every task weighs the same does not say of trajectories."""
-    found = []
     error = float(counts.selective_error[place])
     if error > settings.alpha:
-        text = (
+        yield (
+            "trajectory_error_above",
             f"Over trajectories the error seen is {error:.3f}, above alpha {settings.alpha:g}: "
             "tasks with more attempts are wrong more often, and the "
-            "promise weighs every task the same."
+            "promise weighs every task the same.",
         )
-        found.append(("trajectory_error_above", text))
     largest, median = int(counts.sizes.max()), float(np.median(counts.sizes))
     if settings.method.weighted and largest >= _LARGE_RATIO * median:
-        text = (
+        yield (
+            "unequal_tasks",
             f"The largest task has {largest} trajectories, {largest / median:.3g} times the median "
             f"of {median:g}, and weighs no more than any other; "
-            "for an error over trajectories give estimand trajectory with max_task_size."
+            "for an error over trajectories give estimand trajectory with max_task_size.",
         )
-        found.append(("unequal_tasks", text))
-    return found
 
 
-def _guard_findings(evaluation: Evaluation, settings: Settings) -> list[tuple[str, str]]:
+def _guard_findings(evaluation: Evaluation, settings: Settings) -> Iterator[tuple[str, str]]:
     if not settings.method.name.endswith("taskboot"):
-        return []
+        return
     if settings.applied_guard == "none":
-        text = (
+        yield (
+            "unguarded",
             "No guard is applied: a few tasks that are wrong throughout can be missed, and a "
-            "threshold that touches none of them passes."
+            "threshold that touches none of them passes.",
         )
-        return [("unguarded", text)]
-    found = []
+        return
     counts, guard = evaluation.counts, evaluation.guard
     widest = -1 if evaluation.chosen is None else evaluation.chosen
     blocked = np.flatnonzero(evaluation.passed_test & ~guard.passed)
@@ -194,28 +193,27 @@ def _guard_findings(evaluation: Evaluation, settings: Settings) -> list[tuple[st
                 f"{share} and all weigh as much as {counts.effective_tasks[place]:.1f} of equal "
                 "size, too few for resampling tasks to tell"
             )
-            found.append(("guard_concentration_blocked", f"{seen}, not the guard: {why}."))
+            yield "guard_concentration_blocked", f"{seen}, not the guard: {why}."
         elif settings.applied_guard == "floor":
             floor = f"{guard.floor_probability[place]:.3g} > {guard.limits[place]:.3g}"
             icc = f"at error-ICC {guard.icc.upper:.3f}"
             why = f"error-free data would have probability {floor} {icc}"
-            found.append(("guard_floor_blocked", f"{seen}, not the floor: {why}."))
+            yield "guard_floor_blocked", f"{seen}, not the floor: {why}."
         else:
             why = (
                 f"{counts.effective_tasks[place]:.1f} effective tasks are fewer than the "
                 f"{guard.limits[place]:.0f} it asks for"
             )
-            found.append(("guard_kish_blocked", f"{seen}, not the guard: {why}."))
+            yield "guard_kish_blocked", f"{seen}, not the guard: {why}."
     if settings.error_icc_cap is not None and guard.icc.estimate > settings.error_icc_cap:
-        text = (
+        yield (
+            "error_icc_cap_exceeded",
             f"The declared error-ICC cap {settings.error_icc_cap:g} lies below the estimate "
-            f"{guard.icc.estimate:.3f} from this table."
+            f"{guard.icc.estimate:.3f} from this table.",
         )
-        found.append(("error_icc_cap_exceeded", text))
     if settings.size_ratio == 1.0 and settings.max_task_size is None:
-        text = (
+        yield (
+            "bad_tasks_larger",
             "No guard covers wrong tasks that are larger than others; cap the attempts a task, or "
-            "declare size_ratio or max_task_size."
+            "declare size_ratio or max_task_size.",
         )
-        found.append(("bad_tasks_larger", text))
-    return found

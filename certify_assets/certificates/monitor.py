@@ -29,7 +29,7 @@ detection.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -322,7 +322,10 @@ def monitor_certificate(
         trajectories=observations.scored,
         unscored=observations.unscored,
         realized_error=None if realized is None else significant(realized),
-        findings=_findings(certificate, observations, stream, estimand),
+        findings=tuple(
+            {"code": code, "message": message}
+            for code, message in _findings(certificate, observations, stream, estimand)
+        ),
         **alarms,
     )
 
@@ -386,37 +389,34 @@ def _first(log_process: NDArray[np.float64], threshold: float) -> int | None:
 
 def _findings(
     certificate: Certificate, observations: Observations, stream: TaskStream, estimand: str
-) -> tuple[dict[str, str], ...]:
-    found = []
+) -> Iterator[tuple[str, str]]:
     if estimand != certificate.estimand:
-        text = (
-            f"The certificate speaks of the {certificate.estimand}-weighted error, the monitor of "
-            f"the {estimand}-weighted one: they differ where "
-            "tasks of another size err more or less often"
-        )
         other = "trajectory with a cap" if estimand == "task" else "task"
-        text = f"{text}; give estimand {other} to watch the other."
-        found.append(("estimand_differs", text))
+        yield (
+            "estimand_differs",
+            f"The certificate speaks of the {certificate.estimand}-weighted error, the monitor of "
+            f"the {estimand}-weighted one: they differ where tasks of another size err more or "
+            f"less often; give estimand {other} to watch the other.",
+        )
     elif certificate.procedure == "task_hoeffding":
-        text = (
+        yield (
+            "task_weights_differ",
             "The certificate weighs all covered tasks alike; the monitor weighs a task by the "
-            "share of its attempts that is covered."
+            "share of its attempts that is covered.",
         )
-        found.append(("task_weights_differ", text))
     if observations.unscored:
-        text = (
+        yield (
+            "unscored_rows",
             f"{observations.unscored} of {observations.rows} rows have no score, so none is "
-            "decided; left out."
+            "decided; left out.",
         )
-        found.append(("unscored_rows", text))
     empty = int(np.count_nonzero(stream.covered == 0))
     if empty:
-        text = (
+        yield (
+            "nothing_covered",
             f"{empty} of {stream.covered.size} tasks have no row that the certificate decides; "
-            "they are counted and contribute nothing."
+            "they are counted and contribute nothing.",
         )
-        found.append(("nothing_covered", text))
-    return tuple({"code": code, "message": message} for code, message in found)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from certify_assets.operations.layout import (
     no_decisions,
     training_key,
 )
-from certify_assets.operations.sampling import Draw, draw_tasks
+from certify_assets.operations.sampling import Draw, asked_rows, draw_tasks
 from certify_assets.storage.snapshot import remembered
 
 if TYPE_CHECKING:
@@ -132,7 +132,8 @@ def _drawn(corpus: Corpus, batch: str, in_splits: frozenset[str]) -> pd.DataFram
                 f"{where}: its tasks were drawn under a plan that was never deployed{_MIXED}"
             )
         drawn = draw_tasks(draw.plan, corpus.name, rows["task_id"])
-    expected = _asked(drawn, rows, _excluded(corpus, batch, rows, in_splits))
+    decisions = rows["decision"].to_numpy(object)
+    expected = asked_rows(drawn, decisions, _excluded(corpus, batch, rows, in_splits))
     wrong = np.flatnonzero(expected != rows["asked"].to_numpy(object))
     if wrong.size:
         row = rows.iloc[int(wrong[0])]
@@ -156,14 +157,6 @@ def _excluded(
     seen = (rows["reason"] == "seen_task") & rows["task_id"].isin(in_splits)
     excluded: NDArray[np.bool_] = (seen | rows["trajectory_id"].isin(changed)).to_numpy(bool)
     return excluded
-
-
-def _asked(drawn: NDArray[Any], rows: pd.DataFrame, excluded: NDArray[np.bool_]) -> NDArray[Any]:
-    decisions = rows["decision"].to_numpy(object)
-    asked = np.where(decisions == "human", "undecided", "").astype(object)
-    asked[(drawn == "spot") & np.isin(decisions, ("reject", "release"))] = "spot_check"
-    asked[(drawn == "audit") & ~excluded] = "audit_sample"
-    return asked
 
 
 def with_labels(frame: pd.DataFrame, labels: Iterable[Label]) -> pd.DataFrame:

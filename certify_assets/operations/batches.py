@@ -70,6 +70,8 @@ def receive(
 ) -> Received:
     """Import new runs, by default from the inbox, into a batch and draw its tasks, unscored."""
     # without a format those of the corpus count, and auto for an embedded one
+    from certify_assets.corpora.formats import gather_new_runs
+
     config = corpus.config
     named = format or ("auto" if config.format == "embedded" else config.format)
     chosen = {**({} if format else config.options), **(options or {})}
@@ -83,7 +85,10 @@ def receive(
         local_copies(places) as roots,
     ):
         try:
-            with _gathered(roots, named, corpus.name, chosen) as (runs, facts):
+            with gather_new_runs(roots, format=named, name=corpus.name, options=chosen) as (
+                runs,
+                facts,
+            ):
                 unchanged()
                 shown = [shown_url(place) for place in places]
                 return _stored(corpus, list(_identified(runs)), facts, shown)
@@ -138,16 +143,6 @@ def corpus_lock(corpus: Corpus, what: str) -> Iterator[None]:
         # the process that held the lock before may have written
         corpus.store.refresh()
         yield
-
-
-@contextmanager
-def _gathered(
-    roots: Sequence[Path], format: str, corpus: str, options: Mapping[str, Any]
-) -> Iterator[tuple[Gathered, ImportFacts]]:
-    from certify_assets.corpora.formats import gather_new_runs
-
-    with gather_new_runs(roots, format=format, name=corpus, options=options) as found:
-        yield found
 
 
 def _identified(runs: Gathered) -> Iterator[Run]:

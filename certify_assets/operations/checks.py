@@ -22,7 +22,7 @@ from certify_assets.operations.monitoring import load_monitor
 from certify_assets.operations.notification_config import read_notifications
 from certify_assets.operations.notifications import certificate_age
 from certify_assets.operations.recertification import NOTHING_DEPLOYED, plan_recertification
-from certify_assets.operations.sampling import Draw, SamplingPlan
+from certify_assets.operations.sampling import Draw, SamplingPlan, asked_rows
 from certify_assets.operations.spending import read_spending
 
 if TYPE_CHECKING:
@@ -132,15 +132,12 @@ def drawn_as_planned(corpus: Corpus) -> Verdict:
 
 def _asked_oddly(frame: pd.DataFrame, places: Mapping[str, str]) -> str | None:
     """Return a run that is in the review queue for another reason than the draw gives."""
-    of_task = frame["task_id"].map(places).to_numpy(object)
-    human = (frame["decision"] == "human").to_numpy(bool)
+    drawn = frame["task_id"].map(places).to_numpy(object)
+    decisions, asked = (frame[name].to_numpy(object) for name in ("decision", "asked"))
     excluded = frame["reason"].isin(["seen_task", "changed_run"]).to_numpy(bool)
-    spots = np.where(of_task == "spot", "spot_check", "")
-    expected = np.where(human, "undecided", spots).astype(object)
-    expected[(of_task == "audit") & ~excluded] = "audit_sample"
-    asked = frame["asked"].to_numpy(object)
+    expected = asked_rows(drawn, decisions, excluded)
     # a changed run is in no draw, also in a refused batch, whose rows have the refusal as reason
-    changed = (asked == "undecided") & human & (of_task == "audit")
+    changed = (asked == "undecided") & (decisions == "human") & (drawn == "audit")
     odd = np.flatnonzero((asked != expected) & ~changed)
     return str(frame["trajectory_id"].iloc[int(odd[0])]) if odd.size else None
 

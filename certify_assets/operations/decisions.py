@@ -21,7 +21,7 @@ from certify_assets.files import sha256_bytes
 from certify_assets.judges.base import JUDGED_COLUMNS, RUN_COLUMNS
 from certify_assets.judges.specs import SIDES
 from certify_assets.operations.layout import DECISION_COLUMNS, batch_key, batch_runs
-from certify_assets.operations.sampling import Draw
+from certify_assets.operations.sampling import Draw, asked_rows
 from certify_assets.storage.progress import Report
 
 if TYPE_CHECKING:
@@ -308,6 +308,7 @@ def _decisions(
         for where, reason in ((batch.splits != "", "seen_task"), (batch.changed, "changed_run")):
             decisions[where], reasons[where] = "human", reason
     thresholds = {item.side: item.threshold for item in used}
+    places = np.array([batch.draw.drawn.get(task, "") for task in batch.runs["task_id"]], object)
     made = deployment.record
     names = ["trajectory_id", "task_id", "agent", "attempt", "source_file", "source_sha256"]
     return batch.runs[names].assign(
@@ -315,7 +316,7 @@ def _decisions(
         score=scores,
         decision=decisions,
         reason=reasons,
-        asked=_asked(batch, decisions),
+        asked=asked_rows(places, decisions, (batch.splits != "") | batch.changed),
         **{
             f"{side}_threshold": np.float64(
                 "nan" if thresholds.get(side) is None else thresholds[side]
@@ -325,16 +326,6 @@ def _decisions(
         certificate_sha256=";".join(item.sha256 for item in used),
         adapter_sha256="" if made is None else made.fingerprint["adapter_sha256"],
     )
-
-
-def _asked(batch: _Batch, decisions: Any) -> Any:
-    """Return why each row is in the review queue; "" where it is not."""
-    places = np.array([batch.draw.drawn.get(task, "") for task in batch.runs["task_id"]], object)
-    spots = np.where(places == "spot", "spot_check", "")
-    asked = np.where(decisions == "human", "undecided", spots).astype(object)
-    # a task that was seen, or a run that came before, is no draw from the new ones
-    asked[(places == "audit") & (batch.splits == "") & ~batch.changed] = "audit_sample"
-    return asked
 
 
 def _findings(

@@ -101,7 +101,9 @@ def _inside(name: str, root: str, shown: str) -> Path:
     """Return the place of a remote file below its root; the other side chose its name."""
     relative = PurePosixPath(name.removeprefix(root).lstrip("/"))
     if relative.is_absolute() or not relative.parts or ".." in relative.parts or "\0" in name:
-        raise InputError(f"{shown} names a file {name!a} that is outside of it; it is not read.")
+        raise InputError(
+            f"{shown} names a file {name!a} that would lie outside of it; it is not read."
+        )
     return Path(*relative.parts)
 
 

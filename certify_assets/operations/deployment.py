@@ -70,17 +70,17 @@ class Deployment:
         return decide_batch(self, batch, report)
 
 
+def _not_deployed(corpus: Corpus) -> str:
+    return f"no judge is deployed on {corpus}; deploy one with `certify ops deploy {corpus} JUDGE`."
+
+
 @remembered
 def _opened(corpus: Corpus) -> Deployment:
     record = None
     try:
         record = load_deployment(corpus)
         if record is None:
-            text = (
-                f"no judge is deployed on {corpus}; deploy one with `certify ops deploy {corpus} "
-                "JUDGE`."
-            )
-            return Deployment(corpus, refusal=Refusal("not_deployed", text))
+            return Deployment(corpus, refusal=Refusal("not_deployed", _not_deployed(corpus)))
         certificates = tuple(certificates_of(corpus, record))
     except CertifyError as error:
         return Deployment(corpus, record, refusal=Refusal("stale_certificate", str(error)))
@@ -98,10 +98,7 @@ def deployed_certificates(corpus: Corpus) -> list[Certificate]:
     """Return the certificates that decide, at most one a side, recomputed."""
     record = load_deployment(corpus)
     if record is None:
-        raise InputError(
-            f"no judge is deployed on {corpus}; deploy one with `certify ops deploy {corpus} "
-            "JUDGE`."
-        )
+        raise InputError(_not_deployed(corpus))
     return certificates_of(corpus, record)
 
 
@@ -192,24 +189,20 @@ def deployment_fault(
     judge = JudgedCorpus(corpus, record.judge)
     folders = (judge.key(), record.certificates_key.rpartition("/")[0])
     monitors = [f"{folder}/monitor.json" for folder in folders]
-    return (
-        _audit_fault(judge, certificates, own=record.own)
-        or _monitor_fault(corpus, certificates, monitors)
-        or _journal_fault(corpus, certificates)
-    )
+    if fault := _audit_fault(judge, certificates, own=record.own):
+        return Refusal("failed_audit", fault)
+    fault = _monitor_fault(corpus, certificates, monitors) or _journal_fault(corpus, certificates)
+    return Refusal("alarm", fault) if fault else None
 
 
-def _audit_fault(
-    judge: JudgedCorpus, certificates: Sequence[Certificate], *, own: bool
-) -> Refusal | None:
+def _audit_fault(judge: JudgedCorpus, certificates: Sequence[Certificate], *, own: bool) -> str:
     """Return what the audit on TEST has against certificates."""
     # Those on CAL must be audited by their hashes. Those of a recertification were issued after
     # TEST was read, so the audit of their side and budget counts.
     if not judge.store.exists(judge.key("audits.json")):
-        return Refusal(
-            "failed_audit",
+        return (
             f"the certificates of {judge} on {judge.corpus} were never read on TEST; materialize "
-            f"judges/{judge}/audit.",
+            f"judges/{judge}/audit."
         )
     registrations = {str(item.provenance.get("registration", "")) for item in certificates}
     try:
@@ -220,14 +213,11 @@ def _audit_fault(
             if entry.registration in registrations
         ]
     except CertifyError as error:
-        return Refusal(
-            "failed_audit", f"the audit of {judge} on {judge.corpus} cannot be read: {error}"
-        )
+        return f"the audit of {judge} on {judge.corpus} cannot be read: {error}"
     if broken:
-        return Refusal(
-            "failed_audit",
+        return (
             f"TEST of {judge.corpus} was read by {judge} against its registration "
-            f"({broken[0].kind}, {broken[0].time}); its audit proves nothing.",
+            f"({broken[0].kind}, {broken[0].time}); its audit proves nothing."
         )
     for item in certificates:
         found = [
@@ -240,23 +230,21 @@ def _audit_fault(
             )
         ]
         if not found:
-            return Refusal(
-                "failed_audit",
+            return (
                 f"the {item.side} certificate of {judge} at {item.alpha:g} was not audited on "
-                f"TEST; materialize judges/{judge}/audit.",
+                f"TEST; materialize judges/{judge}/audit."
             )
         if failed := next((audit for audit in found if audit.verdict == "ERROR"), None):
-            return Refusal(
-                "failed_audit",
+            return (
                 f"the audit of {judge} on {judge.corpus} failed, {item.side} at {item.alpha:g}: "
-                f"{failed.reason}",
+                f"{failed.reason}"
             )
-    return None
+    return ""
 
 
 def _monitor_fault(
     corpus: Corpus, certificates: Sequence[Certificate], monitors: Sequence[str]
-) -> Refusal | None:
+) -> str:
     """Return the alarm of these certificates in the documents of monitors."""
     # A document counts as it is, also where labels came since: an alarm does not go away because
     # its document is old.
@@ -271,23 +259,21 @@ def _monitor_fault(
                 if entry.certificate_sha256 in hashes and entry.result.alarm
             ]
         except (CertifyError, AttributeError, KeyError, TypeError, ValueError):
-            return Refusal(
-                "alarm",
+            return (
                 f"{corpus.store.locate(key)} is no monitor document, so an alarm may have been "
-                "lost; materialize the monitor again.",
+                "lost; materialize the monitor again."
             )
         if alarms:
             first = alarms[0]
-            return Refusal(
-                "alarm",
+            return (
                 f"the monitor raised an alarm for the {first.side} side at {first.alpha:g} "
                 f"after {first.result.first_alarm_at} tasks: the error is above the budget; "
-                "recertify, or deploy another judge.",
+                "recertify, or deploy another judge."
             )
-    return None
+    return ""
 
 
-def _journal_fault(corpus: Corpus, certificates: Sequence[Certificate]) -> Refusal | None:
+def _journal_fault(corpus: Corpus, certificates: Sequence[Certificate]) -> str:
     """Return the alarm of these certificates in the journal of alarms."""
     hashes = {item.sha256 for item in certificates}
     try:
@@ -295,16 +281,14 @@ def _journal_fault(corpus: Corpus, certificates: Sequence[Certificate]) -> Refus
             (alarm for alarm in read_alarms(corpus) if alarm.certificate_sha256 in hashes), None
         )
     except (CertifyError, KeyError, TypeError, ValueError) as error:
-        return Refusal(
-            "alarm",
+        return (
             f"the journal of alarms of {corpus} cannot be read ({error}), so an alarm may have "
-            "been lost; restore it from a backup.",
+            "been lost; restore it from a backup."
         )
     if raised is None:
-        return None
-    return Refusal(
-        "alarm",
+        return ""
+    return (
         f"the monitor raised an alarm for the {raised.side} side at {raised.alpha:g} after "
         f"{raised.at} tasks ({raised.time}): the error is above the budget; recertify, or deploy "
-        "another judge.",
+        "another judge."
     )

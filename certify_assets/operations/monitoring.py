@@ -89,37 +89,31 @@ class _Columns(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class AuditSample:
-    """Labelled rows of all files, in order."""
-
+class _LabelledRows:
     scores: NDArray[np.float64]
-    outcomes: NDArray[np.int8]
+    outcomes: NDArray[np.int8]  # 0 for an attempt without a label, which no certificate decides
     tasks: NDArray[np.object_]
-    files: tuple[SampleFile, ...]
-    stated: bool  # every file states that its rows are an audit sample
 
     @property
     def columns(self) -> _Columns:
-        """Scores, outcomes and tasks."""
         return _Columns(self.scores, self.outcomes, self.tasks)
 
 
 @dataclass(frozen=True, eq=False)
-class OperationStream:
+class AuditSample(_LabelledRows):
+    """Labelled rows of all files, in order."""
+
+    files: tuple[SampleFile, ...]
+    stated: bool  # every file states that its rows are an audit sample
+
+
+@dataclass(frozen=True, eq=False)
+class OperationStream(_LabelledRows):
     """Labelled tasks of operation for one certificate, in the order of their completion."""
 
-    scores: NDArray[np.float64]
-    # 0 for an attempt without a label, which the certificate does not decide
-    outcomes: NDArray[np.int8]
-    tasks: NDArray[np.object_]
     audit_tasks: int
     spot_tasks: int
     left_out: Mapping[str, int]  # drawn tasks that are not in the stream, by reason
-
-    @property
-    def columns(self) -> _Columns:
-        """Scores, outcomes and tasks."""
-        return _Columns(self.scores, self.outcomes, self.tasks)
 
     @property
     def figures(self) -> StreamFigures:

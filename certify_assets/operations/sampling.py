@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +55,17 @@ def draw_tasks(plan: SamplingPlan, corpus: str, tasks: Iterable[str]) -> NDArray
     names = [str(task) for task in tasks]
     places = plan.places(corpus, names)
     return np.array([places[task] for task in names], dtype="<U5")
+
+
+def asked_rows(
+    places: NDArray[Any], decisions: NDArray[Any], excluded: NDArray[np.bool_]
+) -> NDArray[np.object_]:
+    """Return why each row is in the review queue; "" where it is not."""
+    asked = np.where(decisions == "human", "undecided", "").astype(object)
+    asked[(places == "spot") & np.isin(decisions, ("reject", "release"))] = "spot_check"
+    # what is excluded, a seen task or a run that came before, is no draw from the new ones
+    asked[(places == "audit") & ~excluded] = "audit_sample"
+    return asked
 
 
 @dataclass(frozen=True)

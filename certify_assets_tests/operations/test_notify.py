@@ -190,7 +190,7 @@ def test_a_command_that_fails_hangs_or_is_missing_stops_nothing(store: Store, se
         {"name": "works", "webhook": url(server)},
     )
     said = deliver(Corpus(store, "c"), [EVENT])
-    assert [sentence.split(" was")[0] for sentence in said] == [
+    assert [sentence.split(" got")[0] for sentence in said] == [
         "fails",
         "hangs",
         "missing",
