@@ -148,8 +148,8 @@ def _window(
     values: NDArray[np.int64], counts: NDArray[np.int64], draws: int
 ) -> tuple[int, float, float, int]:
     """Length of the FFT, the tilt with its K(t), and the lattice place of the tilted mean."""
-    # The length holds all but 1e-20 of the tilted distribution on each side (Bernstein's inequality), or the
-    # whole support.
+    # The length holds all but 1e-20 of the tilted distribution on each side (Bernstein's
+    # inequality), or the whole support.
     from scipy import fft
 
     from certify_assets.certificates import kernels

@@ -206,8 +206,8 @@ class Identities:
         if changed:
             sentences.append(
                 f"{len(changed)} runs came before under the same trajectory_id with other content, "
-                f"such as {min(changed)}: reviewers decide them; give a run that was made again an id "
-                "of its own."
+                f"such as {min(changed)}: reviewers decide them; give a run that was made again an "
+                "id of its own."
             )
         return NewRuns(kept, changed, sentences)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -53,14 +54,19 @@ def operation_key(corpus: str, *parts: str) -> str:
     return "/".join(("operations", corpus, *parts))
 
 
-def deployment_key(corpus: str) -> str:
-    """Return the key of the current deployment."""
-    return operation_key(corpus, "deployment.json")
+def _named(name: str) -> Callable[[str], str]:
+    return lambda corpus: operation_key(corpus, name)
 
 
-def deployments_key(corpus: str) -> str:
-    """Return the key of the journal of deployments."""
-    return operation_key(corpus, "deployments.jsonl")
+deployment_key = _named("deployment.json")
+labels_key = _named("labels.jsonl")  # the journal
+reviewed_key = _named("labels.parquet")  # the table of resolved labels
+training_key = _named("training_labels.parquet")
+# further journals: deployments, alarms, the δ that recertifications spend, sent notifications
+deployments_key = _named("deployments.jsonl")
+alarms_key = _named("alarms.jsonl")
+spending_key = _named("spending.jsonl")
+notifications_key = _named("notifications.jsonl")
 
 
 def certificate_key(corpus: str, sha256: str) -> str:
@@ -71,36 +77,6 @@ def certificate_key(corpus: str, sha256: str) -> str:
 def own_key(corpus: str, judge: str) -> str:
     """Return the key of the certificates that a judge has on CAL."""
     return f"judges/{judge}/{corpus}/certificates.json"
-
-
-def labels_key(corpus: str) -> str:
-    """Return the key of the journal of labels."""
-    return operation_key(corpus, "labels.jsonl")
-
-
-def alarms_key(corpus: str) -> str:
-    """Return the key of the journal of alarms."""
-    return operation_key(corpus, "alarms.jsonl")
-
-
-def spending_key(corpus: str) -> str:
-    """Return the key of the journal of the confidence that recertifications spend."""
-    return operation_key(corpus, "spending.jsonl")
-
-
-def notifications_key(corpus: str) -> str:
-    """Return the key of the journal of deliveries of notifications."""
-    return operation_key(corpus, "notifications.jsonl")
-
-
-def reviewed_key(corpus: str) -> str:
-    """Return the key of the table of resolved labels."""
-    return operation_key(corpus, "labels.parquet")
-
-
-def training_key(corpus: str) -> str:
-    """Return the key of the table of labels that may train."""
-    return operation_key(corpus, "training_labels.parquet")
 
 
 def history_key(corpus: str, name: str = "history.json") -> str:

@@ -214,7 +214,7 @@ def test_coverage_of_every_reference_cell(cell: tuple[int, float]) -> None:
 
 
 def fooled_rate(tasks: int, share: float, trials: int, pilot_tasks: int = 100) -> float:
-    """Share of trials that certify, each a violation: the true error of every threshold is above α."""
+    """Share of trials that certify, each a violation: every threshold has an error above α."""
     hits = 0
     for trial in range(trials):
         table = observe(*fooled(tasks, share, np.random.default_rng([trial, tasks])))

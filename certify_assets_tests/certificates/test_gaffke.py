@@ -96,7 +96,8 @@ def violations(tasks: int, share: float, trials: int, **keywords: object) -> flo
     hits = 0
     for trial in range(trials):
         table = observe(*fooled(tasks, share, np.random.default_rng([trial, tasks, 9])))
-        hits += evaluate(table, Settings(procedure="gaffke", **keywords)).chosen is not None  # type: ignore[arg-type]
+        settings = Settings(procedure="gaffke", **keywords)  # type: ignore[arg-type]
+        hits += evaluate(table, settings).chosen is not None
     return hits / trials
 
 

@@ -118,4 +118,5 @@ def test_extremes_are_clipped_and_finite() -> None:
 )
 def test_refusals(change: dict[str, object], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        match_population(**{"success_rate": 0.5, "auroc": 0.8, "icc": 0.2, "sizes": (4,), **change})  # type: ignore[arg-type]
+        given = {"success_rate": 0.5, "auroc": 0.8, "icc": 0.2, "sizes": (4,), **change}
+        match_population(**given)  # type: ignore[arg-type]

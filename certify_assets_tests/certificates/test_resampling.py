@@ -83,8 +83,9 @@ outcomes = rng.integers(0, 2, tasks.size)
 scores = 3.0 * outcomes + rng.normal(size=tasks.size)
 values = rng.integers(-300, 300, (900, 40))
 print(hashlib.sha256(resample_sums(values, 3000, 5).tobytes()).hexdigest())
-print(certify(scores, outcomes, tasks, engine="montecarlo", draws=3000, procedure="taskboot").to_json().decode(), end="")
-print(certify(scores, outcomes, tasks, engine="montecarlo", draws=3000, multiplicity="maxt").to_json().decode(), end="")
+options = {"engine": "montecarlo", "draws": 3000}
+for more in ({"procedure": "taskboot"}, {"multiplicity": "maxt"}):
+    print(certify(scores, outcomes, tasks, **options, **more).to_json().decode(), end="")
 """
 
 
@@ -122,7 +123,9 @@ def call(tasks, draws):
     rng = np.random.default_rng(tasks)
     owner = np.repeat(np.arange(tasks), 10)
     outcomes = rng.integers(0, 2, owner.size)
-    certify(3.0 * outcomes + rng.normal(size=owner.size), outcomes, owner, procedure=sys.argv[1], engine=sys.argv[2], draws=draws)
+    scores = 3.0 * outcomes + rng.normal(size=owner.size)
+    engine, procedure = sys.argv[2], sys.argv[1]
+    certify(scores, outcomes, owner, procedure=procedure, engine=engine, draws=draws)
 
 with event.install_recorder("numba:compile") as first:
     call(20, 50)

@@ -36,7 +36,7 @@ _MANY = [
 def _share_that_certifies(
     rate: float, area: float, icc: float, attempts: int, settings: Settings, others: int
 ) -> float:
-    """Of draws at the planned size, under keys that no search used; Monte-Carlo error .4 / √others."""
+    """Of draws at the planned size, under fresh keys; Monte-Carlo error .4 / √others."""
     population = match_population(success_rate=rate, auroc=area, icc=icc, sizes=(attempts,))
     found = size_tasks(population, settings, guess=49, most=10_000)
     assert found.tasks is not None and found.checks[-1].inside and len(found.checks) <= 3

@@ -84,7 +84,7 @@ def test_every_cell_of_the_reference_table(tasks: int, rho: float) -> None:
 
 
 def certifying(tasks: int, share: float, trials: int) -> dict[str, float]:
-    """Share of the trials that certify anything, which is a violation whenever ``share`` exceeds α."""
+    """Share of the trials that certify, which is a violation whenever ``share`` exceeds α."""
     hits = {"none": 0, "kish": 0, "floor": 0}
     for trial in range(trials):
         table = observe(*fooled(tasks, share, np.random.default_rng([trial, tasks])))

@@ -123,7 +123,7 @@ def drawn_names(store: Store) -> list[str]:
 
 
 @pytest.mark.slow
-def test_every_attempt_over_all_batches_must_be_labelled_and_later_ones_stay_out_of_what_was_counted(
+def test_attempts_of_all_batches_must_be_labelled_and_later_ones_stay_out_of_what_was_counted(
     store: Store, rows: pd.DataFrame
 ) -> None:
     label_rows(store, "one", rows)
@@ -211,7 +211,7 @@ def test_a_plan_that_was_deployed_before_still_explains_its_batch(
     label_rows(store, "one", rows)
     label_rows(store, "one", later)
     found = count_audit_tasks(Corpus(store, "one"), adapter_sha256=adapter(store))
-    # what one plan draws for the audit and the other does not has attempts that nobody was asked about
+    # what one plan draws for the audit and the other does not has attempts that nobody asked about
     assert set(found.tasks) >= set(AUDIT) and found.left_out.get("drawn_otherwise", 0) == len(
         set(later.loc[later["asked"] == "audit_sample", "task_id"]) - {AUDIT[0]}
     )

@@ -12,11 +12,12 @@ from typing import Any
 import fsspec
 import pytest
 
+from certify_assets.corpora import formats
 from certify_assets.corpora.config import load_config, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.landing import scan_inbox
 from certify_assets.errors import InputError
-from certify_assets.operations import batches, delivery
+from certify_assets.operations import delivery
 from certify_assets.operations.batches import receive
 from certify_assets.operations.delivery import local_copies, shown_url
 from certify_assets.operations.layout import batch_key, batch_runs, ready_batches
@@ -216,15 +217,15 @@ def test_files_that_change_while_they_are_read_make_no_batch(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = deliver(inbox(store), tasks=2)
-    read = batches._gathered
+    read = formats.gather_new_runs
 
     @contextmanager
-    def while_it_grows(*arguments: Any) -> Iterator[Any]:
-        with read(*arguments) as found:
+    def while_it_grows(*arguments: Any, **options: Any) -> Iterator[Any]:
+        with read(*arguments, **options) as found:
             deliver(path, tasks=3)
             yield found
 
-    monkeypatch.setattr(batches, "_gathered", while_it_grows)
+    monkeypatch.setattr(formats, "gather_new_runs", while_it_grows)
     with pytest.raises(InputError, match="changed while they were read"):
         receive(Corpus(store, "c"))
     monkeypatch.undo()

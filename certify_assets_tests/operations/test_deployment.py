@@ -92,7 +92,8 @@ def test_a_budget_at_which_nothing_is_certified_is_refused(operated: Store) -> N
         put(operated, alpha={"release": 0.1})
     with pytest.raises(
         InputError,
-        match=r"no guarded_taskboot certificate of the reject side at alpha 0\.3; those of 0\.1 and 0\.2 were",
+        match=r"no guarded_taskboot certificate of the reject side at alpha 0\.3; those of 0\.1 "
+        r"and 0\.2 were",
     ):
         put(operated, alpha=0.3)
     assert (
@@ -211,7 +212,8 @@ def test_an_altered_deployment_is_refused(operated: Store) -> None:
     operated.write_json(key, document | {"alpha": {"reject": 0.2}})
     with pytest.raises(IntegrityError, match="not line 1 of the journal"):
         load_deployment(Corpus(operated, "c"))
-    assert Deployment.of(Corpus(operated, "c")).refusal.code == "stale_certificate"  # type: ignore[union-attr]
+    refusal = Deployment.of(Corpus(operated, "c")).refusal
+    assert refusal is not None and refusal.code == "stale_certificate"
     operated.write_json(
         key, {name: value for name, value in document.items() if name != "sampling"}
     )
@@ -240,7 +242,7 @@ def test_labels_that_speak_against_every_budget_stop_each_and_so_does_an_unreada
     assert made.alpha == {"reject": 0.2} and Deployment.of(Corpus(operated, "c")).refusal is None
     raise_alarm(operated)
     for document in ("judges/lexical/c/monitor.json", "operations/c/alarms.jsonl"):
-        # the alarm of one certificate, told nowhere any more: the labels that raised it are there all the same
+        # the alarm is in no document any more, and the labels that raised it are there all the same
         operated.delete(document)
     for alpha in (0.1, 0.2):
         with pytest.raises(

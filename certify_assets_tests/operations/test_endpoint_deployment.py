@@ -1,4 +1,4 @@
-"""A judge behind a server decides: its bill is on the batch, and another server, other settings or no server decide nothing."""
+"""A judge behind a server decides, with its bill; another server, or none, decides nothing."""
 
 from __future__ import annotations
 

@@ -121,11 +121,13 @@ def test_one_file_is_not_two_peoples_labels(store: Store, tmp_path: Path) -> Non
         ([",1,ann"], "column trajectory_id is empty; name the run"),
         (
             ["open-1/0,1,"],
-            "column reviewer is empty; fill it in, or say whose labels they are with --reviewer NAME",
+            "column reviewer is empty; fill it in, or say whose labels they are with "
+            "--reviewer NAME",
         ),
         (
             ["open-0/0,0,Ann"],
-            r"Ann labels 'open-0/0' a second time \(first in row 1 \(line 2\)\)|ann labels 'open-0/0' a second time",
+            r"Ann labels 'open-0/0' a second time \(first in row 1 \(line 2\)\)"
+            r"|ann labels 'open-0/0' a second time",
         ),
         (["open-1/0,1,an\u202en"], "column reviewer: the reviewer's name .* unreadable"),
         (["open-1/0,1"], "has 2 fields, its header has 3"),

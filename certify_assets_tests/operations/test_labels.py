@@ -27,7 +27,8 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.storage.store import Store
 store, name = Store(sys.argv[1]), sys.argv[2]
 for number in range(100_000):
-    print(append_label(Corpus(store, "one"), Label(f"run-{number}", number % 2, name, "page", f"{name}-{number}")).token, flush=True)
+    label = Label(f"run-{number}", number % 2, name, "page", f"{name}-{number}")
+    print(append_label(Corpus(store, "one"), label).token, flush=True)
 """
 
 

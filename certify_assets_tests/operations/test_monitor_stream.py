@@ -1,4 +1,4 @@
-"""What operation feeds the monitor of the deployed judge: tasks of the draw, in an order that nothing changes afterwards."""
+"""What operation feeds the monitor of the deployed judge: drawn tasks, in a permanent order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labelled audit samples in the data root: what is read, what is refused, and how the monitor stands."""
+"""Labelled audit samples in the data root: what is read, what is refused, and the status."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def store(template: Path, tmp_path: Path) -> Store:
 def sample(
     store: Store, *, tasks: int, error: float, start: int = 0, seed: int = 5
 ) -> pd.DataFrame:
-    """Tasks that the reject certificate decides throughout, wrong with a probability of `error` a run."""
+    """Tasks that the reject certificate decides, wrong with a probability of `error` a run."""
     threshold = strictest_certificates(certification.load_certificates(judge_of(store)))[
         0
     ].threshold

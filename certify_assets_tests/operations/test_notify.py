@@ -1,4 +1,4 @@
-"""Notifications: to a real server and a real program, once each, tried again where they fail, and never in the way."""
+"""Notifications: to a real server and a real program, once each, and never in the way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recertification: once for each set of labels, from rows that anybody can recompute, and nothing that was altered gets through."""
+"""Recertification: once for each set of labels, recomputable, and safe from alterations."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_a_look_before_says_nothing_of_what_would_come_of_it(store: Store) -> No
 def test_a_kill_at_any_place_ends_in_the_same_recertification(store: Store, left: int) -> None:
     document, _ = recertify(judge_of(store))
     before = {name: store.sha256(key(1, name)) for name in NAMES}
-    # what is on the disk when the process ends after the claim, after the rows, or after the certificates
+    # what is stored when the process ends after the claim, the rows, or the certificates
     for name in NAMES[: 3 - left]:
         store.delete(key(1, name))
     assert recertifications(Corpus(store, "one")) == []
@@ -183,7 +183,7 @@ def test_what_was_begun_and_never_finished_stays_spent(store: Store) -> None:
     more(store)
     later, _ = recertify(judge_of(store))
     assert document is not None and later is not None
-    # its certificates may have been seen: the next one has a number of its own, and both are paid for
+    # its certificates may have been seen: the next has its own number, and both are paid for
     assert later.number == 2 and later.spent == pytest.approx(document.delta + later.delta)
 
 

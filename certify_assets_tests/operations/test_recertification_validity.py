@@ -1,4 +1,4 @@
-"""What the draw makes true, what it cannot, and the joint promise of many recertifications: simulated, with the Monte-Carlo error."""
+"""What the draw makes true, what it cannot, and the joint promise: simulated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DELTA = 0.05
 
 
 class Population:
-    """Tasks of one to six attempts, some hard; a score that tells something; runs below zero are decided."""
+    """Tasks of one to six attempts, some hard; a score with a signal; runs below 0 are decided."""
 
     def __init__(self, tasks: int, seed: int) -> None:
         rng = np.random.default_rng(seed)
@@ -40,9 +40,7 @@ class Population:
         return float(self.errors[tasks].sum() / self.runs[tasks].sum())
 
 
-def test_spot_checks_by_task_estimate_the_error_of_what_was_decided_and_checks_of_near_runs_do_not() -> (
-    None
-):
+def test_spot_checks_by_task_estimate_the_error_and_checks_of_near_runs_do_not() -> None:
     population, draws = Population(3000, seed=1), 200
     found = np.array(
         [
@@ -64,7 +62,7 @@ def test_spot_checks_by_task_estimate_the_error_of_what_was_decided_and_checks_o
     )
 
 
-def test_tasks_that_are_complete_because_they_went_well_understate_the_error_and_the_worst_case_does_not() -> (
+def test_tasks_complete_because_they_went_well_understate_the_error_the_worst_case_does_not() -> (
     None
 ):
     population = Population(3000, seed=2)
@@ -78,16 +76,14 @@ def test_tasks_that_are_complete_because_they_went_well_understate_the_error_and
     worst = (population.errors[complete].sum() + open_runs) / (
         population.runs[complete].sum() + open_runs
     )
-    # .027 instead of .051, although only 4 % of the drawn tasks are open: their share alone is no measure of it
+    # .027 instead of .051, although only 4 % of the drawn tasks are open: the share is no measure
     assert told < 0.6 * population.error and still_open.sum() / drawn.sum() < 0.05
     assert worst > population.over(drawn), (
         "which is why the recertification compares this with the budget"
     )
 
 
-def test_the_alarm_is_rarely_false_in_an_order_that_knows_nothing_and_often_where_near_runs_come_first() -> (
-    None
-):
+def test_the_alarm_is_rarely_false_in_a_blind_order_and_often_where_near_runs_come_first() -> None:
     trials, tasks, alpha = 300, 300, 0.1
     alarms = {"unknowing": 0, "near first": 0}
     for trial in range(trials):
@@ -99,14 +95,15 @@ def test_the_alarm_is_rarely_false_in_an_order_that_knows_nothing_and_often_wher
             stream = TaskStream(np.full(tasks, 4), errors[order], np.full(tasks, 4.0))
             alarms[name] += int(alarm_process(stream, alpha).max() >= math.log(1 / DELTA))
     shares = {name: number / trials for name, number in alarms.items()}
-    # .02 and .95, Monte-Carlo errors .01: the queue of people must not decide the order of drawn tasks by their scores
+    # .02 and .95, Monte-Carlo errors .01: the review queue must not decide the order of drawn tasks
+    # by their scores
     assert shares["unknowing"] <= DELTA + 3 * math.sqrt(DELTA * (1 - DELTA) / trials)
     assert shares["near first"] > 2 * DELTA
 
 
 @pytest.mark.slow
 def test_all_recertifications_together_are_wrong_no_more_often_than_is_declared() -> None:
-    """True error 1.02 alpha, so that every certificate is wrong: .067 against .133 with the whole delta every time (150 trials, standard error .02)."""
+    """At a true error of 1.02 alpha every certificate is wrong: .067, .133 at all of delta."""
     trials, schedule = 100, Schedule()
     spent = np.array([_sequence(np.random.default_rng(seed), schedule) for seed in range(trials)])
     unspent = np.array([_sequence(np.random.default_rng(seed), None) for seed in range(trials)])
@@ -127,7 +124,7 @@ def _sequence(
     more: int = 40,
     times: int = 6,
 ) -> list[bool]:
-    """Return of the first certificate, on 80 tasks, and of each recertification, with 40 more, whether it certified, which is wrong here."""
+    """Return whether each certificate certified, which is wrong here: the first, and later ones."""
     alpha, rho, attempts = 0.1, 0.3, 4
     mean, tasks = 1.02 * alpha, first + more * times
     chance = rng.beta(mean * (1 - rho) / rho, (1 - mean) * (1 - rho) / rho, tasks)

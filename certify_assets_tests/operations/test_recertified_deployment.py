@@ -1,4 +1,4 @@
-"""The whole round with nothing made by hand: deploy, decide, label, recertify, deploy what came of it, decide by it; and the way back from an alarm."""
+"""The whole round: deploy, decide, label, recertify, deploy the result; the way from an alarm."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def store(template: Path, tmp_path: Path) -> Store:
 
 
 def bring(store: Store, *, seed: int, wrong: bool = False) -> str:
-    """Deliver 100 new tasks, decide them, and label all that people are asked about; `wrong` lets failures be successes."""
+    """Deliver and decide 100 new tasks, and label all that is asked about; some labels `wrong`."""
     path = deliver(Path(store.root) / f"inbox/c/{seed}.jsonl", tasks=100, seed=seed)
     received = receive(Corpus(store, "c"))
     assert received.batch is not None
@@ -243,7 +243,7 @@ def test_after_an_alarm_the_drawn_tasks_of_refused_batches_are_scored_for_the_re
 
 
 @pytest.mark.slow
-def test_a_kill_at_any_moment_of_the_command_leaves_one_claim_and_the_next_call_the_same_recertification(
+def test_a_kill_at_any_moment_leaves_one_claim_and_the_next_call_the_same_recertification(
     store: Store,
 ) -> None:
     bring(store, seed=1)

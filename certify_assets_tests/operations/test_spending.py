@@ -1,4 +1,4 @@
-"""What recertifications spend: schedules that add up, a journal that cannot be shortened, and one number for one set of inputs."""
+"""The journal of δ: schedules that add up, lines that cannot be cut, a number a set of inputs."""
 
 from __future__ import annotations
 
