@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import astuple
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +13,10 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES
+
+if TYPE_CHECKING:
+    from certify_assets.evaluation.arms_audit import ArmsAudit
+    from certify_assets.judges.record import JudgeRecord
 
 _COLUMNS = [
     "candidate",
@@ -53,46 +58,44 @@ def arms(corpus: Corpus, name: str, audit: bool, as_json: bool) -> None:
     and TEST is not read: what an earlier audit found is shown, after checking it against the
     ledger.
     """
+    from certify_assets.evaluation.arms_audit import audit_arms, load_arms_audit
+    from certify_assets.reports.arms import MEANINGS, improvement
+    from certify_assets.storage.progress import ProgressLines
+
     judged = JudgedCorpus(corpus, name)
     if not judged.store.exists(judged.key("adapter.json")):
         raise InputError(
             f"{name} was not trained on {corpus}; call `certify judge train {corpus} --judge "
             f"{name}` first."
         )
-    document = _document(judged, audit=audit)
-    if as_json:
-        emit_json(document)
-        return
-    _show(document)
-
-
-def _document(judge: JudgedCorpus, *, audit: bool) -> dict[str, Any]:
-    from certify_assets.evaluation.arms_audit import audit_arms, load_arms_audit
-    from certify_assets.reports.arms import MEANINGS, improvement
-    from certify_assets.storage.progress import ProgressLines
-
-    adapter = judge.artifact
+    record = judged.artifact
     if audit:
-        audit_arms(judge, report=ProgressLines(say))
-    seen = load_arms_audit(judge) if judge.store.exists(judge.key("arms_audit.json")) else None
+        audit_arms(judged, report=ProgressLines(say))
+    done = judged.store.exists(judged.key("arms_audit.json"))
+    seen = load_arms_audit(judged) if done else None
+    if not as_json:
+        _show(judged, record, seen)
+        return
     pairs = zip(seen["plan"]["cells"], seen["brackets"], strict=True) if seen else ()
-    return {
-        "judge": judge.name,
-        "corpus": judge.corpus.name,
-        "chosen": adapter.details["chosen"],
-        "selection_rule": adapter.selection_rule,
-        "candidates": list(adapter.selection),
-        "audit": seen,
-        "sentences": [improvement(cell, found) for cell, found in pairs],
-        "meanings": MEANINGS,
-    }
+    emit_json(
+        {
+            "judge": name,
+            "corpus": corpus.name,
+            "chosen": record.details["chosen"],
+            "selection_rule": record.selection_rule,
+            "candidates": list(record.selection),
+            "audit": seen,
+            "sentences": [improvement(cell, found) for cell, found in pairs],
+            "meanings": MEANINGS,
+        }
+    )
 
 
-def _show(document: dict[str, Any]) -> None:
-    from certify_assets.reports.arms import arm_cells
+def _show(judge: JudgedCorpus, record: JudgeRecord, seen: ArmsAudit | None) -> None:
+    from certify_assets.reports.arms import MEANINGS, arm_cells
 
-    title = f"{document['judge']} on {document['corpus']}"
-    if document["audit"] is None:
+    title = f"{judge} on {judge.corpus}"
+    if seen is None:
         rows = [
             [
                 row["name"],
@@ -100,38 +103,22 @@ def _show(document: dict[str, Any]) -> None:
                 f"{row['coverage']:.3f}",
                 f"{row['uncorrected']:.3f}",
             ]
-            for row in document["candidates"]
+            for row in record.selection
         ]
         show_table(f"{title}: candidates on CAL", ["candidate", "alpha", "on CAL", "alone"], rows)
         show_line(
-            f"Chosen: {document['chosen']}. TEST was not read for the arms yet; --audit does it."
+            f"Chosen: {record.details['chosen']}. TEST was not read for the arms yet; --audit does "
+            "it."
         )
-    for cell in arm_cells(document["audit"]) if document["audit"] else ():
+    for cell in arm_cells(seen) if seen else ():
         if cell.certified:
-            shown = [
-                [
-                    r.name,
-                    r.roles,
-                    r.cal_auroc,
-                    r.cal,
-                    r.alone,
-                    r.test_auroc,
-                    r.test,
-                    r.own,
-                    r.error,
-                    r.verdict,
-                ]
-                for r in cell.rows
-            ]
             show_table(
-                (
-                    f"{title}: {cell.side}, alpha {cell.alpha:g} (gain {cell.gain}, regret "
-                    f"{cell.regret})"
-                ),
+                f"{title}: {cell.side}, alpha {cell.alpha:g} (gain {cell.gain}, regret "
+                f"{cell.regret})",
                 _COLUMNS,
-                shown,
+                [list(astuple(row)) for row in cell.rows],
             )
         show_line(cell.sentence)
-    show_line(f"The choice: {document['selection_rule']}.")
-    for word, meaning in document["meanings"].items():
+    show_line(f"The choice: {record.selection_rule}.")
+    for word, meaning in MEANINGS.items():
         show_line(f"{word}: {meaning}.")

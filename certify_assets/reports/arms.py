@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING, Any
 
-from certify_assets.reports.wording import rate
+from certify_assets.reports.wording import markdown_table, rate
+
+if TYPE_CHECKING:
+    from certify_assets.evaluation.arms_audit import ArmsAudit
+    from certify_assets.judges.selection import ArmAuditRow, BracketRow
 
 #: column or word → what it means
 MEANINGS = {
@@ -72,13 +76,13 @@ class ArmCell:
         return any(float(row.cal) > 0 for row in self.rows)
 
 
-def arm_cells(document: Mapping[str, Any]) -> list[ArmCell]:
+def arm_cells(document: ArmsAudit) -> list[ArmCell]:
     """Return the table of every side and budget of an audit of arms."""
     places = range(len(document["plan"]["cells"]))
     return [_cell(document, place) for place in places]
 
 
-def improvement(cell: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+def improvement(cell: Mapping[str, Any], found: BracketRow) -> str:
     """Say whether GRPO is an improvement: only if it beats the start and the control."""
     where = f"{cell['side']} side at α = {cell['alpha']:g}"
     if not any(row["coverage"] > 0 for row in cell["candidates"]):
@@ -104,69 +108,57 @@ def improvement(cell: Mapping[str, Any], found: Mapping[str, Any]) -> str:
             f"On the {where} GRPO does not beat the weighted cross-entropy, so it does not count "
             f"as an improvement. {numbers}."
         )
-    beside = (
+    other = (
         " and the weighted cross-entropy" if found["beats_control"] else "; no control was trained"
     )
-    return f"On the {where} GRPO covers more than the start{beside}. {numbers}. {_NOISE}"
+    return f"On the {where} GRPO covers more than the start{other}. {numbers}. {_NOISE}"
 
 
-def arms_markdown(document: Mapping[str, Any]) -> str:
+def arms_markdown(document: ArmsAudit) -> str:
     """Return the bracket on TEST as a Markdown table, one row a side and budget."""
-    lines = [
-        "| side | α | chosen | start | control | worst | oracle | gain | regret |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for cell, found in zip(document["plan"]["cells"], document["brackets"], strict=True):
-        names = [
-            _named(found[role]) for role in ("chosen", "baseline", "control", "worst", "oracle")
-        ]
-        numbers = [f"{found['gain']:+.3f}", f"{found['regret']:.3f}"]
-        lines.append(
-            "| " + " | ".join([cell["side"], f"{cell['alpha']:g}", *names, *numbers]) + " |"
+    rows = [
+        (
+            cell["side"],
+            f"{cell['alpha']:g}",
+            *(
+                _named(arm)
+                for arm in (
+                    found["chosen"],
+                    found["baseline"],
+                    found["control"],
+                    found["worst"],
+                    found["oracle"],
+                )
+            ),
+            f"{found['gain']:+.3f}",
+            f"{found['regret']:.3f}",
         )
-    return "\n".join(lines)
+        for cell, found in zip(document["plan"]["cells"], document["brackets"], strict=True)
+    ]
+    columns = ("side", "α", "chosen", "start", "control", "worst", "oracle", "gain", "regret")
+    return "\n".join(markdown_table(columns, rows))
 
 
-def candidates_markdown(document: Mapping[str, Any]) -> str:
+def candidates_markdown(document: ArmsAudit) -> str:
     """Return every candidate and control as Markdown tables."""
+    columns = (
+        *("candidate", "AUROC on CAL", "on CAL", "alone"),
+        *("AUROC on TEST", "on TEST", "TEST's own", "error", "audit"),
+    )
     parts = []
     for cell in arm_cells(document):
-        head = [
-            "candidate",
-            "AUROC on CAL",
-            "on CAL",
-            "alone",
-            "AUROC on TEST",
-            "on TEST",
-            "TEST's own",
-            "error",
-            "audit",
+        rows = [
+            (f"{row.name} ({row.roles})" if row.roles else row.name, *astuple(row)[2:])
+            for row in cell.rows
         ]
-        lines = [
-            f"**{cell.side}, α = {cell.alpha:g}**",
-            "",
-            "| " + " | ".join(head) + " |",
-            "|" + "---|" * len(head),
-        ]
-        for row in cell.rows:
-            name = f"{row.name} ({row.roles})" if row.roles else row.name
-            values = [
-                name,
-                row.cal_auroc,
-                row.cal,
-                row.alone,
-                row.test_auroc,
-                row.test,
-                row.own,
-                row.error,
-                row.verdict,
-            ]
-            lines.append("| " + " | ".join(values) + " |")
-        parts.append("\n".join([*lines, "", cell.sentence]))
+        table = markdown_table(columns, rows)
+        parts.append(
+            "\n".join([f"**{cell.side}, α = {cell.alpha:g}**", "", *table, "", cell.sentence])
+        )
     return "\n\n".join(parts)
 
 
-def arms_metrics(document: Mapping[str, Any]) -> dict[str, float]:
+def arms_metrics(document: ArmsAudit) -> dict[str, float]:
     """Return gain over the start and regret against the oracle, as numbers with a name."""
     found: dict[str, float] = {}
     for cell, seen in zip(document["plan"]["cells"], document["brackets"], strict=True):
@@ -208,7 +200,7 @@ def _cell(document: Mapping[str, Any], place: int) -> ArmCell:
     )
 
 
-def _roles(name: str, cell: Mapping[str, Any], found: Mapping[str, Any]) -> Sequence[str]:
+def _roles(name: str, cell: Mapping[str, Any], found: BracketRow) -> Sequence[str]:
     if name in cell["controls"]:
         return ["control, best on CAL" if name == cell["control"] else "control"]
     roles = ["chosen"] if name == cell["chosen"] else []
@@ -220,5 +212,5 @@ def _roles(name: str, cell: Mapping[str, Any], found: Mapping[str, Any]) -> Sequ
     return roles
 
 
-def _named(arm: Mapping[str, Any] | None) -> str:
+def _named(arm: ArmAuditRow | None) -> str:
     return rate(None) if arm is None else f"{arm['name']} {rate(arm['coverage'])}"

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from certify_assets.reports import svg
-from certify_assets.reports.wording import compact, count, counted, percent, signed
+from certify_assets.reports.wording import (
+    compact,
+    count,
+    counted,
+    inline_block,
+    markdown_table,
+    percent,
+    signed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +32,6 @@ if TYPE_CHECKING:
 _BARS_WIDTH, _HALF, _MARGIN, _TOP, _BOTTOM = 460.0, 78.0, 8.0, 22.0, 34.0
 _TICKS = 5
 _POINTS = 12
-_INLINE = 1000
 _MAP_WIDTH = 1000.0
 _GAP = 26.0
 _MOST_CELLS = 9000
@@ -215,19 +222,13 @@ def verdict_markdown(certificate: Certificate, curve: ThresholdCurve) -> str:
     ).decode()
     error = certificate.selective_error if certificate.certified else None
     row = (
-        f"|{signed(certificate.threshold)}|{percent(error)}"
-        f"|{certificate.covered_tasks}/{certificate.tasks}|"
+        signed(certificate.threshold),
+        percent(error),
+        f"{certificate.covered_tasks}/{certificate.tasks}",
     )
-    block = (
-        f"{status}\n\n|θ|error|tasks|\n|-|-|-|\n{row}\n\n![error by share "
-        f"decided](data:image/svg+xml;base64,{image})\n"
-    )
-    if len(block) >= _INLINE:
-        raise RuntimeError(
-            f"the verdict block has {len(block)} characters; it must stay under {_INLINE} to "
-            "be shown inline"
-        )
-    return block
+    picture = f"![error by share decided](data:image/svg+xml;base64,{image})"
+    table = markdown_table(("θ", "error", "tasks"), [row], tight=True)
+    return inline_block([status, "", *table, "", picture])
 
 
 @dataclass(frozen=True)

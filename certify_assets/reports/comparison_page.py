@@ -8,12 +8,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from certify_assets._version import __version__
 from certify_assets.evaluation.comparison import comparison_key
 from certify_assets.reports import svg
-from certify_assets.reports.wording import DASH, compact, count, environment, percent, rate
+from certify_assets.reports.wording import DASH, INLINE, compact, count, percent, rate, render
 
 if TYPE_CHECKING:
     from certify_assets.storage.store import Store
@@ -36,7 +35,6 @@ _SPACES = re.compile(r"\s+")
 _NOT_MEASURED = "not measured"
 _WIDTH, _LEFT, _RIGHT, _STEP, _TOP = 720, 150, 96, 30, 26
 _SPAN = _WIDTH - _LEFT - _RIGHT
-_INLINE = 1000
 _FLOATS = 12
 _SUFFIXES = {"csv": "csv", "markdown": "md", "latex": "tex"}
 _MAIN_TABLE_PAGE = "study/main_table.html"
@@ -475,19 +473,18 @@ def render_comparison(
 ) -> str:
     """Render one or more comparisons as a page."""
     names = [str(document["corpus"]) for document in documents]
-    view = {
-        "version": __version__,
-        "title": f"Judges on {names[0]}" if len(names) == 1 else "Judges compared",
-        "about": (
+    return render(
+        "comparison.html",
+        title=f"Judges on {names[0]}" if len(names) == 1 else "Judges compared",
+        about=(
             f"{count(len(names))} {'corpus' if len(names) == 1 else 'corpora'}: "
             f"{', '.join(names) or 'none'}"
         ),
-        "corpora": [_view(document) for document in documents],
-        "tables": [table for table in comparison_tables(documents) if table.rows],
-        "left_out": left_out,
-        "numeric": _is_number,
-    }
-    return environment().get_template("comparison.html").render(**view)
+        corpora=[_view(document) for document in documents],
+        tables=[table for table in comparison_tables(documents) if table.rows],
+        left_out=left_out,
+        numeric=_is_number,
+    )
 
 
 def comparison_markdown(document: Mapping[str, Any]) -> str:
@@ -549,8 +546,8 @@ def table_markdown(documents: Sequence[Mapping[str, Any]]) -> str:
     block = "\n".join(lines) + "\n"
     return (
         block
-        if len(block) < _INLINE
-        else block[: block.rindex("\n", 0, _INLINE - 40)] + "\n\nMore corpora are on the page.\n"
+        if len(block) < INLINE
+        else block[: block.rindex("\n", 0, INLINE - 40)] + "\n\nMore corpora are on the page.\n"
     )
 
 
@@ -575,36 +572,54 @@ def _share(value: float | None) -> str:
     return percent(value) if value else "–"
 
 
-def _view(document: Mapping[str, Any]) -> dict[str, Any]:
-    cal = document["cal"]
-    return {
-        "name": document["corpus"],
-        "facts": (
+@dataclass(frozen=True)
+class _View:
+    """The comparison of one corpus as shown."""
+
+    name: str
+    facts: str
+    best: list[_BestRow]
+    findings: list[str]
+    missing: Sequence[Mapping[str, str]]
+    auroc: str
+    reject: str
+    release: str
+    folds: list[str]
+
+
+class _BestRow(NamedTuple):
+    what: str
+    judge: str
+    value: str
+    next: str
+
+
+def _view(document: Mapping[str, Any]) -> _View:
+    cal, rows, alphas = document["cal"], document["rows"], document["alphas"]
+    return _View(
+        name=document["corpus"],
+        facts=(
             f"CAL: {count(cal['trajectories'])} labelled runs of {count(cal['tasks'])} tasks, "
             f"success rate {rate(cal['success_rate'])}"
         ),
-        "best": [_best(item) for item in document["best"]],
-        "findings": [item["message"] for item in document["findings"]],
-        "missing": document["missing"],
-        "auroc": auroc_figure(document["rows"]),
-        "reject": coverage_figure(document["rows"], side="reject", alphas=document["alphas"]),
-        "release": coverage_figure(document["rows"], side="release", alphas=document["alphas"]),
-        "folds": [item["sentence"] for item in document["agent_disjoint"]],
-    }
-
-
-def _best(item: Mapping[str, Any]) -> dict[str, str]:
-    after = (
-        ""
-        if item["next"] is None
-        else f"then {item['next']['judge']}, {compact(item['next']['value'])}"
+        best=[_best(item) for item in document["best"]],
+        findings=[item["message"] for item in document["findings"]],
+        missing=document["missing"],
+        auroc=auroc_figure(rows),
+        reject=coverage_figure(rows, side="reject", alphas=alphas),
+        release=coverage_figure(rows, side="release", alphas=alphas),
+        folds=[item["sentence"] for item in document["agent_disjoint"]],
     )
-    return {
-        "what": item["what"],
-        "judge": item["judge"] or "nobody",
-        "value": compact(item["value"]),
-        "next": after,
-    }
+
+
+def _best(item: Mapping[str, Any]) -> _BestRow:
+    after = item["next"]
+    return _BestRow(
+        item["what"],
+        item["judge"] or "nobody",
+        compact(item["value"]),
+        "" if after is None else f"then {after['judge']}, {compact(after['value'])}",
+    )
 
 
 def _is_number(table: Table, place: int) -> bool:

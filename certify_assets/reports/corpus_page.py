@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from certify_assets._version import __version__
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.reports.charts import outcome_heatmap, outcome_histogram
-from certify_assets.reports.wording import DASH, count, counted, environment, percent, rate
+from certify_assets.reports.wording import (
+    DASH,
+    count,
+    counted,
+    inline_block,
+    markdown_table,
+    percent,
+    rate,
+    render,
+)
 
 if TYPE_CHECKING:
     from certify_assets.corpora.corpus import ImportSummary
@@ -21,7 +29,6 @@ if TYPE_CHECKING:
 
 _MOST_AGENTS = 60
 Fact = tuple[str, str]
-_INLINE = 1000
 _MOST = 20
 _TABLES = {
     "columns": "Columns of the trajectory table",
@@ -56,6 +63,38 @@ class AgentRow:
     bar: str
 
 
+class GateRow(NamedTuple):
+    """The arithmetic of one split and budget."""
+
+    split: str
+    alpha: str
+    tasks: str
+    floor: str
+    n_eff: str
+    n_min: str
+    possible: bool
+    audits: bool
+    reason: str
+
+
+class PhraseExample(NamedTuple):
+    """A run with a verdict phrase, and where it is."""
+
+    run: str
+    step: str | int
+    text: str
+
+
+class PhraseRow(NamedTuple):
+    """One verdict phrase, and the success rates of runs with and without it."""
+
+    name: str
+    runs: str
+    present: str
+    absent: str
+    examples: list[PhraseExample]
+
+
 def profile_facts(profile: CorpusProfile) -> list[Fact]:
     """Return size and clustering of the corpus, each as what it is and its value."""
     fewest, most = profile.attempts
@@ -72,20 +111,20 @@ def profile_facts(profile: CorpusProfile) -> list[Fact]:
     ]
 
 
-def gate_rows(profile: CorpusProfile) -> list[dict[str, Any]]:
+def gate_rows(profile: CorpusProfile) -> list[GateRow]:
     """Return the arithmetic of every split and budget."""
     return [
-        {
-            "split": gate.split.upper(),
-            "alpha": f"{gate.alpha:g}",
-            "tasks": count(gate.tasks),
-            "floor": count(gate.floor_tasks),
-            "n_eff": f"{gate.n_eff:,.1f}",
-            "n_min": f"{gate.n_min} / {gate.n_min_grid}",
-            "possible": gate.possible,
-            "audits": gate.split == "test",
-            "reason": gate.reason,
-        }
+        GateRow(
+            split=gate.split.upper(),
+            alpha=f"{gate.alpha:g}",
+            tasks=count(gate.tasks),
+            floor=count(gate.floor_tasks),
+            n_eff=f"{gate.n_eff:,.1f}",
+            n_min=f"{gate.n_min} / {gate.n_min_grid}",
+            possible=gate.possible,
+            audits=gate.split == "test",
+            reason=gate.reason,
+        )
         for gate in profile.gates
     ]
 
@@ -149,18 +188,16 @@ def agent_rows(profile: CorpusProfile, controls: LeakChecks) -> list[AgentRow]:
     return rows
 
 
-def phrase_rows(controls: LeakChecks) -> list[dict[str, Any]]:
+def phrase_rows(controls: LeakChecks) -> list[PhraseRow]:
     """Return every verdict phrase that occurs, with where."""
     return [
-        {
-            "name": item.name,
-            "runs": counted(item.trajectories, "run"),
-            "with": percent(item.success_rate_with),
-            "without": percent(item.success_rate_without),
-            "examples": [
-                {"run": run, "step": step, "text": text} for run, step, text in item.examples
-            ],
-        }
+        PhraseRow(
+            item.name,
+            counted(item.trajectories, "run"),
+            percent(item.success_rate_with),
+            percent(item.success_rate_without),
+            [PhraseExample(*example) for example in item.examples],
+        )
         for item in controls.evidence.phrases
     ]
 
@@ -217,43 +254,44 @@ def render_corpus(report: CorpusReport, *, data_docs: str | None = None) -> str:
     """Render the page."""
     profile, controls = report.profile, report.leak_checks
     state, heading, sentences = standing(report)
-    view = {
-        "version": __version__,
-        "title": report.config.name,
-        "about": f"{counted(profile.trajectories, 'labelled run')} of "
+    drawn, caption = _map(report)
+    return render(
+        "corpus.html",
+        title=report.config.name,
+        about=f"{counted(profile.trajectories, 'labelled run')} of "
         f"{counted(profile.tasks, 'task')}, {percent(profile.success_rate)} "
         f"successful, task ICC {rate(profile.icc, 2)}; read from the format "
         f"{report.imported.format}",
-        "state": state,
-        "heading": heading,
-        "sentences": sentences,
-        "data_docs": data_docs,
-        "facts": [("domain", str(report.domain)), *profile_facts(profile)],
-        "gates": gate_rows(profile),
-        "splits": split_rows(profile),
-        "unsplit": report.unsplit,
-        "manifest": report.manifest,
-        "controls": control_rows(controls),
-        "accepted": controls.accepted,
-        "agents": agent_rows(profile, controls),
-        "phrases": phrase_rows(controls),
-        "figures": _figures(controls),
-        "flips": flip_facts(profile.flips),
-        "labels": label_rows(report.imported, profile.flips),
-        "lengths": length_facts(profile.lengths),
-        "dropped": [
+        state=state,
+        heading=heading,
+        sentences=sentences,
+        data_docs=data_docs,
+        facts=[("domain", str(report.domain)), *profile_facts(profile)],
+        gates=gate_rows(profile),
+        splits=split_rows(profile),
+        unsplit=report.unsplit,
+        manifest=report.manifest,
+        controls=control_rows(controls),
+        accepted=controls.accepted,
+        agents=agent_rows(profile, controls),
+        phrases=phrase_rows(controls),
+        figures=_figures(controls),
+        flips=flip_facts(profile.flips),
+        labels=label_rows(report.imported, profile.flips),
+        lengths=length_facts(profile.lengths),
+        dropped=[
             (reason, count(number), report.imported.examples.get(reason, ""))
             for reason, number in profile.dropped.items()
         ],
-        "notes": [(note, count(number)) for note, number in report.imported.notes.items()],
-        "duplicates": f"{counted(profile.duplicates, 'run')} ({percent(profile.duplicate_share)})",
-        "same": profile.same_instruction[:_MOST],
-        "same_more": max(0, len(profile.same_instruction) - _MOST),
-        "files": sorted(report.imported.files.items())[:_MOST],
-        "files_more": max(0, len(report.imported.files) - _MOST),
-        **_map(report),
-    }
-    return environment().get_template("corpus.html").render(**view)
+        notes=[(note, count(number)) for note, number in report.imported.notes.items()],
+        duplicates=f"{counted(profile.duplicates, 'run')} ({percent(profile.duplicate_share)})",
+        same=profile.same_instruction[:_MOST],
+        same_more=max(0, len(profile.same_instruction) - _MOST),
+        files=sorted(report.imported.files.items())[:_MOST],
+        files_more=max(0, len(report.imported.files) - _MOST),
+        map=drawn,
+        map_caption=caption,
+    )
 
 
 def standing(report: CorpusReport) -> tuple[str, str, list[str]]:
@@ -286,31 +324,24 @@ def standing(report: CorpusReport) -> tuple[str, str, list[str]]:
 def corpus_markdown(report: CorpusReport) -> str:
     """Return the asset's block: under 1,000 characters, no text of the corpus."""
     profile, flips = report.profile, report.profile.flips
-    lines = [f"**{standing(report)[1]}**", ""]
-    lines += [
-        "| runs | tasks | π | ICC | n_eff | flips: cells / tasks |",
-        "|---|---|---|---|---|---|",
-    ]
-    numbers = [
+    figures = (
         count(profile.trajectories),
         count(profile.tasks),
         rate(profile.success_rate),
         rate(profile.icc),
-    ]
-    lines.append(
-        f"| {' | '.join([*numbers, count(profile.n_eff)])} | {percent(flips.cell_rate)} / "
-        f"{percent(flips.task_rate)} |"
+        count(profile.n_eff),
+        f"{percent(flips.cell_rate)} / {percent(flips.task_rate)}",
     )
-    lines += ["", "| control | AUROC | 95 % | threshold |", "|---|---|---|---|"]
     shown = sorted(control_rows(report.leak_checks), key=lambda row: not row.over)[:6]
-    lines += [f"| {row.name} | {row.auroc} | {row.interval} | {row.threshold} |" for row in shown]
-    block = "\n".join(lines) + "\n"
-    if len(block) >= _INLINE:
-        raise RuntimeError(
-            f"the block of the corpus has {len(block)} characters; it must stay under "
-            f"{_INLINE} to be shown inline"
-        )
-    return block
+    controls = [(row.name, row.auroc, row.interval, row.threshold) for row in shown]
+    lines = [
+        f"**{standing(report)[1]}**",
+        "",
+        *markdown_table(("runs", "tasks", "π", "ICC", "n_eff", "flips: cells / tasks"), [figures]),
+        "",
+        *markdown_table(("control", "AUROC", "95 %", "threshold"), controls),
+    ]
+    return inline_block(lines, "block of the corpus")
 
 
 def _figures(controls: LeakChecks) -> list[tuple[str, str, str]]:
@@ -348,10 +379,10 @@ def _direction(name: str, auroc: float | None, words: str) -> str:
     )
 
 
-def _map(report: CorpusReport) -> dict[str, Any]:
+def _map(report: CorpusReport) -> tuple[str, str]:
     runs = report.runs
     if runs.empty:
-        return {"map": "", "map_caption": "No labelled run outside TEST."}
+        return "", "No labelled run outside TEST."
     drawn = outcome_heatmap(
         runs["task_id"].tolist(),
         runs["agent"].tolist(),
@@ -359,43 +390,31 @@ def _map(report: CorpusReport) -> dict[str, Any]:
         runs["outcome"].to_numpy(dtype="int8"),
         name="map",
     )
-    part = (
-        ""
-        if drawn.shown == drawn.tasks
-        else f" An even sample of {count(drawn.shown)} tasks is drawn."
+    caption = (
+        "One row a task, the easiest on top; one cell a run, by agent and attempt. Rows of one "
+        "colour are tasks that always end alike."
     )
-    left = (
-        ""
-        if report.manifest is None
-        else (
-            f" The {len(report.manifest.tasks['test'])} tasks of TEST are left out: their "
-            "outcomes are not looked at."
+    if drawn.shown < drawn.tasks:
+        caption += f" An even sample of {count(drawn.shown)} tasks is drawn."
+    if report.manifest is not None:
+        caption += (
+            f" The {len(report.manifest.tasks['test'])} tasks of TEST are left out: their outcomes "
+            "are not looked at."
         )
-    )
-    return {
-        "map": drawn.markup,
-        "map_caption": "One row a task, the easiest on top; one "
-        "cell a run, by agent and attempt. Rows of "
-        "one colour are tasks that always end alike."
-        f"{part}{left}",
-    }
+    return drawn.markup, caption
 
 
 def check_table(controls: LeakChecks) -> str:
     """Return the controls as a Markdown table for the metadata of their check."""
-    lines = ["| control | AUROC | 95 % over tasks | threshold | |", "|---|---|---|---|---|"]
-    lines += [
-        (
-            f"| {row.name} | {row.auroc} | {row.interval} | {row.threshold} | "
-            f"{'at or over' if row.over else ''} |"
-        )
+    rows = [
+        (row.name, row.auroc, row.interval, row.threshold, "at or over" if row.over else "")
         for row in control_rows(controls)
     ]
-    return "\n".join(lines)
+    return "\n".join(markdown_table(("control", "AUROC", "95 % over tasks", "threshold", ""), rows))
 
 
 def data_docs_key(corpus: str) -> str:
-    """Return where a corpus's Data Docs stand in the data root."""
+    """Return where a corpus's Data Docs are stored."""
     return f"corpora/{corpus}/data_docs/index.html"
 
 
@@ -409,61 +428,77 @@ def write_data_docs(corpus: Corpus, report: QualityReport) -> str:
 
 def render_data_docs(corpus: str, report: QualityReport) -> str:
     """Render the validation results of a corpus."""
-    failed = [result for result in report.results if not result.passed]
-    blocking = [result for result in failed if result.severity == "error"]
-    view = {
-        "version": __version__,
-        "title": f"Data Docs of {corpus}",
-        "corpus": corpus,
-        "state": "failed" if blocking else "warn" if failed else "certified",
-        "heading": f"{len(failed)} of {len(report.results)} suites failed"
-        if failed
-        else f"All {len(report.results)} suites passed",
-        "suites": report.results,
-        "tables": [
-            {
-                "heading": _TABLES.get(name, name),
-                "statistics": _statistics(document),
-                "sections": _sections(document),
-            }
-            for name, document in report.documents.items()
-        ],
-        "library": _library(),
-    }
-    return environment().get_template("data_docs.html").render(**view)
-
-
-def _library() -> str:
     from importlib.metadata import version
 
-    return f"Great Expectations {version('great-expectations')}"
+    failed = [result for result in report.results if not result.passed]
+    blocking = [result for result in failed if result.severity == "error"]
+    return render(
+        "data_docs.html",
+        title=f"Data Docs of {corpus}",
+        corpus=corpus,
+        state="failed" if blocking else "warn" if failed else "certified",
+        heading=f"{len(failed)} of {len(report.results)} suites failed"
+        if failed
+        else f"All {len(report.results)} suites passed",
+        suites=report.results,
+        tables=[
+            _DocsTable(_TABLES.get(name, name), _statistics(document), _sections(document))
+            for name, document in report.documents.items()
+        ],
+        library=f"Great Expectations {version('great-expectations')}",
+    )
 
 
-def _sections(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what was expected and seen, by column; the first section is the overview."""
-    sections = []
-    for section in document["sections"][1:]:
-        rows = [
-            _row(row)
-            for block in section["content_blocks"]
-            if block["content_block_type"] == "table"
-            for row in block["table"]
-            if len(row) >= 3
-        ]
-        sections.append({"name": section["section_name"], "rows": rows})
-    return sections
+class _Expectation(NamedTuple):
+    """What was expected and seen; `found` are count and samples of what did not meet it."""
+
+    passed: bool
+    expected: str
+    found: list[str]
+    seen: str
 
 
-def _row(row: list[Any]) -> dict[str, Any]:
+class _DocsSection(NamedTuple):
+    """The expectations of one column."""
+
+    name: str
+    rows: list[_Expectation]
+
+
+class _DocsTable(NamedTuple):
+    """The results of one suite."""
+
+    heading: str
+    statistics: list[Fact]
+    sections: list[_DocsSection]
+
+
+def _sections(document: Mapping[str, Any]) -> list[_DocsSection]:
+    # the first section is the overview
+    return [
+        _DocsSection(
+            section["section_name"],
+            [
+                _expectation(row)
+                for block in section["content_blocks"]
+                if block["content_block_type"] == "table"
+                for row in block["table"]
+                if len(row) >= 3
+            ],
+        )
+        for section in document["sections"][1:]
+    ]
+
+
+def _expectation(row: list[Any]) -> _Expectation:
     status, expected, seen = row[0], row[1], row[2]
     blocks = expected if isinstance(expected, list) else [expected]
-    # after the sentence of the expectation come the count and samples of what did not meet it
-    return {
-        "passed": _parameters(status).get("markdown_status_icon") != "\N{CROSS MARK}",
-        "expected": _text(blocks[0]),
-        "found": [text for text in (_text(block) for block in blocks[1:]) if text],
-        "seen": _text(seen),
-    }
+    return _Expectation(
+        passed=_parameters(status).get("markdown_status_icon") != "\N{CROSS MARK}",
+        expected=_text(blocks[0]),
+        found=[text for text in (_text(block) for block in blocks[1:]) if text],
+        seen=_text(seen),
+    )
 
 
 def _statistics(document: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -6,10 +6,18 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from certify_assets._version import __version__
 from certify_assets.operations.layout import history_key
 from certify_assets.reports import svg
-from certify_assets.reports.wording import DASH, compact, count, counted, environment, percent
+from certify_assets.reports.wording import (
+    DASH,
+    compact,
+    count,
+    counted,
+    inline_block,
+    markdown_table,
+    percent,
+    render,
+)
 
 if TYPE_CHECKING:
     from certify_assets.operations.history import (
@@ -37,7 +45,6 @@ COLUMNS = (
     "tasks",
     "alarm",
 )
-_INLINE = 1000
 _SHOWN = 6
 
 
@@ -246,35 +253,29 @@ def render_history(history: OperationHistory) -> str:
             ),
         },
     ]
-    return (
-        environment()
-        .get_template("history.html")
-        .render(
-            version=__version__,
-            title=history.corpus,
-            state=state,
-            heading=heading,
-            reason=reason,
-            facts=[
-                ("sets of certificates", count(len(steps))),
-                ("recertifications begun", count(len(history.claims))),
-                ("alarms", count(len(history.alarms))),
-                ("δ spent by them", compact(history.spent)),
-            ],
-            panels=panels,
-            columns=COLUMNS,
-            rows=history_rows(history),
-            alarms=[
-                (
-                    f"{item.time[:19]}: {item.judge}, {item.side} at "
-                    f"{percent(item.alpha)}, after {counted(item.at, 'labelled task')}"
-                )
-                for item in history.alarms
-            ],
-            joint=history.joint,
-            schedule=history.schedule
-            or "No schedule is declared yet: the first recertification declares one.",
-        )
+    return render(
+        "history.html",
+        title=history.corpus,
+        state=state,
+        heading=heading,
+        reason=reason,
+        facts=[
+            ("sets of certificates", count(len(steps))),
+            ("recertifications begun", count(len(history.claims))),
+            ("alarms", count(len(history.alarms))),
+            ("δ spent by them", compact(history.spent)),
+        ],
+        panels=panels,
+        columns=COLUMNS,
+        rows=history_rows(history),
+        alarms=[
+            f"{item.time[:19]}: {item.judge}, {item.side} at {percent(item.alpha)}, after "
+            f"{counted(item.at, 'labelled task')}"
+            for item in history.alarms
+        ],
+        joint=history.joint,
+        schedule=history.schedule
+        or "No schedule is declared yet: the first recertification declares one.",
     )
 
 
@@ -293,16 +294,10 @@ def write_history_page(store: Store, history: OperationHistory) -> str:
 def history_markdown(history: OperationHistory) -> str:
     """Return the verdict block of the asset: under 1,000 characters, no text of the data."""
     _, heading, _ = _verdict(history)
-    lines = [f"**{heading}**", "", "|set|side|α|certified|error|tasks|", "|-|-|-|-|-|-|"]
-    cells = [_short_row(step, side) for step in history.steps for side in step.sides]
-    lines += ["|" + "|".join(row) + "|" for row in cells[-_SHOWN:]]
-    block = "\n".join(lines) + "\n"
-    if len(block) >= _INLINE:
-        raise RuntimeError(
-            f"the verdict block has {len(block)} characters; it must stay under {_INLINE} to "
-            "be shown inline"
-        )
-    return block
+    rows = [_short_row(step, side) for step in history.steps for side in step.sides]
+    columns = ("set", "side", "α", "certified", "error", "tasks")
+    table = markdown_table(columns, rows[-_SHOWN:], tight=True)
+    return inline_block([f"**{heading}**", "", *table])
 
 
 def history_metrics(history: OperationHistory) -> dict[str, float]:

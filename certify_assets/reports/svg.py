@@ -23,7 +23,7 @@ MUTED = "#5c6672"
 GRID = "#e4e8ed"
 ALPHA_INK = "#8a5a00"
 
-_RC: dict[str, Any] = {
+_RC: dict[str, str | float | list[str]] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "certify_assets",
     "svg.image_inline": True,
