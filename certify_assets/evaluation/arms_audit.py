@@ -13,6 +13,7 @@ from certify_assets.errors import LedgerError, StaleCertificateError
 from certify_assets.evaluation.ledger import (
     READ_KINDS,
     LedgerEntry,
+    last_result,
     ledger_entries,
     ledger_violations,
     reading_delta,
@@ -221,24 +222,16 @@ def load_arms_audit(judge: JudgedCorpus) -> ArmsAudit:
     again = f"materialize judges/{judge.spec.name}/arms_audit again."
     entries = ledger_entries(judge.corpus)
     registered = {entry.registration for entry in entries if entry.kind == "registration"}
-    if (
-        document["registration"] not in registered
-        or _sha256(document["plan"]) != document["registration"]
-    ):
+    if document["registration"] not in registered & {_sha256(document["plan"])}:
         raise LedgerError(
             f"the plan of the arms of {judge.spec.name} on {judge.corpus} is not the registered "
             f"one: it was altered; {again}"
         )
     for name, result in document["results"].items():
-        found = [
-            entry
-            for entry in entries
-            if entry.kind == "result" and entry.judge == f"{judge.spec.name}/{name}"
-        ]
-        if (
-            not found
-            or found[-1].configuration != _sha256(result)
-            or found[-1].registration != document["registration"]
+        read = last_result(entries, f"{judge.spec.name}/{name}")
+        if read is None or (read.configuration, read.registration) != (
+            _sha256(result),
+            document["registration"],
         ):
             raise LedgerError(
                 f"the audit of {name} of {judge.spec.name} on {judge.corpus} is not what the "

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, LedgerError, StaleCertificateError
-from certify_assets.evaluation.certification import load_certificates, why_nothing
+from certify_assets.evaluation.certification import deciding_certificates, why_nothing
 from certify_assets.evaluation.ledger import (
     LedgerEntry,
+    last_result,
     ledger_entries,
     reading_delta,
     reading_number,
@@ -21,7 +22,7 @@ from certify_assets.evaluation.ledger import (
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
-from certify_assets.judges.specs import PROCEDURES, judges
+from certify_assets.judges.specs import judges
 from certify_assets.storage.snapshot import remembered
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class AuditResult:
 
 def audit_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> AuditResult:
     """Read TEST through the ledger and audit every certificate that decides; store the audits."""
-    deciding = [item for item in load_certificates(judge) if item.procedure == PROCEDURES[0]]
+    deciding = deciding_certificates(judge)
     key = judge.key("audits.json")
     if judge.store.exists(key):
         require_in_ledger(judge.corpus, str(judge.store.read_json(key).get("ledger_head", "")))
@@ -147,14 +148,10 @@ def load_audits(judge: JudgedCorpus) -> tuple[list[CertificateAudit], pd.DataFra
     """Return the stored audits of a judge and its labelled TEST scores, if the ledger has them."""
     document = judge.store.read_json(judge.key("audits.json"))
     require_in_ledger(judge.corpus, document["ledger_head"])
-    results = [
-        entry
-        for entry in ledger_entries(judge.corpus)
-        if entry.kind == "result" and entry.judge == judge.name
-    ]
+    result = last_result(ledger_entries(judge.corpus), judge.name)
     scores = judge.key("test_scores.parquet")
     found = _result_sha256(document["audits"], judge.store.sha256(scores))
-    if not results or results[-1].configuration != found:
+    if result is None or result.configuration != found:
         raise LedgerError(
             f"the audits of {judge} on {judge.corpus} are not what the last read of TEST gave: "
             f"they were altered; materialize judges/{judge}/audit again."
@@ -251,7 +248,7 @@ def overview(corpus: Corpus) -> CorpusOverview:
 def judge_overview(judge: JudgedCorpus) -> JudgeOverview:
     """Return what a judge certified on a corpus, with its audit on TEST."""
     audits = {(audit.side, audit.alpha): audit for audit in load_audits(judge)[0]}
-    deciding = [item for item in load_certificates(judge) if item.procedure == PROCEDURES[0]]
+    deciding = deciding_certificates(judge)
     provenance = deciding[0].provenance
     return {
         "judge": judge.name,

@@ -105,6 +105,11 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
     return certificates
 
 
+def deciding_certificates(judge: JudgedCorpus) -> list[Certificate]:
+    """Return the stored certificates of the procedure that decides, recomputed."""
+    return [item for item in load_certificates(judge) if item.procedure == PROCEDURES[0]]
+
+
 def certificate_of(
     certificates: list[Certificate], *, side: str, alpha: float, procedure: str = PROCEDURES[0]
 ) -> Certificate:

@@ -13,10 +13,9 @@ from certify_assets.certificates.auroc import auroc
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.evaluation.audit import CertificateAudit, load_audits
-from certify_assets.evaluation.certification import load_certificates
+from certify_assets.evaluation.certification import deciding_certificates
 from certify_assets.judges.judged import JudgedCorpus, StageFigures
-from certify_assets.judges.record import columns
-from certify_assets.judges.specs import PROCEDURES, JudgeSpec, judges
+from certify_assets.judges.specs import JudgeSpec, judges
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -146,21 +145,13 @@ def _judged(
     audits: dict[str, CertificateAudit] = {}
     # recomputed, and checked against the ledger: what is stale is missing with its reason
     try:
-        certificates = tuple(
-            item for item in load_certificates(judge) if item.procedure == PROCEDURES[0]
-        )
+        certificates = tuple(deciding_certificates(judge))
     except CertifyError as error:
         missing.append({"judge": judge.name, "what": "certificate", "reason": str(error)})
     try:
         found, test = load_audits(judge)
         audits = {audit.certificate_sha256: audit for audit in found}
-        scores, outcomes, tasks = columns(test)
-        rows["test"] = LabelledScores(
-            scores,
-            outcomes,
-            tasks,
-            *(test[column].to_numpy(object) for column in ("trajectory_id", "agent")),
-        )
+        rows["test"] = _rows(test, test["score"].to_numpy(np.float64))
     except CertifyError as error:
         missing.append({"judge": judge.name, "what": "audit", "reason": str(error)})
     return JudgeResults(

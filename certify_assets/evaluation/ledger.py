@@ -170,6 +170,12 @@ def _runs(corpus: Corpus, read: LedgerEntry) -> frozenset[str] | None:
     return frozenset(parse_json(data.decode("utf-8")))
 
 
+def last_result(entries: Sequence[LedgerEntry], judge: str) -> LedgerEntry | None:
+    """Return the line of what the last read of TEST by a judge gave."""
+    mine = (entry for entry in reversed(entries) if entry.kind == "result")
+    return next((entry for entry in mine if entry.judge == judge), None)
+
+
 def announce_study(
     corpus: Corpus, *, reader: str, plan: Mapping[str, Any], run_id: str
 ) -> LedgerEntry:

@@ -1,4 +1,4 @@
-"""Folds over agents: who is held out is not trained on, and a judge that reads the agent's own words is found out."""
+"""Folds over agents: the held-out are not trained on; a judge of agents' own words is found out."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def split_and_score(store: Store, path: Path) -> Store:
 
 @pytest.fixture(scope="module")
 def dialects(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """Four agents, each with words of its own for a success and a failure: what is learnt of one says nothing of another."""
+    """Four agents with words of their own for success and failure: one says nothing of another."""
     folder = tmp_path_factory.mktemp("dialects")
     rng = np.random.default_rng(0)
     lines = []

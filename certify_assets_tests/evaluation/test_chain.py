@@ -46,7 +46,7 @@ def _run(store: Store, judge: str = JUDGE) -> None:
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data root up to the splits, and one with a finished chain, built once and copied for every test."""
+    """A data root up to the splits, and one with a finished chain, copied for every test."""
     folder = tmp_path_factory.mktemp("chain")
     store = Store(str(folder / "split"))
     _prepare(store, write_runs(folder / "runs.jsonl", tasks=60))
@@ -70,7 +70,7 @@ def finished(template: Path, tmp_path: Path) -> Store:
 
 
 def _files(store: Store) -> dict[str, bytes]:
-    """Everything in a data root but what is of the moment: the ledger's times, and what a stage cost."""
+    """Everything in a data root but the ledger's times and what a stage cost."""
     root = Path(store.root)
     files = [
         path

@@ -1,4 +1,4 @@
-"""Judges of small corpora side by side: every figure is that of the certificates and the scores, and what is missing is said."""
+"""Judges of small corpora compared: figures of certificates and scores, and what is missing."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_figures_are_those_of_scores_and_certificates(corpora: Store) -> None:
     )
 
 
-def test_controls_stand_beside_judges_and_are_given_the_better_direction(corpora: Store) -> None:
+def test_controls_are_compared_like_judges_in_their_better_direction(corpora: Store) -> None:
     document = compare(Corpus(corpora, "one"))
     cal = labelled_rows(Corpus(corpora, "one"), "cal")
     steps = roc_auc_score(cal["outcome"].astype(int), cal["steps"].map(len))

@@ -26,7 +26,7 @@ def test_a_name_that_a_spreadsheet_would_run_is_not_written_as_csv(
 ) -> None:
     with pytest.raises(
         InputError,
-        match=r"cannot hold the task_id .* would run it as a formula; choose a name that ends in \.jsonl",
+        match=r"cannot hold the task_id .* run it as a formula; choose a name that ends in \.jsonl",
     ):
         write_table_file(tmp_path / "q.csv", _frame(name))
     assert not list(tmp_path.iterdir())
@@ -62,7 +62,7 @@ def test_another_ending_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_table_is_decided_as_its_scores_are(tmp_path: Path) -> None:
-    """Every code of a decision, in text columns of the same type and the same bytes on disk as from Python strings."""
+    """Every code of a decision, in text columns with the bytes on disk of Python strings."""
     rows = score_rows(tasks=60, attempts=8)
     certificates = [
         certify(rows["score"], rows["outcome"], rows["task_id"], side=side, alpha=0.2)

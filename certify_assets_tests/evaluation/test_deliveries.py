@@ -1,4 +1,4 @@
-"""A benchmark that stays while agents change: deliveries, their versions, and how TEST is read again."""
+"""A benchmark that stays while agents change: deliveries, versions, and TEST read again."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def test_an_edited_line_is_found(store: Store, tmp_path: Path, lines: list[str])
         ledger_entries(Corpus(store, "c"))
 
 
-def test_lines_cut_off_at_the_end_are_found_by_whoever_kept_the_head(
+def test_lines_cut_off_at_the_end_are_found_by_a_head_that_was_kept(
     store: Store, tmp_path: Path, lines: list[str]
 ) -> None:
     head = ledger_head(Corpus(store, "c"))
