@@ -15,6 +15,17 @@ from certify_assets.certificates.audit import (
     threshold_curve,
 )
 from certify_assets.certificates.auroc import auroc
+from certify_assets.certificates.batch import (
+    Batch,
+    BatchCertificate,
+    BatchDraw,
+    BatchPlan,
+    SequentialTest,
+    error_limit,
+    uniform_test,
+    weighted_test,
+)
+from certify_assets.certificates.batch_planning import History, plan_batch
 from certify_assets.certificates.certificate import SCHEMA, Certificate
 from certify_assets.certificates.clustering import (
     ClusterSummary,
@@ -57,6 +68,10 @@ from certify_assets.certificates.verification import (
 
 __all__ = [
     "Audit",
+    "Batch",
+    "BatchCertificate",
+    "BatchDraw",
+    "BatchPlan",
     "Certificate",
     "ClusterSummary",
     "CorpusFacts",
@@ -65,6 +80,7 @@ __all__ = [
     "Evaluation",
     "GateResult",
     "GateThresholds",
+    "History",
     "Monitoring",
     "NOT_VOUCHED",
     "Observations",
@@ -73,6 +89,7 @@ __all__ = [
     "RowDecisions",
     "SCHEMA",
     "SamplePlan",
+    "SequentialTest",
     "Settings",
     "TaskCounts",
     "TaskStream",
@@ -90,6 +107,7 @@ __all__ = [
     "design_effect",
     "diagnose",
     "document_promise",
+    "error_limit",
     "evaluate",
     "issue",
     "joint_promise",
@@ -98,6 +116,7 @@ __all__ = [
     "monitor_certificate",
     "n_min",
     "observe",
+    "plan_batch",
     "plan_sample_size",
     "resample_audit",
     "settings_of",
@@ -107,4 +126,6 @@ __all__ = [
     "threshold_curve",
     "verify_certificate",
     "verify_promise",
+    "uniform_test",
+    "weighted_test",
 ]

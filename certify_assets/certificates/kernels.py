@@ -466,3 +466,63 @@ def task_sums(
                 for lane in range(lanes):
                     sums[draw, block * lanes + lane] += part[lane]
     return sums
+
+
+@_compiled
+def weighted_wealth(  # noqa: PLR0917
+    errors: _Integers,
+    drawn: _Integers,
+    weights: _Floats,
+    risks: _Floats,
+    limit: int,
+    strength: float,
+) -> _Floats:
+    """Log wealth, label by label, of betting that fewer than `limit` runs of a set are wrong.
+
+    Runs are drawn by weight without replacement. The bet maximises the expected growth under the
+    predicted errors, scaled by the errors found so far; +inf once too many errors are impossible.
+    """
+    alive = np.ones(weights.size, np.bool_)
+    wealth = np.zeros(errors.size)
+    left, log_wealth, found, expected = weights.size, 0.0, 0, 0.0
+    for step in range(errors.size):
+        rest = limit - found
+        if rest <= 0:
+            wealth[step:] = -np.inf
+            break
+        if left < rest:
+            wealth[step:] = np.inf
+            break
+        total, smallest = 0.0, np.inf
+        for run in range(weights.size):
+            if alive[run]:
+                total += weights[run]
+                smallest = min(smallest, weights[run])
+        scale = (strength + found) / (strength + expected)
+        largest = total / smallest
+        high = 0.999999 / (largest - rest) if largest > rest else 1e6
+        low = 0.0
+        for _ in range(30):
+            bet = (low + high) / 2
+            slope = 0.0
+            for run in range(weights.size):
+                if alive[run]:
+                    chance = weights[run] / total
+                    risk = min(0.95, scale * risks[run])
+                    loss = rest - 1.0 / chance
+                    slope += chance * (
+                        risk * loss / (1.0 + bet * loss) + (1.0 - risk) * rest / (1.0 + bet * rest)
+                    )
+            if slope > 0.0:
+                low = bet
+            else:
+                high = bet
+        run = drawn[step]
+        payoff = rest - errors[step] * total / weights[run]
+        log_wealth += np.log(1.0 + low * payoff)
+        found += errors[step]
+        expected += risks[run]
+        alive[run] = False
+        left -= 1
+        wealth[step] = np.inf if left < limit - found else log_wealth
+    return wealth

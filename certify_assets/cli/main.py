@@ -28,6 +28,7 @@ _SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "verify": ("check:verify", "Recompute a certificate and compare every byte."),
         "audit": ("check:audit", "Audit a certified threshold on other labelled tasks."),
         "decide": ("decide:decide", "Decide new trajectories: reject, release or human review."),
+        "batch": ("batch:batch", "Certify one finite batch by labels drawn from it."),
         "monitor": (
             "monitor:monitor",
             "Raise an alarm when newly labelled tasks show an error above α.",

@@ -1,0 +1,582 @@
+"""The batch certificate: a risk-limiting audit of one finite batch, by labels drawn from it.
+
+Of N runs that a threshold decides, a random draw without replacement is labelled until the
+hypothesis "at least K₀ = ⌊αN⌋ + 1 of them are wrong" is rejected at δ. The only randomness is the
+draw, so the promise holds for any batch: new agents, drift, clustered or hostile runs.
+
+Uniform draws are tested by the prior-posterior ratio. With a beta-binomial(N; a, b) prior over the
+number of errors, the predictive probability of k errors in n draws is B(a+k, b+n−k)/B(a, b), and
+
+    e_n = [B(a+k, b+n−k) / B(a, b)] / [(K₀)_k (N−K₀)_{n−k} / (N)_n]
+
+is an e-process under K₀ errors, and under more while kN/n < K₀. Weighted draws (successive
+sampling, probability wᵢ/W of what remains) are tested by betting: with m = K₀ − k errors at least
+remaining under the hypothesis, 1 + λ(m − x·W/w) has expectation at most 1 for every predictable
+0 ≤ λ ≤ 1/(W/min w − m).
+
+Nested sets share one draw of the widest: restricted to a nested set it is a draw of it. They are
+tested from the strictest outward, each at δ, up to the first that is not certified.
+
+References
+----------
+Waudby-Smith and Ramdas (2020), Confidence sequences for sampling without replacement.
+Waudby-Smith, Stark and Ramdas (2021), RiLACS: risk limiting audits via confidence sequences.
+Shekhar, Xu, Lipton, Liang and Ramdas (2023), Risk-limiting financial audits via weighted sampling
+without replacement.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaln, gammaln
+
+from certify_assets.certificates.kernels import weighted_wealth
+from certify_assets.errors import InputError
+from certify_assets.files import canonical_json, sha256_bytes
+
+SCHEMA: Final = "certify_assets/batch_plan/1"
+SIDES: Final = ("reject", "release")
+#: weight of the prior in draws
+STRENGTH: Final = 20.0
+_LARGEST_LOG = math.log(1e15)
+# a run that history calls safe may still be wrong, and is drawn at least so often
+_SMALLEST_RISK = 0.05
+
+_Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SequentialTest:
+    """The test of one set after the labels so far.
+
+    Attributes
+    ----------
+    certified : bool
+        Whether the hypothesis of too many errors was rejected, at these labels or earlier.
+    failed : bool
+        Whether the errors found exceed the budget already, so that it never can be.
+    labels : int
+        Labels at which it was certified or failed, else all of them.
+    errors : int
+        Errors among these.
+    e_value : float
+        Largest value of the e-process, at most 10¹⁵; certified at 1/δ.
+    """
+
+    certified: bool
+    failed: bool
+    labels: int
+    errors: int
+    e_value: float
+
+
+def error_limit(alpha: float, decided: int) -> int:
+    """Return K₀, the smallest number of errors that exceeds the budget; exact in α's decimals."""
+    budget = Fraction(str(alpha))
+    return budget.numerator * decided // budget.denominator + 1
+
+
+def uniform_test(
+    errors: ArrayLike,
+    decided: int,
+    *,
+    alpha: float,
+    delta: float,
+    predicted_error: float,
+    strength: float = STRENGTH,
+) -> SequentialTest:
+    """Test a set by labels drawn uniformly without replacement.
+
+    Parameters
+    ----------
+    errors : array_like of 0 and 1, shape (labels,)
+        Whether each drawn run was decided wrongly, in the order of drawing.
+    decided : int
+        Runs in the set.
+    alpha, delta : float
+        Error budget and risk limit.
+    predicted_error : float
+        Mean of the prior; it moves the number of labels, never the validity.
+    strength : float
+        Weight of the prior in draws.
+
+    Returns
+    -------
+    SequentialTest
+    """
+    found = np.asarray(errors, dtype=np.int64).reshape(-1)
+    log_e = log_prior_posterior(found[None], decided, alpha, predicted_error, strength)[0]
+    return _first(found, log_e, error_limit(alpha, decided), delta)
+
+
+def weighted_test(
+    errors: ArrayLike,
+    drawn: ArrayLike,
+    weights: ArrayLike,
+    risks: ArrayLike,
+    *,
+    alpha: float,
+    delta: float,
+    strength: float = STRENGTH,
+) -> SequentialTest:
+    """Test a set by labels drawn with probability proportional to a weight, without replacement.
+
+    Parameters
+    ----------
+    errors : array_like of 0 and 1, shape (labels,)
+        In the order of drawing.
+    drawn : array_like of int, shape (labels,)
+        Places of the drawn runs in the set.
+    weights, risks : array_like of float, shape (decided,)
+        Weight and predicted error of every run of the set, fixed before the draw; weights > 0.
+    alpha, delta, strength : float
+        As for `uniform_test`.
+
+    Returns
+    -------
+    SequentialTest
+    """
+    found = np.asarray(errors, dtype=np.int64).reshape(-1)
+    every = np.asarray(weights, dtype=np.float64)
+    if not (every > 0).all():
+        raise InputError("A weight of the draw is not positive; every run needs a chance.")
+    chances = np.asarray(risks, dtype=np.float64)
+    limit = error_limit(alpha, every.size)
+    strength = max(strength * float(chances.mean()), 1e-3)
+    places = np.asarray(drawn, dtype=np.int64).reshape(-1)
+    log_e = weighted_wealth(found, places, every, chances, limit, strength)
+    return _first(found, log_e, limit, delta)
+
+
+def log_prior_posterior(
+    errors: NDArray[np.int64], decided: int, alpha: float, mean: float, strength: float
+) -> _Floats:
+    """Logarithm of the e-process at every label; +inf where too many errors are impossible."""
+    limit = error_limit(alpha, decided)
+    mean = min(max(mean, 1e-4), 1 - 1e-4)
+    a, b = strength * mean, strength * (1 - mean)
+    drawn = np.arange(1, errors.shape[1] + 1)
+    wrong = np.cumsum(errors, axis=1)
+    right = drawn - wrong
+    possible = (right <= decided - limit) & (wrong <= limit)
+    k, r = np.where(possible, wrong, 0), np.where(possible, right, 0)
+    n = np.where(possible, drawn, 0)
+    sampling = (
+        gammaln(limit + 1)
+        - gammaln(limit - k + 1)
+        + gammaln(decided - limit + 1)
+        - gammaln(decided - limit - r + 1)
+        - (gammaln(decided + 1) - gammaln(decided - n + 1))
+    )
+    ratio = betaln(a + k, b + r) - betaln(a, b) - sampling
+    log_e = np.where(possible, ratio, np.inf)
+    # more errors than K₀ are likelier than K₀ where the share found is above K₀/N
+    log_e[wrong * decided >= limit * drawn] = -np.inf
+    return log_e
+
+
+def _first(errors: NDArray[np.int64], log_e: _Floats, limit: int, delta: float) -> SequentialTest:
+    wrong = np.cumsum(errors)
+    over = np.flatnonzero(wrong >= limit)
+    end = int(over[0]) if over.size else errors.size
+    passed = np.flatnonzero(log_e[:end] >= math.log(1 / delta))
+    certified = bool(passed.size)
+    labels = int(passed[0]) + 1 if certified else min(end + 1, errors.size)
+    largest = float(log_e[: int(passed[0]) + 1 if certified else end].max(initial=-np.inf))
+    return SequentialTest(
+        certified=certified,
+        failed=bool(over.size) and not certified,
+        labels=labels,
+        errors=int(wrong[labels - 1]) if labels else 0,
+        e_value=math.exp(min(largest, _LARGEST_LOG)),
+    )
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The runs of a finite batch, frozen before anything is drawn.
+
+    Parameters
+    ----------
+    trajectories, tasks : sequence of str
+        Every trajectory once.
+    scores : array_like of float
+        NaN where unscored: such runs are in no set.
+    """
+
+    trajectories: tuple[str, ...]
+    tasks: tuple[str, ...]
+    scores: _Floats
+
+    @classmethod
+    def of(cls, trajectories: Sequence[str], tasks: Sequence[str], scores: ArrayLike) -> Batch:
+        """Order the runs by their ids, so that the order of a file decides nothing."""
+        values = np.asarray(scores, dtype=np.float64)
+        order = sorted(range(len(trajectories)), key=lambda place: str(trajectories[place]))
+        return cls(
+            tuple(str(trajectories[place]) for place in order),
+            tuple(str(tasks[place]) for place in order),
+            values[order],
+        )
+
+    def __len__(self) -> int:
+        return len(self.trajectories)
+
+    def decided(self, side: str, threshold: float) -> NDArray[np.bool_]:
+        """Return which runs a threshold decides."""
+        with np.errstate(invalid="ignore"):
+            inside = self.scores <= threshold if side == "reject" else self.scores >= threshold
+        return np.asarray(inside, dtype=bool)
+
+
+@dataclass(frozen=True)
+class RiskCurve:
+    """Predicted error by score: steps of an isotonic regression on labelled runs of the past.
+
+    Attributes
+    ----------
+    scores, errors : tuple of float
+        Largest score of every step, ascending, and the error predicted up to it.
+    """
+
+    scores: tuple[float, ...]
+    errors: tuple[float, ...]
+
+    @classmethod
+    def fit(cls, side: str, scores: _Floats, errors: NDArray[np.int64]) -> RiskCurve:
+        """Fit the error of a side, which grows with the score on the reject side and falls on the
+        release side, by pooling adjacent violators; half an error and half a run are added to
+        every step.
+        """
+        order = np.argsort(scores, kind="stable")
+        sign = 1.0 if side == "reject" else -1.0
+        steps: list[list[float]] = []
+        for place in order.tolist():
+            steps.append([float(scores[place]), float(errors[place]), 1.0])
+            while len(steps) > 1 and (
+                sign * (steps[-2][1] / steps[-2][2]) >= sign * (steps[-1][1] / steps[-1][2])
+                or steps[-2][0] == steps[-1][0]
+            ):
+                last = steps.pop()
+                steps[-1] = [last[0], steps[-1][1] + last[1], steps[-1][2] + last[2]]
+        return cls(
+            tuple(step[0] for step in steps),
+            tuple((step[1] + 0.5) / (step[2] + 1.0) for step in steps),
+        )
+
+    def at(self, scores: _Floats) -> _Floats:
+        """Return the predicted error at scores; that of 0 where there is none."""
+        places = np.searchsorted(np.array(self.scores), np.nan_to_num(scores), side="left")
+        return np.array(self.errors)[np.minimum(places, len(self.errors) - 1)]
+
+    def weights(self, scores: _Floats) -> tuple[_Floats, _Floats]:
+        """Return the weight of every run in a draw, and its predicted error.
+
+        The square root of the predicted error minimises the variance of the estimated total.
+        """
+        risks = self.at(scores)
+        return np.sqrt(np.maximum(risks, _SMALLEST_RISK * float(risks.mean()))), risks
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """Everything that is fixed before a batch is drawn from.
+
+    Attributes
+    ----------
+    side : {"reject", "release"}
+    alpha, delta : float
+    thresholds : tuple of float
+        Nested candidate sets, the strictest first.
+    predicted_errors : tuple of float
+        Mean of the prior at each threshold.
+    strength : float
+        Weight of the prior in draws.
+    risk : RiskCurve or None
+        Draws are weighted by the square root of this predicted error; None draws uniformly.
+    certificate_sha256, history_sha256 : str
+        What the plan was made from; "" where there was none.
+    expected_labels, expected_net_share : float or None
+        Mean over simulated batches: labels until the end, and the share of the batch that is then
+        decided without a label.
+    """
+
+    side: str
+    alpha: float
+    delta: float
+    thresholds: tuple[float, ...]
+    predicted_errors: tuple[float, ...]
+    strength: float = STRENGTH
+    risk: RiskCurve | None = None
+    certificate_sha256: str = ""
+    history_sha256: str = ""
+    expected_labels: float | None = None
+    expected_net_share: float | None = None
+
+    def __post_init__(self) -> None:
+        ordered = sorted(self.thresholds, reverse=self.side == "release")
+        if self.side not in SIDES:
+            raise InputError(f"There is no side {self.side!r}; name reject or release.")
+        if not (0 < self.alpha < 1 and 0 < self.delta < 1):
+            raise InputError(
+                f"alpha is {self.alpha:g} and delta {self.delta:g}; both lie between 0 and 1."
+            )
+        if not self.thresholds or list(self.thresholds) != ordered:
+            raise InputError("The thresholds of a batch plan are nested, the strictest first.")
+        if len(self.predicted_errors) != len(self.thresholds):
+            raise InputError("A batch plan has one predicted error a threshold.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as a JSON object."""
+        return {
+            "schema": SCHEMA,
+            **asdict(self),
+            "thresholds": list(self.thresholds),
+            "predicted_errors": list(self.predicted_errors),
+            "risk": None
+            if self.risk is None
+            else [list(pair) for pair in zip(self.risk.scores, self.risk.errors, strict=True)],
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> BatchPlan:
+        """Read a plan from its JSON object.
+
+        Raises
+        ------
+        InputError
+            If it is not one.
+        """
+        try:
+            values = {name: document[name] for name in cls.__dataclass_fields__}
+            risk = values["risk"]
+            values["risk"] = None if risk is None else _risk_curve(risk)
+            for name in ("thresholds", "predicted_errors"):
+                values[name] = _numbers(values[name])
+            plan = cls(**values)
+            known = document["schema"] == SCHEMA and set(document) == {"schema", *values}
+        except (KeyError, TypeError, ValueError):
+            known = False
+        if not known:
+            raise InputError("This is not a batch plan as `certify batch plan --out` writes it.")
+        return plan
+
+    def weights(self, scores: _Floats) -> tuple[_Floats, _Floats]:
+        """Return the weight of every run in the draw, and its predicted error."""
+        if self.risk is None:
+            return np.ones(scores.size), np.full(scores.size, self.predicted_errors[-1])
+        return self.risk.weights(scores)
+
+
+def _risk_curve(steps: Sequence[tuple[float, float]]) -> RiskCurve:
+    return RiskCurve(*map(_numbers, zip(*steps, strict=True)))
+
+
+def _numbers(values: Any) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)
+
+
+@dataclass(frozen=True, eq=False)
+class BatchDraw:
+    """The draw of a frozen batch under a plan: its order follows from the seed and the hash.
+
+    Parameters
+    ----------
+    plan : BatchPlan
+    batch : Batch
+    seed : int
+        Chosen by chance, after the batch was frozen.
+    """
+
+    plan: BatchPlan
+    batch: Batch
+    seed: int
+
+    @cached_property
+    def batch_sha256(self) -> str:
+        """Hash of the plan and of every run with its score."""
+        rows = [
+            [name, task, None if math.isnan(score) else score]
+            for name, task, score in zip(
+                self.batch.trajectories, self.batch.tasks, self.batch.scores.tolist(), strict=True
+            )
+        ]
+        return sha256_bytes(canonical_json({"plan": self.plan.to_dict(), "runs": rows}))
+
+    @cached_property
+    def levels(self) -> NDArray[np.int64]:
+        """Place of the strictest threshold that decides each run; −1 where none does."""
+        found = np.full(len(self.batch), -1, dtype=np.int64)
+        for place in reversed(range(len(self.plan.thresholds))):
+            found[self.batch.decided(self.plan.side, self.plan.thresholds[place])] = place
+        return found
+
+    @cached_property
+    def order(self) -> NDArray[np.int64]:
+        """Runs of the widest set in the order of drawing.
+
+        Every run waits −log(U)/w with U from SHA-256 of seed, batch and run, and the shortest wait
+        comes first: successive sampling, the same on every machine, and of every nested set.
+        """
+        inside = np.flatnonzero(self.levels >= 0)
+        weights, _ = self.plan.weights(self.batch.scores)
+        waits = [
+            -math.log(_uniform(self.seed, self.batch_sha256, self.batch.trajectories[place]))
+            / weights[place]
+            for place in inside.tolist()
+        ]
+        return inside[np.argsort(np.array(waits), kind="stable")]
+
+    def close(self, outcomes: Mapping[str, int]) -> BatchCertificate:
+        """Certify the batch by the labels of the first drawn runs.
+
+        Parameters
+        ----------
+        outcomes : mapping of str to int
+            Outcome, 0 or 1, of drawn runs by trajectory: the first ones of the draw, all or none
+            between them.
+
+        Raises
+        ------
+        InputError
+            If a run was labelled that was not drawn, or one before it was left out.
+        """
+        names = [self.batch.trajectories[place] for place in self.order.tolist()]
+        if strange := sorted(set(outcomes) - set(names)):
+            raise InputError(
+                f"There is a label for {strange[0]!r}, which was not drawn ({len(strange)} such "
+                "labels); label the runs of the draw, in its order."
+            )
+        labelled = len(outcomes)
+        if missing := next((name for name in names[:labelled] if name not in outcomes), None):
+            raise InputError(
+                f"Run {missing!r} has no label and later ones have; label the runs in the order "
+                "of the draw."
+            )
+        drawn = self.order[:labelled]
+        wrong = 1 if self.plan.side == "reject" else 0
+        errors = np.array([int(outcomes[name] == wrong) for name in names[:labelled]], np.int64)
+        tests: list[SequentialTest] = []
+        for level in range(len(self.plan.thresholds)):
+            tests.append(self._test(level, drawn, errors))
+            if not tests[-1].certified:
+                break
+        return BatchCertificate.of(self, drawn, errors, tests)
+
+    def _test(
+        self, level: int, drawn: NDArray[np.int64], errors: NDArray[np.int64]
+    ) -> SequentialTest:
+        plan = self.plan
+        inside = (self.levels >= 0) & (self.levels <= level)
+        chosen, decided = errors[inside[drawn]], int(inside.sum())
+        if not decided:
+            return SequentialTest(True, False, 0, 0, 1.0)
+        settings = {"alpha": plan.alpha, "delta": plan.delta, "strength": plan.strength}
+        if plan.risk is None:
+            predicted = plan.predicted_errors[level]
+            return uniform_test(chosen, decided, predicted_error=predicted, **settings)
+        weights, risks = plan.weights(self.batch.scores)
+        places = np.cumsum(inside) - 1
+        return weighted_test(
+            chosen, places[drawn[inside[drawn]]], weights[inside], risks[inside], **settings
+        )
+
+
+def _uniform(seed: int, batch: str, run: str) -> float:
+    digest = hashlib.sha256(f"{seed}\0{batch}\0{run}".encode()).digest()
+    return (int.from_bytes(digest[:8], "big") + 0.5) / 2**64
+
+
+@dataclass(frozen=True)
+class BatchCertificate:
+    """What the labels of a draw say of a batch.
+
+    Attributes
+    ----------
+    certified : bool
+        At most α of the decided runs are wrong, with confidence 1 − δ over the draw alone.
+    side, alpha, delta
+        As planned.
+    runs : int
+        Runs of the batch.
+    decided : int
+        Runs that the certified threshold decides, labelled ones included; 0 where none is.
+    labels_used, errors_found : int
+        Labels given, and errors among those of decided runs (of the first set, where nothing is
+        certified).
+    e_value : float
+        Largest e-value of the widest certified set, else of the first set that was tested in vain.
+    threshold : float or None
+    status : {"certified", "open", "to_reviewers"}
+        Open while labels may still certify the first set.
+    net_share : float
+        Share of the batch that is decided without a label.
+    batch_sha256 : str
+    seed : int
+    plan_sha256 : str
+    """
+
+    certified: bool
+    side: str
+    alpha: float
+    delta: float
+    runs: int
+    decided: int
+    labels_used: int
+    errors_found: int
+    e_value: float
+    threshold: float | None
+    status: str
+    net_share: float
+    batch_sha256: str
+    seed: int
+    plan_sha256: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the certificate as a JSON object."""
+        return asdict(self)
+
+    @classmethod
+    def of(
+        cls,
+        draw: BatchDraw,
+        drawn: NDArray[np.int64],
+        errors: NDArray[np.int64],
+        tests: Sequence[SequentialTest],
+    ) -> BatchCertificate:
+        """Take the widest set of the nested ones that was certified."""
+        plan, level = draw.plan, sum(test.certified for test in tests) - 1
+        shown = max(level, 0)
+        inside = (draw.levels >= 0) & (draw.levels <= shown)
+        decided = int(inside.sum()) if level >= 0 else 0
+        certified, labelled = decided > 0, inside[drawn]
+        if certified:
+            status = "certified"
+        else:
+            status = "to_reviewers" if tests[0].failed else "open"
+        return cls(
+            certified=certified,
+            side=plan.side,
+            alpha=plan.alpha,
+            delta=plan.delta,
+            runs=len(draw.batch),
+            decided=decided,
+            labels_used=int(drawn.size),
+            errors_found=int(errors[labelled].sum()),
+            e_value=tests[shown].e_value,
+            threshold=plan.thresholds[level] if certified else None,
+            status=status,
+            net_share=(decided - int(labelled.sum())) / len(draw.batch) if certified else 0.0,
+            batch_sha256=draw.batch_sha256,
+            seed=draw.seed,
+            plan_sha256=sha256_bytes(canonical_json(plan.to_dict())),
+        )

@@ -1,0 +1,131 @@
+"""``certify batch plan|draw|close`` on plain tables."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from certify_assets_tests.builders import score_rows
+from certify_assets_tests.cli.calling import Call
+
+
+@pytest.fixture
+def tables(call: Call, tmp_path: Path) -> Path:
+    """A certificate, a batch of other tasks, and a history."""
+    for name, seed in (("cal", 0), ("batch", 1), ("history", 2)):
+        score_rows(tasks=80, seed=seed).to_csv(tmp_path / f"{name}.csv", index=False)
+    assert call("certificate", tmp_path / "cal.csv", "--out", tmp_path / "cert.json").code == 0
+    return tmp_path
+
+
+def truth(folder: Path) -> dict[str, str]:
+    with (folder / "batch.csv").open(encoding="utf-8") as stream:
+        return {row["trajectory_id"]: row["outcome"] for row in csv.DictReader(stream)}
+
+
+def label(folder: Path, number: int) -> Path:
+    with (folder / "draw.csv").open(encoding="utf-8") as stream:
+        drawn = [row["trajectory_id"] for row in csv.DictReader(stream)][:number]
+    outcomes = truth(folder)
+    rows = ["trajectory_id,outcome", *(f"{name},{outcomes[name]}" for name in drawn)]
+    (folder / "labels.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return folder / "labels.csv"
+
+
+def test_a_batch_is_planned_drawn_and_closed(call: Call, tables: Path) -> None:
+    plan = call(
+        "batch",
+        "plan",
+        tables / "cert.json",
+        tables / "batch.csv",
+        "--history",
+        tables / "history.csv",
+        "--out",
+        tables / "plan.json",
+        "--json",
+    ).json
+    assert plan["expected_net_share"] > 0 and plan["prior"][0]["strength"] == 20
+    drawing = ("batch", "draw", tables / "plan.json", tables / "batch.csv", "--seed", "11")
+    draw = call(*drawing, "--out", tables / "draw.csv", "--json")
+    assert draw.code == 0 and draw.json["thresholds"] == plan["thresholds"]
+    closing = ("batch", "close", tables / "plan.json", tables / "batch.csv", tables / "draw.csv")
+    early = call(*closing, label(tables, 5), "--json")
+    assert early.code == 3 and early.json["status"] == "open" and early.json["threshold"] is None
+    late = call(*closing, label(tables, 10_000), "--json")
+    assert late.code == 0 and late.json["certified"]
+    found = late.json
+    assert {"side", "alpha", "delta", "runs", "decided", "labels_used", "errors_found"} <= set(
+        found
+    )
+    with (tables / "batch.csv").open(encoding="utf-8") as stream:
+        inside = [
+            row for row in csv.DictReader(stream) if float(row["score"]) <= found["threshold"]
+        ]
+    wrong = sum(row["outcome"] == "1" for row in inside)
+    assert found["decided"] == len(inside) and wrong <= found["alpha"] * len(inside)
+    assert "At most 10% of the" in call(*closing, label(tables, 10_000)).out
+
+
+def test_a_certificate_alone_means_its_threshold_and_a_uniform_draw(
+    call: Call, tables: Path
+) -> None:
+    certificate = json.loads((tables / "cert.json").read_text("utf-8"))
+    plan = call("batch", "plan", tables / "cert.json", tables / "batch.csv", "--json").json
+    assert plan["thresholds"] == [certificate["threshold"]] and plan["draw"] == "uniform"
+    drawing = ("batch", "draw", tables / "cert.json", tables / "batch.csv", "--seed", "3")
+    first = call(*drawing, "--out", tables / "draw.csv", "--labels", "30")
+    assert first.code == 0
+    text = (tables / "draw.csv").read_text("utf-8")
+    assert text.startswith("order,trajectory_id,task_id,seed,batch_sha256,level\n1,")
+    assert len(text.splitlines()) == 31
+    call(*drawing, "--out", tables / "again.csv", "--labels", "30")
+    assert (tables / "again.csv").read_text("utf-8") == text
+
+
+@pytest.mark.parametrize(
+    ("edit", "sentence"),
+    [
+        (lambda text: text.replace("\n2,", "\n2,x", 1), "was edited"),
+        (lambda text: text.replace(",3,", ",4,"), "was edited"),
+        (lambda text: re.sub("[0-9a-f]{64}", "0" * 64, text), "another batch or plan"),
+        (lambda text: text.replace("order,", "number,", 1), "has the columns"),
+    ],
+)
+def test_a_draw_that_was_edited_is_refused(
+    call: Call, tables: Path, edit: object, sentence: str
+) -> None:
+    given = (tables / "cert.json", tables / "batch.csv")
+    call("batch", "draw", *given, "--seed", "3", "--out", tables / "draw.csv", "--labels", "20")
+    labels = label(tables, 20)
+    path = tables / "draw.csv"
+    path.write_text(edit(path.read_text("utf-8")), encoding="utf-8")  # type: ignore[operator]
+    answer = call("batch", "close", *given, path, labels)
+    assert answer.code == 2 and sentence in answer.err
+
+
+def test_labels_that_were_not_drawn_are_refused(call: Call, tables: Path) -> None:
+    given = (tables / "cert.json", tables / "batch.csv")
+    call("batch", "draw", *given, "--seed", "3", "--out", tables / "draw.csv", "--labels", "20")
+    labels = label(tables, 20)
+    other = next(name for name in truth(tables) if name not in labels.read_text("utf-8"))
+    labels.write_text(labels.read_text("utf-8") + f"{other},1\n", encoding="utf-8")
+    answer = call("batch", "close", *given, tables / "draw.csv", labels)
+    assert answer.code == 2 and repr(other) in answer.err and "does not have" in answer.err
+
+
+def test_bad_input_is_one_sentence(call: Call, tables: Path) -> None:
+    given = (tables / "cert.json", tables / "batch.csv")
+    call("batch", "plan", *given, "--out", tables / "plan.json")
+    fixed = call("batch", "plan", tables / "plan.json", tables / "batch.csv", "--alpha", ".2")
+    assert fixed.code == 2 and "fixes --alpha already" in fixed.err
+    bare = tables / "bare.csv"
+    bare.write_text("task_id,score\na,0.1\n", encoding="utf-8")
+    nameless = call("batch", "plan", tables / "cert.json", bare)
+    assert nameless.code == 2 and "no column trajectory_id" in nameless.err
+    call("certificate", tables / "cal.csv", "--alpha", ".001", "--out", tables / "none.json")
+    nothing = call("batch", "plan", tables / "none.json", tables / "batch.csv")
+    assert nothing.code == 2 and "give --history" in nothing.err
