@@ -123,11 +123,7 @@ class Simulation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the study as a JSON object."""
-        return {
-            "schema": SIMULATION_SCHEMA,
-            **asdict(self),
-            "software": {"version": __version__},
-        }
+        return {"schema": SIMULATION_SCHEMA, **asdict(self), "software": {"version": __version__}}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Simulation:
