@@ -83,7 +83,7 @@ class Measured:
 
     @property
     def untrained(self) -> bool:
-        """Whether A₀ is that of a judge which is not fine-tuned on the corpus, as the paper's is."""
+        """Whether A₀ is that of a judge which is not fine-tuned on the corpus, as the paper's."""
         return self.base_judge == _UNTRAINED
 
     @classmethod
@@ -127,72 +127,54 @@ class Certifiability:
         """What a reader should know, as (code, sentence)."""
         from certify_assets.research.law import law_findings
 
-        alpha = f"{ALPHAS[0]:g}"
         number = max((item.judges for item in self.measured), default=0)
-        of_ours = (
-            *self._base_judges(),
-            *self._pretrained(),
-            (
-                "one_split",
-                "AUROC and coverage are read off the same CAL labels: a new corpus must give its "
-                "AUROC before it is certified.",
-            ),
-            (
-                "best_of_judges",
-                f"The coverage is the best of {number} judges at α = {alpha}, each certified by "
-                f"itself: no level pays for this choice.",
-            ),
+        found = (
+            list(law_findings(self.law))
+            if self.law
+            else [("no_law", f"No line is fitted: {self.reason}")]
         )
-        return (
-            *(
-                law_findings(self.law)
-                if self.law
-                else (("no_law", f"No line is fitted: {self.reason}"),)
-            ),
-            *of_ours,
-        )
-
-    def _base_judges(self) -> tuple[tuple[str, str], ...]:
-        """Say whose AUROC the A₀ of the points is, and where that is not the paper's."""
-        untrained = sum(item.untrained for item in self.measured)
-        if not self.measured or untrained == len(self.measured):
-            return (
-                (
-                    "untrained_base",
-                    f"A₀ is the AUROC of {_UNTRAINED}, which is not fine-tuned on the corpus, as "
-                    f"the paper's.",
-                ),
-            )
-        lexical = f"{_FLOOR}, which is trained on SFT"
-        if not untrained:
-            return (
-                (
-                    "base_judge",
-                    f"A₀ is the AUROC of {lexical}: the paper's is that of an untrained judge, "
-                    f"and {_UNTRAINED} has scored none.",
-                ),
-            )
-        mixed = (
-            f"A₀ is the AUROC of {_UNTRAINED} on {untrained} of {len(self.measured)} corpora and "
-            f"of {lexical}, on the others: one line through "
-            f"two kinds of points. Score the others with {_UNTRAINED}."
-        )
-        return (("two_base_judges", mixed),)
-
-    def _pretrained(self) -> tuple[tuple[str, str], ...]:
-        """Name the corpora of whose kind of tasks the base judge has read verdicts before."""
+        found.append(self._base_judges())
         known = [
             item.point.corpus
             for item in self.measured
             if item.untrained and item.point.corpus in EMBEDDED
         ]
-        if not known or JUDGES[_UNTRAINED].model != "compact":
-            return ()
-        said = (
-            f"The compact model was pretrained on MiniWoB++ runs with their verdicts, of other "
-            f"tasks: on {', '.join(known)} its A₀ is no stranger's."
+        if known and JUDGES[_UNTRAINED].model == "compact":
+            words = (
+                f"The compact model was pretrained on MiniWoB++ runs with their verdicts, of other "
+                f"tasks: on {', '.join(known)} its A₀ is no stranger's."
+            )
+            found.append(("pretrained_base", words))
+        words = (
+            "AUROC and coverage are read off the same CAL labels: a new corpus must give its AUROC "
+            "before it is certified."
         )
-        return (("pretrained_base", said),)
+        found.append(("one_split", words))
+        words = (
+            f"The coverage is the best of {number} judges at α = {ALPHAS[0]:g}, each certified by "
+            f"itself: no level pays for this choice."
+        )
+        return (*found, ("best_of_judges", words))
+
+    def _base_judges(self) -> tuple[str, str]:
+        """Say whose AUROC the A₀ of the points is, and where that is not the paper's."""
+        untrained, count = sum(item.untrained for item in self.measured), len(self.measured)
+        lexical = f"{_FLOOR}, which is trained on SFT"
+        if untrained == count:
+            return "untrained_base", (
+                f"A₀ is the AUROC of {_UNTRAINED}, which is not fine-tuned on the corpus, as the "
+                f"paper's."
+            )
+        if not untrained:
+            return "base_judge", (
+                f"A₀ is the AUROC of {lexical}: the paper's is that of an untrained judge, and "
+                f"{_UNTRAINED} has scored none."
+            )
+        return "two_base_judges", (
+            f"A₀ is the AUROC of {_UNTRAINED} on {untrained} of {count} corpora and of {lexical}, "
+            f"on the others: one line through two kinds of points. Score the others with "
+            f"{_UNTRAINED}."
+        )
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Certifiability:

@@ -238,7 +238,7 @@ def _require_fit(points: Sequence[LawPoint]) -> None:
     if count < FEWEST_POINTS:
         raise InputError(
             f"the law cannot be fitted to {count} corpora; give at least {FEWEST_POINTS}, one row "
-            f"each."
+            "each."
         )
     names = [point.corpus for point in points]
     if len(set(names)) < count:
@@ -247,14 +247,12 @@ def _require_fit(points: Sequence[LawPoint]) -> None:
     if len({point.coverage for point in points}) == 1:
         raise InputError(
             f"every one of the {count} corpora has coverage {points[0].coverage:g}, so there is "
-            f"nothing to explain; "
-            "give corpora that differ in column coverage."
+            f"nothing to explain; give corpora that differ in column coverage."
         )
     if not _varies(np.array([point.x for point in points])):
         raise InputError(
             f"all but one of the {count} corpora have one index (1−π)(2A₀−1), so no line can be "
-            f"validated; "
-            "give corpora that differ in columns success_rate and auroc."
+            f"validated; give corpora that differ in columns success_rate and auroc."
         )
 
 
@@ -452,16 +450,7 @@ def carriers(law: Law) -> tuple[Influence, ...]:
 
 def law_findings(law: Law) -> tuple[tuple[str, str], ...]:
     """Return what a reader of the law should know, as (code, sentence)."""
-    return (
-        *_of_the_points(law),
-        *_of_the_validation(law),
-        *_of_the_carriers(law),
-        *_of_the_free_line(law),
-    )
-
-
-def _of_the_points(law: Law) -> list[tuple[str, str]]:
-    count = len(law.points)
+    count, whole = len(law.points), law.form("law")
     few = "" if count >= ENOUGH_POINTS else f", fewer than the paper's {ENOUGH_POINTS}"
     found = [
         (
@@ -475,74 +464,42 @@ def _of_the_points(law: Law) -> list[tuple[str, str]]:
         for kind in ("nothing certified", "few tasks")
     )
     if zero:
-        found.append(
-            (
-                "nothing_certified",
-                f"Anchors: nothing is certified on {len(zero)} of them ({', '.join(zero)}).",
-            )
-        )
+        words = f"nothing is certified on {len(zero)} of them ({', '.join(zero)})."
+        found.append(("nothing_certified", f"Anchors: {words}"))
     if small:
+        words = f"{len(small)} of them rest on fewer than {FEW_TASKS} tasks ({', '.join(small)})."
+        found.append(("few_tasks", f"Anchors: {words}"))
+    if whole.loocv_r2 is not None and whole.loocv_r2 <= 0:
         found.append(
             (
-                "few_tasks",
-                f"Anchors: {len(small)} of them rest on fewer than {FEW_TASKS} tasks "
-                f"({', '.join(small)}).",
+                "no_prediction",
+                f"Leave-one-out R² is {whole.loocv_r2:.2f}: the mean of the corpora would have "
+                f"predicted better than this line.",
             )
         )
-    return found
-
-
-def _of_the_validation(law: Law) -> list[tuple[str, str]]:
-    validated = law.form("law").loocv_r2
-    if validated is None or validated > 0:
-        return []
-    return [
-        (
-            "no_prediction",
-            f"Leave-one-out R² is {validated:.2f}: the mean of the corpora would have predicted "
-            f"better than this line.",
+    for item in carriers(law):
+        without = item.loocv_r2_without
+        rest = (
+            "."
+            if without is None
+            else f" and its LOOCV R² {without:.2f} instead of {whole.loocv_r2 or 0.0:.2f}."
         )
-    ]
-
-
-def _of_the_carriers(law: Law) -> list[tuple[str, str]]:
-    whole = law.form("law").loocv_r2 or 0.0
-    return [
-        (
-            "carries_the_fit",
+        words = (
             f"{item.corpus} carries the fit (leverage {item.leverage:.2f}); without it the law is "
-            f"{item.slope_without:.3f} x "
-            f"{item.intercept_without:+.3f}"
-            + (
-                "."
-                if item.loocv_r2_without is None
-                else f" and its LOOCV R² {item.loocv_r2_without:.2f} instead of {whole:.2f}."
-            ),
+            f"{item.slope_without:.3f} x {item.intercept_without:+.3f}"
         )
-        for item in carriers(law)
-    ]
-
-
-def _of_the_free_line(law: Law) -> list[tuple[str, str]]:
-    free, fitted = law.form(_FREE), law.form("law")
-    if (
-        free.r2 is None
-        or free.mae is None
-        or fitted.loocv_r2 is None
-        or fitted.mae is None
-        or not math.isfinite(free.r2)
-    ):
-        return []
-    better = free.mae <= fitted.mae
-    return [
-        (
-            _FREE,
+        found.append(("carries_the_fit", words + rest))
+    free = law.form(_FREE)
+    known = None not in (free.r2, free.mae, whole.loocv_r2, whole.mae)
+    if known and math.isfinite(free.r2 or 0.0):
+        gain = "nothing" if (free.mae or 0.0) <= (whole.mae or 0.0) else "something"
+        words = (
             f"The line without parameters has R² {free.r2:.3f} and MAE {free.mae:.3f} on these "
-            f"points, the fit LOOCV R² {fitted.loocv_r2:.3f} "
-            f"and MAE {fitted.mae:.3f}: "
-            + ("fitting gains nothing." if better else "fitting gains something."),
+            f"points, the fit LOOCV R² {whole.loocv_r2:.3f} and MAE {whole.mae:.3f}: "
+            f"fitting gains {gain}."
         )
-    ]
+        found.append((_FREE, words))
+    return tuple(found)
 
 
 _NEEDED = ("corpus", "success_rate", "auroc", "coverage")

@@ -46,7 +46,7 @@ EXCEPTION = ("paper", 100, 0.8, "deff")
 
 
 @dataclass(frozen=True)
-class Question:
+class SimulationPlan:
     """What the kept study asks: see the asset's configuration."""
 
     trials: int = 300
@@ -113,21 +113,21 @@ def _append(path: Path, line: str) -> None:
 
 
 def run_study(
-    store: Store, question: Question, progress: Callable[[Cell, int, int], None]
+    store: Store, plan: SimulationPlan, progress: Callable[[Cell, int, int], None]
 ) -> tuple[Simulation, list[TruthCheck]]:
     """Run the study and its designs of failure, check the truth, and store the document."""
     designs = [
-        *study_designs(("paper", *GROUPS["adversarial"]), tasks=question.tasks, rhos=question.rhos),
-        *failure_designs(tasks=question.tasks),
+        *study_designs(("paper", *GROUPS["adversarial"]), tasks=plan.tasks, rhos=plan.rhos),
+        *failure_designs(tasks=plan.tasks),
     ]
     journal = CellJournal.of_store(store, _JOURNAL)
     simulation = simulate(
         designs,
-        procedures=question.procedures,
-        trials=question.trials,
-        seed=question.seed,
-        workers=question.workers,
-        spread=partial(run_shards, engine=question.engine, workers=question.workers),
+        procedures=plan.procedures,
+        trials=plan.trials,
+        seed=plan.seed,
+        workers=plan.workers,
+        spread=partial(run_shards, engine=plan.engine, workers=plan.workers),
         known=journal.known(),
         keep=journal.keep,
         progress=progress,

@@ -49,7 +49,7 @@ def test_document_page_metadata_and_checks(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_an_interrupted_study_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
-    question = study.Question(trials=3, tasks=(20,), rhos=(0.5,), procedures=("taskboot",))
+    question = study.SimulationPlan(trials=3, tasks=(20,), rhos=(0.5,), procedures=("taskboot",))
     whole, broken = Store(str(tmp_path / "whole")), Store(str(tmp_path / "broken"))
     study.run_study(whole, question, lambda cell, done, total: None)
 

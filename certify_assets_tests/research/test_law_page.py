@@ -13,7 +13,7 @@ from certify_assets.research.pages.law_page import law_markdown, law_metrics, re
 from certify_assets.research.paper import law_points
 from certify_assets_tests.paths import assert_painted
 from certify_assets_tests.reports.test_certificate_page import HOSTILE, outline, text_of
-from certify_assets_tests.reports.test_page_in_browser import assert_fits, opened  # noqa: F401 - a fixture
+from certify_assets_tests.reports.test_page_in_browser import assert_fits, opened  # noqa: F401
 
 PAPER_POINTS = law_points()
 
@@ -130,7 +130,12 @@ def test_names_are_text(text: str) -> None:
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [1280, 420])
 @pytest.mark.parametrize("number", [7, 0])
-def test_the_page_is_whole_and_fits(opened, width: int, number: int, tmp_path: Path) -> None:  # noqa: F811 - the fixture
+def test_the_page_is_whole_and_fits(
+    opened,  # noqa: F811 - the fixture
+    width: int,
+    number: int,
+    tmp_path: Path,
+) -> None:
     page = opened(render_law(found(number)), width)
     headings = [heading.inner_text() for heading in page.get_by_role("heading", level=2).all()]
     assert headings[1:] == [

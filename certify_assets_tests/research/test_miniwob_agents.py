@@ -65,7 +65,8 @@ def test_hard_tasks_are_hard_for_all() -> None:
 
 def attempt(name: str, fault_seed: int, page: object) -> tuple[list[tuple[str, str]], str]:
     agent = BY_NAME[name]
-    steps = ScriptedAgent(agent, seed=fault_seed).attempt(page, "login-user", 0)  # type: ignore[arg-type]
+    scripted = ScriptedAgent(agent, seed=fault_seed)
+    steps = scripted.attempt(page, "login-user", 0)  # type: ignore[arg-type]
     return steps, steps[-1][0]
 
 

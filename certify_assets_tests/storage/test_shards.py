@@ -18,7 +18,7 @@ from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.services import ray_cluster
 
-QUESTION = study.Question(
+QUESTION = study.SimulationPlan(
     trials=60, tasks=(20,), rhos=(0.5,), procedures=("taskboot", "guarded_taskboot"), workers=2
 )
 OTHERS = [

@@ -341,7 +341,7 @@ def simulation_study(
     from certify_assets.research.pages.simulation_page import study_markdown, write_simulation_page
 
     store = data_root.store()
-    question = simulations.Question(
+    plan = simulations.SimulationPlan(
         trials=config.trials,
         seed=config.seed,
         workers=config.workers,
@@ -352,7 +352,7 @@ def simulation_study(
     )
     simulation, truth = simulations.run_study(
         store,
-        question,
+        plan,
         lambda cell, done, total: context.log.info(f"{done} of {total}: {cell.title}"),
     )
     metrics = simulations.study_metrics(simulation, truth)

@@ -1,4 +1,4 @@
-"""Generate MiniWoB++ runs from a shell: ``python -m certify_assets.research.miniwob --out runs``."""
+"""Generate MiniWoB++ runs: ``python -m certify_assets.research.miniwob --out runs``."""
 
 from __future__ import annotations
 

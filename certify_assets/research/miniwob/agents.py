@@ -67,7 +67,7 @@ def instance_seed(seed: int, task: str, agent: str, attempt: int) -> str:
 
 def draw_fault(agent: Agent, task: str, skill: Skill, *, attempt: int, seed: int) -> str:
     """Return how this agent fails at this task ("" if not): alike at all attempts but for slips."""
-    # whether an agent can do a task is drawn once, mostly from how hard the task is for every agent,
+    # whether an agent can do a task is drawn once, mostly from how hard the task is for all agents,
     # so that the runs of one task are alike, as they are for real agents
     hard = (
         SKILL_SHARE * skill.level + (1 - SKILL_SHARE) * generator_for(seed, "task", task).random()
@@ -166,7 +166,8 @@ def _wander(hands: Hands, *, lost: bool) -> None:
 
 MODEL_PREFIX = "model:"
 MAX_TURNS = 12
-SYSTEM = """You act on a small web page. Each turn you get the task and the numbered elements that are visible. Answer with one line:
+SYSTEM = """You act on a small web page. \
+Each turn you get the task and the numbered elements that are visible. Answer with one line:
 click N
 type N "text"
 choose N "option"

@@ -96,11 +96,9 @@ class AttemptAgent(Protocol):
     @property
     def name(self) -> str:
         """The agent's name in trajectories."""
-        ...
 
     def attempt(self, page: TaskPage, task: str, attempt: int) -> list[tuple[str, str]]:
         """Act on the page and return the steps, the last one the claim."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

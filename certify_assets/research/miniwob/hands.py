@@ -173,45 +173,35 @@ class Page(Protocol):
 
     def look(self, milliseconds: int = ...) -> list[Element]:
         """Move the clock on and return what is visible; nothing once the episode has ended."""
-        ...
 
     def point(self, element: Element) -> tuple[float, float]:
         """Return the middle of an element in the window."""
-        ...
 
     def click(self, x: float, y: float, *, double: bool = ...) -> None:
         """Click a place."""
-        ...
 
     def hover(self, x: float, y: float) -> None:
         """Move the mouse to a place."""
-        ...
 
     def drag(
         self, start: tuple[float, float], end: tuple[float, float], *, steps: int = ...
     ) -> None:
         """Drag from one place to another."""
-        ...
 
     def write(self, text: str) -> None:
         """Type characters."""
-        ...
 
     def press(self, key: str) -> None:
         """Press a key."""
-        ...
 
     def fill(self, element: Element, value: str) -> None:
         """Give a date or time field its value."""
-        ...
 
     def choose(self, element: Element, options: list[str]) -> None:
         """Choose options of a list."""
-        ...
 
     def scroll(self, element: Element, top: bool = ...) -> None:
         """Scroll the content of an element."""
-        ...
 
 
 def observe_change(before: Sequence[str], after: Sequence[str]) -> str:

@@ -33,7 +33,7 @@ def _openers(h: Hands, used: set[int]) -> list[Element]:
 
 
 def _seek(h: Hands, text: str, *kinds: str) -> Element:
-    """Find an element, opening tabs, sections, folders and menus one after another until it shows."""
+    """Find an element, opening tabs, sections, folders and menus in turn until it shows."""
     used: set[int] = set()
     while True:
         if found := h.find(text, *kinds):
