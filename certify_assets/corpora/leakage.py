@@ -7,7 +7,8 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +67,9 @@ _NUMBER = re.compile(r"-?\d+(?:\.\d+)?\Z")
 _NO = re.compile(
     r"false|(?<!\b0 )fail|incorrect|unsolved|unresolved|wrong|reject|\bno\b", re.IGNORECASE
 )
+_Floats = NDArray[np.float64]
+_Ints = NDArray[np.int64]
+_Bools = NDArray[np.bool_]
 _HALVINGS = 10
 _DRAWS = 400
 _LEVEL = 0.95
@@ -129,7 +133,7 @@ class LeakChecks:
 
     def threshold(self, name: str) -> float:
         """Return the threshold of a check."""
-        return self.thresholds["phrases" if name.startswith("phrase ") else name]
+        return self.thresholds[_limit(name)]
 
     @property
     def leaks(self) -> str:
@@ -194,9 +198,7 @@ def check_leaks(
     texts = render_frame(frame) if rendered is None else rendered
     labelled = frame["outcome"].notna().to_numpy()
     outcomes = frame["outcome"][labelled].to_numpy(dtype=np.int64)
-    lengths = np.array([len(item.text) + item.cut_chars for item in texts], dtype=np.float64)[
-        labelled
-    ]
+    lengths = np.array([item.length for item in texts], dtype=np.float64)[labelled]
     steps = frame["steps"].map(len).to_numpy(dtype=np.float64)[labelled]
     rows = frame[labelled]
     phrases = _phrases(rows)
@@ -207,82 +209,65 @@ def check_leaks(
         for name, values in (("length", lengths), ("steps", steps))
     }
     for name, (presence, said) in phrases.items():
-        measured[f"phrase {name}"] = max(
-            (_either_way(marks, outcomes, weights) for marks in (presence, said)),
-            key=lambda found: found[0],
-        )
+        both = [_either_way(marks, outcomes, weights) for marks in (presence, said)]
+        measured[f"phrase {name}"] = max(both, key=lambda found: found.auroc)
     agent = _AgentControl(rows["agent"].tolist(), rows["task_id"].tolist(), outcomes, seed)
-    values = {name: value for name, (value, _, _) in measured.items()} | {
-        "agent": agent(np.ones(len(rows)))
-    }
+    values = {name: found.auroc for name, found in measured.items()}
+    values["agent"] = agent(np.ones(len(rows)))
+    patterns = {name: re.compile(VERDICT_PHRASES[name], re.IGNORECASE) for name in phrases}
     return LeakChecks(
         length_auroc=values["length"],
-        longer_succeeds=measured["length"][1],
+        longer_succeeds=measured["length"].upwards,
         step_auroc=values["steps"],
-        more_steps_succeed=measured["steps"][1],
+        more_steps_succeed=measured["steps"].upwards,
         agent_auroc=values["agent"],
         phrases={name: values[f"phrase {name}"] for name in phrases},
         phrase_trajectories={name: int(presence.sum()) for name, (presence, _) in phrases.items()},
-        intervals={name: bound for name, (_, _, bound) in measured.items()}
+        intervals={name: found.interval for name, found in measured.items()}
         | {"agent": _interval(agent, weights)},
         thresholds=limits,
-        over=tuple(
-            name
-            for name, value in values.items()
-            if value >= limits["phrases" if name.startswith("phrase ") else name]
-        ),
+        over=tuple(name for name, value in values.items() if value >= limits[_limit(name)]),
         accepted=accept_structural_leak,
-        evidence=leak_evidence(
-            rows,
-            lengths,
-            steps,
-            outcomes,
-            {name: re.compile(VERDICT_PHRASES[name], re.IGNORECASE) for name in phrases},
-        ),
+        evidence=leak_evidence(rows, lengths, steps, outcomes, patterns),
     )
+
+
+def _limit(check: str) -> str:
+    return "phrases" if check.startswith("phrase ") else check
 
 
 def find_leak_fields(frame: pd.DataFrame, keys: Sequence[str] = LEAK_KEYS) -> list[LeakFinding]:
     """Find columns beyond the schema, and keys of harness records in instructions and steps."""
     ids = [str(identity) for identity in frame["trajectory_id"]]
     first = ids[0] if ids else ""
-    found = [
-        LeakFinding("column", str(name), len(ids), first)
-        for name in frame.columns
-        if name not in COLUMNS
-    ]
+    strange = [str(name) for name in frame.columns if name not in COLUMNS]
     pattern = re.compile(rf"""\\*["']({"|".join(map(re.escape, keys))})\\*["']\s*:""")
     seen: dict[str, list[str]] = {}
     for identity, instruction, steps in zip(ids, frame["instruction"], frame["steps"], strict=True):
-        parts = (
-            instruction,
-            *(text for step in steps for text in (step["action"], step["observation"])),
-        )
-        for name in {match for part in parts for match in pattern.findall(part)}:
+        texts = (text for step in steps for text in (step["action"], step["observation"]))
+        for name in {match for text in (instruction, *texts) for match in pattern.findall(text)}:
             seen.setdefault(name, []).append(identity)
-    return found + [
-        LeakFinding("key", name, len(where), where[0]) for name, where in sorted(seen.items())
+    return [
+        *(LeakFinding("column", name, len(ids), first) for name in strange),
+        *(LeakFinding("key", name, len(found), found[0]) for name, found in sorted(seen.items())),
     ]
 
 
-def _codes(names: Sequence[str]) -> NDArray[np.int64]:
+def _codes(names: Sequence[str]) -> _Ints:
     return np.unique(np.asarray(names, dtype=object), return_inverse=True)[1].astype(np.int64)
 
 
-def _resamples(tasks: NDArray[np.int64], seed: int) -> NDArray[np.float64]:
+def _resamples(tasks: _Ints, seed: int) -> _Floats:
     """Return how often every row is in every resample of tasks, shape (draws, rows)."""
     number = int(tasks.max()) + 1 if tasks.size else 0
     if number < 2:
         return np.empty((0, tasks.size))
     drawn = np.random.Generator(np.random.PCG64(seed)).integers(number, size=(_DRAWS, number))
-    return np.stack([np.bincount(draw, minlength=number)[tasks] for draw in drawn]).astype(
-        np.float64
-    )
+    counts = np.stack([np.bincount(draw, minlength=number)[tasks] for draw in drawn])
+    return counts.astype(np.float64)
 
 
-def _interval(
-    measure: Callable[[NDArray[np.float64]], float], weights: NDArray[np.float64]
-) -> tuple[float, float] | None:
+def _interval(measure: Callable[[_Floats], float], weights: _Floats) -> tuple[float, float] | None:
     found = [value for value in map(measure, weights) if not math.isnan(value)]
     if not found:
         return None
@@ -290,26 +275,32 @@ def _interval(
     return low, high
 
 
-def _either_way(
-    values: NDArray[np.float64], outcomes: NDArray[np.int64], weights: NDArray[np.float64]
-) -> tuple[float, bool, tuple[float, float] | None]:
-    """Return an AUROC in its better direction, whether that is upwards, and its interval."""
+class _Direction(NamedTuple):
+    """An AUROC in its better direction, whether that is upwards, and its interval in it."""
+
+    auroc: float
+    upwards: bool
+    interval: tuple[float, float] | None
+
+
+def _either_way(values: _Floats, outcomes: _Ints, weights: _Floats) -> _Direction:
     ranking = Ranking.of(values, outcomes)
     area = ranking.auroc(np.ones(values.size))
     if area < 0.5:
-        return 1.0 - area, False, _interval(lambda weight: 1.0 - ranking.auroc(weight), weights)
-    return area, True, _interval(ranking.auroc, weights)
+        interval = _interval(lambda weight: 1.0 - ranking.auroc(weight), weights)
+        return _Direction(1.0 - area, False, interval)
+    return _Direction(area, True, _interval(ranking.auroc, weights))
 
 
 class _AgentControl:
     """AUROC of the agent's success rate on other tasks, averaged over halvings of the tasks."""
 
     def __init__(
-        self, agents: Sequence[str], tasks: Sequence[str], outcomes: NDArray[np.int64], seed: int
+        self, agents: Sequence[str], tasks: Sequence[str], outcomes: _Ints, seed: int
     ) -> None:
         self._agents, self._outcomes = _codes(agents), outcomes
         # rates are estimated on one half of the tasks and read on the other
-        self._halves: list[NDArray[np.bool_]] = []
+        self._halves: list[_Bools] = []
         for halving in range(_HALVINGS):
             names = sorted(
                 set(tasks),
@@ -319,13 +310,13 @@ class _AgentControl:
             inside = np.array([task in half for task in tasks], dtype=np.bool_)
             self._halves += [inside, ~inside]
 
-    def __call__(self, weights: NDArray[np.float64]) -> float:
+    def __call__(self, weights: _Floats) -> float:
         """Measure it on weighted rows; NaN where no halving has both outcomes."""
         areas = [self._transferred(weights * fitted, weights * ~fitted) for fitted in self._halves]
         measured = [area for area in areas if not math.isnan(area)]
         return float(np.mean(measured)) if measured else float("nan")
 
-    def _transferred(self, fitted: NDArray[np.float64], read: NDArray[np.float64]) -> float:
+    def _transferred(self, fitted: _Floats, read: _Floats) -> float:
         if not fitted.any() or not read.any():
             return float("nan")
         runs = np.bincount(self._agents, weights=fitted)
@@ -338,13 +329,13 @@ class _AgentControl:
         return both.auroc(np.concatenate([good, seen - good]))
 
 
-def _phrases(frame: pd.DataFrame) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+def _phrases(frame: pd.DataFrame) -> dict[str, tuple[_Floats, _Floats]]:
     """Mark, for every verdict phrase that occurs, which runs have it and what it says last."""
     texts = [
         "\n".join([instruction, *(step["observation"] for step in steps)])
         for instruction, steps in zip(frame["instruction"], frame["steps"], strict=True)
     ]
-    marks: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+    marks: dict[str, tuple[_Floats, _Floats]] = {}
     for name, phrase in VERDICT_PHRASES.items():
         pattern = re.compile(phrase, re.IGNORECASE)
         said = np.array([_said(pattern, text) for text in texts], dtype=np.float64)
@@ -422,9 +413,9 @@ class LeakEvidence:
 
 def leak_evidence(
     rows: pd.DataFrame,
-    lengths: NDArray[np.float64],
-    steps: NDArray[np.float64],
-    outcomes: NDArray[np.int64],
+    lengths: _Floats,
+    steps: _Floats,
+    outcomes: _Ints,
     phrases: Mapping[str, re.Pattern[str]],
 ) -> LeakEvidence:
     """Gather the evidence of labelled trajectories and the phrases that occur in them."""
@@ -443,7 +434,7 @@ def leak_evidence(
     )
 
 
-def _spread(values: NDArray[np.float64], outcomes: NDArray[np.int64]) -> Spread:
+def _spread(values: _Floats, outcomes: _Ints) -> Spread:
     if not values.size:
         return Spread((0.0, 1.0), (0,), (0,))
     low, high = float(values.min()), float(values.max())
@@ -461,18 +452,14 @@ def _spread(values: NDArray[np.float64], outcomes: NDArray[np.int64]) -> Spread:
 
 
 def _phrase(
-    name: str, pattern: re.Pattern[str], rows: pd.DataFrame, outcomes: NDArray[np.int64]
+    name: str, pattern: re.Pattern[str], rows: pd.DataFrame, outcomes: _Ints
 ) -> PhraseEvidence:
     places = [_last(pattern, *run) for run in zip(rows["instruction"], rows["steps"], strict=True)]
     marks = np.array([place is not None for place in places], dtype=np.bool_)
     rates = [float(outcomes[side].mean()) if side.any() else None for side in (marks, ~marks)]
     # one of each outcome says more than two alike
-    order = [
-        index
-        for side in (1, 0)
-        for index in np.flatnonzero(marks & (outcomes == side))[:1].tolist()
-    ]
-    order += [index for index in np.flatnonzero(marks).tolist() if index not in order]
+    firsts = [np.flatnonzero(marks & (outcomes == side))[:1].tolist() for side in (1, 0)]
+    order = list(dict.fromkeys([*chain(*firsts), *np.flatnonzero(marks).tolist()]))
     identities = rows["trajectory_id"].tolist()
     examples = tuple(
         (str(identities[index]), *place)
@@ -484,17 +471,11 @@ def _phrase(
 
 def _last(pattern: re.Pattern[str], instruction: str, steps: Any) -> tuple[int, str] | None:
     """Return the last step that has the phrase (0: the instruction) and the text around it."""
-    for number, text in reversed(
-        [(0, instruction), *((number, step["observation"]) for number, step in enumerate(steps, 1))]
-    ):
-        matches = list(pattern.finditer(text))
-        if matches:
-            start, end = (
-                max(0, matches[-1].start() - _AROUND),
-                min(len(text), matches[-1].end() + _AROUND),
-            )
-            return (
-                number,
-                f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}",
-            )
+    texts = [instruction, *(step["observation"] for step in steps)]
+    for number, text in reversed([*enumerate(texts)]):
+        if matches := list(pattern.finditer(text)):
+            start, end = matches[-1].span()
+            start, end = max(0, start - _AROUND), min(len(text), end + _AROUND)
+            before, after = "…" if start else "", "…" if end < len(text) else ""
+            return number, f"{before}{text[start:end]}{after}"
     return None

@@ -181,12 +181,11 @@ def _labels_alone(annotations: Annotations, reading: Reading) -> Iterator[Draft]
             reading.notes[
                 "runs without instruction and steps, from labels alone: nothing to judge"
             ] += 1
+        what = f"task {run.task} of {run.benchmark}, experiment {run.experiment}"
         yield Draft(
             task_id=run.task,
             agent=run.agent,
-            instruction="LABELS ONLY, no trajectory: "
-            f"task {run.task} of {run.benchmark}, experiment "
-            f"{run.experiment}.",
+            instruction=f"LABELS ONLY, no trajectory: {what}.",
             steps=(),
             outcome=outcome,
             source_file=file.name,
@@ -290,13 +289,8 @@ def _labelled(
     if record.get("valid") is False:
         return "infrastructure_error", f"{name} is marked as not valid by its source."
     if labels.broke_down(record):
-        return (
-            "infrastructure_error",
-            (
-                f"{name} says that the run broke down (summary_info.err_msg); see the option "
-                "keep_errors."
-            ),
-        )
+        broke = "says that the run broke down (summary_info.err_msg); see the option keep_errors."
+        return "infrastructure_error", f"{name} {broke}"
     if not draft.steps:
         return "no_trajectory", f"{name} has no action of the agent; nothing can be judged."
     if (

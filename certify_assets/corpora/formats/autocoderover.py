@@ -70,7 +70,7 @@ def autocoderover(files: Files, reading: Reading) -> Iterator[Draft]:
     last = _last_rounds(files)
     patches = _patches(files, reading)
     outcomes = collect_outcomes(files, reading, [(name, _task(name)) for name in last])
-    outcomes.tell(reading)
+    outcomes.note(reading)
     for file in files:
         name = PurePosixPath(file.name).name
         if file.name in last:

@@ -101,7 +101,7 @@ def _explain(file: SourceFile) -> str | None:
 def openhands(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read the runs of every output file, with outcomes from reports."""
     outcomes = collect_outcomes(files, reading, named_tasks(files))
-    outcomes.tell(reading)
+    outcomes.note(reading)
     for file in files:
         if of_openhands(file):
             yield from read_output(file, outcomes, reading)

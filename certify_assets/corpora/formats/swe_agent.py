@@ -117,7 +117,7 @@ def multi_swe_bench(files: Files, reading: Reading) -> Iterator[Draft]:
 def _outcomes(files: Files, reading: Reading, others: Iterable[tuple[str, str]] = ()) -> Outcomes:
     runs = ((file.name, _task(file)) for file in files.matching("*.traj", "*.traj.gz"))
     outcomes = collect_outcomes(files, reading, chain(runs, others))
-    outcomes.tell(reading)
+    outcomes.note(reading)
     return outcomes
 
 

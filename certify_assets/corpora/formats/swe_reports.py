@@ -121,7 +121,7 @@ class Outcomes:
         whole = f"{runs} runs" if runs else f"{report.total} instances"
         return f"{report.name} reports on {report.submitted} of {whole}"
 
-    def tell(self, reading: Reading) -> None:
+    def note(self, reading: Reading) -> None:
         """Count reports that are not believed, and resolved instances whose runs are not here."""
         for report in self._reports.values():
             if problem := self.rejected(report):
