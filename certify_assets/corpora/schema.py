@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -47,6 +47,10 @@ _MAX_ATTEMPT = 2**31 - 1
 _GROUP_ROWS = 4096
 _GROUP_CHARS = 32 << 20
 SMALL_COLUMNS: tuple[str, ...] = tuple(name for name in COLUMNS if name != "steps")
+
+
+def _schema(columns: Sequence[str]) -> pa.Schema:
+    return pa.schema([ARROW_SCHEMA.field(name) for name in columns])
 
 
 def clean_text(text: str) -> str:
@@ -127,10 +131,7 @@ def to_frame(trajectories: Iterable[Trajectory]) -> pd.DataFrame:
     items = sorted(
         trajectories, key=lambda item: (clean_text(item.task_id), clean_text(item.trajectory_id))
     )
-    fields = [ARROW_SCHEMA.field(name) for name in SMALL_COLUMNS]
-    columns = [
-        text_array([getattr(item, field.name) for item in items], field.type) for field in fields
-    ]
+    columns = _plain_columns(items)
     # the texts of the steps stay the objects that they are: they are most of a corpus, and there is
     # one of each
     steps = [
@@ -140,7 +141,14 @@ def to_frame(trajectories: Iterable[Trajectory]) -> pd.DataFrame:
         )
         for item in items
     ]
-    return _to_frame(pa.Table.from_arrays(columns, schema=pa.schema(fields)), steps)
+    return _to_frame(pa.table(columns, schema=_schema(SMALL_COLUMNS)), steps)
+
+
+def _plain_columns(items: Sequence[Trajectory]) -> dict[str, pa.Array]:
+    return {
+        name: text_array([getattr(item, name) for item in items], ARROW_SCHEMA.field(name).type)
+        for name in SMALL_COLUMNS
+    }
 
 
 def from_frame(frame: pd.DataFrame) -> list[Trajectory]:
@@ -191,8 +199,7 @@ def read_trajectories(path: Path) -> pd.DataFrame:
     for table in read_groups(path):
         parts.append(table.select(SMALL_COLUMNS))
         steps += [tuple(row or ()) for row in table.column("steps").to_pylist()]
-    plain = pa.schema([ARROW_SCHEMA.field(name) for name in SMALL_COLUMNS])
-    return _to_frame(pa.concat_tables([plain.empty_table(), *parts]), steps)
+    return _to_frame(pa.concat_tables([_schema(SMALL_COLUMNS).empty_table(), *parts]), steps)
 
 
 def read_groups(path: Path, columns: Sequence[str] = COLUMNS) -> Iterator[pa.Table]:
@@ -223,7 +230,7 @@ def read_groups(path: Path, columns: Sequence[str] = COLUMNS) -> Iterator[pa.Tab
 
 def _cast(path: Path, table: pa.Table, columns: Sequence[str]) -> pa.Table:
     try:
-        return table.select(columns).cast(pa.schema([ARROW_SCHEMA.field(name) for name in columns]))
+        return table.select(columns).cast(_schema(columns))
     except (pa.ArrowException, ValueError) as error:
         raise InputError(
             f"{path} has columns of other types than a table of trajectories "
@@ -236,20 +243,11 @@ def _first_line(error: Exception) -> str:
 
 
 def _from_arrow(table: pa.Table) -> list[Trajectory]:
-    return [
-        Trajectory(
-            **(
-                row
-                | {
-                    "steps": tuple(
-                        Step(step["action"] or "", step["observation"] or "")
-                        for step in row["steps"]
-                    )
-                }
-            )
-        )
-        for row in table.to_pylist()
-    ]
+    return [Trajectory(**(row | {"steps": _steps(row["steps"])})) for row in table.to_pylist()]
+
+
+def _steps(pairs: Iterable[Mapping[str, str | None]]) -> tuple[Step, ...]:
+    return tuple(Step(pair["action"] or "", pair["observation"] or "") for pair in pairs)
 
 
 def _validated(frame: pd.DataFrame) -> Iterator[pa.Table]:
@@ -364,10 +362,7 @@ def read_columns(path: Path, columns: Sequence[str] = SMALL_COLUMNS) -> pd.DataF
     """Read some columns of a corpus, without the texts of the steps."""
     import pandas as pd
 
-    tables = list(read_groups(path, columns))
-    table = pa.concat_tables(
-        [pa.schema([ARROW_SCHEMA.field(name) for name in columns]).empty_table(), *tables]
-    )
+    table = pa.concat_tables([_schema(columns).empty_table(), *read_groups(path, columns)])
     frame = table.to_pandas()
     if "outcome" in columns:
         frame["outcome"] = pd.array(table.column("outcome").to_pylist(), dtype="Int8")
@@ -375,10 +370,7 @@ def read_columns(path: Path, columns: Sequence[str] = SMALL_COLUMNS) -> pd.DataF
 
 
 def _table(items: Sequence[Trajectory]) -> pa.Table:
-    columns = {
-        name: text_array([getattr(item, name) for item in items], ARROW_SCHEMA.field(name).type)
-        for name in SMALL_COLUMNS
-    }
+    columns = _plain_columns(items)
     steps = [step for item in items for step in item.steps]
     kind = ARROW_SCHEMA.field("steps").type
     texts = [

@@ -244,13 +244,12 @@ def _run(file: SourceFile, labels: _Labels, reading: Reading) -> Iterator[Draft]
 
 def _problem(record: Mapping[str, Any], draft: Draft) -> tuple[str, str] | None:
     if not is_list_of_objects(record["steps"]):
-        return (
-            "unreadable_record",
-            f"{draft.source_file} cannot be used: one of its steps is not an object.",
-        )
-    if not draft.task_id or not draft.agent:
-        return "unreadable_record", f"{draft.source_file} cannot be used: its agent is not known."
-    return None
+        words = "one of its steps is not an object"
+    elif not draft.task_id or not draft.agent:
+        words = "its agent is not known"
+    else:
+        return None
+    return "unreadable_record", f"{draft.source_file} cannot be used: {words}."
 
 
 def _draft(file: SourceFile, record: Mapping[str, Any], reading: Reading) -> Draft:
@@ -293,17 +292,10 @@ def _labelled(
         return "infrastructure_error", f"{name} {broke}"
     if not draft.steps:
         return "no_trajectory", f"{name} has no action of the agent; nothing can be judged."
-    if (
-        run
-        and (first := labels.taken.setdefault(run, (name, draft.content())))[1] != draft.content()
-    ):
-        return (
-            "ambiguous_label",
-            (
-                f"{name} and {first[0]} are two runs of one annotation, which went to the latter; "
-                "give one of them."
-            ),
-        )
+    content = draft.content()
+    if run and (first := labels.taken.setdefault(run, (name, content)))[1] != content:
+        both = f"{name} and {first[0]} are two runs of one annotation, which went to the latter"
+        return "ambiguous_label", f"{both}; give one of them."
     outcome = labels.outcome(record, run)
     if isinstance(outcome, str):
         return "bad_outcome", f"{name} cannot be used: {outcome}."
@@ -312,15 +304,10 @@ def _labelled(
         and not labels.annotations.verdicts
         and not reading.options.get("keep_unlabelled")
     ):
-        words = (
-            "has no cum_reward"
-            if labels.by_reward
-            else (
-                "has no annotations next to it; give annotations.csv too, or take the reward "
-                "(label=reward)"
-            )
-        )
-        return "no_label", f"{name} {words}."
+        if labels.by_reward:
+            return "no_label", f"{name} has no cum_reward."
+        remedy = "give annotations.csv too, or take the reward (label=reward)"
+        return "no_label", f"{name} has no annotations next to it; {remedy}."
     return replace(draft, outcome=outcome)
 
 

@@ -159,17 +159,11 @@ def _summary(file: SourceFile, summary: Any, threshold: float, keep_errors: bool
         words = summary if isinstance(summary, str) else "it is not an object"
         return _Summary(None, "unreadable_record", f"{file.name} cannot be used: {words}.")
     if PurePosixPath(_folder(file)).name.startswith("_"):
-        return _Summary(
-            None,
-            "superseded",
-            f"{_folder(file)} begins with _, as the harness names a run that it has run again.",
-        )
+        again = "begins with _, as the harness names a run that it has run again."
+        return _Summary(None, "superseded", f"{_folder(file)} {again}")
     if summary.get("err_msg") is not None and not keep_errors:
-        return _Summary(
-            None,
-            "infrastructure_error",
-            f"{file.name} says that the run broke down (err_msg); see the option keep_errors.",
-        )
+        broke = "says that the run broke down (err_msg); see the option keep_errors."
+        return _Summary(None, "infrastructure_error", f"{file.name} {broke}")
     outcome = reward_outcome(summary, threshold)
     if isinstance(outcome, str):
         return _Summary(None, "bad_outcome", f"{file.name} cannot be used: {outcome}.")
@@ -194,10 +188,8 @@ def _run(file: SourceFile, summary: _Summary | None, reading: Reading) -> Iterat
         )
     turns = [_turn(info) for info in infos]
     if not why and not (steps := steps_of_turns(turns)):
-        reason, why = (
-            "no_trajectory",
-            f"{file.name} has no action of the agent; nothing can be judged.",
-        )
+        reason = "no_trajectory"
+        why = f"{file.name} has no action of the agent; nothing can be judged."
     if why or not named:
         reading.drop(reason, why)
         return
