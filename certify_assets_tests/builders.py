@@ -14,7 +14,14 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.storage.store import Store
 
-__all__ = ["certify_small_corpora", "register_runs", "score_rows", "write_runs", "write_scores"]
+__all__ = [
+    "certify_small_corpora",
+    "judged",
+    "register_runs",
+    "score_rows",
+    "write_runs",
+    "write_scores",
+]
 
 _GOOD = (
     "order confirmed by the shop",
@@ -22,6 +29,11 @@ _GOOD = (
     "the list is sorted now",
 )
 _BAD = ("no element matches the selector", "the field is still empty", "could not find the button")
+
+
+def judged(store: Store, corpus: str = "c", judge: str = "lexical") -> JudgedCorpus:
+    """Open a judge on a corpus, as one operation would."""
+    return JudgedCorpus(Corpus(store, corpus), judge)
 
 
 def write_runs(path: Path, *, tasks: int = 40, attempts: int = 6, seed: int = 0) -> Path:

@@ -20,16 +20,15 @@ from certify_assets.evaluation.agent_folds import (
 )
 from certify_assets.evaluation.comparison import compare
 from certify_assets.evaluation.judge_results import labelled_rows
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import register_runs, write_runs
+from certify_assets_tests.builders import judged, register_runs, write_runs
 
 
 def split_and_score(store: Store, path: Path) -> Store:
     register_runs(store, "c", path)
     Corpus(store, "c").prepare_splits()
-    JudgedCorpus(Corpus(store, "c"), "lexical").train()
-    JudgedCorpus(Corpus(store, "c"), "lexical").score()
+    judged(store).train()
+    judged(store).score()
     return store
 
 
@@ -72,7 +71,7 @@ def test_agents_are_dealt_into_groups_by_the_seed() -> None:
 
 
 def test_a_judge_that_reads_the_agents_own_words_fails_on_unseen_agents(dialects: Store) -> None:
-    found = evaluate_agent_folds(JudgedCorpus(Corpus(dialects, "c"), "lexical"), folds=4)
+    found = evaluate_agent_folds(judged(dialects), folds=4)
     sft, cal = (labelled_rows(Corpus(dialects, "c"), split) for split in ("sft", "cal"))
     assert [fold["sft_runs"] for fold in found["folds"]] == [
         int((~sft["agent"].isin(fold["agents"])).sum()) for fold in found["folds"]
@@ -91,13 +90,13 @@ def test_a_judge_that_reads_the_agents_own_words_fails_on_unseen_agents(dialects
 
 
 def test_the_comparison_shows_what_stands_on_the_present_adapter_alone(dialects: Store) -> None:
-    evaluate_agent_folds(JudgedCorpus(Corpus(dialects, "c"), "lexical"), folds=2)
+    evaluate_agent_folds(judged(dialects), folds=2)
     assert [item["judge"] for item in compare(Corpus(dialects, "c"))["agent_disjoint"]] == [
         "lexical"
     ]
     key = "comparison/c/agent_disjoint_lexical.json"
     before = dialects.sha256(key)
-    evaluate_agent_folds(JudgedCorpus(Corpus(dialects, "c"), "lexical"), folds=2)
+    evaluate_agent_folds(judged(dialects), folds=2)
     assert dialects.sha256(key) == before
     dialects.write_json(key, {**dialects.read_json(key), "adapter_sha256": "0" * 64})
     assert stored_agent_folds(Corpus(dialects, "c")) == []
@@ -111,7 +110,7 @@ def test_what_cannot_be_held_out_is_a_sentence(dialects: Store, tmp_path: Path) 
         "lexical_transfer",
     } & set(fold_judges())
     with pytest.raises(InputError, match="not trained on SFT alone"):
-        evaluate_agent_folds(JudgedCorpus(Corpus(dialects, "c"), "base"))
+        evaluate_agent_folds(judged(dialects, "c", "base"))
     found, left_out = evaluate_scored(Corpus(dialects, "c"), ["lexical", "sft"], folds=2)
     assert [item["judge"] for item in found] == ["lexical"] and "not scored" in left_out[0][
         "reason"
@@ -136,9 +135,9 @@ def test_agents_that_the_compact_model_saw_are_named_for_the_judges_that_stand_o
 def test_a_fine_tuned_judge_is_trained_once_a_fold(tmp_path: Path) -> None:
     runs = write_runs(tmp_path / "runs.jsonl", tasks=40, attempts=3, seed=0)
     store = split_and_score(Store(str(tmp_path / "root")), runs)
-    JudgedCorpus(Corpus(store, "c"), "sft").train()
-    JudgedCorpus(Corpus(store, "c"), "sft").score()
-    found = evaluate_agent_folds(JudgedCorpus(Corpus(store, "c"), "sft"), folds=2)
+    judged(store, "c", "sft").train()
+    judged(store, "c", "sft").score()
+    found = evaluate_agent_folds(judged(store, "c", "sft"), folds=2)
     assert len(found["folds"]) == 2 and found["rows"] == len(
         labelled_rows(Corpus(store, "c"), "cal")
     )

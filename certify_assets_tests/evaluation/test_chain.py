@@ -24,10 +24,9 @@ from certify_assets.errors import (
 from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import audit_judge, overview
 from certify_assets.evaluation.ledger import ledger_entries
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.reports.judge_page import write_page
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import register_runs, write_runs
+from certify_assets_tests.builders import judged, register_runs, write_runs
 from certify_assets_tests.storage.memory import MemoryBackend
 
 JUDGE = "lexical"
@@ -39,9 +38,9 @@ def _prepare(store: Store, source: Path, **config: object) -> None:
 
 
 def _run(store: Store, judge: str = JUDGE) -> None:
-    JudgedCorpus(Corpus(store, "c"), judge).train()
-    JudgedCorpus(Corpus(store, "c"), judge).score()
-    certification.certify_judge(JudgedCorpus(Corpus(store, "c"), judge))
+    judged(store, "c", judge).train()
+    judged(store, "c", judge).score()
+    certification.certify_judge(judged(store, "c", judge))
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +52,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(folder / "split", folder / "finished")
     done = Store(str(folder / "finished"))
     _run(done)
-    audit_judge(JudgedCorpus(Corpus(done, "c"), JUDGE))
+    audit_judge(judged(done))
     return folder
 
 
@@ -85,7 +84,7 @@ def test_the_chain_gives_the_same_bytes_in_another_storage_backend(template: Pat
     store = Store("ram://chain")
     _prepare(store, template / "runs.jsonl")
     _run(store)
-    audit_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
+    audit_judge(judged(store))
     found = {
         place.removeprefix("ram://chain/"): data
         for place, data in MemoryBackend.roots["ram://chain"].items()
@@ -106,7 +105,7 @@ def test_the_chain_runs_and_running_it_again_gives_the_same_bytes(finished: Stor
     document = overview(Corpus(finished, "c"))
     assert [judge["judge"] for judge in document["judges"]] == [JUDGE]
     _run(finished)
-    audit_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE))
+    audit_judge(judged(finished))
     second = _files(finished)
     audits = "judges/lexical/c/audits.json"
     assert json.loads(first.pop(audits))["audits"] == json.loads(second.pop(audits))["audits"]
@@ -118,14 +117,14 @@ def test_the_chain_runs_and_running_it_again_gives_the_same_bytes(finished: Stor
         "replay",
         "result",
     ]
-    assert certification.verify_stored(JudgedCorpus(Corpus(finished, "c"), JUDGE)) == []
+    assert certification.verify_stored(judged(finished)) == []
 
 
 def test_a_good_judge_certifies_and_the_audit_sees_test_only_through_the_ledger(
     finished: Store,
 ) -> None:
     certificate = certification.certificate_of(
-        certification.load_certificates(JudgedCorpus(Corpus(finished, "c"), JUDGE)),
+        certification.load_certificates(judged(finished)),
         side="reject",
         alpha=0.2,
     )
@@ -143,9 +142,7 @@ def test_the_weighted_judge_pays_for_its_candidates(store: Store) -> None:
     assert adapter["candidates"] == 4 and [
         row["success_weight"] for row in adapter["selection"]
     ] == [1.0, 3.0, 10.0, 30.0]
-    for certificate in certification.load_certificates(
-        JudgedCorpus(Corpus(store, "c"), "lexical_weighted")
-    ):
+    for certificate in certification.load_certificates(judged(store, "c", "lexical_weighted")):
         assert certificate.candidates == 4
         assert certificate.level == pytest.approx(0.05 / 160)
         assert "divided by the number of candidates" in str(certificate.selection)
@@ -169,11 +166,11 @@ def test_an_altered_manifest_stops_every_step_in_any_run(finished: Store, rehash
     steps = (
         lambda: Corpus(finished, "c").write_split("sft"),
         lambda: Corpus(finished, "c").measure_profile(),
-        lambda: JudgedCorpus(Corpus(finished, "c"), JUDGE).train(),
-        lambda: JudgedCorpus(Corpus(finished, "c"), JUDGE).score(),
-        lambda: certification.certify_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE)),
-        lambda: certification.load_certificates(JudgedCorpus(Corpus(finished, "c"), JUDGE)),
-        lambda: audit_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE)),
+        lambda: judged(finished).train(),
+        lambda: judged(finished).score(),
+        lambda: certification.certify_judge(judged(finished)),
+        lambda: certification.load_certificates(judged(finished)),
+        lambda: audit_judge(judged(finished)),
     )
     for step in steps:
         with pytest.raises(ManifestError, match="altered"):
@@ -192,7 +189,7 @@ def test_a_split_that_holds_another_splits_task_stops_training(
     )
     write_trajectories(folder / "sft.parquet", pd.concat([sft, test.iloc[:1]], ignore_index=True))
     with pytest.raises(ManifestError, match="does not hold the sft split"):
-        JudgedCorpus(Corpus(store, "c"), JUDGE).train()
+        judged(store).train()
     failed = [
         result.name
         for result in Corpus(store, "c").quality_report(stored_splits=True).results
@@ -210,9 +207,9 @@ def test_a_flipped_outcome_in_a_split_stops_every_reader(finished: Store, split:
     frame.loc[0, "outcome"] = 1 - frame.loc[0, "outcome"]
     write_trajectories(path, frame)
     with pytest.raises(ManifestError, match="differs from the corpus"):
-        JudgedCorpus(Corpus(finished, "c"), JUDGE).score()
+        judged(finished).score()
     with pytest.raises(ManifestError, match="differs from the corpus"):
-        audit_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE))
+        audit_judge(judged(finished))
 
 
 def test_test_rows_that_went_missing_stop_the_audit(finished: Store) -> None:
@@ -222,7 +219,7 @@ def test_test_rows_that_went_missing_stop_the_audit(finished: Store) -> None:
     frame = read_trajectories(path)
     write_trajectories(path, frame[frame["outcome"] == 0])
     with pytest.raises(ManifestError):
-        audit_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE))
+        audit_judge(judged(finished))
 
 
 def test_other_scores_than_the_adapters_are_stale(finished: Store) -> None:
@@ -231,9 +228,9 @@ def test_other_scores_than_the_adapters_are_stale(finished: Store) -> None:
     table.loc[table.index[table["split"] == "cal"][0], "score"] += 1.0
     finished.write_table(key, table)
     with pytest.raises(StaleCertificateError, match="another scores"):
-        certification.certify_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE))
+        certification.certify_judge(judged(finished))
     with pytest.raises(StaleCertificateError, match="another scores"):
-        audit_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE))
+        audit_judge(judged(finished))
 
 
 def test_scores_altered_together_with_their_hash_do_not_recompute(finished: Store) -> None:
@@ -245,16 +242,14 @@ def test_scores_altered_together_with_their_hash_do_not_recompute(finished: Stor
     finished.write_json(
         "judges/lexical/c/scores.json", {**meta, "scores_sha256": finished.write_table(key, table)}
     )
-    certification.certify_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE))
-    assert (
-        "other scores" in certification.verify_stored(JudgedCorpus(Corpus(finished, "c"), JUDGE))[0]
-    )
+    certification.certify_judge(judged(finished))
+    assert "other scores" in certification.verify_stored(judged(finished))[0]
     table.loc[place, "outcome"] = 1 - table.loc[place, "outcome"]
     finished.write_json(
         "judges/lexical/c/scores.json", {**meta, "scores_sha256": finished.write_table(key, table)}
     )
     with pytest.raises(StaleCertificateError, match="labels of CAL"):
-        certification.certify_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE))
+        certification.certify_judge(judged(finished))
 
 
 def _forge(document: dict[str, object]) -> dict[str, object]:
@@ -274,7 +269,7 @@ def test_a_forged_certificate_with_its_digest_is_neither_audited_nor_drawn(finis
     finished.write_json(key, document)
     for step in (audit_judge, write_page):
         with pytest.raises(ForgedCertificateError, match="does not recompute"):
-            step(JudgedCorpus(Corpus(finished, "c"), JUDGE))
+            step(judged(finished))
     finished.write_bytes("judges/lexical/c/page.html", b"an old page")
     write_index(finished)
     assert b"Not valid now" in finished.read_bytes("index.html")
@@ -290,7 +285,7 @@ def test_an_altered_audit_is_not_drawn(finished: Store) -> None:
     )
     finished.write_json(key, document)
     with pytest.raises(LedgerError, match="were altered"):
-        write_page(JudgedCorpus(Corpus(finished, "c"), JUDGE))
+        write_page(judged(finished))
 
 
 def test_a_ledger_whose_end_was_cut_off_stops_the_next_audit(finished: Store) -> None:
@@ -298,7 +293,7 @@ def test_a_ledger_whose_end_was_cut_off_stops_the_next_audit(finished: Store) ->
     lines = path.read_text(encoding="utf-8").splitlines()
     path.write_text(lines[0] + "\n", encoding="utf-8")
     with pytest.raises(LedgerError, match="cut off"):
-        audit_judge(JudgedCorpus(Corpus(finished, "c"), JUDGE))
+        audit_judge(judged(finished))
 
 
 def test_another_adapter_is_refused(finished: Store) -> None:
@@ -311,14 +306,14 @@ def test_another_adapter_is_refused(finished: Store) -> None:
     data[-1] ^= 1
     path.write_bytes(bytes(data))
     with pytest.raises(IntegrityError):
-        JudgedCorpus(Corpus(finished, "c"), JUDGE).score()
+        judged(finished).score()
 
 
 def test_new_runs_make_the_old_certificate_stale(finished: Store, tmp_path: Path) -> None:
     register_runs(finished, "c", write_runs(tmp_path / "runs.jsonl", tasks=60, seed=1))
     Corpus(finished, "c").import_trajectories()
     with pytest.raises(StaleCertificateError, match="another trajectories"):
-        certification.load_certificates(JudgedCorpus(Corpus(finished, "c"), JUDGE))
+        certification.load_certificates(judged(finished))
 
 
 def test_a_forged_certificate_in_the_data_root_is_found(finished: Store) -> None:
@@ -326,11 +321,9 @@ def test_a_forged_certificate_in_the_data_root_is_found(finished: Store) -> None
     document = finished.read_json(key)
     document["certificates"][0]["provenance"]["adapter_sha256"] = "0" * 64
     finished.write_json(key, document)
-    assert certification.verify_stored(JudgedCorpus(Corpus(finished, "c"), JUDGE))[0].startswith(
-        "digest is"
-    )
+    assert certification.verify_stored(judged(finished))[0].startswith("digest is")
     with pytest.raises(IntegrityError):
-        certification.load_certificates(JudgedCorpus(Corpus(finished, "c"), JUDGE))
+        certification.load_certificates(judged(finished))
 
 
 def _leaking(path: Path) -> Path:
@@ -350,22 +343,20 @@ def test_a_structural_leak_stops_the_certificate_until_it_is_accepted_with_a_rea
     source = _leaking(write_runs(tmp_path / "runs.jsonl", tasks=60))
     store = Store(str(tmp_path / "root"))
     _prepare(store, source)
-    JudgedCorpus(Corpus(store, "c"), JUDGE).train()
-    JudgedCorpus(Corpus(store, "c"), JUDGE).score()
+    judged(store).train()
+    judged(store).score()
     with pytest.raises(LeakError, match="length"):
-        certification.certify_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
+        certification.certify_judge(judged(store))
     _prepare(store, source, accept_structural_leak="episodes stop at success; known")
     _run(store)
     carried = {
         item.provenance["accepted_structural_leak"]
-        for item in certification.load_certificates(JudgedCorpus(Corpus(store, "c"), JUDGE))
+        for item in certification.load_certificates(judged(store))
     }
     measured = "length (AUROC 1.000, threshold 0.85), steps (AUROC 1.000, threshold 0.85)"
     assert carried == {f"{measured}; accepted: episodes stop at success; known"}
-    audit_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
-    assert measured in Path(write_page(JudgedCorpus(Corpus(store, "c"), JUDGE))).read_text(
-        encoding="utf-8"
-    )
+    audit_judge(judged(store))
+    assert measured in Path(write_page(judged(store))).read_text(encoding="utf-8")
 
 
 def test_a_reason_without_a_leak_stands_on_no_certificate(tmp_path: Path) -> None:
@@ -376,7 +367,7 @@ def test_a_reason_without_a_leak_stands_on_no_certificate(tmp_path: Path) -> Non
     _run(store)
     assert all(
         "accepted_structural_leak" not in item.provenance
-        for item in certification.load_certificates(JudgedCorpus(Corpus(store, "c"), JUDGE))
+        for item in certification.load_certificates(judged(store))
     )
 
 
@@ -386,11 +377,11 @@ def test_a_reason_without_a_leak_stands_on_no_certificate(tmp_path: Path) -> Non
 def test_controls_measured_under_another_configuration_stop_the_certificate(
     store: Store, changed: dict[str, object]
 ) -> None:
-    JudgedCorpus(Corpus(store, "c"), JUDGE).train()
-    JudgedCorpus(Corpus(store, "c"), JUDGE).score()
+    judged(store).train()
+    judged(store).score()
     save_config(store, replace(load_config(store, "c"), **changed))  # type: ignore[arg-type]
     with pytest.raises(LeakError, match="materialize corpora/leak_controls"):
-        certification.certify_judge(JudgedCorpus(Corpus(store, "c"), JUDGE))
+        certification.certify_judge(judged(store))
 
 
 def test_a_threshold_of_the_corpus_decides(store: Store) -> None:
@@ -424,4 +415,4 @@ def test_a_document_that_counts_fewer_candidates_than_there_were_certifies_nothi
     assert document["candidates"] == 4
     finished.write_json(key, {**document, "candidates": 1})
     with pytest.raises(IntegrityError, match="counts 1 candidates, and the judge has 4"):
-        certification.certify_judge(JudgedCorpus(Corpus(finished, "c"), "lexical_weighted"))
+        certification.certify_judge(judged(finished, "c", "lexical_weighted"))

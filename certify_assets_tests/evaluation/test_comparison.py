@@ -25,11 +25,10 @@ from certify_assets.evaluation.comparison import (
     write_main_table,
 )
 from certify_assets.evaluation.judge_results import CONTROLS, labelled_rows
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES
 from certify_assets.research.certifiability import measure
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import register_runs, write_runs
+from certify_assets_tests.builders import judged, register_runs, write_runs
 from certify_assets_tests.judges.endpoint.faulty_server import Action, chat_body, faulty_server
 
 
@@ -142,7 +141,7 @@ def test_judges_that_are_not_there_are_named_and_a_stale_certificate_gives_its_r
 
 def test_test_is_what_the_audit_read_and_nothing_else(corpora: Store) -> None:
     assert row_of(compare(Corpus(corpora, "one")), "lexical")["auroc"]["test"] is None
-    result = audit_judge(JudgedCorpus(Corpus(corpora, "one"), "lexical"))
+    result = audit_judge(judged(corpora, "one"))
     ledger = corpora.read_bytes("ledger/one.jsonl")
     corpora.delete("corpora/one/splits/test.parquet")
     row = row_of(compare(Corpus(corpora, "one")), "lexical")
@@ -199,9 +198,9 @@ def test_calibration_rows_of_one_outcome_have_no_auroc(tmp_path: Path) -> None:
     ]
     path.write_text("\n".join(map(json.dumps, failed)), encoding="utf-8")
     Corpus(store, "c").prepare()
-    JudgedCorpus(Corpus(store, "c"), "lexical").train()
-    JudgedCorpus(Corpus(store, "c"), "lexical").score()
-    certification.certify_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    judged(store).train()
+    judged(store).score()
+    certification.certify_judge(judged(store))
     document = compare(Corpus(store, "c"))
     assert (
         all(row["auroc"]["cal"]["value"] is None for row in document["rows"])
@@ -213,8 +212,8 @@ def test_calibration_rows_of_one_outcome_have_no_auroc(tmp_path: Path) -> None:
 
 
 def test_what_does_not_help_is_said(corpora: Store) -> None:
-    JudgedCorpus(Corpus(corpora, "one"), "lexical_weighted").train()
-    JudgedCorpus(Corpus(corpora, "one"), "lexical_weighted").score()
+    judged(corpora, "one", "lexical_weighted").train()
+    judged(corpora, "one", "lexical_weighted").score()
     rng = np.random.default_rng(0)
     rescore(
         corpora,
@@ -222,7 +221,7 @@ def test_what_does_not_help_is_said(corpora: Store) -> None:
         "lexical_weighted",
         lambda table: table.assign(score=rng.normal(size=len(table))),
     )
-    certification.certify_judge(JudgedCorpus(Corpus(corpora, "one"), "lexical_weighted"))
+    certification.certify_judge(judged(corpora, "one", "lexical_weighted"))
     said = {item["code"]: item["message"] for item in compare(Corpus(corpora, "one"))["findings"]}
     assert "lexical_weighted ranks worse than lexical on CAL" in said["not_above_floor"]
     assert "less than the lexical floor" in said["coverage_not_above_floor"]
@@ -259,9 +258,9 @@ def test_a_judge_behind_a_server_is_compared_like_the_others(corpora: Store) -> 
         Path(corpora.root, "judges.yaml").write_text(
             json.dumps({"judges": [entry, {**entry, "name": "idle"}]}), encoding="utf-8"
         )
-        JudgedCorpus(Corpus(corpora, "three"), "mine").train()
-        JudgedCorpus(Corpus(corpora, "three"), "mine").score()
-    certification.certify_judge(JudgedCorpus(Corpus(corpora, "three"), "mine"))
+        judged(corpora, "three", "mine").train()
+        judged(corpora, "three", "mine").score()
+    certification.certify_judge(judged(corpora, "three", "mine"))
     document = compare(Corpus(corpora, "three"))
     row = row_of(document, "mine")
     assert (

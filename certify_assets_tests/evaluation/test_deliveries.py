@@ -27,7 +27,7 @@ from certify_assets.evaluation.ledger import (
 )
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import register_runs, write_runs
+from certify_assets_tests.builders import judged, register_runs, write_runs
 
 Record = dict[str, Any]
 
@@ -36,11 +36,11 @@ def line(store: Store) -> None:
     """The whole line, from the files to the audit, as a scheduled run walks it."""
     corpus = Corpus(store, "c")
     corpus.prepare()
-    judge = JudgedCorpus(Corpus(store, "c"), "lexical")
+    judge = judged(store)
     judge.train()
     judge.score()
-    certify_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
-    audit_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    certify_judge(judged(store))
+    audit_judge(judged(store))
 
 
 @pytest.fixture(scope="module")

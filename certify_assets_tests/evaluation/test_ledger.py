@@ -18,9 +18,9 @@ from certify_assets.evaluation.ledger import (
     require_in_ledger,
 )
 from certify_assets.judges.families.lexical import LexicalSpec
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged
 
 PLAN = {"manifest_sha256": "m", "seed": 42, "grid": 40, "alphas": [0.1], "delta": 0.05}
 
@@ -128,18 +128,14 @@ def test_a_line_that_is_no_entry_is_told(store: Store, lines: list[str]) -> None
 def test_another_judge_of_the_platform_leaves_a_registration_as_it_is(
     corpora: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = certification.certify_judge(JudgedCorpus(Corpus(corpora, "three"), "lexical"))[
-        0
-    ].provenance["registration"]
+    before = certification.certify_judge(judged(corpora, "three"))[0].provenance["registration"]
     monkeypatch.setitem(
         JUDGES,
         "another",
         LexicalSpec(name="another", success_weights=(1.0, 5.0), summary="A later one."),
     )
     assert (
-        certification.certify_judge(JudgedCorpus(Corpus(corpora, "three"), "lexical"))[
-            0
-        ].provenance["registration"]
+        certification.certify_judge(judged(corpora, "three"))[0].provenance["registration"]
         == before
     )
     monkeypatch.setitem(
@@ -147,11 +143,9 @@ def test_another_judge_of_the_platform_leaves_a_registration_as_it_is(
         "lexical",
         LexicalSpec(name="lexical", success_weights=(1.0, 5.0), summary="The same."),
     )
-    JudgedCorpus(Corpus(corpora, "three"), "lexical").train()
-    JudgedCorpus(Corpus(corpora, "three"), "lexical").score()
+    judged(corpora, "three").train()
+    judged(corpora, "three").score()
     assert (
-        certification.certify_judge(JudgedCorpus(Corpus(corpora, "three"), "lexical"))[
-            0
-        ].provenance["registration"]
+        certification.certify_judge(judged(corpora, "three"))[0].provenance["registration"]
         != before
     )

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.recalibration import (
@@ -19,9 +18,9 @@ from certify_assets.evaluation.recalibration import (
     recalibrate,
     write_recalibration,
 )
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.reports import judge_page
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged
 
 
 def _rows(slope: float, intercept: float, count: int = 4000) -> tuple[Any, Any]:
@@ -65,9 +64,9 @@ def test_rows_that_a_score_separates_give_finite_maps() -> None:
 
 
 def test_certificates_change_by_ties_alone(corpora: Store) -> None:
-    report = write_recalibration(JudgedCorpus(Corpus(corpora, "one"), "lexical"))
+    report = write_recalibration(judged(corpora, "one"))
     stored = corpora.read_json("judges/lexical/one/recalibration.json")
-    assert report == recalibrate(JudgedCorpus(Corpus(corpora, "one"), "lexical"))
+    assert report == recalibrate(judged(corpora, "one"))
     assert report.to_dict() == stored and RecalibrationReport.from_dict(stored) == report
     # no RL split here: fitted on SFT
     assert (
@@ -94,14 +93,14 @@ def test_certificates_change_by_ties_alone(corpora: Store) -> None:
 
 
 def test_the_table_is_on_the_judges_page_while_it_is_of_its_scores(corpora: Store) -> None:
-    audit_judge(JudgedCorpus(Corpus(corpora, "one"), "lexical"))
+    audit_judge(judged(corpora, "one"))
 
     def page() -> str:
-        judge_page.write_page(JudgedCorpus(Corpus(corpora, "one"), "lexical"))
+        judge_page.write_page(judged(corpora, "one"))
         return corpora.read_bytes("judges/lexical/one/page.html").decode()
 
     assert 'id="recalibration"' not in page()
-    report = write_recalibration(JudgedCorpus(Corpus(corpora, "one"), "lexical"))
+    report = write_recalibration(judged(corpora, "one"))
     drawn = page()
     assert (
         html.escape(report.verdict) in drawn
