@@ -310,7 +310,6 @@ def audit_certificate(
 
 
 def _unscored_audit(certificate: Certificate, observations: Observations) -> Audit:
-    """Return an audit without a single score: no error of the threshold, and no evidence for it."""
     return Audit(
         verdict="WARN",
         realized_error=None,

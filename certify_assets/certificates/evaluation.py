@@ -317,7 +317,6 @@ def evaluate(
 def _prepare(
     observations: Observations, settings: Settings, pilot: Observations | None
 ) -> tuple[str | None, BettingPlan | None]:
-    """Return the input that is missing, and what the pilot fixes."""
     method, test = settings.method, settings.test
     if method.pilot and pilot is not None:
         check_pilot(pilot, observations)

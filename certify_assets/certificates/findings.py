@@ -114,7 +114,6 @@ def _method_findings(evaluation: Evaluation, settings: Settings) -> Iterator[tup
 
 
 def _size_findings(evaluation: Evaluation, settings: Settings) -> Iterator[tuple[str, str]]:
-    """What the error at the certified threshold rests on."""
     place, counts = evaluation.chosen, evaluation.counts
     if place is None:
         return

@@ -1,9 +1,7 @@
-"""The three gates of the paper: can the judge learn, is there anything to gain, are there enough
-tasks.
+"""The three gates of the paper: can the judge learn, what is to gain, are the tasks enough."""
 
-The paper states them after the fact (A₀ ≫ .5, A_SFT < A_sat, n_eff ≳ n_min). Here each has a
-threshold, and a reason that gives the numbers.
-"""
+# The paper states them after the fact (A₀ ≫ .5, A_SFT < A_sat, n_eff ≳ n_min). Here each has a
+# threshold, and a reason that gives the numbers.
 
 from __future__ import annotations
 

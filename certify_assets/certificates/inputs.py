@@ -236,7 +236,6 @@ def _outcomes(outcomes: ArrayLike) -> NDArray[np.int64]:
 
 
 def _factorise(tasks: Sequence[Any] | NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-    """Return the sorted labels and each row's index into them."""
     # a pandas or Arrow column goes the way of an array
     array = np.asarray(tasks) if hasattr(tasks, "__array__") else None
     if array is not None and array.ndim != 1:

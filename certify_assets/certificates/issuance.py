@@ -223,7 +223,6 @@ class _Outcome(TypedDict):
 
 
 def _outcome(evaluation: Evaluation, settings: Settings) -> _Outcome:
-    """The part of a certificate that depends on the threshold."""
     counts, place = evaluation.counts, evaluation.chosen
     if place is None:
         return {

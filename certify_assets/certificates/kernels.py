@@ -1,14 +1,13 @@
-"""Compiled kernels; tests hold each equal to its numpy twin in `reference`.
+"""Compiled kernels; tests hold each equal to its numpy twin in `reference`."""
 
-Every caller passes C-contiguous arrays of one dtype, so that each kernel has exactly one signature:
-a small first call compiles (or loads from numba's cache) what a large later call runs. Kernels
-release the interpreter lock and use no threading layer of numba: threads come from the caller, and
-results do not depend on their number.
-
-In the Monte-Carlo kernel a task is a row of bytes, one byte a column (a base-256 digit of its
-value). Rows are added into 16-bit lanes of vector registers, which hold 257 rows without overflow,
-and the lanes into int64: every sum is an exact integer in whatever order it is taken.
-"""
+# Every caller passes C-contiguous arrays of one dtype, so that each kernel has exactly one
+# signature: a small first call compiles (or loads from numba's cache) what a large later call runs.
+# Kernels release the interpreter lock and use no threading layer of numba: threads come from the
+# caller, and results do not depend on their number.
+#
+# In the Monte-Carlo kernel a task is a row of bytes, one byte a column (a base-256 digit of its
+# value). Rows are added into 16-bit lanes of vector registers, which hold 257 rows without
+# overflow, and the lanes into int64: every sum is an exact integer in whatever order it is taken.
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""A population of tasks with a given success rate, AUROC and label ICC, solved by quadrature.
+"""A population of tasks with a given success rate, AUROC and label ICC, solved by quadrature."""
 
-The process is that of the paper's synthetic study, matched to what was measured.
-"""
+# The process is that of the paper's synthetic study, matched to what was measured.
 
 from __future__ import annotations
 
@@ -200,7 +199,6 @@ def _base(success_rate: float, spread: float) -> float:
 
 
 def _scores(base: float, spread: float, auroc: float, within: float | None) -> tuple[float, float]:
-    """Separation and loading."""
     if auroc <= LEAST_AUROC:
         return 0.0, 0.0
     from scipy.optimize import brentq

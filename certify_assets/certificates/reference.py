@@ -1,6 +1,4 @@
-"""Plain numpy and scipy twins of the compiled kernels: slow, short, and what the tests compare the
-kernels with.
-"""
+"""Plain numpy and scipy twins of the compiled kernels: slow, short, and compared by the tests."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Sample-size planning: how many tasks a certificate takes, what it would cover, which gates are
-open.
-
-The facts of a corpus and its judge are given or read off a score table.
-"""
+"""Sample-size planning: the tasks that a certificate takes, its coverage, and the gates."""
 
 from __future__ import annotations
 
@@ -290,7 +286,6 @@ class SamplePlan:
         }
 
     def _fewest_trajectories(self) -> dict[str, int | None] | None:
-        """The number of attempts that takes the fewest trajectories."""
         known = [
             (attempts * tasks, attempts, tasks) for attempts, tasks in self.alternatives if tasks
         ]
@@ -502,7 +497,6 @@ class _Model(TypedDict):
 
 
 def _model(facts: CorpusFacts, population: Population) -> _Model:
-    """The population, its facts as asked and as drawn from."""
     found: _Model = rounded(
         {
             "description": (

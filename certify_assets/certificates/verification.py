@@ -145,7 +145,6 @@ def verify_promise(promise: Any, certificates: Sequence[Certificate]) -> str | N
 
 
 def _read(document: Any) -> tuple[Certificate, Any]:
-    """The certificate, and the digest that the document gives."""
     if isinstance(document, Certificate):
         return document, document.digest
     value = read_document(document) if isinstance(document, bytes | str) else document

@@ -1,17 +1,15 @@
-"""Labelled tasks: which of them may extend CAL, and which labels may train.
+"""Labelled tasks: which of them may extend CAL, and which labels may train."""
 
-A task counts when it was drawn "audit" before anything was scored and every attempt of it, over all
-batches, has an outcome of a majority of its reviewers. The draw is recomputed here from the plans
-that were deployed: a row that contradicts it is of mixed provenance, and nothing counts until that
-is cleared up. Tasks that are still open or tied are left out and reported, not corrected for, so
-whether a task gets complete must not depend on its outcomes. Their share is a figure of every
-recertification, and so is the error if all of their decided runs were wrong: a few open tasks are
-enough to hide half of the errors where reviewers put off what went badly.
-
-Labels of drawn tasks certify and monitor, so they never train. Those of runs that the judge could
-not decide may train. They are of the hardest runs, so they neither certify nor monitor, and their
-table states it in the column ``provenance``, which every reader of labels refuses.
-"""
+# A task counts when it was drawn "audit" before anything was scored and every attempt of it, over
+# all batches, has an outcome of a majority of its reviewers. The draw is recomputed from the plans
+# that were deployed: a row that contradicts it is of mixed provenance, and nothing counts until
+# that is cleared up. Tasks that are open or tied are left out and reported, not corrected for, so
+# whether a task gets complete must not depend on its outcomes: a few open tasks are enough to hide
+# half of the errors where reviewers put off what went badly.
+#
+# Labels of drawn tasks certify and monitor, so they never train. Those of runs that the judge could
+# not decide may train. They are of the hardest runs, so they neither certify nor monitor, which
+# their column ``provenance`` states and every reader of labels enforces.
 
 from __future__ import annotations
 
@@ -76,7 +74,7 @@ class CountedTasks:
     # every row of every task that counts, in the order of completion; those of a refused batch were
     # never scored
     rows: pd.DataFrame
-    drawn: int  # tasks
+    drawn: int
     left_out: Mapping[str, int]  # drawn tasks that do not count, by the keys of REASONS
     unresolved: pd.DataFrame  # rows, scores alone, of the tasks that are open or tied
     came_again: int  # tasks of an earlier recertification with later attempts, which stay out

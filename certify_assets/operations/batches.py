@@ -1,10 +1,9 @@
-"""New runs become a batch, which is decided.
+"""New runs become a batch, which is decided."""
 
-Runs are imported without their outcomes, compared with those that came before, and their tasks are
-drawn before anything is scored. A batch is ready when its ``import.json`` is stored, and decided
-when its ``decisions.parquet`` is. Its name is its number and the start of the hash of the delivery,
-so that the same files are the same batch however often they are given.
-"""
+# Runs are imported without their outcomes, compared with those that came before, and their tasks
+# are drawn before anything is scored. A batch is ready when its import.json is stored, and decided
+# when its decisions.parquet is. Its name has the hash of the delivery, so that the same files are
+# the same batch however often they are given.
 
 from __future__ import annotations
 
@@ -156,7 +155,6 @@ def _identified(runs: Gathered) -> Iterator[Run]:
 def _stored(
     corpus: Corpus, runs: Sequence[Run], facts: ImportFacts, paths: Sequence[str]
 ) -> Received:
-    """Store the runs that no batch holds as a batch."""
     store = corpus.store
     new = Identities.stored(corpus, ready_batches(corpus), runs).new(runs)
     # ids where the source has them, and contents, whatever the files are called
@@ -228,7 +226,6 @@ def _named(corpus: Corpus, delivery: str) -> str:
 
 
 def _drawn(corpus: Corpus, rows: Iterable[Trajectory]) -> Draw:
-    """Draw the tasks by the plan of the current deployment."""
     try:
         record = load_deployment(corpus)
     except CertifyError:

@@ -84,7 +84,6 @@ def decided_by_deployed(corpus: Corpus) -> Verdict:
 
 
 def _undeployed(corpus: Corpus, automatic: pd.DataFrame, deployed: set[str]) -> str | None:
-    """Return what is wrong with the certificates of rows that were decided."""
     for names in sorted(set(automatic["certificate_sha256"])):
         if names not in deployed:
             return (

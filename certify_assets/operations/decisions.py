@@ -1,8 +1,7 @@
-"""The decisions of one batch: auto-reject, auto-accept or human review, with the reason of each.
+"""The decisions of one batch: auto-reject, auto-accept or human review, and the reasons."""
 
-Where nothing may be decided, every row goes to human review with the code of the refusal as its
-reason, and nothing is scored.
-"""
+# Where nothing may be decided, every row goes to human review with the code of the refusal as its
+# reason, and nothing is scored.
 
 from __future__ import annotations
 
@@ -191,7 +190,6 @@ def decide_batch(deployment: DecidingDeployment, name: str, report: Report) -> B
 
 
 def _opened(deployment: DecidingDeployment, name: str) -> tuple[DecidingDeployment, _Batch]:
-    """Read a batch as it was imported, and the tasks that the corpus has."""
     corpus, store = deployment.corpus, deployment.store
     about = store.read_json(batch_key(corpus.name, name, "import.json"))
     for file in ("runs.parquet", "identities.parquet", "draw.json"):
@@ -287,7 +285,6 @@ def _in_shares(
 
 
 def _require_unchanged(deployment: DecidingDeployment) -> None:
-    """Raise if judge or corpus were replaced while the batch was scored."""
     judge = deployment.judge
     assert judge is not None
     deployment.store.require_unchanged(judge.key(), judge.corpus.key())

@@ -1,8 +1,4 @@
-"""The deployment of a corpus as one operation sees it: what decides, and why nothing is decided.
-
-``operations/<corpus>/deployment.json`` is the current deployment and ``deployments.jsonl`` keeps
-every one. Certificates that decided are kept under their hashes, so that a decision can be traced.
-"""
+"""The deployment of a corpus as one operation sees it: what decides, or why nothing does."""
 
 from __future__ import annotations
 
@@ -274,7 +270,6 @@ def _monitor_fault(
 
 
 def _journal_fault(corpus: Corpus, certificates: Sequence[Certificate]) -> str:
-    """Return the alarm of these certificates in the journal of alarms."""
     hashes = {item.sha256 for item in certificates}
     try:
         raised = next(

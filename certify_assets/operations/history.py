@@ -1,9 +1,8 @@
-"""The history of the certificates of a corpus: what each certified, its realised error, alarms.
+"""The history of the certificates of a corpus: what each certified, its realised error, alarms."""
 
-The realised error of a certificate is that of the runs that it decided, over the tasks that were
-labelled whatever the judge said, every task weighing by the share of its runs that was decided. The
-order is that of the journals, not of the clock.
-"""
+# The realised error of a certificate is that of the runs that it decided, over the tasks that were
+# labelled whatever the judge decided, every task weighing by the share of its runs that was
+# decided. The order is that of the journals, not of the clock.
 
 from __future__ import annotations
 
@@ -214,7 +213,6 @@ def _undeployed(corpus: Corpus, record: RecertificationRecord) -> HistoryStep:
 
 
 def _certificates(corpus: Corpus, key: str) -> list[Certificate]:
-    """Return the certificates under a key; none that were issued again since."""
     from certify_assets.certificates import Certificate
 
     if not corpus.store.exists(key):

@@ -75,7 +75,6 @@ def export_queue(path: Path, queue: Queue, *, with_judge: bool = False) -> None:
 
 
 def _refuse_labels(path: Path) -> None:
-    """Refuse to overwrite labels."""
     if not path.is_file() or path.suffix.lower() not in _TABLES:
         return
     try:

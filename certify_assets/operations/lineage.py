@@ -1,7 +1,6 @@
-"""Lineage of a decision, batch or certificate, every link compared with what is stored now.
+"""Lineage of a decision, batch or certificate, every link compared with what is stored now."""
 
-decision → certificate → scores → adapter → harvest → splits → import → source files
-"""
+# decision → certificate → scores → adapter → harvest → splits → import → source files
 
 from __future__ import annotations
 
@@ -293,7 +292,6 @@ def _stored_certificate(corpus: Corpus, sha256: str) -> Certificate | None:
 
 
 def _issued(corpus: Corpus) -> list[Any]:
-    """Return the documents of all certificates that judges and recertifications have now."""
     numbers = corpus.store.names(operation_key(corpus.name, "recertifications"))
     keys = [
         *(own_key(corpus.name, judge) for judge in corpus.store.names("judges")),
@@ -362,7 +360,6 @@ def adapter_link(judge: JudgedCorpus, expected: str) -> Link:
 
 
 def _training_links(judge: JudgedCorpus, document: Mapping[str, Any]) -> list[Link]:
-    """Return the adapter a training began with, its harvest and gate, its source corpora."""
     found, store = [], judge.store
     before = judge.spec.upstream
     if before and "start_sha256" in document:
@@ -487,7 +484,6 @@ def _document_hash(document: Any) -> str:
 
 
 def _stored_hash(store: Store, key: str) -> str:
-    """Return the hash of the content of a JSON document; empty without one."""
     try:
         return _document_hash(store.read_json(key)) if store.exists(key) else ""
     except (CertifyError, ValueError):

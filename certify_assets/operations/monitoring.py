@@ -1,15 +1,13 @@
-"""The monitor of a judge: labelled audit samples, compared with the certificates that decide.
+"""The monitor of a judge: labelled audit samples, compared with the certificates that decide."""
 
-``monitoring/<corpus>/<judge>/`` holds score tables with outcomes (CSV, Parquet or JSON Lines). They
-are read in the order of their names, so a file that is added later must have a later name. The
-deployed judge is monitored on the labelled tasks of operation too, a stream with an e-process of
-its own. Tasks drawn "audit" come with every attempt, tasks drawn "spot" with the attempts that were
-decided without review: of the others the score is enough, outside of the certified region. Where a
-batch was decided under narrower thresholds than the monitored ones, spot tasks have unlabelled
-attempts inside the region. Leaving such tasks out alone would keep the easy ones, so the spot tasks
-of the whole batch are left out. A task has its place where its last missing label is in the
-journal; neither a later batch nor a clock that was set back moves it.
-"""
+# The score tables of monitoring/<corpus>/<judge>/ are read in the order of their names, so a file
+# that is added later must have a later name. The labelled tasks of operation are a stream with an
+# e-process of its own. Tasks drawn "audit" come with every attempt, tasks drawn "spot" with the
+# attempts that were decided without review: of the others the score is enough, outside of the
+# certified region. Where a batch was decided under narrower thresholds than the monitored ones,
+# spot tasks have unlabelled attempts inside the region. Leaving such tasks out alone would keep the
+# easy ones, so the spot tasks of the whole batch are left out. A task has its place where its last
+# missing label is in the journal; neither a later batch nor a clock that was set back moves it.
 
 from __future__ import annotations
 
@@ -224,7 +222,6 @@ def monitor_deployed(corpus: Corpus) -> MonitorRecord | None:
 
 
 def _monitored(judge: JudgedCorpus) -> list[Certificate]:
-    """Return the certificates of the deployment, else those on CAL that would decide."""
     deployed = certificates_in_use(judge)
     if deployed is not None:
         return [item for item in deployed if item.certified]

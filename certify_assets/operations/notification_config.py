@@ -1,19 +1,4 @@
-"""Configuration of notifications: ``notifications.yaml``, or the file of ``CERTIFY_NOTIFICATIONS``.
-
-::
-
-    certificate_days: 90
-    targets:
-      - name: on-call
-        events: [alarm, closed_gate]
-        command: [/usr/local/bin/page, --team, eval]          # the event as JSON on stdin; no shell
-      - name: channel
-        webhook: https://hooks.example.org/certify              # the event as JSON in a POST
-        secret_variable: CERTIFY_HOOK_SECRET                    # signs the body; in no file
-        timeout: 5
-
-``certify_assets/schemas/notifications.json`` is the JSON schema, for editors.
-"""
+"""Configuration of notifications: ``notifications.yaml``, or the file of CERTIFY_NOTIFICATIONS."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Notifications: an alarm, an expired certificate, a closed gate, a failed audit; each sent once.
+"""Notifications: alarms, expired certificates, closed gates and failed audits, each sent once."""
 
-``operations/<corpus>/notifications.jsonl`` logs every attempt. What failed is tried again with the
-next delivery, and stops nothing. A delivery killed between sending and logging is repeated:
-a receiver may get an event twice, with the same id, and never misses one.
-"""
+# What failed is tried again with the next delivery, and stops nothing. A delivery killed between
+# sending and logging is repeated: a receiver may get an event twice, with the same id, and never
+# misses one.
 
 from __future__ import annotations
 

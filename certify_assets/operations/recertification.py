@@ -1,14 +1,10 @@
-"""Recertification: certificates of the deployed judge on CAL and the audit sample, at their own δ.
+"""Recertification: certificates of the deployed judge on CAL and audit sample, at their own δ."""
 
-It is made of CAL with the judge's stored scores, of the tasks that count (`audit_sample`) with the
-scores that decided them, and of δ_n (`spending`). Its number is claimed before it is computed; the
-same inputs are the same recertification. Its folder is enough to recompute it: ``certify verify
-recertifications/<n>/certificates.json recertifications/<n>/scores.parquet``.
-
-Its population is that of CAL and the audit sample together. Where the runs have changed since CAL
-was drawn, the mixture says less about later runs than the audit sample alone, so each new
-threshold is also audited on the audit sample alone, and an ERROR there keeps it from deployment.
-"""
+# Its number is claimed before it is computed; the same inputs are the same recertification. Its
+# folder is enough to recompute it by `certify verify`. Its population is that of CAL and the audit
+# sample together. Where the runs have changed since CAL was drawn, the mixture says less about
+# later runs than the audit sample alone, so each new threshold is also audited on the audit sample
+# alone, and an ERROR there keeps it from deployment.
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class RecertificationRecord:
     certificates: tuple[str, ...]  # hashes, in the order of the sides
     sides: tuple[CertifiedSide, ...]
     tasks: Mapping[str, int]  # of cal and of audit_sample
-    drawn: int  # tasks
+    drawn: int
     new_tasks: tuple[str, ...]
     left_out: Mapping[str, int]  # drawn tasks that do not count, by reason
     open_share: float

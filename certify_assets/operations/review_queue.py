@@ -200,7 +200,6 @@ def build_queue(
 
 
 def _wanted(names: Iterable[str], double: float) -> NDArray[np.int64]:
-    """Return how many reviewers each run needs."""
     places = (
         [
             int.from_bytes(hashlib.sha256(f"two\0{name}".encode()).digest()[:8], "big") / 2.0**64

@@ -1,10 +1,9 @@
-"""The journal of δ: what recertifications spend, by a schedule declared before the first.
+"""The journal of δ: what recertifications spend, by a schedule declared before the first."""
 
-The first certificate of a judge spends its whole δ. The n-th recertification spends δ_n of a
-further budget. By the union bound all certificates of one side and one budget hold together with
-at least 1 − δ − Σ δ_n, however much their data overlap. A number is claimed before anything is
-computed: a look is a test, and what was looked at and dropped is spent too.
-"""
+# The first certificate of a judge spends its whole δ. The n-th recertification spends δ_n of a
+# further budget. By the union bound all certificates of one side and one budget hold together with
+# at least 1 − δ − Σ δ_n, however much their data overlap. A number is claimed before anything is
+# computed: a look is a test, and what was looked at and dropped is spent too.
 
 from __future__ import annotations
 
