@@ -17,7 +17,7 @@ from certify_assets.corpora.formats.base import (
 )
 from certify_assets.corpora.formats.files import SourceFile
 from certify_assets.corpora.formats.swe_reports import (
-    Run,
+    FileRun,
     collect_outcomes,
     draft_of,
     issue_text,
@@ -104,7 +104,7 @@ def _patches(files: Files, reading: Reading) -> dict[str, tuple[str, ...]]:
     return {folder: tuple(text for _, text in sorted(texts)) for folder, texts in found.items()}
 
 
-def _run(data: bytes, patches: tuple[str, ...], reading: Reading) -> Run | str:
+def _run(data: bytes, patches: tuple[str, ...], reading: Reading) -> FileRun | str:
     """Read a conversation, without the issue before the agent's first word, and the patches."""
     found = parse_object(data)
     if isinstance(found, str):
@@ -113,7 +113,7 @@ def _run(data: bytes, patches: tuple[str, ...], reading: Reading) -> Run | str:
         return "it is not a list of messages"
     messages = [Message.of(record) for record in objects(found)]
     steps = steps_of_messages(from_first(messages, "assistant"), reading)
-    return Run(
+    return FileRun(
         issue_text(first_prompt(messages)),
         steps + tuple(Step(text, "") for text in patches if text.strip()),
     )

@@ -26,8 +26,8 @@ from certify_assets.corpora.formats.openhands import (
 )
 from certify_assets.corpora.formats.records import Record
 from certify_assets.corpora.formats.swe_reports import (
+    FileRun,
     Outcomes,
-    Run,
     collect_outcomes,
     draft_of,
     issue_text,
@@ -143,7 +143,7 @@ def _task(file: SourceFile) -> str:
     return task_of(PurePosixPath(file.plain_name).stem)
 
 
-def _run(data: bytes) -> Run | str:
+def _run(data: bytes) -> FileRun | str:
     record = parse_object(data)
     if isinstance(record, str):
         return record
@@ -151,7 +151,7 @@ def _run(data: bytes) -> Run | str:
         return "it is no object with a trajectory"
     if not is_list_of_objects(record["trajectory"]):
         return "its trajectory is not a list of steps"
-    return Run(_instruction(record), tuple(_steps(record["trajectory"])), "without a step")
+    return FileRun(_instruction(record), tuple(_steps(record["trajectory"])), "without a step")
 
 
 def _steps(trajectory: Iterable[Record]) -> Iterator[Step]:

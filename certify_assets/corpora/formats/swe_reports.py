@@ -186,7 +186,7 @@ def run_name(name: str) -> str:
     )
 
 
-class Run(NamedTuple):
+class FileRun(NamedTuple):
     """What one file holds of a run."""
 
     instruction: str
@@ -196,7 +196,13 @@ class Run(NamedTuple):
 
 
 def draft_of(
-    file: SourceFile, run: Run | str, task: str, agent: str, *, outcomes: Outcomes, reading: Reading
+    file: SourceFile,
+    run: FileRun | str,
+    task: str,
+    agent: str,
+    *,
+    outcomes: Outcomes,
+    reading: Reading,
 ) -> Iterator[Draft]:
     """Turn the run of one file into a draft, or count why not; `run` may say what is wrong."""
     if isinstance(run, str):
