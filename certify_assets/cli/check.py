@@ -144,7 +144,7 @@ def verify(
 
     Exit 3, with the first difference, when the certificate was altered, is incomplete, or is of
     other scores, or when it is one of betting and its pilot table is not given. What the scores
-    cannot show (the names and hashes under provenance, the selection rule) is carried as it stands:
+    cannot show (the names and hashes under provenance, the selection rule) is carried as it is:
     the data root's own checks compare those.
     """
     from certify_assets.certificates import NOT_VOUCHED, Certificate, verify_certificate

@@ -82,7 +82,7 @@ def corpus() -> None:
 @click.option(
     "--accept-structural-leak",
     metavar="REASON",
-    help="Go on although a control tells the outcome; every certificate says so.",
+    help="Continue although a control reveals the outcome; every certificate says so.",
 )
 @click.option(
     "--leak-threshold",
@@ -267,7 +267,7 @@ def _register(store: Store, config: CorpusConfig) -> ImportSummary:
         else:
             store.write_bytes(key, previous)
         for folder in new:
-            # a folder with something in it, of whomever, stays
+            # a folder with something in it, stays
             with suppress(OSError):
                 folder.rmdir()
         raise

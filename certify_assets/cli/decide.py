@@ -18,9 +18,8 @@ from certify_assets.cli.output import (
 )
 
 _QUEUE_HELP = (
-    "Write the rows that go to people here (CSV, Parquet or JSON Lines). Names are written as "
-    "they are; a CSV is refused where one "
-    "begins like a formula, which a spreadsheet would run."
+    "Write the rows that go to human review here (CSV, Parquet or JSON Lines). Names are written "
+    "as they are; a CSV is refused where one begins like a formula, which a spreadsheet would run."
 )
 
 

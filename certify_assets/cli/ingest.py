@@ -60,7 +60,7 @@ _COUNTS = ("batch", "runs", "new", "changed", "known", "files")
 @click.option(
     "--queue",
     type=PATH,
-    help="Write the rows that people are asked about here, in the order of their need.",
+    help="Write the rows that reviewers are asked about here, in the order of their need.",
 )
 @corpus_option
 @json_option

@@ -37,7 +37,7 @@ def open_store(root: str | None) -> Store:
 
 
 def dagster_environment(store: Store) -> dict[str, str]:
-    """Return the environment of a Dagster process on a data root; make its home where there is none."""
+    """Return the environment of a Dagster process on a data root; make its home if needed."""
     home = os.environ.get("DAGSTER_HOME") or str(store.local_path("dagster"))
     path = Path(home).absolute()
     path.mkdir(parents=True, exist_ok=True)
@@ -183,6 +183,6 @@ def _has_instance(store: Snapshot) -> bool:
 
 
 def find_program(name: str) -> str | None:
-    """Return a program installed beside this Python, else on the path."""
-    beside = Path(sys.executable).with_name(name)
-    return str(beside) if beside.exists() else shutil.which(name)
+    """Return a program installed next to this Python, else on the path."""
+    here = Path(sys.executable).with_name(name)
+    return str(here) if here.exists() else shutil.which(name)

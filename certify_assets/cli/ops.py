@@ -71,12 +71,12 @@ ops.add_command(recertify)
 @click.option(
     "--audit-rate",
     type=SHARE,
-    help="Share of tasks whose every run people read. [default: as before, at first .05]",
+    help="Share of tasks whose every run reviewers read. [default: as before, at first .05]",
 )
 @click.option(
     "--spot-rate",
     type=SHARE,
-    help="Share of tasks whose auto-decided runs people read. [default: as before, at first .05]",
+    help="Share of tasks whose auto-decided runs are reviewed. [default: as before, at first .05]",
 )
 @click.option(
     "--draw-seed",
@@ -198,7 +198,7 @@ def lineage(
 
     ID is the trajectory_id of a decided run, the beginning of a certificate's SHA-256 (8 digits or
     more), or a batch. Each link is named by a hash, which is compared with what is stored now: it
-    holds, differs or is missing, and exit 3 says that one does not hold. A source file that lies no
+    holds, differs or is missing, and exit 3 says that one does not hold. A source file that is no
     longer where it was read is reported and breaks nothing: the data root does not own it.
     """
     from certify_assets.operations.lineage import find, walk

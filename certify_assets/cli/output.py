@@ -145,12 +145,12 @@ def _show_rows(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     out.print(Text(printable(title), style="italic"))
     for row in rows:
         out.print(Text(printable(f"{columns[0]} {row[0]}"), style="bold"))
-        told = "; ".join(
+        cells = "; ".join(
             f"{column} {cell}".replace(" ", glue)
             for column, cell in zip(columns[1:], row[1:], strict=True)
         )
         lines = textwrap.wrap(
-            printable(told),
+            printable(cells),
             out.width,
             initial_indent="  ",
             subsequent_indent="  ",

@@ -126,11 +126,10 @@ def _show(store: Store, corpora: Sequence[CorpusOverview], seconds: float) -> No
     for corpus in corpora:
         for judge in corpus["judges"]:
             if judge["pseudo_labels"]:
-                told = (
+                show_line(
                     f"{corpus['corpus']}, {judge['judge']}: certified on half B of CAL alone; "
                     f"{judge['pseudo_labels']}."
                 )
-                show_line(told)
             for sentence in judge["why_nothing"]:
                 show_line(f"{corpus['corpus']}, {judge['judge']}: {sentence}")
         for name, reason in corpus["stale"].items():
@@ -212,14 +211,14 @@ def _show_ledger(state: LedgerStatus) -> None:
 )
 @store_option
 def ui(port: int, mlflow_port: int, host: str, store: Store) -> None:
-    """Start the Dagster UI, and MLflow beside it; stop both with Ctrl-C."""
+    """Start the Dagster UI, and MLflow next to it; stop both with Ctrl-C."""
     from certify_assets.cli.launching import dagster_environment, find_program
     from certify_assets.storage.tracking import tracking_uri
 
     dagster, mlflow = find_program("dagster"), find_program("mlflow")
     if dagster is None:
         raise MissingToolError(
-            "the program dagster is not installed beside this Python; install dagster-webserver."
+            "the program dagster is not installed next to this Python; install dagster-webserver."
         )
     environment = {
         **dagster_environment(store),
@@ -273,7 +272,7 @@ def _stop(*_: object) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    # dagster dev leaves its code servers behind when it alone is told to stop: the whole group is
+    # dagster dev leaves its code servers behind when it alone is stopped: the whole group is
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)

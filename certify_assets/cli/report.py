@@ -42,12 +42,10 @@ if TYPE_CHECKING:
     "--minutes",
     type=Finite(min=0, min_open=True),
     default=6.0,
-    help="Minutes a person needs to review one run.",
+    help="Minutes a reviewer needs for one run.",
 )
 @click.option(
-    "--score-scale",
-    default="log-odds",
-    help="What a score is; anything else is shown as it stands.",
+    "--score-scale", default="log-odds", help="What a score is; anything else is shown as it is."
 )
 @column_options
 @json_option

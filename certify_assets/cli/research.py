@@ -70,13 +70,13 @@ def study(
     store: Store,
     as_json: bool,
 ) -> None:
-    """Every table of the paper with ours beside it, from runs to a site.
+    """Every table of the paper with ours next to it, from runs to a site.
 
     Runs every stage on CORPORA, or on every corpus of the data root: splits, judges, split seeds,
-    harvests, transfer, procedures on real scores, comparison, the law, the simulation. What stands
-    is kept, so that a killed study goes on and a second one takes seconds. The full profile adds
-    language models (on the named corpora, else on the embedded ones), reward arms, more seeds and
-    trials. Exit 1 where a stage failed; the others are run all the same.
+    harvests, transfer, procedures on real scores, comparison, the law, the simulation. What is up
+    to date is kept, so that a killed study resumes and a second one takes seconds. The full
+    profile adds language models (on the named corpora, else on the embedded ones), reward arms,
+    more seeds and trials. Exit 1 where a stage failed; the others are run all the same.
     """
     from certify_assets.cli.launching import run_study
     from certify_assets.research.pages.study_site import SITE
@@ -183,7 +183,7 @@ def harvest(
     rounds: int,
     as_json: bool,
 ) -> None:
-    """Self-train on what the certificate lets through, with the controls beside it.
+    """Self-train on what the certificate lets through, with the controls next to it.
 
     CORPUS must be imported and split. Half A of its CAL tasks sets the threshold, runs of the pool
     below it become failures (above it, on the release side, successes), the judge is trained again
@@ -217,7 +217,7 @@ def _show_harvests(
     """Print one table a profile, side and budget: rounds, then the controls."""
     for place in dict.fromkeys(tuple(row[name] for name in _PLACE) for row in rounds):
         mine = [row for row in rounds if tuple(row[name] for name in _PLACE) == place]
-        beside = [row for row in controls if tuple(row[name] for name in _PLACE) == place]
+        plain = [row for row in controls if tuple(row[name] for name in _PLACE) == place]
         lines = [
             [
                 f"{row['gate'].removesuffix('_taskboot')} {row['round']}",
@@ -225,7 +225,7 @@ def _show_harvests(
             ]
             for row in mine
         ]
-        lines += [[row["control"], *(row[name] for name in _FIGURES)] for row in beside]
+        lines += [[row["control"], *(row[name] for name in _FIGURES)] for row in plain]
         profile, side, alpha = place
         show_table(
             f"{document['corpus']}, {profile} split, {side} at {alpha}",
@@ -245,7 +245,7 @@ def _show_harvests(
     "--out",
     type=PATH,
     required=True,
-    help="Folder for the runs; an interrupted generation in it goes on.",
+    help="Folder for the runs; an interrupted generation in it resumes.",
 )
 @click.option(
     "--attempts", type=click.IntRange(1, 1000), default=4, help="Attempts a task and agent."

@@ -270,7 +270,7 @@ def _require_reachable(host: str, exposed: bool) -> None:
             f"other machines reach {host}, and neither link nor labels are encrypted; use "
             "127.0.0.1 and a tunnel (ssh -L), or add --exposed."
         )
-    say(f"warning: whoever can read the traffic to {host} can label in any reviewer's name")
+    say(f"warning: anyone who can read the traffic to {host} can label in any reviewer's name")
 
 
 def _serve(corpus: Corpus, host: str, port: int, as_json: bool, costs: dict[str, float]) -> None:
@@ -292,7 +292,8 @@ def _serve(corpus: Corpus, host: str, port: int, as_json: bool, costs: dict[str,
         )
     else:
         show_line(
-            f"{waiting} runs wait. Open this link, which lets whoever has it label:\n  {server.url}"
+            f"{waiting} runs wait. Open this link, which lets anyone who has it label:\n"
+            f"  {server.url}"
         )
     sys.stdout.flush()
     try:

@@ -263,8 +263,8 @@ class ReviewHandler(BaseHTTPRequestHandler):
             )
             return
         skipped = session.skipped(reviewer)
-        told = "New runs appear here when they are decided."
-        sentence = f"You skipped {skipped}. {told}" if skipped else told
+        more = "New runs appear here when they are decided."
+        sentence = f"You skipped {skipped}. {more}" if skipped else more
         if broken := session.unreadable():
             sentence += f" {len(broken)} runs of the queue cannot be shown: {broken[0]}"
         page = render_message(

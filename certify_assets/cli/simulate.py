@@ -119,7 +119,7 @@ class _Several(click.Command):
     "--out",
     type=PATH,
     help=(
-        "Write the JSON document to this file as well; an interrupted study goes on from "
+        "Write the JSON document to this file as well; an interrupted study resumes from "
         "FILE.partial."
     ),
 )

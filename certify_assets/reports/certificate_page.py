@@ -310,7 +310,7 @@ def _risk_panel(
     point = None
     if certificate.certified and certificate.selective_error is not None:
         point = (certificate.coverage, certificate.selective_error)
-    told = (
+    ending = (
         (
             "The certified point is the farthest one at which the bound stays within "
             f"{percent(certificate.alpha)} and the guard agrees."
@@ -330,7 +330,7 @@ def _risk_panel(
         "Left to right, the judge decides more runs. The solid line is how often it was "
         f"wrong on {where}; the dashed line is what the error could be once "
         "runs of one task are resampled together; the dotted line pretends that all runs are "
-        "independent, and is there for comparison only. " + told,
+        "independent, and is there for comparison only. " + ending,
         layout,
     )
 
@@ -367,7 +367,7 @@ def _tail_panel(certificate: Certificate, curve: ThresholdCurve, name: str) -> P
 
 def _score_panel(source: PageSource) -> Panel:
     thresholds = {c.side: c.threshold for c in source.sides if c.threshold is not None}
-    told = "; ".join(
+    regions = "; ".join(
         (
             f"{done(side)} {'at or below' if side == 'reject' else 'at or above'} "
             f"{log_odds(value, source.score_scale)}"
@@ -386,8 +386,8 @@ def _score_panel(source: PageSource) -> Panel:
         ),
         "Successes stand up, failures hang down (hatched). A judge that knows keeps the two apart. "
         + (
-            f"Runs are {told}."
-            if told
+            f"Runs are {regions}."
+            if regions
             else "No threshold is certified, so every run goes to human review."
         ),
     )

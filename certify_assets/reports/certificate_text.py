@@ -350,7 +350,7 @@ def promise_notes(source: PageSource) -> list[str]:
         if round(source.overlap, 4) > 0:
             both = percent(source.overlap)
             together += (
-                f" Each side is certified as it stands, before the {both} of runs under both "
+                f" Each side is certified as it is, before the {both} of runs under both "
                 "thresholds go to human review."
             )
     minutes = compact(source.minutes_per_review)
@@ -449,7 +449,7 @@ def short_reason(reasons: Sequence[Reason]) -> str:
     if not reasons:
         return ""
     first = reasons[0]
-    told = {
+    stopped = {
         first.tasks.stopped: "there are too few tasks to show that the judge is good enough",
         first.base_rate.stopped: "there is next to nothing that this side could decide",
         first.judge.stopped: "the judge does not rank runs well enough",
@@ -458,8 +458,8 @@ def short_reason(reasons: Sequence[Reason]) -> str:
         ),
     }
     return (
-        f"On the {first.side} side at {first.alpha}, {told[True]}."
-        if True in told
+        f"On the {first.side} side at {first.alpha}, {stopped[True]}."
+        if True in stopped
         else first.sentence
     )
 

@@ -263,8 +263,8 @@ def task_heatmap(
     name: str = "map",
 ) -> Heatmap:
     """Draw one row a task (best success rate on top), one cell a run (lowest score left)."""
-    # unscored runs stand at the right end of their row: nothing is known of them, so they go to a
-    # person
+    # unscored runs are at the right end of their row: nothing is known of them, so they go to
+    # human review
     rows = _sorted_rows(
         tasks, outcomes, lambda i: (bool(np.isnan(scores[i])), float(np.nan_to_num(scores[i])))
     )

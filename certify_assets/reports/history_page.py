@@ -327,14 +327,14 @@ def _verdict(history: OperationHistory) -> tuple[str, str, str]:
     last = max(deployed, key=lambda step: max(step.deployed)) if deployed else None
     if last is None:
         return "nothing", "Recertified, and never deployed", "Its certificates decide nothing."
-    told = f"{last.label}, deployment {max(last.deployed)}, made {last.time[:10]}."
+    use = f"{last.label}, deployment {max(last.deployed)}, made {last.time[:10]}."
     if any(side.alarm for side in last.sides):
         return (
             "failed",
             "The certificates in use raised an alarm",
-            f"{told} Nothing is decided until new ones are deployed.",
+            f"{use} Nothing is decided until new ones are deployed.",
         )
-    return "certified", "The certificates in use raised no alarm", told
+    return "certified", "The certificates in use raised no alarm", use
 
 
 def _rows(step: HistoryStep) -> list[list[str]]:

@@ -159,10 +159,8 @@ def _detectors(entry: MonitorEntry, name: str) -> list[Panel]:
         f"Evidence against an error of at most {percent(entry.alpha)}. It reaches "
         f"{count(result.e_process.threshold)} with probability at most {trust} at any "
         "time, however often one looks, while the error is within the budget.",
-        (
-            "Quicker after a change. While the error is within the budget, it takes "
-            f"{count(result.shiryaev_roberts.threshold)} tasks or more on average to reach its line."
-        ),
+        "Quicker after a change. While the error is within the budget, it takes "
+        f"{count(result.shiryaev_roberts.threshold)} tasks or more on average to reach its line.",
     )
     return [
         Panel(

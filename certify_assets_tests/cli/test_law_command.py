@@ -8,7 +8,10 @@ import pytest
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.calling import Call
 
-TABLE = "corpus,success_rate,auroc,coverage,n_eff\na,.2,.9,.6,40\nb,.5,.8,.3,60\nc,.7,.6,0,80\nd,.4,.85,.35,90\n"
+TABLE = (
+    "corpus,success_rate,auroc,coverage,n_eff\n"
+    "a,.2,.9,.6,40\nb,.5,.8,.3,60\nc,.7,.6,0,80\nd,.4,.85,.35,90\n"
+)
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from certify_assets_tests.builders import score_rows
 from certify_assets_tests.cli.calling import Call
 
 KEYS = {
-    "alarm", "e_value", "tasks", "interval", "detector", "estimand", "delta", "alpha", "certificate_sha256",
-    "first_alarm_task", "certified_at",
+    "alarm", "e_value", "tasks", "interval", "detector", "estimand", "delta", "alpha",
+    "certificate_sha256", "first_alarm_task", "certified_at",
 }  # fmt: skip
 
 
