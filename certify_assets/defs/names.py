@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -147,34 +147,6 @@ def folder_of(name: str) -> dg.AssetSelection:
 def chains(*judges: str) -> dg.AssetSelection:
     """Select every asset of some judges."""
     return dg.AssetSelection.key_prefixes(*[[*NAMING.prefix, "judges", name] for name in judges])
-
-
-def asset(
-    folder: str, group: str, *, make: Callable[..., Any] = dg.asset, **about: Any
-) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-    """Return `dagster.asset`, or `make`, with what every asset has in common filled in."""
-    common = {
-        "key_prefix": [*NAMING.prefix, *folder.split("/")],
-        "group_name": group,
-        "owners": list(NAMING.owners),
-        "partitions_def": corpora_partitions,
-        "code_version": code_version(),
-    }
-    made: Callable[[Callable[..., Any]], dg.AssetsDefinition] = make(**{**common, **about})
-    return made
-
-
-def judge_asset(
-    spec: JudgeSpec, part: str, *kinds: str, **about: Any
-) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-    """Return the decorator of one asset of a judge."""
-    common = {
-        "name": part,
-        "kinds": set(kinds),
-        "code_version": judge_code_version(spec, part),
-        "tags": {FAMILY: spec.kind},
-    }
-    return asset(f"judges/{spec.name}", f"judges_{spec.group}", **{**common, **about})
 
 
 def source(name: str, group: str, **about: Any) -> dg.AssetSpec:

@@ -8,12 +8,10 @@ import dagster as dg
 from pydantic import Field
 
 from certify_assets.corpora import report as corpus_report
-from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import to_frame
 from certify_assets.corpora.splits import SPLITS
-from certify_assets.defs.metadata import column_lineage, materialized, table_metadata
-from certify_assets.defs.names import CORPORA_GROUP, asset, corpora_partitions, source
-from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.defs.assets import Made, Step, asset, column_lineage, table_metadata
+from certify_assets.defs.names import CORPORA_GROUP, corpora_partitions, source
 from certify_assets.reports import corpus_page as pages
 from certify_assets.reports.corpus_page import data_docs_key
 from certify_assets.reports.gates import profile_markdown
@@ -53,18 +51,16 @@ class MiniwobConfig(dg.Config):
     "the source of the two embedded corpora. The package ships the output; materialize it to "
     "generate the runs again (about ten minutes on two cores, resumable).",
 )
-def miniwob_runs(
-    context: dg.AssetExecutionContext, config: MiniwobConfig, data_root: DataRoot
-) -> dg.MaterializeResult[Any]:
+def miniwob_runs(step: Step, config: MiniwobConfig) -> Made:
     """Generate the embedded corpora again."""
     from certify_assets.research.miniwob import generate
 
     def progress(done: int, total: int) -> None:
         if done % 100 == 0 or done == total:
-            context.log.info(f"{done} of {total} episodes")
+            step.context.log.info(f"{done} of {total} episodes")
 
     made = generate(
-        data_root.store().local_path("generated/miniwob"),
+        step.store.local_path("generated/miniwob"),
         **{**config.model_dump(), "tasks": config.tasks or None},
         progress=progress,
     )
@@ -80,12 +76,9 @@ def miniwob_runs(
     description="Import every attempt of the corpus into one schema, with what was dropped and "
     "why.",
 )
-def trajectories(
-    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-) -> dg.MaterializeResult[Any]:
+def trajectories(step: Step) -> Made:
     """Import the corpus."""
-    store = data_root.store()
-    summary = Corpus(store, context.partition_key).import_trajectories()
+    summary = step.corpus.import_trajectories()
     counts = {"trajectories": summary.trajectories, "tasks": summary.tasks}
     metadata = {
         **table_metadata(to_frame([]), rows=summary.trajectories),
@@ -94,12 +87,9 @@ def trajectories(
         "dropped": dg.MetadataValue.json(summary.dropped),
         "source_files": dg.MetadataValue.json(dict(sorted(summary.files.items())[:50])),
         "sha256": summary.sha256,
-        "data_docs": dg.MetadataValue.path(store.locate(data_docs_key(context.partition_key))),
+        "data_docs": dg.MetadataValue.path(step.store.locate(data_docs_key(step.corpus.name))),
     }
-    return materialized(
-        context,
-        store,
-        mlflow,
+    return step.made(
         metadata,
         metrics={**counts, "dropped": sum(summary.dropped.values())},
         tags={"trajectories_sha256": summary.sha256},
@@ -113,22 +103,16 @@ def trajectories(
     description="Assign each task to SFT, RL, CAL or TEST, with seed, shares and hash. Every "
     "downstream step verifies it again. Skipped for a corpus of labels without runs.",
 )
-def split_manifest(
-    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-) -> Iterator[Any]:
+def split_manifest(step: Step) -> Iterator[Any]:
     """Assign tasks to splits."""
-    store = data_root.store()
-    corpus = Corpus(store, context.partition_key)
-    if store.read_json(corpus.key("import.json")).get("label_facts", {}).get("labels_only"):
-        skip(context, "it holds labels without runs, of which nothing can be judged.")
+    corpus = step.corpus
+    if step.store.read_json(corpus.key("import.json")).get("label_facts", {}).get("labels_only"):
+        skip(step, "it holds labels without runs, of which nothing can be judged.")
         return
     manifest = corpus.make_splits()
     counts = {f"{split}_tasks": len(manifest.tasks[split]) for split in SPLITS}
     params = {"profile": manifest.profile, "seed": manifest.seed}
-    yield materialized(
-        context,
-        store,
-        mlflow,
+    yield step.made(
         {**counts, **params, "sha256": manifest.sha256},
         params=params,
         metrics=counts,
@@ -136,8 +120,9 @@ def split_manifest(
     )
 
 
-def skip(context: dg.AssetExecutionContext, reason: str) -> None:
+def skip(step: Step, reason: str) -> None:
     """Say why an asset, and all that depends on it, is skipped in this run."""
+    context = step.context
     context.log.warning(reason)
     context.log_event(
         dg.AssetObservation(
@@ -153,19 +138,16 @@ def _split_asset(split: str) -> dg.AssetsDefinition:
         kinds={"parquet"},
         description=_SPLITS[split] + _DISJOINT,
     )
-    def split_asset(
-        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-    ) -> dg.MaterializeResult[Any]:
-        store = data_root.store()
-        frame = Corpus(store, context.partition_key).write_split(split)
+    def split_asset(step: Step) -> Made:
+        frame = step.corpus.write_split(split)
         counts = {"trajectories": len(frame), "tasks": int(frame["task_id"].nunique())}
         metadata = {
             **table_metadata(frame),
             "tasks": counts["tasks"],
-            "data_docs": dg.MetadataValue.path(store.locate(data_docs_key(context.partition_key))),
+            "data_docs": dg.MetadataValue.path(step.store.locate(data_docs_key(step.corpus.name))),
             **column_lineage({name: [(trajectories.key, name)] for name in frame.columns}),
         }
-        return materialized(context, store, mlflow, metadata, metrics=counts)
+        return step.made(metadata, metrics=counts)
 
     return split_asset
 
@@ -177,12 +159,9 @@ def _split_asset(split: str) -> dg.AssetsDefinition:
     description="Measure size, success rate, clustering and duplicates of the corpus and its "
     "splits, and whether a certificate is arithmetically possible.",
 )
-def corpus_profile(
-    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-) -> dg.MaterializeResult[Any]:
+def corpus_profile(step: Step) -> Made:
     """Describe the corpus before any judge reads it."""
-    store = data_root.store()
-    corpus = Corpus(store, context.partition_key)
+    corpus = step.corpus
     profile = corpus.measure_profile().to_dict()
     names = ("success_rate", "icc", "deff", "n_eff", "mean_task_size")
     numbers = {name: float(profile[name]) for name in names}
@@ -193,7 +172,7 @@ def corpus_profile(
         "gates": dg.MetadataValue.md(profile_markdown(profile["gates"])),
         "profile": dg.MetadataValue.json({**profile, **corpus.hashes}),
     }
-    return materialized(context, store, mlflow, metadata, metrics=numbers)
+    return step.made(metadata, metrics=numbers)
 
 
 @_asset(
@@ -202,19 +181,16 @@ def corpus_profile(
     description="Measure how well length, number of steps or the agent's name alone predict the "
     "outcome (TEST left out). A judge must beat them.",
 )
-def leak_controls(
-    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-) -> dg.MaterializeResult[Any]:
+def leak_controls(step: Step) -> Made:
     """Measure what a judge could get without reading."""
-    store = data_root.store()
-    controls = Corpus(store, context.partition_key).measure_leaks().to_dict()
+    controls = step.corpus.measure_leaks().to_dict()
     aurocs = {
         name: float(value)
         for name, value in controls.items()
         if name.endswith("_auroc") and value is not None
     }
     metadata = {**aurocs, "controls": dg.MetadataValue.json(controls)}
-    return materialized(context, store, mlflow, metadata, metrics=aurocs)
+    return step.made(metadata, metrics=aurocs)
 
 
 @_asset(
@@ -226,12 +202,9 @@ def leak_controls(
     "task and attempt (TEST left out), leak controls with their evidence, labels, texts, and what "
     "the import left out. One file, without scripts.",
 )
-def corpus_page(
-    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-) -> dg.MaterializeResult[Any]:
+def corpus_page(step: Step) -> Made:
     """Draw the corpus."""
-    store = data_root.store()
-    report = corpus_report.gather_report(Corpus(store, context.partition_key))
+    report = corpus_report.gather_report(step.corpus)
     flips = {
         f"flip_rate_{name}s": getattr(report.profile.flips, f"{name}_rate")
         for name in ("cell", "task")
@@ -239,10 +212,10 @@ def corpus_page(
     metadata = {
         "corpus": dg.MetadataValue.md(pages.corpus_markdown(report)),
         **{name: float(value) for name, value in flips.items() if value is not None},
-        "page": dg.MetadataValue.path(pages.write_corpus_page(store, report)),
-        "data_docs": dg.MetadataValue.path(store.locate(data_docs_key(context.partition_key))),
+        "page": dg.MetadataValue.path(pages.write_corpus_page(step.store, report)),
+        "data_docs": dg.MetadataValue.path(step.store.locate(data_docs_key(step.corpus.name))),
     }
-    return materialized(context, store, mlflow, metadata, metrics=flips)
+    return step.made(metadata, metrics=flips)
 
 
 split_assets = [_split_asset(split) for split in SPLITS]

@@ -6,17 +6,16 @@ from typing import Any
 import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.defs.assets import Made, Step, judge_asset
 from certify_assets.defs.judges.training import POOL, attempted, machine_tags, progress_lines
-from certify_assets.defs.metadata import materialized
 from certify_assets.defs.names import (
     VERSION,
     corpora_partitions,
-    judge_asset,
     judge_code_version,
     judge_key,
     key,
 )
-from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.defs.resources import DataRoot
 from certify_assets.evaluation import arms_audit
 from certify_assets.judges.arms import train_arm
 from certify_assets.judges.judged import JudgedCorpus
@@ -105,23 +104,18 @@ def _arm(spec: JudgeSpec) -> dg.AssetsDefinition:
         f"compared with, from {spec.start} on RL; adapters and CAL scores of the steps that are "
         "candidates. An arm finished under the same start, settings, rows and renderer is reused.",
     )
-    def arm(
-        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-    ) -> dg.MaterializeResult[Any]:
-        store = data_root.store()
-        place = dict(context.partition_key.keys_by_dimension)
-        judge = JudgedCorpus.of(Corpus(store, place["corpus"]), spec)
-        with attempted(context):
-            record = train_arm(judge, place["arm"], report=progress_lines(context))
+    def arm(step: Step) -> Made:
+        partition: Any = step.context.partition_key
+        place = dict(partition.keys_by_dimension)
+        judge = JudgedCorpus.of(Corpus(step.store, place["corpus"]), spec)
+        with attempted(step.context):
+            record = train_arm(judge, place["arm"], report=progress_lines(step.context))
         names = ("optimiser", "control", "rl_trajectories", "rl_tasks")
         params = {**record.reward, **{name: getattr(record, name) for name in names}}
         history = {"reward_first": record.history[0], "reward_last": record.history[-1]}
         # the log of either optimiser has the mean reward of a step under this name
         reward = {name: float(step["reward"]) for name, step in history.items() if "reward" in step}
-        return materialized(
-            context,
-            store,
-            mlflow,
+        return step.made(
             {**params, **reward, "steps": dg.MetadataValue.json(dict(record.steps))},
             version=record.key,
             params={**params, **record.config},
@@ -152,14 +146,11 @@ def _arms_audit(spec: JudgeSpec) -> dg.AssetsDefinition:
         "weighted cross-entropy: every certificate registered before TEST is read, every read "
         "through the ledger. The oracle is known only from TEST's outcomes, and never deployed.",
     )
-    def arms_audited(
-        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-    ) -> dg.MaterializeResult[Any]:
-        store = data_root.store()
+    def arms_audited(step: Step) -> Made:
         found = arms_audit.audit_arms(
-            JudgedCorpus.of(Corpus(store, context.partition_key), spec),
-            run_id=context.run.run_id,
-            report=progress_lines(context),
+            JudgedCorpus.of(step.corpus, spec),
+            run_id=step.run_id,
+            report=progress_lines(step.context),
         )
         metrics = arms_report.arms_metrics(found)
         table = arms_report.candidates_markdown(found)
@@ -171,10 +162,7 @@ def _arms_audit(spec: JudgeSpec) -> dg.AssetsDefinition:
             "ledger_head": found["ledger_head"],
         }
         tags = {name: found[name] for name in ("registration", "ledger_head")}
-        return materialized(
-            context,
-            store,
-            mlflow,
+        return step.made(
             metadata,
             metrics=metrics,
             documents={"arms.md": table},

@@ -1,19 +1,21 @@
 """One factory builds the same assets for every judge: model, scores, certificate, audit, report."""
 
-from typing import Any
-
 import dagster as dg
 
-from certify_assets.corpora.corpus import Corpus
+from certify_assets.defs.assets import (
+    Made,
+    Step,
+    bill_metadata,
+    bill_metrics,
+    judge_asset,
+    score_metadata,
+)
 from certify_assets.defs.judges.arms import audit_deps
 from certify_assets.defs.judges.models import judge_model, language_scores
 from certify_assets.defs.judges.training import progress_lines
-from certify_assets.defs.metadata import bill_metadata, bill_metrics, materialized, score_metadata
-from certify_assets.defs.names import OPERATIONS_GROUP, judge_asset, judge_key, key, source
-from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.defs.names import OPERATIONS_GROUP, judge_key, key, source
 from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import audit_judge
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import PROCEDURES, JudgeSpec, judges
 from certify_assets.operations import monitoring
 from certify_assets.reports import judge_page, monitor_page
@@ -56,15 +58,12 @@ def _scores(spec: JudgeSpec) -> dg.AssetsDefinition:
         return language_scores(spec, deps, promise)
 
     @judge_asset(spec, "scores", "parquet", deps=deps, description=promise)
-    def scores(
-        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-    ) -> dg.MaterializeResult[Any]:
-        store = data_root.store()
-        judge = JudgedCorpus(Corpus(store, context.partition_key), spec.name)
-        metadata, counts = score_metadata(judge.score(report=progress_lines(context)))
+    def scores(step: Step) -> Made:
+        judge = step.judge(spec.name)
+        metadata, counts = score_metadata(judge.score(report=progress_lines(step.context)))
         metrics = {**counts, **bill_metrics(judge.bill)}
         metadata |= bill_metadata(judge.bill)
-        return materialized(context, store, mlflow, metadata, metrics=metrics)
+        return step.made(metadata, metrics=metrics)
 
     return scores
 
@@ -82,12 +81,9 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
         description="Certify the share of the reviewing that this judge may take over: both sides "
         "at both budgets, from CAL, as canonical JSON that `certify verify` recomputes.",
     )
-    def certificate(
-        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-    ) -> dg.MaterializeResult[Any]:
-        store = data_root.store()
-        judge = JudgedCorpus(Corpus(store, context.partition_key), spec.name)
-        certificates = certification.certify_judge(judge, run_id=context.run.run_id)
+    def certificate(step: Step) -> Made:
+        judge = step.judge(spec.name)
+        certificates = certification.certify_judge(judge, run_id=step.run_id)
         coverage = {
             f"{item.side}_coverage_at_{item.alpha:g}": float(item.coverage)
             for item in certificates
@@ -98,15 +94,12 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
             "verdict": dg.MetadataValue.md(judge_page.verdict(judge, headline)),
             "gates": dg.MetadataValue.md(judge_page.gates(judge, headline)),
             **coverage,
-            "page": dg.MetadataValue.path(store.locate(judge.key("page.html"))),
+            "page": dg.MetadataValue.path(step.store.locate(judge.key("page.html"))),
             "cal_tasks": headline.tasks,
             "cal_trajectories": headline.trajectories,
             "sha256": headline.sha256,
         }
-        return materialized(
-            context,
-            store,
-            mlflow,
+        return step.made(
             metadata,
             params={
                 name: getattr(headline, name)
@@ -139,12 +132,9 @@ def _audit(spec: JudgeSpec) -> dg.AssetsDefinition:
         description="Read the thresholds of CAL once on TEST through the ledger: realised error "
         "with its bounds, coverage, task resampling.",
     )
-    def audit(
-        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-    ) -> dg.MaterializeResult[Any]:
-        store = data_root.store()
-        judge = JudgedCorpus(Corpus(store, context.partition_key), spec.name)
-        result = audit_judge(judge, run_id=context.run.run_id)
+    def audit(step: Step) -> Made:
+        judge = step.judge(spec.name)
+        result = audit_judge(judge, run_id=step.run_id)
         metrics = result.metrics()
         metadata = {
             **metrics,
@@ -152,10 +142,7 @@ def _audit(spec: JudgeSpec) -> dg.AssetsDefinition:
             "ledger_read": result.entry.kind,
             "ledger_head": result.ledger_head,
         }
-        return materialized(
-            context,
-            store,
-            mlflow,
+        return step.made(
             metadata,
             metrics=metrics,
             params={"ledger_read": result.entry.kind},
@@ -178,17 +165,14 @@ def _report(spec: JudgeSpec) -> dg.AssetsDefinition:
         description="Draw the certificate as a page: verdict, promise, curves, histograms, "
         "heatmap, lineage, limits. Opens from disk, needs no script.",
     )
-    def report(
-        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-    ) -> dg.MaterializeResult[Any]:
-        store = data_root.store()
-        judge = JudgedCorpus(Corpus(store, context.partition_key), spec.name)
+    def report(step: Step) -> Made:
+        judge = step.judge(spec.name)
         metadata = {
             "page": dg.MetadataValue.path(judge_page.write_page(judge)),
-            "index": dg.MetadataValue.path(judge_page.write_index(store)),
+            "index": dg.MetadataValue.path(judge_page.write_index(step.store)),
         }
-        html = store.read_bytes(judge.key("page.html")).decode("utf-8")
-        return materialized(context, store, mlflow, metadata, documents={"certificate.html": html})
+        html = step.store.read_bytes(judge.key("page.html")).decode("utf-8")
+        return step.made(metadata, documents={"certificate.html": html})
 
     return report
 
@@ -208,11 +192,8 @@ def _monitor(spec: JudgeSpec) -> dg.AssetsDefinition:
         "above the budget that is false with probability at most delta over all time, an interval "
         "for the error, and a page. Says so where there are no labels yet.",
     )
-    def monitor(
-        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-    ) -> dg.MaterializeResult[Any]:
-        store = data_root.store()
-        judge = JudgedCorpus(Corpus(store, context.partition_key), spec.name)
+    def monitor(step: Step) -> Made:
+        judge = step.judge(spec.name)
         document = monitoring.monitor_judge(judge)
         metrics = monitor_page.monitor_metrics(document)
         metadata = {
@@ -222,6 +203,6 @@ def _monitor(spec: JudgeSpec) -> dg.AssetsDefinition:
             **metrics,
         }
         params = {"status": document.status, "files": len(document.files)}
-        return materialized(context, store, mlflow, metadata, params=params, metrics=metrics)
+        return step.made(metadata, params=params, metrics=metrics)
 
     return monitor

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED
+from certify_assets.defs.assets import Made, Metadata, Step, asset, judge_asset, score_metadata
 from certify_assets.defs.corpora.assets import skip
 from certify_assets.defs.judges.arms import arm_deps, arm_events
 from certify_assets.defs.judges.training import (
@@ -18,15 +19,7 @@ from certify_assets.defs.judges.training import (
     machine_tags,
     progress_lines,
 )
-from certify_assets.defs.metadata import Metadata, materialized, score_metadata
-from certify_assets.defs.names import (
-    LM_GROUP,
-    asset,
-    corpora_partitions,
-    judge_asset,
-    judge_key,
-    key,
-)
+from certify_assets.defs.names import LM_GROUP, corpora_partitions, judge_key, key
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.errors import GateClosedError
 from certify_assets.judges.families.transfer import no_sources
@@ -70,17 +63,12 @@ def _plain_model(spec: JudgeSpec, deps: Sequence[str], described: str) -> dg.Ass
         deps=[key(f"corpora/{name}") for name in deps],
         description=described,
     )
-    def model(
-        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-    ) -> dg.MaterializeResult[Any]:
-        store = data_root.store()
-        record = JudgedCorpus(Corpus(store, context.partition_key), spec.name).train()
+    def model(step: Step) -> Made:
+        record = step.judge(spec.name).train()
         params, selection = _shown(record), _selection(record)
         tags = {"adapter_sha256": record.adapter_sha256}
         metadata = {**params, **selection, "sha256": record.adapter_sha256}
-        return materialized(
-            context, store, mlflow, metadata, params=params, metrics=selection, tags=tags
-        )
+        return step.made(metadata, params=params, metrics=selection, tags=tags)
 
     return model
 
@@ -109,18 +97,15 @@ def _harvest_model(spec: JudgeSpec) -> dg.AssetsDefinition:
         op_tags=machine_tags(spec.model) if spec.uses_language_model else None,
         description=f"{spec.summary} Skipped, with the reason, where half A certifies nothing.",
     )
-    def model(
-        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-    ) -> Iterator[Any]:
-        store = data_root.store()
-        judge = JudgedCorpus.of(Corpus(store, context.partition_key), spec)
+    def model(step: Step) -> Iterator[Any]:
+        judge = JudgedCorpus.of(step.corpus, spec)
         try:
-            with attempted(context):
-                record = judge.train(report=progress_lines(context))
+            with attempted(step.context):
+                record = judge.train(report=progress_lines(step.context))
         except GateClosedError as closed:
-            skip(context, str(closed))
+            skip(step, str(closed))
             return
-        harvest = store.read_json(judge.key("contamination.json"))
+        harvest = step.store.read_json(judge.key("contamination.json"))
         figures = {
             "harvested": harvest["size"],
             "pool": harvest["pool"],
@@ -133,7 +118,7 @@ def _harvest_model(spec: JudgeSpec) -> dg.AssetsDefinition:
         }
         tags = {"adapter_sha256": record.adapter_sha256}
         with adapter_artifacts(judge, record) as kept:
-            yield materialized(context, store, mlflow, about_it, metrics=figures, tags=tags, **kept)
+            yield step.made(about_it, metrics=figures, tags=tags, **kept)
 
     return model
 
@@ -168,17 +153,15 @@ def _transfer_model(spec: JudgeSpec) -> dg.AssetsDefinition:
         description=f"{spec.summary} Of its own partition it reads tasks and instructions of CAL "
         "and TEST, to leave them out, and no SFT row.",
     )
-    def model(
-        context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-    ) -> Iterator[Any]:
-        judge = JudgedCorpus.of(Corpus(data_root.store(), context.partition_key), spec)
+    def model(step: Step) -> Iterator[Any]:
+        judge = JudgedCorpus.of(step.corpus, spec)
         if missing := no_sources(judge):
-            skip(context, missing)
+            skip(step, missing)
             yield _has_sources(spec, missing, passed=False)
             return
-        with attempted(context):
-            record = judge.train(report=progress_lines(context))
-        yield _transferred(context, mlflow, judge, record)
+        with attempted(step.context):
+            record = judge.train(report=progress_lines(step.context))
+        yield _transferred(step, judge, record)
         yield _has_sources(spec, TransferRecord.of(record).describe(), passed=True)
 
     return model
@@ -194,12 +177,7 @@ def _has_sources(spec: JudgeSpec, description: str, *, passed: bool) -> dg.Asset
     )
 
 
-def _transferred(
-    context: dg.AssetExecutionContext,
-    mlflow: MlflowTracker,
-    judge: JudgedCorpus,
-    record: JudgeRecord,
-) -> dg.MaterializeResult[Any]:
+def _transferred(step: Step, judge: JudgedCorpus, record: JudgeRecord) -> Made:
     pool = TransferRecord.of(record)
     params = {name: value for name, value in _shown(record).items() if name != "candidates"}
     rows = {f"rows_{item.corpus}": item.rows for item in pool.sources}
@@ -214,18 +192,14 @@ def _transferred(
         "left_out": dg.MetadataValue.json(pool.left_out),
     }
     with adapter_artifacts(judge, record) as kept:
-        return materialized(
-            context, judge.store, mlflow, metadata, params={**params, **rows}, tags=tags, **kept
-        )
+        return step.made(metadata, params={**params, **rows}, tags=tags, **kept)
 
 
 def _language_model(spec: JudgeSpec, deps: Sequence[Dep], described: str) -> dg.AssetsDefinition:
     """A language model's adapter: prepare → train → register."""
     prepare, train, register = _prepare(spec, deps), _train(spec), _register(spec)
 
-    @judge_asset(
-        spec, "model", *spec.libraries, make=dg.graph_asset, ins=_ins(deps), description=described
-    )
+    @judge_asset(spec, "model", *spec.libraries, graph=True, ins=_ins(deps), description=described)
     def model(**upstream: Any) -> Any:
         return register.alias("register")(
             train.alias("train")(prepare.alias("prepare")(**upstream))
@@ -238,9 +212,7 @@ def language_scores(spec: JudgeSpec, deps: Sequence[Dep], described: str) -> dg.
     """Return the scores of a language model: score → record."""
     score, record = _score(spec, deps), _record(spec)
 
-    @judge_asset(
-        spec, "scores", "parquet", make=dg.graph_asset, ins=_ins(deps), description=described
-    )
+    @judge_asset(spec, "scores", "parquet", graph=True, ins=_ins(deps), description=described)
     def scores(**upstream: Any) -> Any:
         return record.alias("record")(score.alias("score")(**upstream))
 
@@ -311,12 +283,12 @@ def _register(spec: JudgeSpec) -> dg.OpDefinition:
     def register(
         context: dg.OpExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
     ) -> dg.MaterializeResult[None]:
-        store = data_root.store()
-        judge = JudgedCorpus(Corpus(store, context.partition_key), spec.name)
+        step = Step(context, data_root, mlflow)
+        judge = step.judge(spec.name)
         artifact = judge.stored_artifact
         params, tags = lineage.adapter_params(artifact), lineage.adapter_tags(artifact)
         selection = _selection(artifact)
-        start = mlflow.find(context, store, lineage.start_tags(artifact))
+        start = mlflow.find(context, step.store, lineage.start_tags(artifact))
         metadata = {
             **{name: params[name] for name in (*_SHOWN, "chosen") if name in params},
             **selection,
@@ -326,10 +298,7 @@ def _register(spec: JudgeSpec) -> dg.OpDefinition:
         for made in arm_events(context.instance, spec, artifact):
             context.log_event(made)
         with judge.artifact_files() as folder:
-            return materialized(
-                context,
-                store,
-                mlflow,
+            return step.made(
                 metadata,
                 params=params,
                 metrics=selection,
@@ -368,10 +337,10 @@ def _record(spec: JudgeSpec) -> dg.OpDefinition:
     def record(
         context: dg.OpExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
     ) -> dg.MaterializeResult[None]:
-        store = data_root.store()
-        judge = JudgedCorpus(Corpus(store, context.partition_key), spec.name)
-        metadata, counts = score_metadata(store.read_table(judge.key("scores.parquet")))
-        return materialized(context, store, mlflow, metadata, metrics=counts)
+        step = Step(context, data_root, mlflow)
+        scores = step.store.read_table(step.judge(spec.name).key("scores.parquet"))
+        metadata, counts = score_metadata(scores)
+        return step.made(metadata, metrics=counts)
 
     return record
 
@@ -398,14 +367,8 @@ class CompactConfig(dg.Config):
     "and grpo read: every file as its provenance says. With rebuild: true it is pretrained again "
     "(about four CPU minutes, resumable) and compared byte by byte; judges still read what ships.",
 )
-def compact_model(
-    context: dg.AssetExecutionContext,
-    config: CompactConfig,
-    data_root: DataRoot,
-    mlflow: MlflowTracker,
-) -> dg.MaterializeResult[Any]:
+def compact_model(step: Step, config: CompactConfig) -> Made:
     """Verify the shipped model, or build it again."""
-    store = data_root.store()
     found = compact.require_shipped()
     facts = found.provenance
     metadata: Metadata = {
@@ -418,18 +381,17 @@ def compact_model(
         "pretraining_tasks": dg.MetadataValue.json(facts.pretraining_tasks),
     }
     if config.rebuild:
-        with attempted(context):
-            built, same = compact.rebuild(store, limit=config.limit, report=progress_lines(context))
+        with attempted(step.context):
+            built, same = compact.rebuild(
+                step.store, limit=config.limit, report=progress_lines(step.context)
+            )
         metadata |= {
             "rebuilt": dg.MetadataValue.path(str(built.folder)),
             "rebuilt_revision": built.revision,
             "same_bytes": all(same.values()),
             "rebuilt_files": dg.MetadataValue.json(same),
         }
-    return materialized(
-        context,
-        store,
-        mlflow,
+    return step.made(
         metadata,
         version=found.revision,
         params={**facts.settings, "runs": facts.runs, "tokens": facts.tokens},

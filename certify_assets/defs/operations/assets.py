@@ -9,18 +9,10 @@ from pydantic import Field
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import to_frame
+from certify_assets.defs.assets import Made, Step, asset, column_lineage, table_metadata
 from certify_assets.defs.judges.training import progress_lines
-from certify_assets.defs.metadata import column_lineage, materialized, table_metadata
-from certify_assets.defs.names import (
-    OPERATIONS_GROUP,
-    asset,
-    corpora_partitions,
-    judge_key,
-    key,
-    source,
-)
+from certify_assets.defs.names import OPERATIONS_GROUP, corpora_partitions, judge_key, key, source
 from certify_assets.defs.reporting import decided_version, received_version
-from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import judges
@@ -103,12 +95,9 @@ def _deployment() -> dg.AssetSpec:
     "came before, and draw their tasks before anything is scored. The same files twice are one "
     "batch.",
 )
-def incoming_runs(
-    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-) -> dg.MaterializeResult[Any]:
+def incoming_runs(step: Step) -> Made:
     """Import the inbox."""
-    store = data_root.store()
-    corpus = Corpus(store, context.partition_key)
+    corpus = step.corpus
     received = batches.receive(corpus)
     names = ("runs", "new", "changed", "known", "files")
     counts = {name: getattr(received, name) for name in names}
@@ -119,10 +108,7 @@ def incoming_runs(
         "dropped": dg.MetadataValue.json(dict(received.dropped or {})),
         "sentences": " ".join(received.sentences) or "none",
     }
-    return materialized(
-        context,
-        store,
-        mlflow,
+    return step.made(
         metadata,
         version=received_version(corpus),
         params={"batch": received.batch},
@@ -137,13 +123,10 @@ def incoming_runs(
     "score, thresholds and certificate. Where judge, certificate, audit or monitor are not valid, "
     "everything goes to human review and this page says why.",
 )
-def decisions(
-    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-) -> dg.MaterializeResult[Any]:
+def decisions(step: Step) -> Made:
     """Decide the batches that wait."""
-    store = data_root.store()
-    corpus = Corpus(store, context.partition_key)
-    records = batches.decide_ready(corpus, report=progress_lines(context))
+    corpus = step.corpus
+    records = batches.decide_ready(corpus, report=progress_lines(step.context))
     counts, said = summarize(records)
     names = layout.batch_names(corpus)
     decided = [BatchRecord.load(corpus, name) for name in names]
@@ -156,10 +139,7 @@ def decisions(
         "said": said,
         "batches": dg.MetadataValue.json([item.to_dict() for item in records]),
     }
-    return materialized(
-        context,
-        store,
-        mlflow,
+    return step.made(
         metadata,
         version=decided_version(corpus),
         metrics=counts,
@@ -204,15 +184,9 @@ def _sources(corpus: Corpus) -> dict[str, list[tuple[dg.AssetKey, str]]]:
     "the audit sample by whole tasks, spot checks, then what the judge left undecided; a table, "
     "and a page with the budget. `certify review serve` serves the page for labelling.",
 )
-def review_queue(
-    context: dg.AssetExecutionContext,
-    config: ReviewCosts,
-    data_root: DataRoot,
-    mlflow: MlflowTracker,
-) -> dg.MaterializeResult[Any]:
+def review_queue(step: Step, config: ReviewCosts) -> Made:
     """Write table and page of the queue."""
-    store = data_root.store()
-    corpus = Corpus(store, context.partition_key)
+    corpus = step.corpus
     made = load_queue(corpus, **config.model_dump())
     budget = made.budget
     counts = {f"{kind.kind}_labels": kind.labels for kind in budget.kinds}
@@ -229,10 +203,7 @@ def review_queue(
         **counts,
         **hours,
     }
-    return materialized(
-        context,
-        store,
-        mlflow,
+    return step.made(
         metadata,
         params=config.model_dump(),
         metrics={**counts, **hours},
@@ -246,12 +217,9 @@ def review_queue(
     "run with the majority's outcome, every vote, and why the run was asked about. Only rows of "
     "the audit sample and of spot checks measure how often the judge errs.",
 )
-def reviewed_labels(
-    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-) -> dg.MaterializeResult[Any]:
+def reviewed_labels(step: Step) -> Made:
     """Write the table of resolved labels."""
-    store = data_root.store()
-    made = write_label_table(Corpus(store, context.partition_key))
+    made = write_label_table(step.corpus)
     figures = {name: value for name, value in made.figures().items() if value is not None}
     by_kind = {f"labelled_{kind}": int((made.frame["asked"] == kind).sum()) for kind in KINDS}
     metadata = {
@@ -260,7 +228,7 @@ def reviewed_labels(
         **figures,
         **by_kind,
     }
-    return materialized(context, store, mlflow, metadata, metrics={**figures, **by_kind})
+    return step.made(metadata, metrics={**figures, **by_kind})
 
 
 @_asset(
@@ -271,12 +239,9 @@ def reviewed_labels(
     "that is false with probability at most delta over all time, an interval for the error, a "
     "page. An alarm is recorded with its time, and notifications are sent.",
 )
-def operation_monitor(
-    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-) -> dg.MaterializeResult[Any]:
+def operation_monitor(step: Step) -> Made:
     """Monitor the judge that is deployed, whichever it is."""
-    store = data_root.store()
-    corpus = Corpus(store, context.partition_key)
+    corpus = step.corpus
     document = monitor_deployed(corpus)
     if document is None:
         return dg.MaterializeResult(metadata={"reason": NOTHING_DEPLOYED})
@@ -291,10 +256,7 @@ def operation_monitor(
         "not_told": dg.MetadataValue.json(notify(corpus)),
         **metrics,
     }
-    return materialized(
-        context,
-        store,
-        mlflow,
+    return step.made(
         metadata,
         version=sha256_bytes(canonical_json(asdict(document))),
         params={"status": document.status, "judge": document.judge},
@@ -309,15 +271,9 @@ def operation_monitor(
     "its own by the declared schedule: once for each set of labels, when enough tasks are new. "
     "The rows are stored with the certificates, so that every reader can recompute them.",
 )
-def recertification(
-    context: dg.AssetExecutionContext,
-    config: RecertifyConfig,
-    data_root: DataRoot,
-    mlflow: MlflowTracker,
-) -> dg.MaterializeResult[Any]:
+def recertification(step: Step, config: RecertifyConfig) -> Made:
     """Recertify where it is due; deploy where that is asked for."""
-    store = data_root.store()
-    corpus = Corpus(store, context.partition_key)
+    corpus = step.corpus
     record, said = recertify_deployed(corpus, deploy=config.deploy)
     if record is None:
         return dg.MaterializeResult(metadata={"said": said})
@@ -327,13 +283,10 @@ def recertification(
         "joint": record.joint,
         "findings": dg.MetadataValue.json(list(record.findings)),
         "left_out": dg.MetadataValue.json(dict(record.left_out)),
-        "certificates": dg.MetadataValue.path(store.locate(record.certificates_key)),
+        "certificates": dg.MetadataValue.path(step.store.locate(record.certificates_key)),
         **metrics,
     }
-    return materialized(
-        context,
-        store,
-        mlflow,
+    return step.made(
         metadata,
         version=record.inputs_sha256,
         params={
@@ -353,19 +306,16 @@ def recertification(
     description="Draw certified coverage, realised error with its interval, alarms and confidence "
     "spent, over deployments and recertifications, as a page.",
 )
-def operation_history(
-    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-) -> dg.MaterializeResult[Any]:
+def operation_history(step: Step) -> Made:
     """Gather and draw what became of the certificates."""
-    store = data_root.store()
-    corpus = Corpus(store, context.partition_key)
+    corpus = step.corpus
     document = history.write_history(corpus)
     metrics = history_page.history_metrics(document)
     metadata = {
         "verdict": dg.MetadataValue.md(history_page.history_markdown(document)),
-        "page": dg.MetadataValue.path(history_page.write_history_page(store, document)),
+        "page": dg.MetadataValue.path(history_page.write_history_page(step.store, document)),
         "joint": document.joint,
         "not_told": dg.MetadataValue.json(notify(corpus)),
         **metrics,
     }
-    return materialized(context, store, mlflow, metadata, metrics=metrics)
+    return step.made(metadata, metrics=metrics)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.defs.metadata import three_states
+from certify_assets.defs.assets import three_states
 from certify_assets.defs.names import corpora_partitions, key
 from certify_assets.defs.resources import DataRoot
 from certify_assets.operations import checks

@@ -9,11 +9,10 @@ import dagster as dg
 from pydantic import Field
 
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.defs.assets import Made, Step, asset
 from certify_assets.defs.corpora.assets import skip
 from certify_assets.defs.judges.training import POOL, attempted, machine_tags, progress_lines
-from certify_assets.defs.metadata import materialized
-from certify_assets.defs.names import CORPORA_GROUP, RESEARCH_GROUP, asset, judge_key, key
-from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.defs.names import CORPORA_GROUP, RESEARCH_GROUP, judge_key, key
 from certify_assets.evaluation import agent_folds, comparison
 from certify_assets.judges.specs import JUDGES, judges
 from certify_assets.reports import comparison_page
@@ -91,16 +90,10 @@ def table_assets() -> list[dg.AssetsDefinition]:
     "of some agents, read on CAL runs of the others, next to the judge trained on all, on the "
     "same rows.",
 )
-def agent_disjoint(
-    context: dg.AssetExecutionContext,
-    config: AgentFoldsConfig,
-    data_root: DataRoot,
-    mlflow: MlflowTracker,
-) -> dg.MaterializeResult[Any]:
+def agent_disjoint(step: Step, config: AgentFoldsConfig) -> Made:
     """Evaluate the judges that are there; what is missing is listed."""
-    store = data_root.store()
     found, left_out = agent_folds.evaluate_scored(
-        Corpus(store, context.partition_key), config.judges, folds=config.folds, seed=config.seed
+        step.corpus, config.judges, folds=config.folds, seed=config.seed
     )
     metrics = {f"unseen_{item['judge']}": item["disjoint"]["auroc"]["value"] for item in found}
     said = " ".join(item["sentence"] for item in found)
@@ -113,7 +106,7 @@ def agent_disjoint(
         "left_out": dg.MetadataValue.json(left_out),
     }
     params = {"folds": config.folds, "seed": config.seed}
-    return materialized(context, store, mlflow, metadata, params=params, metrics=metrics)
+    return step.made(metadata, params=params, metrics=metrics)
 
 
 @_compared(
@@ -126,11 +119,9 @@ def agent_disjoint(
     "interval, within tasks too, certified coverage, audit, cost; which is best at what, and what "
     "does not help. Judges that are not there are named, not waited for.",
 )
-def comparison_of_judges(
-    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-) -> dg.MaterializeResult[Any]:
+def comparison_of_judges(step: Step) -> Made:
     """Compare what is stored in the data root."""
-    store, corpus = data_root.store(), context.partition_key
+    store, corpus = step.store, step.corpus.name
     document = comparison.write_comparison(Corpus(store, corpus))
     page = comparison_page.render_comparison([document])
     metrics = comparison_page.comparison_metrics(document)
@@ -143,7 +134,7 @@ def comparison_of_judges(
         "page": dg.MetadataValue.path(location),
     }
     documents = {"comparison.html": page}
-    return materialized(context, store, mlflow, metadata, metrics=metrics, documents=documents)
+    return step.made(metadata, metrics=metrics, documents=documents)
 
 
 @_table(
@@ -154,21 +145,18 @@ def comparison_of_judges(
     description="Compare every judge on every corpus of the data root: AUROC, certified coverage "
     "at both budgets, audit, cost; as page, CSV, Markdown and LaTeX.",
 )
-def main_table_of_judges(
-    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-) -> dg.MaterializeResult[Any]:
+def main_table_of_judges(step: Step) -> Made:
     """Compare every corpus again, so that the table is of what is stored now."""
-    store = data_root.store()
-    document = comparison.write_main_table(store)
+    document = comparison.write_main_table(step.store)
     page = comparison_page.render_comparison(document["corpora"], document["left_out"])
-    comparison_page.write_main_exports(store, document["corpora"])
+    comparison_page.write_main_exports(step.store, document["corpora"])
     metadata = {
         "corpora": dg.MetadataValue.md(comparison_page.table_markdown(document["corpora"])),
         "rows": sum(len(item["rows"]) for item in document["corpora"]),
         "left_out": dg.MetadataValue.json(document["left_out"]),
-        "page": dg.MetadataValue.path(comparison_page.write_comparison_page(store, page)),
+        "page": dg.MetadataValue.path(comparison_page.write_comparison_page(step.store, page)),
     }
-    return materialized(context, store, mlflow, metadata, documents={"main_table.html": page})
+    return step.made(metadata, documents={"main_table.html": page})
 
 
 @_study(
@@ -177,27 +165,19 @@ def main_table_of_judges(
     "procedure issued a certificate, and how often that was true on TEST. Registered before TEST "
     "is read; a killed study resumes.",
 )
-def seed_study(
-    context: dg.AssetExecutionContext,
-    config: SeedConfig,
-    data_root: DataRoot,
-    mlflow: MlflowTracker,
-) -> dg.MaterializeResult[Any]:
+def seed_study(step: Step, config: SeedConfig) -> Made:
     """Run the lexical judge over split seeds."""
     from certify_assets.research.pages.study_site import seeds_metrics
     from certify_assets.research.seed_study import SeedPlan, run_seeds
 
-    store = data_root.store()
     found = run_seeds(
-        Corpus(store, context.partition_key),
+        step.corpus,
         SeedPlan(seeds=tuple(range(42, 42 + config.seeds))),
-        run_id=context.run.run_id,
-        say=context.log.info,
+        run_id=step.run_id,
+        say=step.context.log.info,
     )
     metrics = seeds_metrics(found)
-    return materialized(
-        context, store, mlflow, metrics, params=config.model_dump(), metrics=metrics
-    )
+    return step.made(metrics, params=config.model_dump(), metrics=metrics)
 
 
 @_study(
@@ -207,17 +187,12 @@ def seed_study(
     "certificate, contamination by the withheld labels, and how far each harvest is from its "
     "pool.",
 )
-def harvests(
-    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-) -> dg.MaterializeResult[Any]:
+def harvests(step: Step) -> Made:
     """Run the study of harvests of one corpus."""
     from certify_assets.reports.harvest_table import harvest_markdown
     from certify_assets.research.harvest_study import run_harvests
 
-    store = data_root.store()
-    document = run_harvests(
-        Corpus(store, context.partition_key), run_id=context.run.run_id, say=context.log.info
-    )
+    document = run_harvests(step.corpus, run_id=step.run_id, say=step.context.log.info)
     counts = {
         "harvests": document["harvests"],
         "within_budget": document["within_budget"],
@@ -225,7 +200,7 @@ def harvests(
         "gates_closed": document["gates_closed"],
     }
     metadata = {"table": dg.MetadataValue.md(harvest_markdown(document)), **counts}
-    return materialized(context, store, mlflow, metadata, metrics=counts)
+    return step.made(metadata, metrics=counts)
 
 
 @_study(
@@ -234,19 +209,16 @@ def harvests(
     op_tags=machine_tags("compact"),
     description="Harvest once with the fine-tuned language model: minutes on two cores.",
 )
-def harvests_lm(
-    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-) -> dg.MaterializeResult[Any]:
+def harvests_lm(step: Step) -> Made:
     """Run one loop with the language model."""
-    store = data_root.store()
-    with attempted(context):
+    with attempted(step.context):
         study.run_language_harvests(
-            Corpus(store, context.partition_key),
-            run_id=context.run.run_id,
-            report=progress_lines(context),
-            say=context.log.info,
+            step.corpus,
+            run_id=step.run_id,
+            report=progress_lines(step.context),
+            say=step.context.log.info,
         )
-    return materialized(context, store, mlflow, {})
+    return step.made({})
 
 
 @_study(
@@ -258,16 +230,13 @@ def harvests_lm(
     description="Harvest from a judge that saw no row of the corpus; skipped where no other "
     "corpus is split.",
 )
-def harvests_transfer(
-    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-) -> Iterator[Any]:
+def harvests_transfer(step: Step) -> Iterator[Any]:
     """Harvest from the transfer judge."""
-    store = data_root.store()
-    corpus = Corpus(store, context.partition_key)
-    if reason := study.run_transfer_harvests(corpus, run_id=context.run.run_id):
-        skip(context, reason)
+    corpus = step.corpus
+    if reason := study.run_transfer_harvests(corpus, run_id=step.run_id):
+        skip(step, reason)
         return
-    yield materialized(context, store, mlflow, {})
+    yield step.made({})
 
 
 @_study(
@@ -276,15 +245,12 @@ def harvests_transfer(
     "own, with the task-resampling audit of the naive one and the three gates. Judges that are "
     "not there are passed over.",
 )
-def real_scores(
-    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-) -> dg.MaterializeResult[Any]:
+def real_scores(step: Step) -> Made:
     """Run every procedure on real scores."""
     from certify_assets.research.real_scores import write_real_scores
 
-    store = data_root.store()
-    corpus = Corpus(store, context.partition_key)
-    found = write_real_scores(corpus, run_id=context.run.run_id)
+    corpus = step.corpus
+    found = write_real_scores(corpus, run_id=step.run_id)
     metrics = {
         f"auroc_test_{item.judge}": item.auroc_test
         for item in found.judges
@@ -292,7 +258,7 @@ def real_scores(
     }
     missing = dg.MetadataValue.json([asdict(item) for item in found.missing])
     metadata = {"judges": len(found.judges), "missing": missing, **metrics}
-    return materialized(context, store, mlflow, metadata, metrics=metrics)
+    return step.made(metadata, metrics=metrics)
 
 
 @_table(
@@ -304,12 +270,9 @@ def real_scores(
     "certificates: leave-one-corpus-out, other forms, the influence of each corpus, and how far "
     "the fit can be trusted. With fewer than three corpora it shows the points and says so.",
 )
-def certifiability_model(
-    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-) -> dg.MaterializeResult[Any]:
+def certifiability_model(step: Step) -> Made:
     """Fit the certifiability law to the data root."""
-    store = data_root.store()
-    found = certifiability.write_certifiability(store)
+    found = certifiability.write_certifiability(step.store)
     page = law_page.render_law(found)
     metrics = law_page.law_metrics(found)
     metadata = {
@@ -317,10 +280,10 @@ def certifiability_model(
         **metrics,
         "corpora": len(found.measured),
         "left_out": dg.MetadataValue.json(dict(found.left_out)),
-        "page": dg.MetadataValue.path(law_page.write_law_page(store, page)),
+        "page": dg.MetadataValue.path(law_page.write_law_page(step.store, page)),
     }
     documents = {"certifiability.html": page}
-    return materialized(context, store, mlflow, metadata, metrics=metrics, documents=documents)
+    return step.made(metadata, metrics=metrics, documents=documents)
 
 
 @_table(
@@ -331,16 +294,10 @@ def certifiability_model(
     "quadrature, checked against large draws. About ten CPU minutes; an interrupted run resumes "
     "cell by cell.",
 )
-def simulation_study(
-    context: dg.AssetExecutionContext,
-    config: SimulationConfig,
-    data_root: DataRoot,
-    mlflow: MlflowTracker,
-) -> dg.MaterializeResult[Any]:
+def simulation_study(step: Step, config: SimulationConfig) -> Made:
     """Run the study, store the document and draw its page."""
     from certify_assets.research.pages.simulation_page import study_markdown, write_simulation_page
 
-    store = data_root.store()
     plan = simulations.SimulationPlan(
         trials=config.trials,
         seed=config.seed,
@@ -351,25 +308,22 @@ def simulation_study(
         engine=config.engine,
     )
     simulation, truth = simulations.run_study(
-        store,
+        step.store,
         plan,
-        lambda cell, done, total: context.log.info(f"{done} of {total}: {cell.title}"),
+        lambda cell, done, total: step.context.log.info(f"{done} of {total}: {cell.title}"),
     )
     metrics = simulations.study_metrics(simulation, truth)
-    location = write_simulation_page(store)
+    location = write_simulation_page(step.store)
     metadata = {
         **metrics,
         "study": dg.MetadataValue.md(study_markdown(simulation, truth)),
         "page": dg.MetadataValue.path(location),
     }
-    return materialized(
-        context,
-        store,
-        mlflow,
+    return step.made(
         metadata,
         params=config.model_dump(),
         metrics=metrics,
-        documents={"simulation.html": store.read_bytes(simulations.PAGE).decode("utf-8")},
+        documents={"simulation.html": step.store.read_bytes(simulations.PAGE).decode("utf-8")},
     )
 
 
@@ -388,18 +342,13 @@ def simulation_study(
     description="Draw every table of the paper next to ours, as a site that opens from disk and "
     "as Markdown, LaTeX and CSV; what was not run says so.",
 )
-def study_report(
-    context: dg.AssetExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
-) -> dg.MaterializeResult[Any]:
+def study_report(step: Step) -> Made:
     """Draw the site from the stored documents."""
     from certify_assets.research.pages import study_site
 
-    store = data_root.store()
-    location = study_site.write_study_site(store)
-    blocks = [block for found in study_site.study_tables(store).values() for block in found]
+    location = study_site.write_study_site(step.store)
+    blocks = [block for found in study_site.study_tables(step.store).values() for block in found]
     counts = {"tables": len(blocks), "not_run": sum(len(block.missing) for block in blocks)}
-    page = store.read_bytes(f"{study_site.SITE}/index.html").decode("utf-8")
+    page = step.store.read_bytes(f"{study_site.SITE}/index.html").decode("utf-8")
     metadata = {**counts, "page": dg.MetadataValue.path(location)}
-    return materialized(
-        context, store, mlflow, metadata, metrics=counts, documents={"study.html": page}
-    )
+    return step.made(metadata, metrics=counts, documents={"study.html": page})

@@ -1,0 +1,205 @@
+"""What assets have in common: the step that makes them, and the metadata of their pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from inspect import isgeneratorfunction
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+import dagster as dg
+
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.defs.names import (
+    FAMILY,
+    NAMING,
+    code_version,
+    corpora_partitions,
+    judge_code_version,
+    key,
+    stored_version,
+)
+from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.judges.base import JUDGED_COLUMNS, RUN_COLUMNS
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.specs import JudgeSpec
+from certify_assets.storage.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from certify_assets.judges.base import Bill
+
+Metadata = dict[
+    str, dg.MetadataValue[Any] | dg.TableSchema | dg.TableColumnLineage | float | str | None
+]
+
+
+Made = dg.MaterializeResult[Any]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the function of an asset gets: the run, the data root, and the tracker."""
+
+    context: dg.AssetExecutionContext | dg.OpExecutionContext
+    data_root: DataRoot
+    mlflow: MlflowTracker
+
+    @cached_property
+    def store(self) -> Store:
+        """Data root of the run."""
+        return self.data_root.store()
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """Corpus of the partition, opened once."""
+        return Corpus(self.store, self.context.partition_key)
+
+    @property
+    def run_id(self) -> str:
+        """Identifier of the Dagster run."""
+        return self.context.run.run_id
+
+    def judge(self, name: str) -> JudgedCorpus:
+        """Return a judge on the corpus."""
+        return JudgedCorpus(self.corpus, name)
+
+    def made(self, metadata: Mapping[str, Any], *, version: str = "", **record: Any) -> Made:
+        """Return metadata, data version, and the record of it in MLflow as the asset's result."""
+        context, store = self.context, self.store
+        corpus = context.partition_key if context.has_partition_key else ""
+        return dg.MaterializeResult(
+            metadata={**metadata, **self.mlflow.record(context, store, **record)},
+            # the hash of the documents that it stores, unless one is given
+            data_version=dg.DataVersion(version)
+            if version
+            else stored_version(store, context.asset_key, corpus),
+            value=None,
+        )
+
+
+def asset(
+    folder: str, group: str, **about: Any
+) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
+    """Return `dagster.asset` for a function of a `Step`, and of a ``config`` where it has one."""
+    made = dg.asset(**_common(folder, group, about))
+    return lambda function: made(_called_by_dagster(function))
+
+
+def judge_asset(
+    spec: JudgeSpec, part: str, *kinds: str, graph: bool = False, **about: Any
+) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
+    """Return the decorator of one asset of a judge, from a function or a graph of ops."""
+    folder, group = f"judges/{spec.name}", f"judges_{spec.group}"
+    about = {
+        "name": part,
+        "kinds": set(kinds),
+        "code_version": judge_code_version(spec, part),
+        "tags": {FAMILY: spec.kind},
+        **about,
+    }
+    return (
+        dg.graph_asset(**_common(folder, group, about)) if graph else asset(folder, group, **about)
+    )
+
+
+def _common(folder: str, group: str, about: Mapping[str, Any]) -> Any:
+    return {
+        "key_prefix": [*NAMING.prefix, *folder.split("/")],
+        "group_name": group,
+        "owners": list(NAMING.owners),
+        "partitions_def": corpora_partitions,
+        "code_version": code_version(),
+        **about,
+    }
+
+
+def _called_by_dagster(function: Callable[..., Any]) -> Callable[..., Any]:
+    # Dagster reads context, configuration and resources from names and annotations of parameters
+    hints = get_type_hints(function)
+    types = {
+        "context": dg.AssetExecutionContext,
+        "data_root": DataRoot,
+        "mlflow": MlflowTracker,
+    }
+    if not isgeneratorfunction(function):
+        types["return"] = hints["return"]
+
+    def call(context: Any, data_root: DataRoot, mlflow: MlflowTracker) -> Any:
+        return function(Step(context, data_root, mlflow))
+
+    def call_configured(
+        context: Any, config: dg.Config, data_root: DataRoot, mlflow: MlflowTracker
+    ) -> Any:
+        return function(Step(context, data_root, mlflow), config)
+
+    called = call_configured if "config" in hints else call
+    called.__annotations__ = types | ({"config": hints["config"]} if "config" in hints else {})
+    called.__name__, called.__doc__ = function.__name__, function.__doc__
+    return called
+
+
+def table_metadata(frame: pd.DataFrame, rows: int | None = None) -> Metadata:
+    """Return row count and column schema; `rows` where the table at hand holds none of them."""
+    columns = [
+        dg.TableColumn(name=str(name), type=str(dtype)) for name, dtype in frame.dtypes.items()
+    ]
+    return {
+        "dagster/row_count": len(frame) if rows is None else rows,
+        "dagster/column_schema": dg.TableSchema(columns=columns),
+    }
+
+
+def column_lineage(sources: Mapping[str, Sequence[tuple[dg.AssetKey, str]]]) -> Metadata:
+    """Return column lineage: for each column the (asset, column) pairs it was made from."""
+    deps = {
+        name: [dg.TableColumnDep(asset_key=key, column_name=column) for key, column in pairs]
+        for name, pairs in sources.items()
+    }
+    return {"dagster/column_lineage": dg.TableColumnLineage(deps_by_column=deps)}
+
+
+def score_metadata(table: pd.DataFrame) -> tuple[Metadata, dict[str, float]]:
+    """Return the metadata of a score table, which is made from the three splits, and its counts."""
+    splits = [key(f"corpora/{name}_split") for name in ("rl", "cal", "test")]
+    copied = {name: [(key, name) for key in splits] for name in RUN_COLUMNS if name != "corpus"}
+    judged = {
+        name: [(key, "steps") for key in splits] + [(key, "instruction") for key in splits]
+        for name in JUDGED_COLUMNS
+    }
+    labels = {"outcome": [(key, "outcome") for key in splits[:2]]}
+    splits_found = dict.fromkeys(["rl", "cal", "test", *table["split"]])
+    counts = {f"{split}_rows": float((table["split"] == split).sum()) for split in splits_found}
+    lineage = column_lineage({**copied, **judged, **labels})
+    return table_metadata(table) | lineage, {
+        **counts,
+        "unscored": float(table["score"].isna().sum()),
+    }
+
+
+def bill_metrics(bill: Bill | None) -> dict[str, float]:
+    """Return the cost of an endpoint judge's scores by name; nothing for other judges."""
+    if bill is None:
+        return {}
+    count = max(1, bill["decisions"])
+    figures = {
+        "cost": bill["cost"],
+        "cost_per_decision": bill["cost_per_decision"],
+        "seconds": bill["seconds"],
+        "seconds_per_decision": bill["seconds"] / count,
+        "tokens_per_decision": (bill["prompt_tokens"] + bill["completion_tokens"]) / count,
+        "parse_rate": bill["parse_rate"],
+    }
+    return {name: float(value) for name, value in figures.items() if value is not None}
+
+
+def bill_metadata(bill: Bill | None) -> Metadata:
+    """Return the bill for the asset's page: figures, and the rest as one document."""
+    return {} if bill is None else {**bill_metrics(bill), "bill": dg.MetadataValue.json(dict(bill))}
+
+
+def three_states(status: str) -> dg.AssetCheckSeverity:
+    """Return the severity of a check whose verdict is PASS, WARN or ERROR."""
+    return dg.AssetCheckSeverity.ERROR if status == "ERROR" else dg.AssetCheckSeverity.WARN
