@@ -62,6 +62,8 @@ _COUNTS = ("batch", "runs", "new", "changed", "known", "files")
     type=PATH,
     help="Write the rows that reviewers are asked about here, in the order of their need.",
 )
+@click.option("--dry-run", is_flag=True, help="Say what is new; store and decide nothing.")
+@click.option("--undo", metavar="BATCH", help="Take an unreviewed batch back; read nothing.")
 @corpus_option
 @json_option
 @click.pass_context
@@ -74,6 +76,8 @@ def ingest(
     options: tuple[str, ...],
     decisions: Path | None,
     queue: Path | None,
+    dry_run: bool,
+    undo: str | None,
     as_json: bool,
 ) -> None:
     """Decide new runs of a corpus: auto-reject, auto-accept or human review.
@@ -89,21 +93,32 @@ def ingest(
     the exit code is 3.
     """
     from certify_assets.cli.launching import report_stored
-    from certify_assets.operations.batches import decide_ready, receive
+    from certify_assets.operations.batches import decide_ready, receive, undo_batch
     from certify_assets.storage.progress import ProgressLines
 
     refuse_overwrite(
         {"--decisions": decisions, "--queue": queue},
         {f"PATH {number}": Path(path) for number, path in enumerate(paths, 1)},
     )
+    if undo is not None:
+        if paths or dry_run:
+            raise InputError("--undo takes a batch back and reads nothing; give it alone.")
+        undo_batch(corpus, undo)
+        report_stored(corpus, "ops ingest --undo", "operations/decisions")
+        if as_json:
+            emit_json({"corpus": corpus.name, "undone": undo})
+        else:
+            show_line(f"{undo} is taken back; its runs may come again.")
+        return
     received = receive(
         corpus,
         [_absolute(path) for path in paths],
         format=format_name,
         options=parse_options(options),
+        dry_run=dry_run,
     )
-    records = decide_ready(corpus, report=ProgressLines(say))
-    new = ["operations/incoming_runs"] if received.new + received.changed else []
+    records = [] if dry_run else decide_ready(corpus, report=ProgressLines(say))
+    new = ["operations/incoming_runs"] if received.batch and received.new + received.changed else []
     if stored := new + (["operations/decisions"] if records else []):
         report_stored(corpus, "ops ingest", *stored)
     records += _decided_before(corpus, received, records)

@@ -291,11 +291,23 @@ class Corpus:
                 name=self.name,
                 options=dict(config.options),
             ) as (runs, facts):
+                self._require_same_format(facts.format)
                 size = len(runs.rows), runs.tasks(), runs.agents()
                 summary = ImportSummary._of(facts, size, self.store.write_stream(key, runs.write))
         self.store.write_json(self.key("import.json"), asdict(summary))
         self._record_version(summary.files)
         return summary
+
+    def _require_same_format(self, found: str) -> None:
+        """Refuse a delivery of another format than the corpus was read as, unless it is named."""
+        if self.config.format != "auto" or not self.has("import.json"):
+            return
+        known = self.import_summary.format
+        if known not in ("", "embedded") and not set(found.split("+")) & set(known.split("+")):
+            raise InputError(
+                f"{self} was read as {known} and these files are {found}; import them as a corpus "
+                "of their own, or name their format to replace it."
+            )
 
     def preview_import(self, config: CorpusConfig) -> RunChanges:
         """Read a source as an import would; return what it would change, and store nothing."""

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -15,7 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
+from certify_assets.corpora.config import format_domain
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.deliveries import trajectory_sha256
 from certify_assets.corpora.landing import inbox_key, is_inbox_empty, settled_inbox
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.evaluation.table_files import read_rows
@@ -24,6 +25,7 @@ from certify_assets.operations.decisions import BatchRecord, Refusal
 from certify_assets.operations.delivery import Identities, Run, local_copies, shown_url
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.deployment_record import load_deployment
+from certify_assets.operations.labels import read_labels
 from certify_assets.operations.layout import (
     batch_folders,
     batch_key,
@@ -66,13 +68,16 @@ def receive(
     *,
     format: str = "",
     options: Mapping[str, Any] | None = None,
+    dry_run: bool = False,
 ) -> Received:
-    """Import new runs, by default from the inbox, into a batch and draw its tasks, unscored."""
-    # without a format those of the corpus count, and auto for an embedded one
+    """Import new runs, by default from the inbox, into a batch and draw its tasks, unscored.
+
+    Without a format they are read as the corpus was; runs of another format or domain are refused.
+    """
     from certify_assets.corpora.formats import gather_new_runs
 
-    config = corpus.config
-    named = format or ("auto" if config.format == "embedded" else config.format)
+    config, own = corpus.config, _own_format(corpus)
+    named = format or ("auto" if own == "embedded" else own)
     chosen = {**({} if format else config.options), **(options or {})}
     places = list(paths) or [corpus.store.locate(inbox_key(corpus.name)).removeprefix("file://")]
     if not paths and is_inbox_empty(corpus):
@@ -89,14 +94,52 @@ def receive(
                 facts,
             ):
                 unchanged()
+                _require_same_kind(corpus, own, facts.format)
                 shown = [shown_url(place) for place in places]
-                return _stored(corpus, list(_identified(runs)), facts, shown)
+                return _stored(corpus, list(_identified(runs)), facts, shown, dry_run=dry_run)
         except InputError as error:
             _refuse_score_tables(roots)
             sentence = str(error)
+            if not format and (other := _other_format(roots, own)):
+                sentence = _other_kind(corpus, own, other)
             for root, place in zip(roots, places, strict=True):
                 sentence = sentence.replace(str(root), shown_url(place))
             raise InputError(sentence) from None
+
+
+def _own_format(corpus: Corpus) -> str:
+    """Return what the runs of the corpus were read as."""
+    declared = corpus.config.format
+    if declared == "auto" and corpus.has("import.json"):
+        return corpus.import_summary.format
+    return declared
+
+
+def _require_same_kind(corpus: Corpus, own: str, given: str) -> None:
+    """Refuse runs of another format; a corpus of the package takes those of its domain."""
+    if own == "auto" or set(given.split("+")) <= set(own.split("+")):
+        return
+    if own == "embedded" and (given == "table" or format_domain(given).name == corpus.domain.name):
+        return
+    raise InputError(_other_kind(corpus, own, given))
+
+
+def _other_kind(corpus: Corpus, own: str, given: str) -> str:
+    return (
+        f"{corpus} was read as {own} and these runs are {given}: the judge and its certificate are "
+        "of other work; import them as a corpus of their own."
+    )
+
+
+def _other_format(roots: Sequence[Path], own: str) -> str:
+    """Return the one format that files fit which are not of the corpus's; else empty."""
+    from certify_assets.corpora.formats import detect_format
+
+    try:
+        found = detect_format(roots)
+    except InputError:
+        return ""
+    return "" if found in own.split("+") else found
 
 
 def decide_ready(corpus: Corpus, *, report: Report = silent) -> list[BatchRecord]:
@@ -146,14 +189,44 @@ def corpus_lock(corpus: Corpus, what: str) -> Iterator[None]:
 
 def _identified(runs: Gathered) -> Iterator[Run]:
     for row, trajectory in zip(runs.rows, runs.trajectories(), strict=True):
-        steps = [[step.action, step.observation] for step in trajectory.steps]
-        content = [trajectory.task_id, trajectory.agent, trajectory.instruction, steps]
-        digest = sha256_bytes(json.dumps(content).encode("ascii"))
-        yield Run(trajectory, digest, row.kept.run.trajectory_id is None)
+        numbered = row.kept.run.trajectory_id is None
+        yield Run(trajectory, trajectory_sha256(trajectory), numbered)
+
+
+def undo_batch(corpus: Corpus, batch: str) -> None:
+    """Take a batch back: its runs are in no queue and no figure, and may come again.
+
+    Its files stay. A batch with a labelled run stays as well: what reviewers said depends on it.
+
+    Raises
+    ------
+    InputError
+        If there is no such batch, or a run of it is labelled.
+    """
+    with corpus_lock(corpus, "decide"):
+        if batch not in batch_folders(corpus):
+            known = ", ".join(batch_folders(corpus)[-5:]) or "none"
+            raise InputError(f"{corpus} has no batch {batch!r}; its last ones are {known}.")
+        key = batch_key(corpus.name, batch, "identities.parquet")
+        table = corpus.store.read_table(key) if corpus.store.exists(key) else None
+        runs = set() if table is None else set(table["trajectory_id"])
+        if labelled := runs & {label.trajectory_id for label in read_labels(corpus)}:
+            raise InputError(
+                f"{len(labelled)} runs of {batch} have labels of reviewers, for example "
+                f"{min(labelled)!r}; a reviewed batch cannot be undone."
+            )
+        moment = datetime.now(UTC).isoformat(timespec="seconds")
+        about = {"schema": "certify_assets/undone/1", "batch": batch, "time": moment}
+        corpus.store.write_json(batch_key(corpus.name, batch, "undone.json"), about)
 
 
 def _stored(
-    corpus: Corpus, runs: Sequence[Run], facts: ImportFacts, paths: Sequence[str]
+    corpus: Corpus,
+    runs: Sequence[Run],
+    facts: ImportFacts,
+    paths: Sequence[str],
+    *,
+    dry_run: bool,
 ) -> Received:
     store = corpus.store
     new = Identities.stored(corpus, ready_batches(corpus), runs).new(runs)
@@ -175,7 +248,7 @@ def _stored(
     imported = batch_key(corpus.name, batch, "import.json")
     if store.exists(imported):
         return received
-    if not new.kept:
+    if not new.kept or dry_run:
         return replace(received, batch=None)
     rows = [replace(run.trajectory, outcome=None) for run in new.kept]
     about = {
@@ -219,8 +292,10 @@ def _write(sink: IO[bytes], rows: Sequence[Trajectory]) -> None:
 
 def _named(corpus: Corpus, delivery: str) -> str:
     """Return the batch of a delivery: the one that has its hash, else the next."""
-    names = batch_folders(corpus)
-    found = next((name for name in names if name.endswith(f"-{delivery[:12]}")), None)
+    names = batch_folders(corpus, undone=True)
+    found = next(
+        (name for name in batch_folders(corpus) if name.endswith(f"-{delivery[:12]}")), None
+    )
     last = max((int(name[:6]) for name in names if name[:6].isdecimal()), default=0)
     return found or f"{last + 1:06d}-{delivery[:12]}"
 

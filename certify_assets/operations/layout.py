@@ -105,10 +105,16 @@ def batch_key(corpus: str, batch: str, name: str) -> str:
     return operation_key(corpus, "batches", batch, name)
 
 
-def batch_folders(corpus: Corpus) -> list[str]:
-    """Return the names of all batches, complete or not, the oldest first."""
+def batch_folders(corpus: Corpus, *, undone: bool = False) -> list[str]:
+    """Return the names of all batches, complete or not, the oldest first; undone ones if asked."""
     # a name begins with the number of the batch
-    return corpus.store.names(operation_key(corpus.name, "batches"))
+    names = corpus.store.names(operation_key(corpus.name, "batches"))
+    return [name for name in names if undone or not is_undone(corpus, name)]
+
+
+def is_undone(corpus: Corpus, batch: str) -> bool:
+    """Whether a batch was taken back."""
+    return corpus.store.exists(batch_key(corpus.name, batch, "undone.json"))
 
 
 def batch_names(corpus: Corpus) -> list[str]:

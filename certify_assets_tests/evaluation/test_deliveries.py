@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from certify_assets.corpora.config import CorpusConfig, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.splits import SPLITS, extend_manifest, verify_manifest
-from certify_assets.errors import IntegrityError, ManifestError
+from certify_assets.errors import InputError, IntegrityError, ManifestError
 from certify_assets.evaluation.audit import audit_judge, load_audits
 from certify_assets.evaluation.certification import certify_judge
 from certify_assets.evaluation.ledger import (
@@ -28,6 +29,7 @@ from certify_assets.evaluation.ledger import (
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs
+from certify_assets_tests.corpora.builders import tau_record, write_json
 
 Record = dict[str, Any]
 
@@ -245,3 +247,17 @@ def test_an_altered_list_of_runs_is_refused(world: tuple[Store, Path]) -> None:
     rewrite(source, of_new_agents)
     with pytest.raises(IntegrityError, match="restore it from a backup"):
         Corpus(store, "c").import_trajectories()
+
+
+def test_a_delivery_of_another_format_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    write_runs(folder / "runs.jsonl", tasks=5, attempts=2)
+    store = Store(str(tmp_path / "root"))
+    save_config(store, CorpusConfig("c", paths=(str(folder),)))
+    Corpus(store, "c").import_trajectories()
+    (folder / "runs.jsonl").unlink()
+    write_json(folder / "a-retail.json", [tau_record(0), tau_record(1)])
+    with pytest.raises(InputError, match="c was read as table and these files are taubench_v1"):
+        Corpus(store, "c").import_trajectories()
+    assert len(Corpus(store, "c").columns()) == 10

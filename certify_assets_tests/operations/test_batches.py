@@ -18,11 +18,13 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.landing import scan_inbox
 from certify_assets.errors import InputError
 from certify_assets.operations import delivery
-from certify_assets.operations.batches import receive
+from certify_assets.operations.batches import receive, undo_batch
 from certify_assets.operations.delivery import local_copies, shown_url
+from certify_assets.operations.labels import Label, append_label
 from certify_assets.operations.layout import batch_key, batch_runs, ready_batches
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
+from certify_assets_tests.corpora.builders import tau_record, write_json
 from certify_assets_tests.operations_builders import deliver
 
 
@@ -62,6 +64,37 @@ def test_the_same_files_are_one_batch_under_any_name(store: Store, tmp_path: Pat
         and other.batch.startswith("000002-")
         and other.known + other.new == 24
     )
+
+
+def test_runs_of_another_format_are_refused_with_both_named(store: Store, tmp_path: Path) -> None:
+    path = write_json(tmp_path / "a-retail.json", [tau_record(0), tau_record(1)])
+    for format in ("", "auto", "taubench_v1"):
+        with pytest.raises(InputError, match="c was read as table and these runs are taubench_v1"):
+            receive(Corpus(store, "c"), [str(path)], format=format)
+    assert ready_batches(Corpus(store, "c")) == []
+
+
+def test_a_dry_run_counts_and_stores_nothing(store: Store, tmp_path: Path) -> None:
+    found = receive(Corpus(store, "c"), [str(deliver(tmp_path / "x.jsonl"))], dry_run=True)
+    assert (found.batch, found.new, found.known) == (None, 120, 0)
+    assert ready_batches(Corpus(store, "c")) == []
+
+
+def test_a_batch_is_taken_back_and_its_runs_may_come_again(store: Store, tmp_path: Path) -> None:
+    path = str(deliver(tmp_path / "x.jsonl", tasks=5))
+    first = receive(Corpus(store, "c"), [path]).batch
+    assert first is not None
+    undo_batch(Corpus(store, "c"), first)
+    assert ready_batches(Corpus(store, "c")) == []
+    with pytest.raises(InputError, match="has no batch"):
+        undo_batch(Corpus(store, "c"), first)
+    again = receive(Corpus(store, "c"), [path])
+    assert again.new == 20 and again.batch is not None and again.batch.startswith("000002-")
+    run = str(batch_runs(Corpus(store, "c"), again.batch)["trajectory_id"].iloc[0])
+    append_label(Corpus(store, "c"), Label(run, 1, "ann", "file", "first"))
+    with pytest.raises(InputError, match="a reviewed batch cannot be undone"):
+        undo_batch(Corpus(store, "c"), again.batch)
+    assert ready_batches(Corpus(store, "c")) == [again.batch]
 
 
 def test_runs_of_the_inbox_are_told_apart_from_those_before(store: Store) -> None:
