@@ -143,17 +143,19 @@ def simulate(
     true error exceeds α (of all trials, which δ bounds, and of those that certified anything, as
     the paper prints it) and the mean coverage, 0 where nothing was certified.
 
-    \b Designs: paper             the clustered process of the paper: 20, 50, 100, 500 tasks, ICC
-    .1, .5, .8
-             low_base_rate     (i) near-perfect judge, few successes
-             size_outcome      (ii) larger tasks fail more
-             heavy_tails       (iii) heavy-tailed task sizes
-             fooled            a few tasks fool the judge throughout (true error 1.5 α)
-             fooled_partly     the same with errors of ICC .7
-             fooled_larger     the same with wrong tasks three times larger
-             fooled_scattered  the same with errors of ICC .3 (in failure only)
-             fooled_largest    the same with wrong tasks five times larger (in failure only)
+    \b
+    Designs:
+      paper             the clustered process of the paper
+      low_base_rate     (i) near-perfect judge, few successes
+      size_outcome      (ii) larger tasks fail more
+      heavy_tails       (iii) heavy-tailed task sizes
+      fooled            a few tasks fool the judge throughout (1.5 α)
+      fooled_partly     the same with errors of ICC .7
+      fooled_larger     the same with wrong tasks three times larger
+      fooled_scattered  the same with errors of ICC .3 (in failure only)
+      fooled_largest    the same, five times larger (in failure only)
 
+    The paper's process has 20, 50, 100, 500 tasks and ICC .1, .5, .8.
     Without --design all but the last two are run, and the paper's process alone where --tasks or
     --rho is given; failure is the five of fooled tasks, with true errors of 1.02 α and 1.5 α.
     Progress is on stderr.

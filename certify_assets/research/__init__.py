@@ -1,3 +1,1 @@
-"""Research: the paper's numbers, the certifiability law, simulations, seed and harvest studies,
-and the MiniWoB++ generator.
-"""
+"""Research: the paper's numbers, the law, simulations, studies, and the MiniWoB++ generator."""

@@ -86,7 +86,7 @@ def test_marks_differ_in_shape_and_lines_in_dash() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 2])
-def test_too_few_corpora_are_shown_beside_the_papers(number: int) -> None:
+def test_too_few_corpora_are_shown_next_to_the_papers(number: int) -> None:
     text = text_of(render_law(found(number)))
     assert (
         "No fit yet" in text

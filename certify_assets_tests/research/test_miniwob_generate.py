@@ -258,7 +258,7 @@ def test_a_model_runs_through_the_same_generator(
 
 @pytest.mark.browser
 @needs_browser
-def test_the_drivers_clock_moves_only_when_told() -> None:
+def test_the_drivers_clock_moves_only_by_the_driver() -> None:
     with browser.Browser() as open_browser:
         page = open_browser.open("stock-market", "1")
         prices = [

@@ -67,7 +67,7 @@ def test_a_typo_shows_in_the_field() -> None:
     assert [e.value for e in page.elements[:2]] == ["keil", "3hI"]
 
 
-def test_clicks_beside_the_element_change_nothing_and_leave_a_doubt() -> None:
+def test_clicks_next_to_the_element_change_nothing_and_leave_a_doubt() -> None:
     page = boxes_page()
     hands = act(page, "off")
     assert not any(e.checked for e in page.elements[:4])

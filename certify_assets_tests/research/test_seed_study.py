@@ -36,7 +36,7 @@ def test_every_seed_is_split_trained_certified_and_audited(store: Store) -> None
     assert not store.exists("seeds/c.partial.jsonl") and not ledger_violations(Corpus(store, "c"))
 
 
-def test_a_killed_study_goes_on_and_gives_the_same_bytes(
+def test_a_killed_study_resumes_and_gives_the_same_bytes(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_seeds(Corpus(store, "c"), PLAN)

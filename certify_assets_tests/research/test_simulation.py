@@ -217,7 +217,7 @@ def test_sizes_follow_their_law() -> None:
     assert larger.outcomes.mean() == pytest.approx(0.15, abs=0.01)
 
 
-def test_the_study_has_fifteen_designs_beside_the_fooled_ones() -> None:
+def test_the_study_has_fifteen_designs_next_to_the_fooled_ones() -> None:
     designs = study_designs()
     assert sum(isinstance(design, Clustered) for design in designs) == 15
     assert {(design.name, design.tasks, design.rho) for design in designs if design.rho} == {

@@ -127,5 +127,5 @@ def test_a_study_of_fooled_tasks_alone_has_no_verdict() -> None:
     only = simulate(study_designs(["fooled"], tasks=[20]), procedures=["taskboot"], trials=3)
     page = render_simulation(only, [])
     assert (
-        "No verdict" in page and "Beside the paper" not in page and "Where TaskBoot fails" in page
+        "No verdict" in page and "Next to the paper" not in page and "Where TaskBoot fails" in page
     )

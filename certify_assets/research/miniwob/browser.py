@@ -21,8 +21,7 @@ CHROMIUM_FLAGS = (
     "--disable-sync",
     "--allow-file-access-from-files",
 )
-# pages of the package that are not registered as environments: what they measure is the clock of a
-# person's hand
+# pages of the package that are not registered as environments: they measure how fast a hand is
 UNREGISTERED = frozenset(
     {"button-delay", "chase-circle", "hover-shape", "moving-items", "simon-says"}
 )

@@ -129,7 +129,7 @@
     const base = sheet.href || location.href;
     return [...sheet.cssRules].flatMap((rule) => [...rule.cssText.matchAll(/url\("?([^")]+)"?\)/g)].map((m) => new URL(m[1], base).href));
   });
-  // icons are images that styles name: without them an icon has no size, and a click beside it is a matter of luck
+  // icons are images that styles name: without them an icon has no size, and whether a click hits it is luck
   window.taskImages = async () => {
     const pictures = [...new Set(addresses())].filter((a) => /\.(png|jpe?g|gif|svg)$/.test(a)).map((a) => {
       const image = new Image();
