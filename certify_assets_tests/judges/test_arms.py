@@ -1,4 +1,4 @@
-"""Arms of GRPO: trained once, taken up again, gone on with after a kill, chosen on CAL, and read on TEST by the book."""
+"""Arms of GRPO: trained once, resumed after a kill, chosen on CAL, and read on TEST once."""
 
 from __future__ import annotations
 
@@ -20,13 +20,18 @@ from certify_assets.judges.arms import GrpoSpec
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS
 from certify_assets.judges.record import columns
+from certify_assets.judges.specs import JudgeSpec
 from certify_assets.storage.progress import Advance
 from certify_assets.storage.store import Store
 from certify_assets_tests.arms_builders import CORPUS, TINY, audited_arms, small_corpus, start_judge
 
 CANDIDATES = ["start", *(f"{arm}_1" for arm in ARMS)]
-BESIDE = [f"{arm}_1" for arm in CONTROLS]
+COMPARED_WITH = [f"{arm}_1" for arm in CONTROLS]
 ARM = f"judges/grpo/{CORPUS}/arms/reject_3"
+
+
+def grpo(store: Store, spec: JudgeSpec = TINY) -> JudgedCorpus:
+    return JudgedCorpus.of(Corpus(store, CORPUS), spec)
 
 
 @pytest.fixture(autouse=True)
@@ -44,12 +49,7 @@ def test_a_finished_arm_is_taken_up_and_another_configuration_is_another_arm(
 ) -> None:
     before = arms.ArmRecord(**arms_store.read_json(f"{ARM}/arm.json"))
     steps: list[int] = []
-    assert (
-        arms.train_arm(
-            JudgedCorpus.of(Corpus(arms_store, CORPUS), TINY), "reject_3", report=noting(steps)
-        )
-        == before
-    )
+    assert arms.train_arm(grpo(arms_store), "reject_3", report=noting(steps)) == before
     assert steps == [], "nothing was trained"
     assert (
         before.steps.keys() == {"1"}
@@ -58,19 +58,19 @@ def test_a_finished_arm_is_taken_up_and_another_configuration_is_another_arm(
     )
     assert not arms_store.exists(f"{ARM}/checkpoint")
     other = arms.train_arm(
-        JudgedCorpus.of(Corpus(arms_store, CORPUS), TINY.model_copy(update={"seed": 7})),
+        grpo(arms_store, TINY.model_copy(update={"seed": 7})),
         "reject_3",
         report=noting(steps),
     )
     assert steps == [1] and other.key != before.key and other.steps != before.steps
-    again = arms.train_arm(JudgedCorpus.of(Corpus(arms_store, CORPUS), TINY), "reject_3")
+    again = arms.train_arm(grpo(arms_store), "reject_3")
     assert again == before, "the same key gives the same bytes"
 
 
 def test_another_start_makes_other_arms_and_the_chosen_one_is_stale(arms_store: Store) -> None:
     start_judge(arms_store, seed=1)
     with pytest.raises(StaleCertificateError, match="started from another sft judge"):
-        arms_audit.plan_arms(JudgedCorpus.of(Corpus(arms_store, CORPUS), TINY))
+        arms_audit.plan_arms(grpo(arms_store))
 
 
 @pytest.mark.slow
@@ -84,17 +84,15 @@ def test_an_arm_that_was_stopped_goes_on_and_ends_with_the_same_bytes(arms_store
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        arms.train_arm(JudgedCorpus.of(Corpus(arms_store, CORPUS), cut), "release_5", report=stop)
+        arms.train_arm(grpo(arms_store, cut), "release_5", report=stop)
     folder = f"judges/cut/{CORPUS}/arms/release_5"
     assert arms_store.exists(f"{folder}/step_1/provenance.json") and not arms_store.exists(
         f"{folder}/arm.json"
     )
     steps: list[int] = []
-    found = arms.train_arm(
-        JudgedCorpus.of(Corpus(arms_store, CORPUS), cut), "release_5", report=noting(steps)
-    )
+    found = arms.train_arm(grpo(arms_store, cut), "release_5", report=noting(steps))
     assert steps == [2], "the first step was not taken again"
-    expected = arms.train_arm(JudgedCorpus.of(Corpus(arms_store, CORPUS), whole), "release_5")
+    expected = arms.train_arm(grpo(arms_store, whole), "release_5")
     assert replace(found, judge="") == replace(expected, judge="")
     for step in (1, 2):
         name = f"arms/release_5/step_{step}/adapter_model.safetensors"
@@ -108,17 +106,17 @@ def test_what_was_altered_is_refused(arms_store: Store) -> None:
     kept = arms_store.read_bytes(weights)
     arms_store.write_bytes(weights, kept[:-1] + bytes([kept[-1] ^ 1]))
     with pytest.raises(IntegrityError, match="not the one its provenance names"):
-        arms.train_arm(JudgedCorpus.of(Corpus(arms_store, CORPUS), TINY), "reject_3")
+        arms.train_arm(grpo(arms_store), "reject_3")
     arms_store.write_bytes(weights, kept)
     arms_store.write_bytes(
         table, arms_store.read_bytes(f"judges/grpo/{CORPUS}/arms/reject_5/cal_1.parquet")
     )
     with pytest.raises(IntegrityError, match="altered after it was scored"):
-        arms_audit.audit_arms(JudgedCorpus.of(Corpus(arms_store, CORPUS), TINY))
+        arms_audit.audit_arms(grpo(arms_store))
     with pytest.raises(
         InputError, match="there is no arm 'nobody'; name one of accuracy, reject_3"
     ):
-        arms.train_arm(JudgedCorpus.of(Corpus(arms_store, CORPUS), TINY), "nobody")
+        arms.train_arm(grpo(arms_store), "nobody")
 
 
 def test_controls_are_trained_and_certified_but_neither_chosen_nor_counted(
@@ -128,10 +126,10 @@ def test_controls_are_trained_and_certified_but_neither_chosen_nor_counted(
     assert [row["name"] for row in adapter["selection"]] == CANDIDATES and adapter[
         "candidates"
     ] == len(CANDIDATES)
-    assert set(adapter["arms"]) == set(ARMS) and not set(BESIDE) & set(
+    assert set(adapter["arms"]) == set(ARMS) and not set(COMPARED_WITH) & set(
         adapter["selection_rule"].split()
     )
-    assert [each.name for each in arms.controls(TINY)] == BESIDE
+    assert [each.name for each in arms.controls(TINY)] == COMPARED_WITH
     control = arms_store.read_json(f"judges/grpo/{CORPUS}/arms/weighted_5/arm.json")
     arm = arms_store.read_json(f"{ARM}/arm.json")
     assert control["control"] and control["config"] == {
@@ -142,12 +140,12 @@ def test_controls_are_trained_and_certified_but_neither_chosen_nor_counted(
         control[name] == arm[name]
         for name in ("start_sha256", "rl_sha256", "rl_trajectories", "optimiser")
     )
-    plan, certificates = arms_audit.plan_arms(JudgedCorpus.of(Corpus(arms_store, CORPUS), TINY))
+    plan, certificates = arms_audit.plan_arms(grpo(arms_store))
     assert {item.candidates for items in certificates.values() for item in items} == {
         len(CANDIDATES)
     }
     for cell in plan["cells"]:
-        assert list(cell["certificates"]) == CANDIDATES and list(cell["controls"]) == BESIDE
+        assert list(cell["certificates"]) == CANDIDATES and list(cell["controls"]) == COMPARED_WITH
         assert cell["chosen"] == adapter["chosen"] and cell["cal_pick"] in CANDIDATES
 
 
@@ -155,15 +153,15 @@ def test_every_arm_is_registered_before_test_is_read_and_reading_again_is_a_repl
     arms_store: Store,
 ) -> None:
     entries = ledger_entries(Corpus(arms_store, CORPUS))
-    names = [f"grpo/{name}" for name in [*CANDIDATES, *BESIDE]]
+    names = [f"grpo/{name}" for name in [*CANDIDATES, *COMPARED_WITH]]
     assert [(entry.kind, entry.judge) for entry in entries] == [
         ("registration", ""),
         *(("first", name) for name in names),
         *(("result", name) for name in names),
     ]
-    before = arms_audit.load_arms_audit(JudgedCorpus.of(Corpus(arms_store, CORPUS), TINY))
+    before = arms_audit.load_arms_audit(grpo(arms_store))
     assert {entry.registration for entry in entries} == {before["registration"]}
-    again = arms_audit.audit_arms(JudgedCorpus.of(Corpus(arms_store, CORPUS), TINY))
+    again = arms_audit.audit_arms(grpo(arms_store))
     assert (
         set(again["ledger_reads"].values()) == {"replay"} and again["results"] == before["results"]
     )
@@ -174,7 +172,7 @@ def test_every_arm_is_registered_before_test_is_read_and_reading_again_is_a_repl
         "changed": 0,
         "unregistered": 0,
     }
-    assert arms_audit.verify_arms(JudgedCorpus.of(Corpus(arms_store, CORPUS), TINY)) is None
+    assert arms_audit.verify_arms(grpo(arms_store)) is None
 
 
 @pytest.mark.parametrize(
@@ -194,16 +192,14 @@ def test_a_forged_audit_is_refused(arms_store: Store, forge: Any, sentence: str)
     forge(document)
     arms_store.write_json(f"judges/grpo/{CORPUS}/arms_audit.json", document)
     with pytest.raises(LedgerError, match=sentence):
-        arms_audit.load_arms_audit(JudgedCorpus.of(Corpus(arms_store, CORPUS), TINY))
+        arms_audit.load_arms_audit(grpo(arms_store))
 
 
 def rescore(store: Store, candidate: arms.Candidate, split: str, strength: float) -> None:
-    """Put scores in the place of a candidate's that know the outcome to a degree, with the hashes of a real scoring."""
+    """Replace the scores of a candidate by those that know the outcome to a degree."""
 
     key = f"judges/grpo/{CORPUS}/arms/{candidate.arm}/{split}_{candidate.step}"
-    table, known = arms.scored_candidate(
-        JudgedCorpus.of(Corpus(store, CORPUS), TINY), candidate, split
-    )
+    table, known = arms.scored_candidate(grpo(store), candidate, split)
     outcomes = dict(
         Corpus(store, CORPUS).split(split)[["trajectory_id", "outcome"]].itertuples(index=False)
     )
@@ -223,7 +219,7 @@ def test_other_scores_under_one_registration_are_refused_after_the_result_was_se
         LedgerError,
         match="read before for grpo/reject_3_1 under the same registration with other scores",
     ):
-        arms_audit.audit_arms(JudgedCorpus.of(Corpus(arms_store, CORPUS), TINY))
+        arms_audit.audit_arms(grpo(arms_store))
     kinds, broken = arms_audit.arm_reads(JudgedCorpus(Corpus(arms_store, CORPUS), "grpo"))
     assert kinds["changed"] == 1 and broken[0].judge == "grpo/reject_3_1"
 
@@ -244,7 +240,7 @@ def test_the_choice_is_bracketed_and_held_against_the_controls(tmp_path: Path) -
         ):
             rescore(store, each, split, strength)
     adapter = JudgedCorpus(Corpus(store, CORPUS), "grpo").train().to_dict()
-    found = arms_audit.audit_arms(JudgedCorpus.of(Corpus(store, CORPUS), TINY))
+    found = arms_audit.audit_arms(grpo(store))
     place = next(
         place
         for place, cell in enumerate(found["plan"]["cells"])
@@ -259,9 +255,7 @@ def test_the_choice_is_bracketed_and_held_against_the_controls(tmp_path: Path) -
     assert max(coverage.values()) > 0 and coverage[adapter["chosen"]] == max(coverage.values())
     for name in ("start", "reject_3_1", "weighted_3_1"):
         arm, _, step = name.rpartition("_") if name != "start" else ("start", "", "0")
-        cal, _ = arms.scored_candidate(
-            JudgedCorpus.of(Corpus(store, CORPUS), TINY), arms.Candidate(arm, int(step)), "cal"
-        )
+        cal, _ = arms.scored_candidate(grpo(store), arms.Candidate(arm, int(step)), "cal")
         expected = certify(*columns(cal), alpha=0.2, candidates=5)
         assert (coverage | cell["control_coverage"])[name] == expected.coverage
         test = store.read_table(f"judges/grpo/{CORPUS}/arms/{arm}/test_{step}.parquet")
@@ -274,7 +268,7 @@ def test_the_choice_is_bracketed_and_held_against_the_controls(tmp_path: Path) -
     assert seen["control"]["name"] == "weighted_3_1" and seen["beats_control"] == (
         seen["chosen"]["coverage"] > seen["control"]["coverage"]
     )
-    assert not set(BESIDE) & {seen["oracle"]["name"], seen["worst"]["name"]}
+    assert not set(COMPARED_WITH) & {seen["oracle"]["name"], seen["worst"]["name"]}
     assert seen["oracle"]["coverage"] >= seen["chosen"]["coverage"] >= seen["worst"]["coverage"]
     assert len({entry.registration for entry in ledger_entries(Corpus(store, CORPUS))}) == 2, (
         "another choice is another registration"
@@ -304,10 +298,7 @@ def test_runs_that_fill_no_step_of_trl_are_refused(arms_store: Store) -> None:
         InputError, match=r"4 RL runs do not fill one step of 6 prompts, so TRL would take none"
     ):
         arms.train_arm(
-            JudgedCorpus.of(
-                Corpus(arms_store, CORPUS),
-                TINY.model_copy(update={"name": "cut", "optimiser": "trl"}),
-            ),
+            grpo(arms_store, TINY.model_copy(update={"name": "cut", "optimiser": "trl"})),
             "reject_5",
         )
 
@@ -320,18 +311,13 @@ def test_an_arm_is_trained_by_trl(tmp_path: Path) -> None:
     start_judge(arms_store)
     spec = TINY.model_copy(update={"name": "cut", "optimiser": "trl", "steps": (1, 3)})
     steps: list[int] = []
-    found = arms.train_arm(
-        JudgedCorpus.of(Corpus(arms_store, CORPUS), spec), "reject_5", report=noting(steps)
-    )
+    found = arms.train_arm(grpo(arms_store, spec), "reject_5", report=noting(steps))
     assert steps == [1, 2, 3] and found.optimiser == "trl" and len(set(found.steps.values())) == 2
     exact = arms.train_arm(
-        JudgedCorpus.of(
-            Corpus(arms_store, CORPUS),
-            spec.model_copy(update={"name": "whole", "optimiser": "exact"}),
-        ),
+        grpo(arms_store, spec.model_copy(update={"name": "whole", "optimiser": "exact"})),
         "reject_5",
     )
     assert exact.key != found.key and exact.steps != found.steps
-    assert arms.train_arm(JudgedCorpus.of(Corpus(arms_store, CORPUS), spec), "reject_5") == found
-    control = arms.train_arm(JudgedCorpus.of(Corpus(arms_store, CORPUS), spec), "weighted_3")
+    assert arms.train_arm(grpo(arms_store, spec), "reject_5") == found
+    control = arms.train_arm(grpo(arms_store, spec), "weighted_3")
     assert control.optimiser == "exact", "a weighted cross-entropy has nothing to sample"

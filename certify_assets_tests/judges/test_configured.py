@@ -1,4 +1,4 @@
-"""`judges.yaml`: what is read, what is refused in a sentence, and that one broken judge leaves the others alone."""
+"""`judges.yaml`: what is read, what is refused, and a broken judge that leaves the others."""
 
 from __future__ import annotations
 
@@ -158,11 +158,17 @@ from certify_assets.definitions import defs
 graph = defs.resolve_asset_graph()
 jobs = {job.name for job in defs.get_repository_def().get_all_jobs()}
 def keys(name):
-    return sorted({key.path[1] for key in defs.resolve_job_def(name).asset_layer.executable_asset_keys if key.path[0] == "judges"}) if name in jobs else []
-checks = [key.name for key in graph.asset_check_keys if key.asset_key == dg.AssetKey(["judges", "mine", "scores"])]
-parents = [key.to_user_string() for key in graph.get(dg.AssetKey(["judges", "mine", "model"])).parent_keys] if checks else []
-compared = sorted(key.path[2] for key in graph.get(dg.AssetKey(["corpora", "comparison"])).parent_keys if key.path[1] == "mine")
-found = {name: keys(name) for name in ("onboard_corpus", "train_lm_judges", "score_endpoint_judges")}
+    if name not in jobs:
+        return []
+    made = defs.resolve_job_def(name).asset_layer.executable_asset_keys
+    return sorted({key.path[1] for key in made if key.path[0] == "judges"})
+scores, model = (dg.AssetKey(["judges", "mine", name]) for name in ("scores", "model"))
+comparison = graph.get(dg.AssetKey(["corpora", "comparison"]))
+checks = [key.name for key in graph.asset_check_keys if key.asset_key == scores]
+parents = [key.to_user_string() for key in graph.get(model).parent_keys] if checks else []
+compared = sorted(key.path[2] for key in comparison.parent_keys if key.path[1] == "mine")
+names = ("onboard_corpus", "train_lm_judges", "score_endpoint_judges")
+found = {name: keys(name) for name in names}
 print(json.dumps(found | {"checks": checks, "parents": parents, "compared": compared}))
 """
 

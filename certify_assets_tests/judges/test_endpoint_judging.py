@@ -1,4 +1,4 @@
-"""The chain of an endpoint judge against a real HTTP server that answers with the compact model's own log-probabilities."""
+"""An endpoint judge against a real HTTP server with the compact model's log-probabilities."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def configure(store: Store, server: Faulty, **changed: Any) -> None:
 def scored(
     store: Store, answer: Callable[[dict[str, Any], int], Action], **changed: Any
 ) -> Iterator[Faulty]:
-    """Register and score with a server that goes on serving."""
+    """Register and score with a server that keeps serving."""
     with faulty_server(answer) as server:
         configure(store, server, **changed)
         JudgedCorpus(Corpus(store, NAME), "served").train()

@@ -1,4 +1,4 @@
-"""The compact model behind a real vLLM, from registration to certificate, beside the same model read here."""
+"""The compact model behind a real vLLM, compared with the same model read here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PARITY = {"model": "compact", "rows": 16, "tolerance": 1e-4}
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """A split corpus with a fine-tuned judge, and a server of the compact model with that judge's adapter as a module."""
+    """A split corpus with a fine-tuned judge, and a server of the compact model and its adapter."""
     require_vllm()
     folder = tmp_path_factory.mktemp("served")
     store = Store(str(folder / "root"))

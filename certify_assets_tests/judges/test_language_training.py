@@ -47,7 +47,8 @@ def test_language_judges_are_these() -> None:
 @pytest.mark.slow
 def test_the_base_model_judges_as_it_comes(store: Store) -> None:
     document = made(store, "base")
-    assert document["candidates"] == 1 and document["provenance"]["settings"]["lora_sha256"] == ""  # type: ignore[index]
+    assert document["candidates"] == 1
+    assert document["provenance"]["settings"]["lora_sha256"] == ""  # type: ignore[index]
     assert document["sft_trajectories"] == document["sft_tasks"] == 0, "nothing was trained on"
     table = store.read_table(f"judges/base/{NAME}/scores.parquet")
     assert np.isfinite(table["score"]).all() and (table["split"] == "test").any()

@@ -127,7 +127,8 @@ def test_the_choice_is_bracketed_on_test_by_what_was_registered() -> None:
         "sft",
     )
     assert seen.regret == 0
-    assert seen.gain == pytest.approx(audits["good"]["coverage"] - audits["sft"]["coverage"])  # type: ignore[operator]
+    good, sft = (float(str(audits[name]["coverage"])) for name in ("good", "sft"))
+    assert seen.gain == pytest.approx(good - sft)
     assert [arm["name"] for arm in seen.to_dict()["arms"]] == ["sft", "good", "blind"]
     with pytest.raises(LedgerError, match="not those of the registered candidates: blind"):
         bracket(found.plan(), {name: audits[name] for name in ("sft", "good")})

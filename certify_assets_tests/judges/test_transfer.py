@@ -33,6 +33,10 @@ from certify_assets.storage.store import Store
 from certify_assets_tests.transfer_corpora import add_corpus, three_corpora
 
 
+def home(store: Store, judge: str) -> JudgedCorpus:
+    return JudgedCorpus(Corpus(store, "home"), judge)
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return three_corpora(tmp_path_factory.mktemp("transfer"))
@@ -204,7 +208,7 @@ def test_where_no_corpus_can_be_a_source_the_sentence_says_why_each_cannot(store
         JudgedCorpus.of(Corpus(store, "home"), strict)
     )
     with pytest.raises(InputError, match="near: its domain is web"):
-        JudgedCorpus(Corpus(store, "home"), strict.name).train()
+        home(store, strict.name).train()
     shutil.rmtree(Path(store.root) / "corpora/near")
     pool = gather_pool(Corpus(store, "home"))
     assert pool.frame.empty and "miniwob_weak: it is not split yet" in pool.missing
@@ -220,28 +224,21 @@ def test_a_source_that_does_not_hold_is_left_out_with_its_sentence(store: Store)
 
 
 def test_a_transfer_judge_goes_from_adapter_to_certificate_with_its_sources(store: Store) -> None:
-    document = JudgedCorpus(Corpus(store, "home"), "lexical_transfer").train().to_dict()
+    document = home(store, "lexical_transfer").train().to_dict()
     pool = gather_pool(Corpus(store, "home"))
     assert document["transfer"] == {**asdict(pool.record), "limits": []} and document[
         "sft_trajectories"
     ] == len(pool.frame)
     assert {item["corpus"] for item in document["transfer"]["sources"]} == {"near", "far"}
-    table = JudgedCorpus(Corpus(store, "home"), "lexical_transfer").score()
+    table = home(store, "lexical_transfer").score()
     assert table["score"].notna().all()
-    for certificate in certification.certify_judge(
-        JudgedCorpus(Corpus(store, "home"), "lexical_transfer")
-    ):
+    for certificate in certification.certify_judge(home(store, "lexical_transfer")):
         named = certificate.provenance["training_sources"]
         assert all(
             item["manifest_sha256"][:12] in named for item in document["transfer"]["sources"]
         )
-    assert (
-        certification.verify_stored(JudgedCorpus(Corpus(store, "home"), "lexical_transfer")) == []
-    )
-    assert (
-        JudgedCorpus(Corpus(store, "home"), "lexical_transfer").train().adapter_sha256
-        == document["adapter_sha256"]
-    )
+    assert certification.verify_stored(home(store, "lexical_transfer")) == []
+    assert home(store, "lexical_transfer").train().adapter_sha256 == document["adapter_sha256"]
     sft = Corpus(store, "home").split("sft")
     assert not set(sft["trajectory_id"]) & set(pool.frame["trajectory_id"])
 
@@ -249,36 +246,32 @@ def test_a_transfer_judge_goes_from_adapter_to_certificate_with_its_sources(stor
 def test_a_transfer_judge_is_stale_when_a_source_is_split_anew_and_not_when_one_comes_or_goes(
     store: Store,
 ) -> None:
-    JudgedCorpus(Corpus(store, "home"), "lexical_transfer").train()
+    home(store, "lexical_transfer").train()
     add_corpus(store, "new", tasks=20, domain="shell")
     shutil.rmtree(Path(store.root) / "corpora/near")
-    assert JudgedCorpus(Corpus(store, "home"), "lexical_transfer").artifact.details["transfer"][
-        "sources"
-    ]
+    assert home(store, "lexical_transfer").artifact.details["transfer"]["sources"]
     resplit(store, "far", 43)
     with pytest.raises(
         StaleCertificateError,
         match="the splits of far, on which lexical_transfer for home was trained",
     ):
-        _ = JudgedCorpus(Corpus(store, "home"), "lexical_transfer").artifact
-    JudgedCorpus(Corpus(store, "home"), "lexical_transfer").train()
+        _ = home(store, "lexical_transfer").artifact
+    home(store, "lexical_transfer").train()
     assert {
         item["corpus"]
-        for item in JudgedCorpus(Corpus(store, "home"), "lexical_transfer").artifact.details[
-            "transfer"
-        ]["sources"]
+        for item in home(store, "lexical_transfer").artifact.details["transfer"]["sources"]
     } == {"far", "new"}
 
 
 def test_a_transfer_judge_is_stale_when_the_target_holds_other_texts_or_a_domain_changed(
     store: Store,
 ) -> None:
-    JudgedCorpus(Corpus(store, "home"), "lexical_transfer").train()
-    JudgedCorpus(Corpus(store, "home"), "lexical_transfer_strict").train()
+    home(store, "lexical_transfer").train()
+    home(store, "lexical_transfer_strict").train()
     save_config(store, replace(load_config(store, "far"), domain="web"))
-    _ = JudgedCorpus(Corpus(store, "home"), "lexical_transfer").artifact
+    _ = home(store, "lexical_transfer").artifact
     with pytest.raises(StaleCertificateError, match="trained on far, and now its domain is web"):
-        _ = JudgedCorpus(Corpus(store, "home"), "lexical_transfer_strict").artifact
+        _ = home(store, "lexical_transfer_strict").artifact
     path = Path(load_config(store, "home").paths[0])
     changed = store.local_path("home.jsonl")
     changed.write_text(
@@ -288,15 +281,15 @@ def test_a_transfer_judge_is_stale_when_the_target_holds_other_texts_or_a_domain
     save_config(store, replace(load_config(store, "home"), paths=(str(changed),)))
     Corpus(store, "home").import_trajectories()
     with pytest.raises(StaleCertificateError, match="other tasks or instructions"):
-        _ = JudgedCorpus(Corpus(store, "home"), "lexical_transfer").artifact
+        _ = home(store, "lexical_transfer").artifact
 
 
 def test_a_stale_transfer_judge_does_not_keep_the_others_from_being_shown(store: Store) -> None:
     for judge in ("lexical", "lexical_transfer"):
-        JudgedCorpus(Corpus(store, "home"), judge).train()
-        JudgedCorpus(Corpus(store, "home"), judge).score()
-        certification.certify_judge(JudgedCorpus(Corpus(store, "home"), judge))
-        audit_judge(JudgedCorpus(Corpus(store, "home"), judge))
+        home(store, judge).train()
+        home(store, judge).score()
+        certification.certify_judge(home(store, judge))
+        audit_judge(home(store, judge))
     assert [judge["judge"] for judge in overview(Corpus(store, "home"))["judges"]] == [
         "lexical",
         "lexical_transfer",
@@ -310,12 +303,12 @@ def test_a_stale_transfer_judge_does_not_keep_the_others_from_being_shown(store:
         "lexical"
     ] and "the splits of near" in shown["stale"]["lexical_transfer"]
     assert "lexical_transfer" in measure(Corpus(store, "home")).without
-    JudgedCorpus(Corpus(store, "home"), "lexical_transfer").train()
-    JudgedCorpus(Corpus(store, "home"), "lexical_transfer").score()
-    certification.certify_judge(JudgedCorpus(Corpus(store, "home"), "lexical_transfer"))
-    assert (
-        audit_judge(JudgedCorpus(Corpus(store, "home"), "lexical_transfer")).entry.kind == "changed"
-    ), "it is another judge on the same TEST"
+    home(store, "lexical_transfer").train()
+    home(store, "lexical_transfer").score()
+    certification.certify_judge(home(store, "lexical_transfer"))
+    assert audit_judge(home(store, "lexical_transfer")).entry.kind == "changed", (
+        "it is another judge on the same TEST"
+    )
     assert overview(Corpus(store, "home"))["stale"] == {}
 
 
@@ -354,21 +347,17 @@ def test_transfer_judges_are_these_and_are_registered_with_their_pool() -> None:
 def test_the_language_model_is_fine_tuned_on_the_pool_and_again_when_it_changes(
     store: Store,
 ) -> None:
-    first = JudgedCorpus(Corpus(store, "home"), "transfer").train().to_dict()
+    first = home(store, "transfer").train().to_dict()
     assert (
         first["training"]["rows"]
         == first["sft_trajectories"]
         == len(gather_pool(Corpus(store, "home")).frame)
     )
-    assert (
-        JudgedCorpus(Corpus(store, "home"), "transfer").train().adapter_sha256
-        == first["adapter_sha256"]
-    )
-    assert JudgedCorpus(Corpus(store, "home"), "transfer").score()["score"].notna().all()
+    assert home(store, "transfer").train().adapter_sha256 == first["adapter_sha256"]
+    assert home(store, "transfer").score()["score"].notna().all()
     resplit(store, "far", 43)
-    assert (
-        JudgedCorpus(Corpus(store, "home"), "transfer").train().adapter_sha256
-        != first["adapter_sha256"]
-    ), "no checkpoint stands in the way"
-    strict = JudgedCorpus(Corpus(store, "home"), "transfer_strict").train().to_dict()
+    assert home(store, "transfer").train().adapter_sha256 != first["adapter_sha256"], (
+        "no checkpoint stands in the way"
+    )
+    strict = home(store, "transfer_strict").train().to_dict()
     assert "pretrained on MiniWoB++" in strict["transfer"]["limits"][0]

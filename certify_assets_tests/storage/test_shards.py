@@ -1,4 +1,4 @@
-"""Shards give the same bytes on every engine: answers, the synthetic study, scores of a language model."""
+"""Shards give the same bytes on every engine: answers, a synthetic study, scores."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The gate of a harvest: no certificate on half A of CAL, no pseudo-labels."""
 
 # What may be seen is cut here as well: halves of CAL, a pool without outcomes, training rows that
-# hold no task kept for certifying; and what is reported of a harvest: wrong pseudo-labels, its skew.
+# hold no task kept for certifying; and what is reported of a harvest: errors and skew.
 
 from __future__ import annotations
 

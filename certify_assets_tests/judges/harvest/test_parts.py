@@ -163,7 +163,8 @@ def test_skew_of_a_harvest_of_one_agent_and_one_task() -> None:
     frame = pd.DataFrame({"agent": ["a", "a", "b", "b"], "task_id": ["s", "t", "s", "t"]})
     found = skew(frame, np.array([True, False, False, False]), np.array([1, 2, 3, 4]))
     assert found == {
-        "agents": 0.5, "tasks": 0.5, "tasks_in_it": 1, "tasks_in_pool": 2, "effective_tasks": 1.0, "length_distance": 0.75, "length_ratio": 0.4,
+        "agents": 0.5, "tasks": 0.5, "tasks_in_it": 1, "tasks_in_pool": 2, "effective_tasks": 1.0,
+        "length_distance": 0.75, "length_ratio": 0.4,
     }  # fmt: skip
     assert skew(frame, np.zeros(4, dtype=bool), np.array([1, 2, 3, 4])) is None
 
@@ -177,7 +178,8 @@ def test_cuts_without_a_certificate_take_the_end_of_the_side(manifest: SplitMani
     scores = np.array([-3.0, -1.0, 0.5, 4.0, np.nan, -2.3])
     reject = uncertified_cuts(scores, loop(manifest, "reject"), size=2)
     assert {name: np.flatnonzero(taken).tolist() for name, taken in reject.items()} == {
-        "verdict": [0, 1, 5], "confidence": [0, 5], "lowest_as_many": [0, 5], "lowest_25%": [0], "lowest_50%": [0, 1, 5],
+        "verdict": [0, 1, 5], "confidence": [0, 5], "lowest_as_many": [0, 5], "lowest_25%": [0],
+        "lowest_50%": [0, 1, 5],
     }  # fmt: skip
     release = uncertified_cuts(scores, loop(manifest, "release"), size=0)
     assert {name: np.flatnonzero(taken).tolist() for name, taken in release.items()} == {

@@ -1,4 +1,4 @@
-"""What is told of a harvest judge wherever it is shown, and that one judge that waits does not hide the others."""
+"""What pages, overview and comparison say of a harvest judge, and of one whose gate closed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("told")
+    folder = tmp_path_factory.mktemp("shown")
     store = prepared(folder, tasks=160)
     for judge in ("lexical", FIRST):
         made(store, judge)
