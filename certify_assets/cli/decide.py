@@ -15,6 +15,7 @@ from certify_assets.cli.output import (
     refuse_overwrite,
     show_line,
     show_table,
+    write_tables,
 )
 
 _QUEUE_HELP = (
@@ -54,7 +55,6 @@ def decide(
     nothing was certified go to human review (exit 3 when nothing was certified at all).
     """
     from certify_assets.evaluation.decisions import decide_table
-    from certify_assets.evaluation.table_files import check_table_file, write_table_file
 
     refuse_overwrite(
         {"--queue": queue, "--decisions": decisions}, {"CERTIFICATE": certificate, "SCORES": scores}
@@ -65,15 +65,7 @@ def decide(
     result = decide_table(
         certificates, read_scores(scores, **columns).choose_split(split, required=True)
     )
-    outputs = [
-        (path, frame)
-        for path, frame in ((queue, result.queue()), (decisions, result.frame))
-        if path is not None
-    ]
-    for path, frame in outputs:
-        check_table_file(path, frame)
-    for path, frame in outputs:
-        write_table_file(path, frame)
+    write_tables((queue, result.queue()), (decisions, result.frame))
     counts = {name: result.count(name) for name in ("reject", "release", "human")}
     hashes = result.certificate_sha256
     if as_json:

@@ -18,6 +18,7 @@ from certify_assets.cli.output import (
     say,
     show_line,
     show_table,
+    write_tables,
 )
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
@@ -158,7 +159,6 @@ def _write(
 ) -> None:
     import pandas as pd
 
-    from certify_assets.evaluation.table_files import check_table_file, write_table_file
     from certify_assets.operations.layout import decisions_of, require_as_decided
 
     if decisions is None and queue is None:
@@ -171,15 +171,7 @@ def _write(
     for record in records:
         require_as_decided(corpus, record.batch, "decisions")
     frame = pd.concat([decisions_of(corpus, record.batch) for record in records], ignore_index=True)
-    outputs = [
-        (path, table)
-        for path, table in ((decisions, frame), (queue, _queue(frame)))
-        if path is not None
-    ]
-    for path, table in outputs:
-        check_table_file(path, table)
-    for path, table in outputs:
-        write_table_file(path, table)
+    write_tables((decisions, frame), (queue, _queue(frame)))
 
 
 def _queue(frame: pd.DataFrame) -> pd.DataFrame:

@@ -15,6 +15,7 @@ from certify_assets.errors import InputError
 from certify_assets.files import write_atomic
 
 if TYPE_CHECKING:
+    import pandas as pd
     from rich.console import Console
 
 NOTHING = 3
@@ -198,3 +199,14 @@ def write_text(path: Path, text: str) -> None:
         raise InputError(
             f"{path} cannot be written ({error.strerror}); choose another place."
         ) from None
+
+
+def write_tables(*outputs: tuple[Path | None, pd.DataFrame]) -> None:
+    """Write the tables that have a path, none of them where one cannot be written as it is."""
+    from certify_assets.evaluation.table_files import check_table_file, write_table_file
+
+    wanted = [(path, frame) for path, frame in outputs if path is not None]
+    for path, frame in wanted:
+        check_table_file(path, frame)
+    for path, frame in wanted:
+        write_table_file(path, frame)
