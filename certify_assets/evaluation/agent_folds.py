@@ -7,7 +7,7 @@ one scale; the judge trained on all agents is read on the same pairs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 
 import numpy as np
@@ -299,25 +299,25 @@ class _Folds:
             }
             for judge in scores
         }
-        difference = {
-            "auroc": _difference(folds, resamples),
-            "within_agent": _difference(within, resamples),
-        }
+        auroc_difference, within_difference = (
+            paired_difference(rankings["disjoint"], rankings["trained_on_all"], resamples)
+            for rankings in (folds, within)
+        )
+        difference = {"auroc": auroc_difference, "within_agent": within_difference}
         found = {"rows": int(kept.sum()), **unseen, "difference": difference}
         return cast(UnseenFigures, found)
 
 
-def _difference(rankings: Mapping[str, Ranking], resamples: NDArray[np.float64]) -> Interval:
-    pair = rankings["disjoint"], rankings["trained_on_all"]
-    one, other = (ranking.estimate(resamples[:0]).value for ranking in pair)
-    if one is None or other is None:
+def paired_difference(one: Ranking, other: Ranking, resamples: NDArray[np.float64]) -> Interval:
+    """Return the difference of AUROC of two judges on the same rows and resamples of tasks."""
+    mine, theirs = (ranking.estimate(resamples[:0]).value for ranking in (one, other))
+    if mine is None or theirs is None:
         return {"value": None, "low": None, "high": None}
-    low, high = (
-        percentile_interval(pair[0].aurocs(resamples) - pair[1].aurocs(resamples))
-        if len(resamples)
-        else (None, None)
-    )
-    return {"value": one - other, "low": low, "high": high}
+    low: float | None = None
+    high: float | None = None
+    if len(resamples):
+        low, high = percentile_interval(one.aurocs(resamples) - other.aurocs(resamples))
+    return {"value": mine - theirs, "low": low, "high": high}
 
 
 def _sentence(judge: str, figures: UnseenFigures) -> str:

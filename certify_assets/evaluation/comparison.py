@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
-from certify_assets.certificates.auroc import (
-    AurocFigures,
-    Ranking,
-    name_codes,
-    percentile_interval,
-    task_resamples,
-)
+from certify_assets.certificates.auroc import AurocFigures, Ranking, name_codes, task_resamples
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
-from certify_assets.evaluation.agent_folds import AgentFolds, pretraining_caveat, stored_agent_folds
+from certify_assets.evaluation.agent_folds import (
+    AgentFolds,
+    paired_difference,
+    pretraining_caveat,
+    stored_agent_folds,
+)
 from certify_assets.evaluation.judge_results import (
     CONTROLS,
     JudgeResults,
@@ -366,50 +365,45 @@ def _difference(one: JudgeResults, other: JudgeResults) -> Difference:
     kept = np.isfinite(mine.scores) & np.isfinite(theirs.scores)
     resamples = task_resamples(name_codes(mine.tasks[kept]))
     rankings = [Ranking.of(rows.scores[kept], rows.outcomes[kept]) for rows in (mine, theirs)]
-    values = [ranking.estimate(resamples[:0]).value for ranking in rankings]
-    entry: Difference = {
-        "judge": one.name,
-        "against": other.name,
-        "rows": int(kept.sum()),
-        "auroc": values[0],
-        "other": values[1],
-        "difference": None,
-        "low": None,
-        "high": None,
-        "verdict": "unknown",
-        "sentence": "",
-    }
+    auroc, against = (ranking.estimate(resamples[:0]).value for ranking in rankings)
+    found = paired_difference(rankings[0], rankings[1], resamples)
+    value, low, high = found["value"], found["low"], found["high"]
     if np.array_equal(mine.scores, theirs.scores, equal_nan=True):
-        entry["sentence"] = (
+        verdict, value, low, high = "same", 0.0, 0.0, 0.0
+        sentence = (
             f"{one.name} gives {other.name}'s scores on CAL: its training or its choice changed "
             "nothing."
         )
-        return {**entry, "difference": 0.0, "low": 0.0, "high": 0.0, "verdict": "same"}
-    if values[0] is None or values[1] is None:
-        entry["sentence"] = (
+    elif value is None:
+        verdict = "unknown"
+        sentence = (
             f"{one.name} and {other.name} cannot be compared: the CAL rows that both scored have "
             "one outcome."
         )
-        return entry
-    low: float | None = None
-    high: float | None = None
-    if len(resamples):
-        low, high = percentile_interval(
-            rankings[0].aurocs(resamples) - rankings[1].aurocs(resamples)
-        )
-    if low is not None and low > 0:
-        verdict, words = "beats", "ranks better than"
-    elif high is not None and high < 0:
-        verdict, words = "below", "ranks worse than"
     else:
-        verdict, words = "level", "is not shown to rank better than"
-    difference = values[0] - values[1]
-    span = f", 95 % {low:+.3f} to {high:+.3f}" if low is not None and high is not None else ""
-    entry["sentence"] = (
-        f"{one.name} {words} {other.name} on CAL: AUROC {values[0]:.3f} against {values[1]:.3f} "
-        f"({difference:+.3f}{span})."
-    )
-    return {**entry, "difference": difference, "low": low, "high": high, "verdict": verdict}
+        if low is not None and low > 0:
+            verdict, words = "beats", "ranks better than"
+        elif high is not None and high < 0:
+            verdict, words = "below", "ranks worse than"
+        else:
+            verdict, words = "level", "is not shown to rank better than"
+        span = "" if low is None or high is None else f", 95 % {low:+.3f} to {high:+.3f}"
+        sentence = (
+            f"{one.name} {words} {other.name} on CAL: AUROC {auroc:.3f} against {against:.3f} "
+            f"({value:+.3f}{span})."
+        )
+    return {
+        "judge": one.name,
+        "against": other.name,
+        "rows": int(kept.sum()),
+        "auroc": auroc,
+        "other": against,
+        "difference": value,
+        "low": low,
+        "high": high,
+        "verdict": verdict,
+        "sentence": sentence,
+    }
 
 
 def _best(rows: Sequence[JudgeRow], alphas: Sequence[float]) -> list[Best]:
