@@ -101,10 +101,8 @@ def record_read(
     run_id: str,
     runs: Sequence[str] = (),
 ) -> LedgerEntry:
-    """Record that TEST is about to be read; an unregistered read is recorded and refused.
-
-    `runs` are the contents of the TEST runs, as `Corpus.run_contents` gives them.
-    """
+    """Record that TEST is about to be read; an unregistered read is recorded and refused."""
+    # `runs` are the contents of the TEST runs, as `Corpus.run_contents` gives them
     asked = sha256_bytes(
         canonical_json({"registration": registration, "judge": judge, **configuration})
     )
@@ -135,11 +133,9 @@ def record_read(
 def reading_number(
     corpus: Corpus, read: LedgerEntry, entries: Sequence[LedgerEntry] | None = None
 ) -> int:
-    """Return j where a read is the j-th reading of its judge that sees some of the same TEST runs.
-
-    A replay counts as the reading that it repeats. Readings of a time when their runs were not
-    recorded count as of the same runs.
-    """
+    """Return j where a read is its judge's j-th that sees some of the same TEST runs."""
+    # a replay counts as the reading that it repeats; readings of a time when their runs were not
+    # recorded count as of the same runs
     runs = _runs(corpus, read)
     earlier: dict[str, LedgerEntry] = {}
     for entry in ledger_entries(corpus) if entries is None else entries:
@@ -199,11 +195,9 @@ def record_result(store: Store, read: LedgerEntry, result_sha256: str) -> str:
 
 
 def ledger_violations(corpus: Corpus, judge: str | None = None) -> list[LedgerEntry]:
-    """Return unregistered reads, and changed configurations under the current registrations.
-
-    What was read against an earlier registration stays in the ledger and is shown, and says
-    nothing against what is registered now.
-    """
+    """Return unregistered reads, and changed ones under the current registrations."""
+    # what was read against an earlier registration stays in the ledger and is shown, and says
+    # nothing against what is registered now
     return [entry for entry in _violations(ledger_entries(corpus)) if judge in (None, entry.judge)]
 
 
