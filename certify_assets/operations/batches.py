@@ -22,7 +22,7 @@ from certify_assets.errors import CertifyError, InputError
 from certify_assets.evaluation.table_files import read_rows
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.operations.decisions import BatchRecord, Refusal
-from certify_assets.operations.delivery import Identities, Run, local_copies, shown_url
+from certify_assets.operations.delivery import DeliveredRun, Identities, local_copies, shown_url
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.deployment_record import load_deployment
 from certify_assets.operations.labels import read_labels
@@ -187,22 +187,15 @@ def corpus_lock(corpus: Corpus, what: str) -> Iterator[None]:
         yield
 
 
-def _identified(runs: Gathered) -> Iterator[Run]:
+def _identified(runs: Gathered) -> Iterator[DeliveredRun]:
     for row, trajectory in zip(runs.rows, runs.trajectories(), strict=True):
         numbered = row.kept.run.trajectory_id is None
-        yield Run(trajectory, trajectory_sha256(trajectory), numbered)
+        yield DeliveredRun(trajectory, trajectory_sha256(trajectory), numbered)
 
 
 def undo_batch(corpus: Corpus, batch: str) -> None:
-    """Take a batch back: its runs are in no queue and no figure, and may come again.
-
-    Its files stay. A batch with a labelled run stays as well: what reviewers said depends on it.
-
-    Raises
-    ------
-    InputError
-        If there is no such batch, or a run of it is labelled.
-    """
+    """Take a batch back: its runs are in no queue and no figure, and may come again."""
+    # its files stay, and so does a batch with a labelled run: what reviewers said depends on it
     with corpus_lock(corpus, "decide"):
         if batch not in batch_folders(corpus):
             known = ", ".join(batch_folders(corpus)[-5:]) or "none"
@@ -222,7 +215,7 @@ def undo_batch(corpus: Corpus, batch: str) -> None:
 
 def _stored(
     corpus: Corpus,
-    runs: Sequence[Run],
+    runs: Sequence[DeliveredRun],
     facts: ImportFacts,
     paths: Sequence[str],
     *,

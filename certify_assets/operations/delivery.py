@@ -108,7 +108,7 @@ def _inside(name: str, root: str, shown: str) -> Path:
 
 
 @dataclass(frozen=True)
-class Run:
+class DeliveredRun:
     """A run of a delivery."""
 
     trajectory: Trajectory
@@ -125,7 +125,7 @@ class Run:
 class NewRuns:
     """The runs of a delivery that no batch holds, in the order of a corpus."""
 
-    kept: list[Run]
+    kept: list[DeliveredRun]
     changed_ids: set[str]  # of runs that came before under the same id with other content
     sentences: list[str] = field(default_factory=list)
 
@@ -160,7 +160,9 @@ class Identities:
     contents: Counter[tuple[str, str, str]]  # how often a run came, by task, agent and content
 
     @classmethod
-    def stored(cls, corpus: Corpus, batches: Iterable[str], runs: Sequence[Run]) -> Identities:
+    def stored(
+        cls, corpus: Corpus, batches: Iterable[str], runs: Sequence[DeliveredRun]
+    ) -> Identities:
         """Read the runs of batches, as far as they concern the runs of a delivery."""
         ids: dict[str, set[str]] = {}
         contents: Counter[tuple[str, str, str]] = Counter()
@@ -183,13 +185,13 @@ class Identities:
                 contents[task, agent, content] += 1
         return cls(ids, contents)
 
-    def new(self, runs: Sequence[Run]) -> NewRuns:
+    def new(self, runs: Sequence[DeliveredRun]) -> NewRuns:
         """Return the runs that are in no batch yet."""
         # A source without ids numbers the attempts of one delivery; a run of a later delivery gets
         # the next free number.
         left = self.contents.copy()
         taken = {*self.ids, *(run.id for run in runs if not run.numbered)}
-        kept: list[Run] = []
+        kept: list[DeliveredRun] = []
         changed: set[str] = set()
         for run in runs:
             if run.numbered:
@@ -212,7 +214,7 @@ class Identities:
         return NewRuns(kept, changed, sentences)
 
 
-def _numbered(run: Run, taken: set[str]) -> Run:
+def _numbered(run: DeliveredRun, taken: set[str]) -> DeliveredRun:
     made, attempt = run.trajectory, run.trajectory.attempt
     while (name := f"{made.task_id}/{made.agent}/{attempt}") in taken:
         attempt += 1

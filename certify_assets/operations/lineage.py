@@ -98,7 +98,7 @@ def unhashed(kind: str, name: str, detail: str = "", links: Sequence[Link] = ())
     return Link(kind, name, "told", detail=detail, must=False, links=tuple(links))
 
 
-class DecisionRow(TypedDict):
+class DecidedRow(TypedDict):
     """What a lineage reads of a row of the decisions."""
 
     trajectory_id: str
@@ -120,7 +120,7 @@ class Found:
     kind: str
     corpus: str
     name: str  # batch, or hash of the certificate
-    row: DecisionRow | None = None  # of the decisions
+    row: DecidedRow | None = None  # of the decisions
 
 
 def find(store: Store, name: str, corpus: str | None = None) -> list[Found]:
@@ -234,7 +234,7 @@ def batch_link(
     return unhashed("batch", key, detail.strip(), links)
 
 
-def _decision_link(corpus: Corpus, batch: str, row: DecisionRow) -> Link:
+def _decision_link(corpus: Corpus, batch: str, row: DecidedRow) -> Link:
     certificates = [certificate_link(corpus, sha256) for sha256 in _certificate_hashes(row)]
     expected, given = _decided_again(corpus, batch, row), f"{row['decision']} {row['reason']}"
     score = "no score" if row["score"] is None else f"score {row['score']:.6g}"
@@ -255,11 +255,11 @@ def _decision_link(corpus: Corpus, batch: str, row: DecisionRow) -> Link:
     )
 
 
-def _certificate_hashes(row: DecisionRow) -> list[str]:
+def _certificate_hashes(row: DecidedRow) -> list[str]:
     return [sha256 for sha256 in str(row["certificate_sha256"]).split(";") if sha256]
 
 
-def _decided_again(corpus: Corpus, batch: str, row: DecisionRow) -> str | None:
+def _decided_again(corpus: Corpus, batch: str, row: DecidedRow) -> str | None:
     """Decide the run again by its stored score; None where no threshold decided it."""
     from certify_assets.certificates import decide
 

@@ -51,7 +51,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Delivery:
+class DeliveryAttempt:
     """An attempt to send an event."""
 
     event: str
@@ -62,7 +62,7 @@ class Delivery:
     time: str
 
 
-def read_deliveries(corpus: Corpus) -> list[Delivery]:
+def read_deliveries(corpus: Corpus) -> list[DeliveryAttempt]:
     """Return every attempt, the oldest first."""
     return _journal(corpus).read()
 
@@ -156,7 +156,9 @@ def _deliver(corpus: Corpus, events: Sequence[Event]) -> list[str]:
                 continue
             why = _send(target, event)
             now = datetime.now(UTC).isoformat(timespec="seconds")
-            _journal(corpus).append(Delivery(event.id, event.kind, target.name, not why, why, now))
+            _journal(corpus).append(
+                DeliveryAttempt(event.id, event.kind, target.name, not why, why, now)
+            )
             sent.add((event.id, target.name))
             if why:
                 failed.append(
@@ -165,11 +167,11 @@ def _deliver(corpus: Corpus, events: Sequence[Event]) -> list[str]:
     return failed
 
 
-def _journal(corpus: Corpus) -> Journal[Delivery]:
+def _journal(corpus: Corpus) -> Journal[DeliveryAttempt]:
     return Journal(
         corpus.store,
         notifications_key(corpus.name),
-        lambda entry: Delivery(**entry),
+        lambda entry: DeliveryAttempt(**entry),
         replace(UNCHAINED, entry="a delivery"),
     )
 
