@@ -16,8 +16,8 @@ from certify_assets.corpora.config import (
     load_config,
 )
 from certify_assets.corpora.deliveries import (
+    CorpusDelivery,
     Deliveries,
-    Delivery,
     RunChanges,
     run_table,
     run_table_of,
@@ -178,7 +178,7 @@ class Corpus:
         return Deliveries(self.store, self.name)
 
     @property
-    def version(self) -> Delivery:
+    def version(self) -> CorpusDelivery:
         """Version that the stored trajectories are."""
         return self.deliveries.of(self.trajectories_sha256)
 

@@ -239,7 +239,7 @@ def _by_split(tasks: Iterable[str], splits: Mapping[str, str]) -> dict[str, int]
 
 
 @dataclass(frozen=True)
-class Delivery:
+class CorpusDelivery:
     """A version of a corpus.
 
     Attributes
@@ -278,7 +278,7 @@ class Delivery:
         return {**asdict(self), "changes": changes}
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Delivery:
+    def from_dict(cls, document: Mapping[str, Any]) -> CorpusDelivery:
         """Read a version from its JSON object."""
         changes = document["changes"]
         return cls(
@@ -298,20 +298,22 @@ class Deliveries:
     def __init__(self, store: Store, corpus: str) -> None:
         self._store, self._corpus = store, corpus
         key = f"ledger/{corpus}.deliveries.jsonl"
-        self._journal = Journal(store, key, Delivery.from_dict, _FORMAT, Delivery.to_dict)
+        self._journal = Journal(
+            store, key, CorpusDelivery.from_dict, _FORMAT, CorpusDelivery.to_dict
+        )
 
-    def read(self) -> list[Delivery]:
+    def read(self) -> list[CorpusDelivery]:
         """Return the versions, the oldest first."""
         return self._journal.read()
 
-    def of(self, trajectories_sha256: str) -> Delivery:
+    def of(self, trajectories_sha256: str) -> CorpusDelivery:
         """Return the version that stored runs are; number 0 where no delivery brought them."""
         stored = self.read()
         if stored and stored[-1].trajectories_sha256 == trajectories_sha256:
             return stored[-1]
-        return Delivery(0, trajectories_sha256)
+        return CorpusDelivery(0, trajectories_sha256)
 
-    def runs(self, delivery: Delivery) -> pd.DataFrame:
+    def runs(self, delivery: CorpusDelivery) -> pd.DataFrame:
         """Return the table of the runs of a version."""
         key = self._key(delivery.trajectories_sha256)
         if self._store.sha256(key) != delivery.runs_sha256:
@@ -332,7 +334,7 @@ class Deliveries:
         table: pd.DataFrame,
         manifest: SplitManifest | None,
         files: Mapping[str, str],
-    ) -> Delivery:
+    ) -> CorpusDelivery:
         """Add a version, unless the runs are those of the last one; return the current one."""
         current = self.of(trajectories_sha256)
         if current.number:
@@ -340,7 +342,7 @@ class Deliveries:
         changes = RunChanges.between(self.last_runs(), table, manifest)
         digest = self._store.write_table(self._key(trajectories_sha256), table)
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        line = Delivery(0, trajectories_sha256, digest, files, changes, now)
+        line = CorpusDelivery(0, trajectories_sha256, digest, files, changes, now)
         (stored,) = self._journal.extend(lambda all_: [replace(line, number=len(all_) + 1)])
         return stored
 

@@ -9,23 +9,10 @@ import dagster as dg
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.execution import instance_with
 from certify_assets.defs.names import VERSION, judge_of, key, stored_version
-from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations import layout
-from certify_assets.operations.decisions import BatchRecord
+from certify_assets.operations.decisions import decided_version, received_version
 from certify_assets.operations.labels import write_label_table
 from certify_assets.operations.recertification_record import recertifications
-
-
-def received_version(corpus: Corpus) -> str:
-    """Return the data version of the batches of a corpus."""
-    return sha256_bytes(canonical_json(layout.batch_names(corpus)))
-
-
-def decided_version(corpus: Corpus) -> str:
-    """Return the data version of the decisions on a corpus."""
-    decided = [BatchRecord.load(corpus, name) for name in layout.batch_names(corpus)]
-    return sha256_bytes(canonical_json([item.to_dict() for item in decided]))
 
 
 def _labelled_version(corpus: Corpus) -> str:

@@ -16,10 +16,10 @@ import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import IntegrityError, StaleCertificateError
-from certify_assets.files import sha256_bytes
+from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import JUDGED_COLUMNS, RUN_COLUMNS
 from certify_assets.judges.specs import SIDES
-from certify_assets.operations.layout import DECISION_COLUMNS, batch_key, batch_runs
+from certify_assets.operations.layout import DECISION_COLUMNS, batch_key, batch_names, batch_runs
 from certify_assets.operations.sampling import Draw, asked_rows
 from certify_assets.storage.progress import Report
 
@@ -361,6 +361,17 @@ def _findings(
 
 def _counts(column: pd.Series[Any]) -> dict[str, int]:
     return {str(name): int(number) for name, number in sorted(Counter(column.tolist()).items())}
+
+
+def received_version(corpus: Corpus) -> str:
+    """Return the version of the batches of a corpus."""
+    return sha256_bytes(canonical_json(batch_names(corpus)))
+
+
+def decided_version(corpus: Corpus) -> str:
+    """Return the version of the decisions on a corpus."""
+    decided = [BatchRecord.load(corpus, name) for name in batch_names(corpus)]
+    return sha256_bytes(canonical_json([item.to_dict() for item in decided]))
 
 
 def summarize(records: Sequence[BatchRecord]) -> tuple[dict[str, int], str]:

@@ -12,12 +12,16 @@ from certify_assets.corpora.schema import to_frame
 from certify_assets.defs.assets import Made, Step, asset, column_lineage, table_metadata
 from certify_assets.defs.judges.training import progress_lines
 from certify_assets.defs.names import OPERATIONS_GROUP, corpora_partitions, judge_key, key, source
-from certify_assets.defs.reporting import decided_version, received_version
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import judges
 from certify_assets.operations import batches, history, layout
-from certify_assets.operations.decisions import BatchRecord, summarize
+from certify_assets.operations.decisions import (
+    BatchRecord,
+    decided_version,
+    received_version,
+    summarize,
+)
 from certify_assets.operations.deployment_record import load_deployment
 from certify_assets.operations.labels import write_label_table
 from certify_assets.operations.monitoring import monitor_deployed
