@@ -63,7 +63,7 @@ class AgentRow:
     bar: str
 
 
-class GateRow(NamedTuple):
+class _SplitGate(NamedTuple):
     """The arithmetic of one split and budget."""
 
     split: str
@@ -111,10 +111,10 @@ def profile_facts(profile: CorpusProfile) -> list[Fact]:
     ]
 
 
-def gate_rows(profile: CorpusProfile) -> list[GateRow]:
+def gate_rows(profile: CorpusProfile) -> list[_SplitGate]:
     """Return the arithmetic of every split and budget."""
     return [
-        GateRow(
+        _SplitGate(
             split=gate.split.upper(),
             alpha=f"{gate.alpha:g}",
             tasks=count(gate.tasks),

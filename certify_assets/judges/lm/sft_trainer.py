@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Batch(TypedDict):
+class _TrainingBatch(TypedDict):
     """Rows as tensors; packed rows have positions and bounds, padded ones a mask."""
 
     input_ids: Tensor
@@ -37,7 +37,7 @@ class Batch(TypedDict):
     longest: NotRequired[int]
 
 
-def collate(rows: Sequence[TrainingRow]) -> Batch:
+def collate(rows: Sequence[TrainingRow]) -> _TrainingBatch:
     """Pad rows on the right; every row keeps its labels and its weight."""
     import torch
 
@@ -54,7 +54,7 @@ def collate(rows: Sequence[TrainingRow]) -> Batch:
     }
 
 
-def collate_packed(rows: Sequence[TrainingRow]) -> Batch:
+def collate_packed(rows: Sequence[TrainingRow]) -> _TrainingBatch:
     """Put rows into one sequence; each label carries the weight of its row."""
     import torch
 
@@ -70,7 +70,7 @@ def collate_packed(rows: Sequence[TrainingRow]) -> Batch:
     }
 
 
-def packed_loss(model: Any, inputs: Batch, tokens: Any = None) -> Any:
+def packed_loss(model: Any, inputs: _TrainingBatch, tokens: Any = None) -> Any:
     """Return the cross-entropy of the labels of packed rows, in float32."""
     # only the positions before a label go through the head
     import torch
