@@ -155,7 +155,8 @@ def import_(
     )
     registered = Corpus(store, name)
     if registered.has("corpus.json"):
-        _require_replacement(registered, replace=replace or add or dry_run)
+        if not dry_run:
+            _require_replacement(registered, replace=replace or add)
         config = _delivered(ctx, registered.config, config, add=add)
     if dry_run:
         _show_changes(registered, registered.preview_import(config), as_json=as_json)

@@ -153,7 +153,7 @@ def plan_arms(
     judge: JudgedCorpus, *, report: Report = silent
 ) -> tuple[ArmsPlan, dict[str, list[Certificate]]]:
     """Certify every candidate and control on CAL; return the plan to register, and these."""
-    adapter = judge.beside(judge.spec.name).artifact
+    adapter = judge.sibling(judge.spec.name).artifact
     keys = {arm: arm_key(judge, arm) for arm in [*ARMS, *CONTROLS]}
     stale = (
         f"the adapter of {judge.spec.name} on {judge.corpus} was not chosen among the arms of "
@@ -243,7 +243,7 @@ def load_arms_audit(judge: JudgedCorpus) -> ArmsAudit:
             f"the brackets of {judge.spec.name} on {judge.corpus} are not those of its audits: "
             f"they were altered; {again}"
         )
-    if document["plan"]["adapter_sha256"] != judge.beside(judge.spec.name).artifact.adapter_sha256:
+    if document["plan"]["adapter_sha256"] != judge.sibling(judge.spec.name).artifact.adapter_sha256:
         raise StaleCertificateError(
             f"the arms of {judge.spec.name} on {judge.corpus} were audited for another adapter "
             f"than the deployed one; {again}"

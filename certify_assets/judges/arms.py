@@ -211,7 +211,7 @@ def train_arm(judge: JudgedCorpus, arm: str, *, report: Report = silent) -> ArmR
 
 def select_arm(judge: JudgedCorpus, *, report: Report = silent) -> ArmChoice:
     """Choose the arm and step that certify most on CAL, or the start where none beats it."""
-    before, options = judge.beside(judge.spec.start).artifact, candidates(judge.spec)
+    before, options = judge.sibling(judge.spec.start).artifact, candidates(judge.spec)
     records = {arm: train_arm(judge, arm, report=report) for arm in ARMS}
     tables = {each.name: scored_candidate(judge, each, "cal", report=report)[0] for each in options}
     selection, alpha = choose(tables, judge.corpus.config)
@@ -304,7 +304,7 @@ def scored_candidate(
 def candidate_adapter(judge: JudgedCorpus, candidate: Candidate) -> AbstractContextManager[Path]:
     """Give a candidate's adapter as a folder."""
     if candidate.arm == START:
-        return judge.beside(judge.spec.start).artifact_files()
+        return judge.sibling(judge.spec.start).artifact_files()
     return stored_folder(judge.store, judge.key("arms", candidate.arm, f"step_{candidate.step}"))
 
 
@@ -366,7 +366,7 @@ class _Run:
         config = grpo_config(spec, control=arm in CONTROLS)
         inputs = ArmInputs(
             start=spec.start,
-            start_sha256=judge.beside(spec.start).artifact.adapter_sha256,
+            start_sha256=judge.sibling(spec.start).artifact.adapter_sha256,
             reward={"lam": reward.lam, "mu": reward.mu},
             # a weighted cross-entropy has nothing to sample
             optimiser="exact" if arm in CONTROLS else spec.optimiser,
@@ -406,7 +406,7 @@ class _Run:
         self._begin()
         with (
             workplace(self.store, self.folder) as folder,
-            self.judge.beside(self.judge.spec.start).artifact_files() as start,
+            self.judge.sibling(self.judge.spec.start).artifact_files() as start,
         ):
             run_sha256, history = self._optimise(start, folder, report)
             if not self.store.is_local:

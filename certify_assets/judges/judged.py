@@ -179,7 +179,7 @@ class JudgedCorpus:
         """Family that makes the judge."""
         return cast(JudgeFamily, families()[self.spec.family])
 
-    def beside(self, name: str) -> JudgedCorpus:
+    def sibling(self, name: str) -> JudgedCorpus:
         """Return another judge on the same corpus, in the same operation."""
         return JudgedCorpus(self.corpus, name)
 

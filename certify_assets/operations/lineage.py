@@ -363,9 +363,9 @@ def _training_links(judge: JudgedCorpus, document: Mapping[str, Any]) -> list[Li
     found, store = [], judge.store
     before = judge.spec.upstream
     if before and "start_sha256" in document:
-        found.append(adapter_link(judge.beside(before), document["start_sha256"]))
+        found.append(adapter_link(judge.sibling(before), document["start_sha256"]))
     if harvest := document.get("harvest"):
-        start, gate = judge.beside(harvest["start"]), judge.key("harvest.json")
+        start, gate = judge.sibling(harvest["start"]), judge.key("harvest.json")
         links = [
             compared("gate", gate, harvest["gate_sha256"], _stored_hash(store, gate)),
             file_link(store, "scores", start.key("scores.parquet"), harvest["start_scores_sha256"]),

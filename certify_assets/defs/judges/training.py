@@ -81,7 +81,7 @@ def adapter_artifacts(judge: JudgedCorpus, record: JudgeRecord) -> Iterator[Kept
     if not judge.spec.uses_language_model:
         yield {}
         return
-    with judge.beside(judge.spec.name).artifact_files() as folder:
+    with judge.sibling(judge.spec.name).artifact_files() as folder:
         yield {
             "files": lineage.adapter_files(folder),
             "curves": lineage.adapter_curves(record),

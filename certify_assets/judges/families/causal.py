@@ -212,7 +212,7 @@ class GrpoFamily(CausalFamily):
 
     def require_current(self, judge: JudgedCorpus, record: JudgeRecord) -> None:
         """Refuse arms that started from another judge than the stored one."""
-        start = judge.beside(judge.spec.start)
+        start = judge.sibling(judge.spec.start)
         if "arms" in record.details and (
             start.artifact.adapter_sha256 != record.details["start_sha256"]
         ):

@@ -160,7 +160,7 @@ class HarvestFamily(DerivedFamily):
     def require_current(self, judge: JudgedCorpus, record: JudgeRecord) -> None:
         """Refuse a harvest that another judge than the stored start let through."""
         harvest = record.detail("harvest")
-        start = judge.beside(harvest["start"])
+        start = judge.sibling(harvest["start"])
         if start.artifact.adapter_sha256 != harvest["start_adapter_sha256"]:
             raise StaleCertificateError(
                 f"the harvest of {judge} on {judge.corpus} was let through by another {start} "
@@ -198,7 +198,7 @@ def _harvested(judge: JudgedCorpus) -> tuple[pd.DataFrame, GateDocument, Contami
     """Take what the certificate of half A lets through; return it, the gate and its errors."""
     spec = judge.spec
     assert isinstance(spec, HarvestSpec)
-    table, hashes, _ = judge.beside(spec.start).scores
+    table, hashes, _ = judge.sibling(spec.start).scores
     pool = withhold(judge.corpus.split("rl"))
     cal = table[(table["split"] == "cal") & table["outcome"].notna()].reset_index(drop=True)
     half_a, _ = halves(cal, HALVES_SEED)

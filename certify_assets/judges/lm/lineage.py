@@ -25,7 +25,7 @@ def check_prepared(judge: JudgedCorpus) -> dict[str, str | int | None]:
 
         facts["revision"] = require_shipped().revision
     if spec.start:
-        facts["start_sha256"] = judge.beside(spec.start).artifact.adapter_sha256
+        facts["start_sha256"] = judge.sibling(spec.start).artifact.adapter_sha256
     for split in spec.training_splits or ("sft",):
         frame = judge.corpus.split(split)
         facts[f"{split}_trajectories"] = int(frame["outcome"].notna().sum())
