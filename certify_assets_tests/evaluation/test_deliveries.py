@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -247,6 +248,46 @@ def test_an_altered_list_of_runs_is_refused(world: tuple[Store, Path]) -> None:
     rewrite(source, of_new_agents)
     with pytest.raises(IntegrityError, match="restore it from a backup"):
         Corpus(store, "c").import_trajectories()
+
+
+@pytest.mark.parametrize(
+    ("change", "where", "remedy"),
+    [
+        (lambda rows: [], "runs.jsonl is empty", "write one row a run"),
+        (lambda rows: [{**row, "task_id": None} for row in rows], "row 1 ", "correct it"),
+        (lambda rows: [{**row, "outcome": "fine"} for row in rows], "row 1 ", "correct it"),
+        (lambda rows: [{**row, "outcome": None} for row in rows], "row 1 ", "keep_unlabelled"),
+        (lambda rows: [{"text": "a"} for _ in rows], "no column 'task_id'", "rename one"),
+        (
+            lambda rows: [*rows, {**rows[3], "outcome": 1 - rows[3]["outcome"]}],
+            "row 11 gives the run 'task-001/1' the outcome ",
+            "runs.jsonl row 4 gives it .; keep the one that is right",
+        ),
+    ],
+)
+def test_a_delivery_that_cannot_be_used_is_one_sentence(
+    tmp_path: Path, change: Callable[[list[Record]], list[Record]], where: str, remedy: str
+) -> None:
+    source = write_runs(tmp_path / "runs.jsonl", tasks=5, attempts=2)
+    store = Store(str(tmp_path / "root"))
+    save_config(store, CorpusConfig("c", paths=(str(source),)))
+    Corpus(store, "c").import_trajectories()
+    stored = {path: path.read_bytes() for path in store_files(tmp_path / "root")}
+    records = change([json.loads(row) for row in source.read_text("utf-8").splitlines()])
+    source.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    for deliver in (
+        lambda: Corpus(store, "c").import_trajectories(),
+        lambda: Corpus(store, "c").preview_import(Corpus(store, "c").config),
+    ):
+        with pytest.raises(InputError, match=f"{re.escape(where)}.*{remedy}") as refusal:
+            deliver()
+        said = str(refusal.value)
+        assert said.endswith(".") and ". " not in said and "runs.jsonl" in said, said
+    assert {path: path.read_bytes() for path in store_files(tmp_path / "root")} == stored
+
+
+def store_files(root: Path) -> list[Path]:
+    return [path for path in root.rglob("*") if path.is_file()]
 
 
 def test_a_delivery_of_another_format_is_refused(tmp_path: Path) -> None:

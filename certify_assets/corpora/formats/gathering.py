@@ -181,6 +181,7 @@ def _without_copies(
             (earlier for earlier in alike if draft.steps and _is_copy(draft, earlier)), None
         )
         if original is not None:
+            _require_one_label(draft, original)
             tally.drop("duplicate", f"{draft.where} is a copy of {original.where}.")
             continue
         # most of a corpus is text, and none of it is needed to tell copies apart, number attempts
@@ -190,6 +191,15 @@ def _without_copies(
         if instructions is not None:
             instructions.add(draft)
         yield _Kept(run, texts.put(draft.instruction, draft.steps))
+
+
+def _require_one_label(draft: Draft, original: Draft) -> None:
+    labels = {draft.outcome, original.outcome} - {None}
+    if draft.trajectory_id is not None and len(labels) > 1:
+        raise InputError(
+            f"{draft.where} gives the run {draft.trajectory_id!r} the outcome {draft.outcome} and "
+            f"{original.where} gives it {original.outcome}; keep the one that is right."
+        )
 
 
 def _is_copy(draft: Draft, earlier: Draft) -> bool:

@@ -199,6 +199,8 @@ def _facts(
         raise InputError(f"{broken.rstrip('.')}; correct it, or import without the option strict.")
     if not runs.rows:
         why = next(iter(tally.examples.values()), "no file of the format's kind holds a run.")
+        if "cannot be used: " in why and ";" not in why:
+            why = f"{why.rstrip('.')}; correct it."
         titles = " or ".join(form.title for form in formats)
         raise InputError(
             f"nothing in {', '.join(str(root) for root in roots)} can be used as {titles}: {why}"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -31,7 +32,7 @@ from certify_assets.corpora.formats.texts import (
 )
 from certify_assets.corpora.schema import Step
 
-_REQUIRED = frozenset({"instance_id", "history", "test_result"})
+_REQUIRED = frozenset({"instance_id", "history"})
 _FIRST_LINES = 5
 _LINES = (".jsonl", ".ndjson")
 # what OpenHands notes for itself, and what its runtime adds to every action
@@ -52,15 +53,14 @@ _NOISE = frozenset(
 
 def of_openhands(file: SourceFile) -> bool:
     """Say whether one of the first lines of a file is an evaluation output."""
-    if file.suffix not in _LINES:
-        return False
-    try:
-        return any(
-            isinstance(record, dict) and record.keys() >= _REQUIRED
-            for _, record in islice(_lines(file), _FIRST_LINES)
-        )
-    except BrokenFileError:
-        return False
+    return file.suffix in _LINES and any(keys >= _REQUIRED for keys in _first_keys(file))
+
+
+def _first_keys(file: SourceFile) -> Iterator[Set[str]]:
+    with suppress(BrokenFileError):
+        for _, record in islice(_lines(file), _FIRST_LINES):
+            if isinstance(record, dict):
+                yield record.keys()
 
 
 def read_output(file: SourceFile, outcomes: Outcomes, reading: Reading) -> Iterator[Draft]:
@@ -82,7 +82,10 @@ def _fits(file: SourceFile) -> bool:
 
 
 def _explain(file: SourceFile) -> str | None:
-    return _other(file) if file.suffix in _LINES else None
+    if file.suffix not in _LINES:
+        return None
+    alike = file.size > file.limit or any(keys & _REQUIRED for keys in _first_keys(file))
+    return _other(file) if alike else None
 
 
 @corpus_format(
@@ -140,7 +143,7 @@ def _other(file: SourceFile) -> str:
         )
     return (
         f"{file.name} holds no evaluation output of OpenHands, a JSON object a line with "
-        "instance_id, history and test_result."
+        "instance_id and history."
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -37,20 +38,22 @@ _SCAFFOLD = "OpenHands Qwen3-Coder-480B-A35B-Instruct"
 
 
 class _Schema(NamedTuple):
-    label: str
+    label: str | None
     agent: str | None
     identity: str | None
 
 
-def _schema(names: set[str]) -> _Schema | None:
+def _schema(leaves: list[str]) -> _Schema | None:
+    names = {leaf.split(".")[0] for leaf in leaves}
     if not {"instance_id", "trajectory"} <= names:
+        return None
+    label = next((label for label in ("resolved", "target") if label in names), None)
+    # new runs may have no label; their messages tell them from other tables
+    if label is None and not any(re.match(r"trajectory\b.*\.role$", leaf) for leaf in leaves):
         return None
     identity = "trajectory_id" if "trajectory_id" in names else None
     agent = "model_name" if "model_name" in names else None
-    return next(
-        (_Schema(label, agent, identity) for label in ("resolved", "target") if label in names),
-        None,
-    )
+    return _Schema(label, agent, identity)
 
 
 def _leaves(file: SourceFile) -> list[str] | None:
@@ -80,11 +83,7 @@ def _is_said(leaf: str) -> bool:
 
 def _fits(file: SourceFile) -> bool:
     leaves = _leaves(file)
-    return leaves is not None and _schema(_tops(leaves)) is not None
-
-
-def _tops(leaves: list[str]) -> set[str]:
-    return {leaf.split(".")[0] for leaf in leaves}
+    return leaves is not None and _schema(leaves) is not None
 
 
 def _explain(file: SourceFile) -> str | None:
@@ -93,7 +92,7 @@ def _explain(file: SourceFile) -> str | None:
             f"{file.name} has {file.size:,} bytes and was not looked into; raise the option "
             "max_file_mb or name its format."
         )
-    return _other(file)
+    return _other(file) if "instance_id" in (_leaves(file) or ()) else None
 
 
 def _other(file: SourceFile) -> str:
@@ -120,7 +119,7 @@ def swe_rebench(files: Files, reading: Reading) -> Iterator[Draft]:
     share = _share(reading.options.get("task_share", "1"))
     for file in files:
         leaves = _leaves(file)
-        schema = _schema(_tops(leaves)) if leaves else None
+        schema = _schema(leaves) if leaves else None
         if leaves is None:
             reading.drop("file_unreadable", f"{file.name} is not a Parquet file; fetch it again.")
         elif schema is None:
@@ -169,7 +168,7 @@ def _draft(
     where = f"{source[0]} row {source[2]}"
     messages = [_message(message) for message in objects(values["trajectory"])]
     steps = steps_of_messages(from_first(messages, "assistant"), reading)
-    label = values.get(schema.label)
+    label = values.get(schema.label) if schema.label else None
     if not steps:
         reading.drop("no_trajectory", f"{where} holds a run in which the agent said nothing.")
     elif label is not None and label not in (0, 1):

@@ -28,7 +28,7 @@ from certify_assets.corpora.formats.texts import (
 )
 from certify_assets.errors import InputError
 
-_REQUIRED = frozenset({"task_id", "reward", "traj"})
+_REQUIRED = frozenset({"task_id", "traj"})
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _TOOLS = {
     "retail": frozenset(
@@ -79,7 +79,7 @@ def taubench_v1(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read the runs of every result list."""
     for file, data in contents(files, reading):
         if first_record(data, _REQUIRED) is None:
-            reading.other(file, "is not a JSON list of runs with task_id, reward and traj.")
+            reading.other(file, "is not a JSON list of runs with task_id and traj.")
             continue
         yield from _read_file(file, data, reading)
 
@@ -95,7 +95,7 @@ def _read_file(file: SourceFile, data: bytes, reading: Reading) -> Iterator[Draf
         if "error" in mapping(record.get("info")) or not record["traj"]:
             reading.drop("infrastructure_error", f"{where} holds an error report instead of a run.")
         else:
-            reward = record["reward"]
+            reward = record.get("reward")
             yield Draft(
                 task_id=f"{domain}/{record['task_id']}",
                 agent=agent,

@@ -32,6 +32,8 @@ _TERMINALS = ("panes/post-agent.txt", "sessions/agent.log", "sessions/agent.cast
 _KNOWN = frozenset({"post-agent.txt", "pre-agent.txt", "post-test.txt", "commands.txt"}) | {
     f"{name}.{kind}" for name in ("agent", "tests") for kind in ("log", "cast")
 }
+# either names a result of one trial; a trial that was not checked has no is_resolved
+_OF_A_TRIAL = frozenset({"trial_name", "is_resolved"})
 _SUBMISSION = re.compile(r"\d{8}_(.+)")
 _ESCAPES = re.compile(
     "\x1b\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?"  # window titles
@@ -117,7 +119,7 @@ def _fits(file: SourceFile) -> bool:
     if PurePosixPath(file.plain_name).name != "results.json":
         return False
     head = file.head(_HEAD)
-    return head.lstrip().startswith(b"{") and b'"is_resolved"' in head and b'"trial_name"' in head
+    return head.lstrip().startswith(b"{") and b'"task_id"' in head and b'"trial_name"' in head
 
 
 @corpus_format(
@@ -154,16 +156,17 @@ def terminal_bench(files: Files, reading: Reading) -> Iterator[Draft]:
 def _drop_bare(trial: _Trial, outcomes: _Outcomes, reading: Reading) -> None:
     if original := outcomes.copies(trial):
         reading.drop("duplicate", f"{trial.where} is a copy of {original}: it has its id.")
-    elif trial.resolved is None:
+    elif trial.resolved is None and not reading.options.get("keep_unlabelled"):
         reading.drop(
             "no_label",
             f"{trial.where} has no outcome and no terminal: the trial {trial.name} ended "
             "before its tests.",
         )
     else:
+        outcome = "no outcome, and" if trial.resolved is None else "an outcome, but"
         reading.drop(
             "no_trajectory",
-            f"{trial.where} has an outcome, but nothing was recorded of the trial {trial.name}.",
+            f"{trial.where} has {outcome} nothing was recorded of the trial {trial.name}.",
         )
 
 
@@ -241,23 +244,23 @@ def _take(file: SourceFile, data: bytes, outcomes: _Outcomes, reading: Reading) 
         for row, record in enumerate(document["results"], 1):
             if trial := _trial(file, row, record, reading):
                 outcomes.by_run[folder, trial.name] = trial
-    elif "is_resolved" in mapping(document):
+    elif _OF_A_TRIAL & mapping(document).keys():
         reading.sha256(file)
         if trial := _trial(file, 1, document, reading):
             outcomes.by_folder[folder] = trial
     else:
         reading.other(
-            file, "is not a result of Terminal-Bench: it has neither is_resolved nor results."
+            file, "is not a result of Terminal-Bench: it has neither trial_name nor results."
         )
 
 
 def _trial(file: SourceFile, row: int, record: Any, reading: Reading) -> _Trial | None:
     known = mapping(record)
     name, task = known.get("trial_name"), name_of(known.get("task_id"))
-    if task is None or not isinstance(name, str) or "is_resolved" not in known:
+    if task is None or not isinstance(name, str):
         reading.drop(
             "unreadable_record",
-            f"{file.name} row {row} cannot be used: it lacks task_id, trial_name or is_resolved.",
+            f"{file.name} row {row} cannot be used: it lacks task_id or trial_name.",
         )
         return None
     return _Trial(
@@ -267,7 +270,7 @@ def _trial(file: SourceFile, row: int, record: Any, reading: Reading) -> _Trial 
         name=name,
         task=task,
         instruction=text_of(known.get("instruction")),
-        resolved=known["is_resolved"],
+        resolved=known.get("is_resolved"),
     )
 
 

@@ -1,0 +1,180 @@
+"""Every format is read without its labels where none are needed, and dropped where they are."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from certify_assets.corpora.formats import FORMATS, Reading, SourceFile, gather_new_runs
+from certify_assets.corpora.formats.files import FileSet, Tally
+from certify_assets.corpora.formats.gathering import StepTexts, gather
+from certify_assets.corpora.formats.inspect_reader import open_archive
+from certify_assets.corpora.schema import to_frame
+from certify_assets.errors import InputError
+from certify_assets_tests.corpora.eval_files import zip_bytes
+from certify_assets_tests.corpora.formats import load_formats
+
+WRITE = {form.name: form.write for form in load_formats()}
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Where the hand-made source of a format holds outcomes, and what is left without them."""
+
+    runs: int
+    keys: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    #: drops that are no matter of labels
+    dropped: tuple[str, ...] = ()
+
+
+LABELS = {
+    "agent_reward_bench": Labels(
+        4, ("summary_info",), ("annotations.csv", "judgments/**/*.json"), ("infrastructure_error",)
+    ),
+    "agentclinic": Labels(
+        22, ("score",), ("SUMMARY.json",), ("infrastructure_error", "no_trajectory", "small_run")
+    ),
+    "autocoderover": Labels(
+        4, files=("report.json", "final_report.json"), dropped=("unreadable_record",)
+    ),
+    "browsergym": Labels(
+        4,
+        ("cum_reward", "cum_raw_reward", "reward", "raw_reward"),
+        dropped=("file_pickle_refused", "infrastructure_error", "no_trajectory", "superseded"),
+    ),
+    "harbor": Labels(
+        7, ("verifier_result",), ("verifier/*",), ("infrastructure_error", "no_trajectory")
+    ),
+    "inspect": Labels(
+        12, ("scores", "results"), (), ("duplicate", "infrastructure_error", "no_trajectory")
+    ),
+    "intercode": Labels(8, ("rewards", "summary"), dropped=("no_trajectory",)),
+    "miniwob_demos": Labels(6, ("reward", "rawReward"), dropped=("no_trajectory",)),
+    "multi_swe_bench": Labels(4, files=("results.json",)),
+    "openhands": Labels(
+        4,
+        ("report", "test_result"),
+        dropped=("infrastructure_error", "no_trajectory", "unreadable_record"),
+    ),
+    "swe_agent": Labels(8, files=("*report.json", "results.json"), dropped=("no_trajectory",)),
+    "swe_rebench": Labels(8, ("resolved", "target"), dropped=("no_trajectory",)),
+    "table": Labels(5, ("outcome",)),
+    "tau2": Labels(7, ("reward_info", "reward"), dropped=("infrastructure_error", "no_trajectory")),
+    "taubench_v1": Labels(4, ("reward", "reward_info"), dropped=("infrastructure_error",)),
+    "terminal_bench": Labels(
+        7,
+        ("is_resolved", "parser_results", "accuracy"),
+        dropped=("duplicate", "no_trajectory"),
+    ),
+}
+
+
+def removed(value: Any, keys: Iterable[str]) -> Any:
+    if isinstance(value, list):
+        return [removed(item, keys) for item in value]
+    if isinstance(value, dict):
+        return {key: removed(item, keys) for key, item in value.items() if key not in keys}
+    return value
+
+
+def emptied(value: Any, keys: Iterable[str]) -> Any:
+    if isinstance(value, list):
+        return [emptied(item, keys) for item in value]
+    if isinstance(value, dict):
+        return {key: None if key in keys else emptied(item, keys) for key, item in value.items()}
+    return value
+
+
+Change = Callable[[Any, Iterable[str]], Any]
+EVERY = pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        (name, change)
+        for name in sorted(FORMATS)
+        # an outcome is a key or a file: a key may be there and say nothing
+        for change in ((removed, emptied) if LABELS[name].keys else (removed,))
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+
+
+def write_unlabelled(root: Path, name: str, change: Change) -> Path:
+    """Write the source of a format and take out everything that holds an outcome."""
+    WRITE[name](root, None)
+    for pattern in LABELS[name].files:
+        for path in [*root.rglob(pattern)]:
+            path.unlink()
+    for path in (path for path in root.rglob("*") if path.is_file()):
+        path.write_bytes(_changed(path, lambda value: change(value, LABELS[name].keys)))
+    return root
+
+
+def _changed(path: Path, change: Callable[[Any], Any]) -> bytes:
+    data = path.read_bytes()
+    if path.suffix == ".parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        pq.write_table(pa.Table.from_pylist(change(pq.read_table(path).to_pylist())), path)
+        return path.read_bytes()
+    if path.suffix == ".eval":
+        with open_archive(SourceFile("", len(data), lambda: path.open("rb"))) as archive:
+            members = {name: archive.read(name) for name in archive.names()}
+        return zip_bytes({name: _json(member, change) for name, member in members.items()})
+    if path.name.endswith(".json.gz"):
+        return gzip.compress(_json(gzip.decompress(data), change))
+    if path.suffix == ".jsonl":
+        return b"\n".join(_json(line, change) for line in data.splitlines())
+    return _json(data, change)
+
+
+def _json(data: bytes, change: Callable[[Any], Any]) -> bytes:
+    try:
+        return json.dumps(change(json.loads(data))).encode()
+    except ValueError:
+        return data
+
+
+def test_no_format_is_forgotten() -> None:
+    assert LABELS.keys() == FORMATS.keys() == WRITE.keys()
+
+
+@EVERY
+@pytest.mark.parametrize("named", [True, False], ids=["named", "auto"])
+def test_new_runs_need_no_label(name: str, change: Change, named: bool, tmp_path: Path) -> None:
+    root = write_unlabelled(tmp_path / "runs", name, change)
+    with gather_new_runs([root], format=name if named else "auto", name="c") as (runs, facts):
+        frame = to_frame(runs.trajectories())
+    left = set(facts.dropped) - {"file_other_format"}
+    assert facts.format == name and left == set(LABELS[name].dropped), facts.examples
+    assert len(frame) == LABELS[name].runs and frame["outcome"].isna().all()
+    assert all(frame["steps"].map(len) > 0) and all(frame["task_id"])
+
+
+@EVERY
+def test_where_labels_are_needed_such_runs_are_dropped(
+    name: str, change: Change, tmp_path: Path
+) -> None:
+    root, form, reading = (
+        write_unlabelled(tmp_path / "runs", name, change),
+        FORMATS[name],
+        Reading({}, Tally()),
+    )
+    drafts = form.read(FileSet([root], form.suffixes, reading.tally), reading)
+    if name == "table" and change is removed:
+        with pytest.raises(InputError, match="has no column 'outcome'"):
+            list(drafts)
+        return
+    texts = StepTexts()
+    assert not gather(drafts, "c", reading, texts).rows
+    texts.close()
+    # unlabelled runs are counted before copies and trials without a recording are
+    assert reading.tally.dropped["no_label"] >= LABELS[name].runs, reading.tally
+    assert any(word in reading.tally.examples["no_label"] for word in ("outcome", "annotations"))
