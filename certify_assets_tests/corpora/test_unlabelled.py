@@ -178,3 +178,13 @@ def test_where_labels_are_needed_such_runs_are_dropped(
     # unlabelled runs are counted before copies and trials without a recording are
     assert reading.tally.dropped["no_label"] >= LABELS[name].runs, reading.tally
     assert any(word in reading.tally.examples["no_label"] for word in ("outcome", "annotations"))
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS))
+def test_new_runs_may_have_some_labels(name: str, tmp_path: Path) -> None:
+    """What a report leaves out is no reason to drop a run; a wrong label still is one."""
+    WRITE[name](tmp_path / "runs", None)
+    with gather_new_runs([tmp_path / "runs"], format=name, name="c") as (runs, facts):
+        kept = len(runs.rows)
+    assert kept + facts.dropped.get("bad_outcome", 0) == LABELS[name].runs, facts.examples
+    assert not {"no_label", "not_evaluated", "ambiguous_label"} & set(facts.dropped)

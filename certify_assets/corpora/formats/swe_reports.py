@@ -81,8 +81,11 @@ class Outcomes:
         reports: Mapping[str, Report],
         runs: Iterable[tuple[str, str]],
         passed_over: Counter[str],
+        *,
+        keep_unlabelled: bool,
     ) -> None:
         self._reports, self._passed_over = reports, passed_over
+        self._keep_unlabelled = keep_unlabelled
         # without reports the runs need not be known, which may be in long files
         found = (
             [(report.name, task) for name, task in runs if (report := self.report(name))]
@@ -99,7 +102,11 @@ class Outcomes:
         )
 
     def of(self, name: str, task: str) -> int | Unlabelled | None:
-        """Return the outcome of the run in a file; None where no report speaks of it."""
+        """Return the outcome of a file's run; None where no report says it and runs are kept."""
+        found = self._of(name, task)
+        return None if self._keep_unlabelled and isinstance(found, Unlabelled) else found
+
+    def _of(self, name: str, task: str) -> int | Unlabelled | None:
         report = self.report(name)
         if report is None:
             return None
@@ -148,7 +155,8 @@ def collect_outcomes(files: Files, reading: Reading, runs: Iterable[tuple[str, s
         found[report.folder] += 1
         if other is None or _rank(report.name) < _rank(other.name):
             best[report.folder] = report
-    return Outcomes(best, runs, found - Counter(best.keys()))
+    keep_unlabelled = bool(reading.options.get("keep_unlabelled"))
+    return Outcomes(best, runs, found - Counter(best.keys()), keep_unlabelled=keep_unlabelled)
 
 
 def task_of(identity: str) -> str:
