@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import isgeneratorfunction
@@ -20,10 +22,11 @@ from certify_assets.defs.names import (
     key,
     stored_version,
 )
-from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.defs.resources import OWNER_VARIABLE, DataRoot, MlflowTracker
 from certify_assets.judges.base import JUDGED_COLUMNS, RUN_COLUMNS
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JudgeSpec
+from certify_assets.storage.lease import Held, Lease
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
@@ -37,6 +40,41 @@ Metadata = dict[
 
 
 Made = dg.MaterializeResult[Any]
+
+
+_LOGGED_SECONDS = 30.0
+
+
+@contextmanager
+def writing(
+    context: dg.AssetExecutionContext | dg.OpExecutionContext, data_root: DataRoot
+) -> Iterator[None]:
+    """Hold the lease of the partition's corpus while a step writes; wait for another owner."""
+    if not context.has_partition_key:
+        yield
+        return
+    partition: str | dg.MultiPartitionKey = context.partition_key
+    # all steps of a run, or of a command, are one owner
+    corpus, owner = str(partition), f"run {context.run.run_id}"
+    if isinstance(partition, dg.MultiPartitionKey):
+        # arms of one corpus write folders of their own, each in a run, on a cluster at once
+        corpus, owner = partition.keys_by_dimension["corpus"], "training of arms"
+    owner = os.environ.get(OWNER_VARIABLE) or owner
+    said = 0.0
+
+    def wait(held: Held, seconds: float) -> None:
+        nonlocal said
+        if seconds >= said:
+            context.log.info(f"{held.describe(corpus)}. This step waits for its end.")
+            said += _LOGGED_SECONDS
+        if context.op_def.pool:
+            # its place in the pool is given back meanwhile: who holds the lease may need it to end
+            raise dg.RetryRequested(
+                max_retries=context.retry_number + 1, seconds_to_wait=_LOGGED_SECONDS
+            )
+
+    with Lease(data_root.store(), corpus, owner=owner, what=context.op_def.name).hold(wait):
+        yield
 
 
 @dataclass(frozen=True)
@@ -127,13 +165,23 @@ def _called_by_dagster(function: Callable[..., Any]) -> Callable[..., Any]:
     if not isgeneratorfunction(function):
         types["return"] = hints["return"]
 
+    def written(step: Step, *config: dg.Config) -> Any:
+        with writing(step.context, step.data_root):
+            return function(step, *config)
+
+    def written_in_parts(step: Step, *config: dg.Config) -> Iterator[Any]:
+        with writing(step.context, step.data_root):
+            yield from function(step, *config)
+
+    made = written_in_parts if isgeneratorfunction(function) else written
+
     def call(context: Any, data_root: DataRoot, mlflow: MlflowTracker) -> Any:
-        return function(Step(context, data_root, mlflow))
+        return made(Step(context, data_root, mlflow))
 
     def call_configured(
         context: Any, config: dg.Config, data_root: DataRoot, mlflow: MlflowTracker
     ) -> Any:
-        return function(Step(context, data_root, mlflow), config)
+        return made(Step(context, data_root, mlflow), config)
 
     called = call_configured if "config" in hints else call
     called.__annotations__ = types | ({"config": hints["config"]} if "config" in hints else {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,8 +14,10 @@ import dagster as dg
 
 from certify_assets._version import __version__
 from certify_assets.defs.names import CORPORA, VERSION, judge_of, key, name_of
+from certify_assets.defs.resources import OWNER_VARIABLE
 from certify_assets.errors import CertifyError
 from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.storage.lease import Held, Lease, Waiting
 from certify_assets.storage.locks import lock_file
 from certify_assets.storage.store import Store, default_root
 
@@ -152,18 +155,27 @@ def failures(result: dg.JobExecutionResult) -> dict[str, str]:
 
 @contextmanager
 def one_writer(corpus: str) -> Iterator[None]:
-    """Hold the place of the one process of this machine that writes a corpus."""
-    with (_locks() / f"{corpus}.lock").open("a+", encoding="utf-8") as stream:
-        if not lock_file(stream.fileno(), wait=False):
-            stream.seek(0)
-            raise CertifyError(
-                f"process {stream.read().strip() or 'of another run'} is at work on {corpus}; "
-                "wait for its end, or end it first."
-            )
-        stream.truncate(0)
-        stream.write(f"{os.getpid()}\n")
-        stream.flush()
-        yield
+    """Hold the lease of a corpus as this command, whose steps share it; refuse where it is held."""
+    owner = f"command {uuid.uuid4().hex[:8]}"
+    lease = Lease(Store(default_root()), corpus, owner=owner, what="materialization")
+    before = os.environ.get(OWNER_VARIABLE)
+    with lease.hold(_refuse(corpus)):
+        # steps may be processes of their own
+        os.environ[OWNER_VARIABLE] = owner
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[OWNER_VARIABLE]
+            else:
+                os.environ[OWNER_VARIABLE] = before
+
+
+def _refuse(corpus: str) -> Waiting:
+    def refuse(held: Held, _: float) -> None:
+        raise CertifyError(f"{held.describe(corpus)}. Wait for its end, or end it first.")
+
+    return refuse
 
 
 @contextmanager

@@ -109,6 +109,8 @@ def resources() -> dict[str, DataRoot | MlflowTracker]:
 
 
 EXECUTOR_VARIABLE = "CERTIFY_EXECUTOR"
+#: who holds the lease of the corpus that a process works on, where a command does
+OWNER_VARIABLE = "CERTIFY_LEASE_OWNER"
 _NAMES = ("in_process", "multiprocess", "ray")
 # variables that a Ray job gets from the process that submits it; no passwords, since Ray's
 # dashboard shows them
@@ -118,6 +120,7 @@ _HANDED_ON = [
     "CERTIFY_JUDGES",
     "CERTIFY_EXECUTOR",
     "CERTIFY_SHARDS",
+    OWNER_VARIABLE,
     "MLFLOW_UI_URL",
     "RAY_DASHBOARD",
 ]

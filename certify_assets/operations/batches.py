@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -35,6 +36,7 @@ from certify_assets.operations.layout import (
 )
 from certify_assets.operations.monitoring import monitor_deployed
 from certify_assets.operations.sampling import Draw
+from certify_assets.storage.lease import Held, Lease
 from certify_assets.storage.locks import lock_file
 from certify_assets.storage.progress import Report, silent
 
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from certify_assets.corpora.schema import Trajectory
 
 SCHEMA: Final = "certify_assets/incoming/1"
+_PATIENCE_SECONDS = 300.0
 _TABLES = (".csv", ".parquet", ".jsonl")
 
 
@@ -174,9 +177,14 @@ def decide_ready(corpus: Corpus, *, report: Report = silent) -> list[BatchRecord
 
 @contextmanager
 def corpus_lock(corpus: Corpus, what: str) -> Iterator[None]:
-    """Let one process at a time do something with a corpus; a remote root has no lock."""
+    """Let one process at a time do something with a corpus: by a lock, or a lease where remote."""
     if not corpus.store.is_local:
-        yield
+        lease = Lease(
+            corpus.store, f"{corpus}.{what}", owner=f"command {uuid.uuid4().hex[:8]}", what=what
+        )
+        with lease.hold(lambda held, seconds: _patient(corpus, held, seconds)):
+            corpus.store.refresh()
+            yield
         return
     path = corpus.store.local_path(operation_key(corpus.name, f"{what}.lock"))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -185,6 +193,14 @@ def corpus_lock(corpus: Corpus, what: str) -> Iterator[None]:
         # the process that held the lock before may have written
         corpus.store.refresh()
         yield
+
+
+def _patient(corpus: Corpus, held: Held, seconds: float) -> None:
+    if seconds > _PATIENCE_SECONDS:
+        raise CertifyError(
+            f"{held.describe(corpus.name)}. Waited {seconds:.0f} seconds for it; call this again "
+            "after its end."
+        )
 
 
 def _identified(runs: Gathered) -> Iterator[DeliveredRun]:

@@ -9,6 +9,7 @@ import io
 import os
 import re
 import tempfile
+import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -21,6 +22,8 @@ from certify_assets.files import replacing, sha256_bytes, sha256_file, write_ato
 from certify_assets.storage.locks import lock_file
 
 _SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
+# of the guards of a remote file system: until who wrote last is seen, and until one is given up
+_SETTLE_SECONDS, _GUARD_SECONDS = 0.2, 20.0
 
 
 class Backend(ABC):
@@ -79,6 +82,20 @@ class Backend(ABC):
         line = make(old)
         if line is not None:
             self.write(key, old + line.encode("utf-8") + b"\n")
+
+    def change(self, key: str, make: Callable[[bytes | None], bytes | None]) -> None:
+        """Store what `make` returns for what is stored; None is nothing."""
+        # without a lock: let one process at a time change a key
+        self._put(key, self.read(key) if self.exists(key) else None, make)
+
+    def _put(
+        self, key: str, old: bytes | None, make: Callable[[bytes | None], bytes | None]
+    ) -> None:
+        new = make(old)
+        if new is None:
+            self.delete(key)
+        elif new != old:
+            self.write(key, new)
 
     def remove_folder(self, folder: str) -> None:
         """Remove an empty folder; object stores have none."""
@@ -167,6 +184,15 @@ class LocalBackend(Backend):
                     stream.truncate(len(old))
                 raise
 
+    def change(self, key: str, make: Callable[[bytes | None], bytes | None]) -> None:
+        """Replace a file while no other process changes it."""
+        path = self.path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # the lock is on a file of its own, since the one that changes is replaced or removed
+        with path.with_name(f".{path.name}.lock").open("a") as stream:
+            lock_file(stream.fileno())
+            super().change(key, make)
+
 
 class FsspecBackend(Backend):
     """A URL such as ``s3://bucket/prefix`` or ``memory://name``."""
@@ -214,6 +240,12 @@ class FsspecBackend(Backend):
         found = filesystem.ls(remote, detail=False)
         return sorted(str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in found)
 
+    def change(self, key: str, make: Callable[[bytes | None], bytes | None]) -> None:
+        """Replace an object while no other process has its guard."""
+        filesystem, path = self._remote(key)
+        with _guarded(filesystem, f"{path}.guard"):
+            self._put(key, _read_now(filesystem, path), make)
+
     def _remote(self, key: str) -> tuple[Any, str]:
         import fsspec
 
@@ -244,6 +276,51 @@ def backend_of(root: str) -> Backend:
 def _staged(filesystem: Any, path: str) -> str:
     filesystem.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
     return f"{path}.{uuid.uuid4().hex}.part"
+
+
+@contextmanager
+def _guarded(filesystem: Any, path: str) -> Iterator[None]:
+    """Be the only one that has created an object while the block lasts."""
+    filesystem.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+    mine = uuid.uuid4().hex.encode("ascii")
+    seen, since = None, time.monotonic()
+    while not _created(filesystem, path, mine):
+        found = _read_now(filesystem, path)
+        if found != seen:
+            seen, since = found, time.monotonic()
+        elif found is not None and time.monotonic() - since > _GUARD_SECONDS:
+            # a change takes a second: who made this guard was killed in it
+            with suppress(FileNotFoundError):
+                filesystem.rm_file(path)
+        time.sleep(_SETTLE_SECONDS)
+    try:
+        yield
+    finally:
+        with suppress(FileNotFoundError):
+            filesystem.rm_file(path)
+
+
+def _created(filesystem: Any, path: str, mine: bytes) -> bool:
+    try:
+        filesystem.pipe_file(path, mine, mode="create")
+    except OSError:
+        # an object store may answer with a conflict where two create at once
+        if _read_now(filesystem, path) is None:
+            raise
+        return False
+    # only object stores create exclusively; elsewhere two see that nothing is there, both write,
+    # and the one that wrote last has it
+    time.sleep(_SETTLE_SECONDS)
+    return _read_now(filesystem, path) == mine
+
+
+def _read_now(filesystem: Any, path: str) -> bytes | None:
+    # a listing that this process keeps knows nothing of what others stored or removed
+    filesystem.invalidate_cache()
+    try:
+        return bytes(filesystem.cat_file(path))
+    except FileNotFoundError:
+        return None
 
 
 def _write_all(stream: io.FileIO, data: bytes) -> None:

@@ -9,7 +9,15 @@ from pydantic import Field
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED
-from certify_assets.defs.assets import Made, Metadata, Step, asset, judge_asset, score_metadata
+from certify_assets.defs.assets import (
+    Made,
+    Metadata,
+    Step,
+    asset,
+    judge_asset,
+    score_metadata,
+    writing,
+)
 from certify_assets.defs.corpora.assets import skip
 from certify_assets.defs.judges.arms import arm_deps, arm_events
 from certify_assets.defs.judges.training import (
@@ -266,7 +274,7 @@ def _train(spec: JudgeSpec) -> dg.OpDefinition:
     )
     def train(context: dg.OpExecutionContext, data_root: DataRoot) -> None:
         judge = JudgedCorpus(Corpus(data_root.store(), context.partition_key), spec.name)
-        with attempted(context):
+        with writing(context, data_root), attempted(context):
             judge.train(report=progress_lines(context))
 
     return train
@@ -321,7 +329,7 @@ def _score(spec: JudgeSpec, deps: Sequence[Dep]) -> dg.OpDefinition:
     )
     def score(context: dg.OpExecutionContext, data_root: DataRoot) -> None:
         judge = JudgedCorpus(Corpus(data_root.store(), context.partition_key), spec.name)
-        with attempted(context):
+        with writing(context, data_root), attempted(context):
             judge.score(report=progress_lines(context))
 
     return score

@@ -1,0 +1,111 @@
+"""Steps and commands take turns on a corpus, by its lease."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from certify_assets.defs import assets
+from certify_assets.defs.assets import Made, Step, asset
+from certify_assets.defs.execution import one_writer
+from certify_assets.defs.names import CORPORA
+from certify_assets.defs.resources import OWNER_VARIABLE, DataRoot, MlflowTracker
+from certify_assets.errors import CertifyError
+from certify_assets.storage import lease
+from certify_assets.storage.lease import Held, Lease
+from certify_assets.storage.store import Store
+
+KEY = "leases/c.json"
+
+
+def _owner(store: Store) -> str:
+    held = Held.parse(store.read_bytes(KEY))
+    assert held is not None
+    return held.owner
+
+
+def _materialize(store: Store, **about: Any) -> tuple[dg.ExecuteInProcessResult, list[str]]:
+    """Materialize two assets that say who owns the corpus while they work."""
+    owners: list[str] = []
+
+    @asset("corpora", "corpora", **about)
+    def first(step: Step) -> Made:
+        owners.append(_owner(step.store))
+        return step.made({}, version="1")
+
+    @asset("corpora", "corpora", deps=[first])
+    def second(step: Step) -> Iterator[Any]:
+        yield step.made({}, version="1")
+        owners.append(_owner(step.store))
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions(CORPORA, ["c"])
+        result = dg.materialize(
+            [first, second],
+            instance=instance,
+            partition_key="c",
+            resources={
+                "data_root": DataRoot(root=store.root),
+                "mlflow": MlflowTracker(enabled=False),
+            },
+        )
+    assert result.success
+    return result, owners
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """A data root of this process, on which waiting is short."""
+    monkeypatch.setenv("CERTIFY_ROOT", str(tmp_path))
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    monkeypatch.setattr(lease, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(assets, "_LOGGED_SECONDS", 0.1)
+    return Store(str(tmp_path))
+
+
+def test_every_step_holds_the_lease_of_its_corpus_as_its_run(store: Store) -> None:
+    result, owners = _materialize(store)
+    assert owners == [f"run {result.run_id}"] * 2 and not store.exists(KEY)
+
+
+@pytest.mark.parametrize(("about", "retries"), [({}, 0), ({"pool": "gpu"}, 1)])
+def test_a_step_waits_for_a_command_and_not_in_its_place_of_a_pool(
+    store: Store, capfd: pytest.CaptureFixture[str], about: dict[str, str], retries: int
+) -> None:
+    command = Lease(store, "c", owner="command 1", what="materialization")
+    assert command.take() is None
+    ended = threading.Timer(0.6, command.leave)
+    ended.start()
+    result, owners = _materialize(store, **about)
+    ended.join()
+    assert owners == [f"run {result.run_id}"] * 2
+    assert "command 1 is at work on c (materialization) since" in capfd.readouterr().err
+    again = [event for event in result.all_events if event.is_step_up_for_retry]
+    assert bool(again) == bool(retries)
+
+
+def test_a_command_refuses_a_corpus_that_a_run_writes_and_hands_its_lease_to_its_steps(
+    store: Store,
+) -> None:
+    run = Lease(store, "c", owner="run 1", what="scores")
+    assert run.take() is None
+    with (
+        pytest.raises(
+            CertifyError, match=r"run 1 is at work on c \(scores\) since .* Wait for its"
+        ),
+        one_writer("c"),
+    ):
+        raise AssertionError
+    assert run.leave()
+    with one_writer("c"):
+        owner = os.environ[OWNER_VARIABLE]
+        assert _materialize(store)[1] == [owner] * 2
+        with pytest.raises(CertifyError, match=f"{owner} is at work on c"), one_writer("c"):
+            raise AssertionError
+    assert OWNER_VARIABLE not in os.environ and not store.exists(KEY)

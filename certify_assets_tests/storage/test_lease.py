@@ -1,0 +1,200 @@
+"""Leases: one owner at a time, whatever is killed, on local and remote data roots."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from certify_assets.errors import IntegrityError
+from certify_assets.storage import backends, lease
+from certify_assets.storage.lease import Clock, Held, Lease
+from certify_assets.storage.store import Store
+from certify_assets_tests.paths import REPOSITORY
+
+KEY = "leases/retail.json"
+
+
+class _FakeClock(Clock):
+    def __init__(self) -> None:
+        self.time = 1_800_000_000.0
+
+    def now(self) -> float:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+
+
+@pytest.fixture(params=["local", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: Any) -> Store:
+    """An empty data root, local or remote."""
+    monkeypatch.setattr(backends, "_SETTLE_SECONDS", 0.02)
+    remote = f"memory://{uuid.uuid4().hex}"
+    return Store(str(tmp_path / "root") if request.param == "local" else remote)
+
+
+def _lease(store: Store, owner: str, clock: Clock = lease.CLOCK, **more: Any) -> Lease:
+    return Lease(store, "retail", owner=owner, what="a test", clock=clock, **more)
+
+
+def _never(held: Held, seconds: float) -> None:
+    raise AssertionError((held, seconds))
+
+
+def _foreign(store: Store, **changed: object) -> None:
+    """Change the stored holders."""
+    document = json.loads(store.read_bytes(KEY))
+    document["holders"] = [{**item, **changed} for item in document["holders"]]
+    store.write_bytes(KEY, json.dumps(document).encode())
+
+
+def test_another_owner_is_refused_until_the_lease_is_given_back(store: Store) -> None:
+    first, second = _lease(store, "run a"), _lease(store, "run b")
+    assert first.take() is None
+    held = second.take()
+    assert held is not None and held.owner == "run a"
+    said = held.describe("retail")
+    assert said.startswith("run a is at work on retail (a test) since 2")
+    assert f"as process {os.getpid()} on " in said and "unless it is renewed" in said
+    assert not second.leave() and store.exists(KEY)
+    assert first.leave() and not store.exists(KEY)
+    assert second.take() is None
+
+
+def test_one_owner_holds_it_as_often_as_it_likes(store: Store) -> None:
+    steps, other = [_lease(store, "run a") for _ in range(3)], _lease(store, "run b")
+    assert [step.take() for step in steps] == [None, None, None]
+    assert steps[0].leave() and steps[2].leave() and other.take() is not None
+    assert steps[1].leave() and other.take() is None
+
+
+def test_a_lease_that_is_not_renewed_ends_and_its_holder_learns_it(store: Store) -> None:
+    clock = _FakeClock()
+    first, second = _lease(store, "run a", clock, ttl=60.0), _lease(store, "run b", clock)
+    assert first.take() is None
+    clock.time += 50
+    assert first.renew() and second.take() is not None
+    clock.time += 59
+    assert second.take() is not None
+    clock.time += 2
+    # late, but nobody came
+    assert first.renew() and second.take() is not None
+    clock.time += 61
+    assert second.take() is None and first.take() is not None
+    assert not first.renew() and not first.leave() and second.leave()
+
+
+def test_waiting_is_by_the_clock_and_ends_when_the_owner_does(store: Store) -> None:
+    clock = _FakeClock()
+    assert _lease(store, "run a", clock, ttl=60.0).take() is None
+    waited: list[float] = []
+    with _lease(store, "run b", clock).hold(lambda _, seconds: waited.append(seconds)):
+        assert 56 <= waited[-1] < 60 and waited[0] == 0
+        document = json.loads(store.read_bytes(KEY))
+        assert document["owner"] == "run b" and document["schema"] == lease.SCHEMA
+    assert not store.exists(KEY)
+
+
+def test_a_waiter_that_gives_up_holds_nothing(store: Store) -> None:
+    def give_up(held: Held, seconds: float) -> None:
+        raise TimeoutError(held.owner)
+
+    with _lease(store, "run a").hold(_never):
+        with pytest.raises(TimeoutError, match="run a"), _lease(store, "run b").hold(give_up):
+            raise AssertionError
+        assert json.loads(store.read_bytes(KEY))["owner"] == "run a"
+
+
+def test_the_place_of_a_process_that_is_gone_is_free_at_once_on_its_machine(store: Store) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    first, second = _lease(store, "run a"), _lease(store, "run b")
+    assert first.take() is None
+    _foreign(store, pid=ended.pid, machine="another")
+    assert second.take() is not None
+    _foreign(store, machine=lease._machine())
+    assert second.take() is None and not first.renew()
+
+
+def test_one_of_several_takes_over_what_a_killed_process_left(store: Store) -> None:
+    assert _lease(store, "run a").take() is None
+    _foreign(store, expires=0.0)
+    barrier, winners = threading.Barrier(6), []
+
+    def contend(number: int) -> None:
+        mine = _lease(store, f"run {number}")
+        barrier.wait()
+        if mine.take() is None:
+            winners.append(mine)
+
+    threads = [threading.Thread(target=contend, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (winner,) = winners
+    assert winner.renew() and winner.leave() and store.names("leases") == []
+
+
+def test_a_block_is_renewed_and_says_when_the_lease_was_lost(store: Store) -> None:
+    with _lease(store, "run a", ttl=0.3).hold(_never):
+        first = json.loads(store.read_bytes(KEY))["holders"][0]["expires"]
+        for _ in range(100):
+            threading.Event().wait(0.05)
+            if json.loads(store.read_bytes(KEY))["holders"][0]["expires"] > first:
+                break
+        else:
+            raise AssertionError
+    with (
+        pytest.raises(IntegrityError, match="run a lost its lease of retail"),
+        _lease(store, "run a").hold(_never),
+    ):
+        _foreign(store, expires=0.0)
+        assert _lease(store, "run b").take() is None
+
+
+def test_a_stored_lease_that_cannot_be_read_holds_nobody_up(store: Store) -> None:
+    store.write_bytes(KEY, b'{"owner": "run a"}')
+    assert _lease(store, "run b").take() is None
+
+
+def test_the_guard_that_a_killed_process_left_is_given_up(monkeypatch: Any) -> None:
+    monkeypatch.setattr(backends, "_SETTLE_SECONDS", 0.01)
+    monkeypatch.setattr(backends, "_GUARD_SECONDS", 0.1)
+    store = Store(f"memory://{uuid.uuid4().hex}")
+    store.write_bytes(f"{KEY}.guard", b"of a process that is gone")
+    assert _lease(store, "run a").take() is None
+    assert store.names("leases") == ["retail.json"]
+
+
+_HOLD = """
+import sys, time
+from certify_assets.storage.lease import Lease
+from certify_assets.storage.store import Store
+with Lease(Store(sys.argv[1]), "retail", owner="run a", what="a test").hold(lambda *_: None):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+def test_after_a_kill_the_next_process_proceeds(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    command = [sys.executable, "-c", _HOLD, store.root]
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as victim:
+        assert victim.stdout is not None and victim.stdout.readline() == "held\n"
+        held = _lease(store, "run b").take()
+        assert held is not None and held.holders[0].pid == victim.pid
+        victim.send_signal(signal.SIGKILL)
+        victim.wait()
+    with _lease(store, "run b").hold(_never):
+        assert json.loads(store.read_bytes(KEY))["owner"] == "run b"
