@@ -4,6 +4,12 @@ scipy and numba only.
 
 from __future__ import annotations
 
+from certify_assets.certificates.agents import (
+    FEWEST_AGENTS,
+    AgentError,
+    largest_agent_error,
+    leave_one_agent_out,
+)
 from certify_assets.certificates.audit import (
     Audit,
     ResampleAudit,
@@ -67,6 +73,7 @@ from certify_assets.certificates.verification import (
 )
 
 __all__ = [
+    "AgentError",
     "Audit",
     "Batch",
     "BatchCertificate",
@@ -78,6 +85,7 @@ __all__ = [
     "Diagnosis",
     "EVERY_PROCEDURE",
     "Evaluation",
+    "FEWEST_AGENTS",
     "GateResult",
     "GateThresholds",
     "History",
@@ -112,6 +120,8 @@ __all__ = [
     "issue",
     "joint_promise",
     "kish_effective_tasks",
+    "largest_agent_error",
+    "leave_one_agent_out",
     "lower_error_bound",
     "monitor_certificate",
     "n_min",

@@ -136,6 +136,8 @@ def render_page(
         assumptions=main.assumptions,
         headline_sha256=main.sha256,
         arms=arm_cells(source.arms) if source.arms else [],
+        agents=agent_rows(source),
+        agent_shift=agent_shift(source),
     )
 
 
@@ -143,6 +145,59 @@ def _rows(source: PageSource) -> str:
     main = source.headline
     where = "" if source.evidence == "CAL" else f" in {source.evidence}"
     return f"{counted(main.trajectories, 'run')} of {counted(main.tasks, 'task')}{where}"
+
+
+@dataclass(frozen=True)
+class AgentRow:
+    """A row of the table of agents, as it is printed."""
+
+    agent: str
+    runs: str
+    decided: str
+    error: str
+    interval: str
+    own: str
+    over: bool
+
+
+def agent_rows(source: PageSource) -> list[AgentRow]:
+    """Return every agent, left out of the certificate that decides it."""
+    alpha = source.headline.alpha
+    return [
+        AgentRow(
+            agent=row.agent,
+            runs=count(row.runs),
+            decided=percent(row.covered / row.runs),
+            error="nothing certified without it"
+            if row.threshold is None
+            else "nothing decided"
+            if row.error is None
+            else percent(row.error),
+            interval=""
+            if row.low is None or row.high is None
+            else f"{percent(row.low)} to {percent(row.high)}",
+            own="" if row.own_error is None else percent(row.own_error),
+            over=row.error is not None and row.error > alpha,
+        )
+        for row in source.agents
+    ]
+
+
+def agent_shift(source: PageSource) -> str:
+    """Say what the agent with the largest error says of one that CAL never saw."""
+    from certify_assets.certificates import largest_agent_error
+
+    worst, alpha = largest_agent_error(source.agents), source.headline.alpha
+    if worst is None or worst.error is None or worst.low is None:
+        return ""
+    found = (
+        f"The largest is that of {worst.agent}, {percent(worst.error)} of {count(worst.covered)} "
+        "decided runs"
+    )
+    if worst.error <= alpha:
+        return f"{found}, within the budget of {percent(alpha)}."
+    surely = " even at the low end of its interval" if worst.low > alpha else ""
+    return f"{found}: above the budget of {percent(alpha)}{surely}."
 
 
 def _grouped(findings: list[FindingRow]) -> list[tuple[bool, list[FindingRow]]]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from certify_assets.certificates import Audit, Certificate
+    from certify_assets.certificates import AgentError, Audit, Certificate
     from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.evaluation.arms_audit import ArmsAudit
     from certify_assets.evaluation.audit import CertificateAudit
@@ -32,6 +32,7 @@ class PageScores:
     scores: NDArray[np.float64]
     outcomes: NDArray[np.int8]
     unlabelled: int
+    agents: list[str] | None = None
 
     @classmethod
     def from_frame(cls, frame: pd.DataFrame) -> PageScores:
@@ -53,6 +54,9 @@ class PageScores:
             scores=np.asarray(frame["score"].astype("float64"))[known],
             outcomes=outcome[known].astype(np.int8),
             unlabelled=int((~known).sum()),
+            agents=[str(name) for name, keep in zip(frame["agent"], known, strict=True) if keep]
+            if "agent" in frame.columns
+            else None,
         )
 
 
@@ -117,6 +121,21 @@ class PageSource:
         from certify_assets.certificates import decide
 
         return [str(choice) for choice in decide(self.sides, self.cal.scores).decisions]
+
+    @cached_property
+    def agents(self) -> list[AgentError]:
+        """Every agent, decided by the headline's procedure without it; from three agents on."""
+        from certify_assets.certificates import leave_one_agent_out
+
+        if self.cal.agents is None:
+            return []
+        return leave_one_agent_out(
+            self.headline,
+            self.cal.scores,
+            self.cal.outcomes,
+            np.array(self.cal.tasks),
+            self.cal.agents,
+        )
 
     @property
     def evidence(self) -> str:

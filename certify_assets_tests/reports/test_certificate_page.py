@@ -416,3 +416,16 @@ def test_the_index_links_pages_with_share_and_audit(certified: Case, nothing: Ca
 def test_the_index_links_only_below_itself(href: str, nothing: Case) -> None:
     with pytest.raises(InputError, match="not relative"):
         IndexEntry.of(nothing.certificates[0], "t", href)
+
+
+def test_every_agent_is_left_out_on_the_page_of_three_or_more(certified: Case) -> None:
+    names = ["gpt", "<b>qwen</b>", "llama"]
+    frame = certified.cal.assign(agent=[names[place % 3] for place in range(len(certified.cal))])
+    html = render_page(certified.certificates, frame, title="agents")
+    outline(html)
+    assert "<b>qwen</b>" not in html and "&lt;b&gt;qwen" in html
+    said = text_of(html)
+    assert "Agents that the certificate has not seen" in said and "The largest is that of" in said
+    assert "3 agents are too few for a bound" in said
+    two = frame.assign(agent=np.where(frame["agent"] == "gpt", "gpt", "other"))
+    assert "left out in turn" not in render_page(certified.certificates, two, title="two")
