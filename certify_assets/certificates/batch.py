@@ -161,11 +161,24 @@ def log_prior_posterior(
     errors: NDArray[np.int64], decided: int, alpha: float, mean: float, strength: float
 ) -> _Floats:
     """Logarithm of the e-process at every label; +inf where too many errors are impossible."""
+    drawn = np.arange(1, errors.shape[1] + 1)
+    wrong = np.cumsum(errors, axis=1)
+    return log_e_at(wrong, drawn, decided, alpha=alpha, mean=mean, strength=strength)
+
+
+def log_e_at(
+    wrong: NDArray[np.int64],
+    drawn: NDArray[np.int64],
+    decided: int,
+    *,
+    alpha: float,
+    mean: float,
+    strength: float,
+) -> _Floats:
+    """As `log_prior_posterior`, after numbers of labels and the errors among them."""
     limit = error_limit(alpha, decided)
     mean = min(max(mean, 1e-4), 1 - 1e-4)
     a, b = strength * mean, strength * (1 - mean)
-    drawn = np.arange(1, errors.shape[1] + 1)
-    wrong = np.cumsum(errors, axis=1)
     right = drawn - wrong
     possible = (right <= decided - limit) & (wrong <= limit)
     k, r = np.where(possible, wrong, 0), np.where(possible, right, 0)
@@ -334,6 +347,18 @@ class BatchPlan:
             raise InputError("The thresholds of a batch plan are nested, the strictest first.")
         if len(self.predicted_errors) != len(self.thresholds):
             raise InputError("A batch plan has one predicted error a threshold.")
+        # the e-process is one for every prior, and for nothing that is no prior
+        shares = [*self.predicted_errors, *(self.risk.errors if self.risk else ())]
+        scores = [*self.thresholds, *(self.risk.scores if self.risk else ())]
+        if not (
+            all(0 <= share <= 1 for share in shares)
+            and all(map(math.isfinite, scores))
+            and 1e-3 <= self.strength <= 1e6
+        ):
+            raise InputError(
+                "A batch plan has finite thresholds, predicted errors between 0 and 1, and a "
+                "strength between .001 and a million; make the plan again."
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as a JSON object."""
@@ -363,7 +388,12 @@ class BatchPlan:
             for name in ("thresholds", "predicted_errors"):
                 values[name] = _numbers(values[name])
             plan = cls(**values)
-            known = document["schema"] == SCHEMA and set(document) == {"schema", *values}
+            known = (
+                document["schema"] == SCHEMA
+                and set(document) == {"schema", *values}
+                and isinstance(plan.certificate_sha256, str)
+                and isinstance(plan.history_sha256, str)
+            )
         except (KeyError, TypeError, ValueError):
             known = False
         if not known:

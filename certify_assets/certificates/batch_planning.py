@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from certify_assets.certificates.batch import (
     BatchPlan,
     RiskCurve,
     error_limit,
-    log_prior_posterior,
+    log_e_at,
     weighted_test,
 )
 from certify_assets.errors import InputError
@@ -30,6 +31,7 @@ from certify_assets.errors import InputError
 _SIMULATIONS: Final = 200
 _CANDIDATES: Final = 16
 _FEWEST: Final = 5
+_EVERY_LABEL: Final = 2000
 
 _Floats = NDArray[np.float64]
 
@@ -106,10 +108,11 @@ def plan_batch(
         curve, wrong = _simulated(batch, side, history, rng)
         risk = curve.at(batch.scores)
         wanted = _candidates(batch, side) if threshold is None else [threshold]
+        fewest = min(_FEWEST, int(np.isfinite(batch.scores).sum())) if threshold is None else 1
         sets = [
             _Candidate(value, inside, float(risk[inside].mean()))
             for value in wanted
-            if (inside := batch.decided(side, value)).sum() >= _FEWEST
+            if (inside := batch.decided(side, value)).sum() >= max(fewest, 1)
         ]
     sets = [each for each in sets if each.inside.any()]
     if not sets:
@@ -137,13 +140,24 @@ def plan_batch(
     )
 
 
-class _Simulated(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Simulated:
     """Simulated batches: which runs are decided wrongly, when each is drawn, and the budget."""
 
     wrong: NDArray[np.bool_]
     keys: _Floats
     alpha: float
     delta: float
+
+    @cached_property
+    def order(self) -> NDArray[np.int32]:
+        """Runs of every batch in the order of drawing."""
+        return np.argsort(self.keys, axis=1).astype(np.int32)
+
+    @cached_property
+    def drawn_wrong(self) -> NDArray[np.bool_]:
+        """Whether each run is wrong, in the order of drawing."""
+        return np.take_along_axis(self.wrong, self.order, 1)
 
 
 class _Choice(NamedTuple):
@@ -195,17 +209,29 @@ def _ends(
     """Return, a simulated batch, the number of draws of the widest set after which a nested one is
     decided, and whether it is certified then.
     """
-    keys = np.where(widest, simulated.keys, np.inf)
-    order = np.argsort(keys, axis=1)[:, : int(widest.sum())]
-    decided = int(candidate.inside.sum())
-    places = np.argsort(~candidate.inside[order], axis=1, kind="stable")[:, :decided]
-    drawn = np.take_along_axis(simulated.wrong, order, 1)
-    errors = np.take_along_axis(drawn, places, 1).astype(np.int64)
-    log_e = log_prior_posterior(errors, decided, simulated.alpha, candidate.mean, STRENGTH)
-    over = np.cumsum(errors, axis=1) >= error_limit(simulated.alpha, decided)
+    batches, decided = simulated.wrong.shape[0], int(candidate.inside.sum())
+    drawn = candidate.inside[simulated.order]
+    draws = np.cumsum(widest[simulated.order], axis=1, dtype=np.int32)[drawn].reshape(batches, -1)
+    errors = np.cumsum(simulated.drawn_wrong[drawn].reshape(batches, -1), axis=1, dtype=np.int32)
+    looks = _looks(decided)
+    wrong, rows = errors[:, looks].astype(np.int64), np.arange(batches)
+    log_e = log_e_at(
+        wrong, looks + 1, decided, alpha=simulated.alpha, mean=candidate.mean, strength=STRENGTH
+    )
+    over = wrong >= error_limit(simulated.alpha, decided)
     passed = (log_e >= math.log(1 / simulated.delta)) & ~over
-    first, rows = np.argmax(passed | over, axis=1), np.arange(errors.shape[0])
-    return places[rows, first] + 1, passed[rows, first]
+    first = np.argmax(passed | over, axis=1)
+    return draws[rows, looks[first]].astype(np.int64), passed[rows, first]
+
+
+def _looks(decided: int) -> NDArray[np.int64]:
+    """Return after which labels a simulation looks: each of the first, then every half per cent."""
+    places = np.arange(min(decided, _EVERY_LABEL))
+    if decided > _EVERY_LABEL:
+        steps = math.ceil(200 * math.log(decided / _EVERY_LABEL)) + 1
+        later = np.geomspace(_EVERY_LABEL, decided, steps).astype(np.int64) - 1
+        places = np.union1d(places, np.append(later, decided - 1))
+    return places
 
 
 def _best(sets: Sequence[_Candidate], simulated: _Simulated) -> _Choice:
@@ -221,14 +247,15 @@ def _best(sets: Sequence[_Candidate], simulated: _Simulated) -> _Choice:
     for (wide,), _, _ in sorted(single, key=lambda item: -item.net)[:3]:
         size = int(wide.inside.sum())
         end, wide_passed = _ends(wide, wide.inside, simulated)
-        order = np.argsort(np.where(wide.inside, simulated.keys, np.inf), axis=1)
+        drawn_of_wide = wide.inside[simulated.order]
         for strict in sets:
             if strict.inside.sum() >= size:
                 continue
             first, passed = _ends(strict, wide.inside, simulated)
             # the wide set counts once the strict one is certified too
             stop = np.where(passed & wide_passed, np.maximum(first, end), end)
-            drawn = np.cumsum(strict.inside[order], axis=1)
+            inside = strict.inside[simulated.order][drawn_of_wide].reshape(stop.size, -1)
+            drawn = np.cumsum(inside, axis=1, dtype=np.int32)
             labelled = drawn[np.arange(stop.size), stop - 1]
             saved = np.where(passed & wide_passed, size - stop, 0)
             alone = passed & ~wide_passed & (first <= stop)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
@@ -36,6 +37,7 @@ from certify_assets.cli.output import (
     show_table,
 )
 from certify_assets.errors import InputError
+from certify_assets.evaluation.score_table import ColumnNames, read_labels
 from certify_assets.evaluation.table_files import read_rows
 from certify_assets.files import read_json, sha256_file, write_atomic, write_json_atomic
 
@@ -232,7 +234,7 @@ def close(
 
 def _sentence(status: str, decided: int, alpha: float) -> str:
     if status == "certified":
-        return f"At most {alpha:.0%} of the {decided} decided runs are wrong; correct those found."
+        return f"At most {100 * alpha:.10g}% of the {decided} decided runs are wrong; correct those found."
     if status == "to_reviewers":
         return "More errors were found than the budget allows: every run goes to human review."
     return "The labels so far certify nothing; label more runs of the draw."
@@ -250,7 +252,8 @@ def _opened(certificate: Path, scores: Path, drawn: Path, asked: _Asked) -> Batc
         tuple(str(columns[name][place]) for name in _COLUMNS) for place in range(len(rows.numbers))
     ]
     seeds = {row[3] for row in written}
-    if len(seeds) != 1 or not (seed := next(iter(seeds))).isdecimal():
+    # longer than any seed that `draw` takes: a number of thousands of digits is no number
+    if len(seeds) != 1 or not re.fullmatch("[0-9]{1,1000}", seed := next(iter(seeds))):
         raise InputError(f"{drawn} does not name one seed; give it as the draw was written.")
     found = _draw(certificate, scores, int(seed), asked)
     if {row[4] for row in written} != {found.batch_sha256}:
@@ -361,25 +364,13 @@ def _history(asked: _Asked) -> History:
 
 
 def _labels(path: Path, outcome_col: str) -> dict[str, int]:
-    """Read the outcomes of runs by trajectory_id."""
-    names, columns, rows = read_rows(path, {"trajectory_id", outcome_col})
-    if missing := [name for name in ("trajectory_id", outcome_col) if name not in columns]:
-        raise InputError(
-            f"{path} has no column {missing[0]!r}; its columns are {', '.join(names[:12])}."
-        )
+    """Read the outcomes of runs by trajectory_id; an empty one is no label yet."""
+    ids, outcomes, rows = read_labels(path, ColumnNames(outcome=outcome_col))
     found: dict[str, int] = {}
-    for place, (name, value) in enumerate(
-        zip(columns["trajectory_id"].tolist(), columns[outcome_col].tolist(), strict=True)
-    ):
-        text = str(value).strip().removesuffix(".0")
-        if text not in ("0", "1"):
+    for place, (name, outcome) in enumerate(zip(ids.tolist(), outcomes.tolist(), strict=True)):
+        if outcome >= 0 and found.setdefault(name, outcome) != outcome:
             raise InputError(
-                f"{path}, {rows.name(place)}: {str(value)!r} is not an outcome; write 1 for a "
-                "success and 0 for a failure."
-            )
-        if found.setdefault(str(name), int(text)) != int(text):
-            raise InputError(
-                f"{path}, {rows.name(place)} gives {str(name)!r} another outcome than an earlier "
+                f"{path}, {rows.name(place)} gives {name!r} another outcome than an earlier "
                 "row; settle which one holds."
             )
     return found

@@ -170,6 +170,20 @@ def read_score_table(path: Path, *, columns: ColumnNames | None = None) -> Score
     )
 
 
+def read_labels(
+    path: Path, names: ColumnNames
+) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.int8], Rows]:
+    """Read trajectory ids and their outcomes, −1 where there is none, as a score table is read."""
+    wanted = (names.trajectory, names.outcome)
+    found, raw, rows = read_columns(path, set(wanted), {names.outcome})
+    if missing := [name for name in wanted if name not in raw]:
+        raise InputError(
+            f"{path} has no column {missing[0]!r}; its columns are {', '.join(found[:12])}."
+        )
+    ids, outcomes = (_Cells(path, name, raw[name], rows) for name in wanted)
+    return ids.ids(), outcomes.outcomes(), rows
+
+
 def _refuse_one_column_twice(path: Path, names: ColumnNames) -> None:
     options = {"--task-col": names.task, "--score-col": names.score, "--outcome-col": names.outcome}
     for name in options.values():

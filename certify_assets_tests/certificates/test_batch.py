@@ -18,7 +18,7 @@ from certify_assets.certificates.batch import (
     uniform_test,
     weighted_test,
 )
-from certify_assets.certificates.batch_planning import History, plan_batch
+from certify_assets.certificates.batch_planning import History, _looks, plan_batch
 from certify_assets.certificates.kernels import weighted_wealth
 from certify_assets.errors import InputError
 
@@ -177,3 +177,11 @@ def test_a_plan_chooses_by_what_it_saves_and_survives_its_file(batch: Batch) -> 
 def test_unscored_runs_are_in_no_set() -> None:
     batch = Batch.of(["a", "b", "c"], ["t", "t", "t"], [0.1, math.nan, 0.9])
     assert BatchDraw(plan_of(0.5), batch, 1).order.tolist() == [0]
+
+
+def test_a_large_batch_is_simulated_at_fewer_looks_to_its_end() -> None:
+    assert _looks(700).tolist() == list(range(700))
+    looks = _looks(100_000)
+    assert looks[:2000].tolist() == list(range(2000)) and looks[-1] == 99_999
+    steps = np.diff(looks)
+    assert (steps > 0).all() and (steps <= 2 + 0.006 * looks[1:]).all() and looks.size < 3000

@@ -129,3 +129,76 @@ def test_bad_input_is_one_sentence(call: Call, tables: Path) -> None:
     call("certificate", tables / "cal.csv", "--alpha", ".001", "--out", tables / "none.json")
     nothing = call("batch", "plan", tables / "none.json", tables / "batch.csv")
     assert nothing.code == 2 and "give --history" in nothing.err
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("strength", -5),
+        ("strength", "20"),
+        ("strength", 1e308),
+        ("strength", None),
+        ("predicted_errors", [2]),
+        ("thresholds", [float("nan")]),
+        ("risk", [[1, 1e308]]),
+        ("history_sha256", 5),
+    ],
+)
+def test_a_plan_that_is_none_is_refused(call: Call, tables: Path, key: str, value: object) -> None:
+    given = (tables / "cert.json", tables / "batch.csv")
+    call("batch", "plan", *given, "--out", tables / "plan.json")
+    plan = json.loads((tables / "plan.json").read_text("utf-8"))
+    (tables / "plan.json").write_text(json.dumps(plan | {key: value}), encoding="utf-8")
+    drawing = ("batch", "draw", tables / "plan.json", tables / "batch.csv", "--seed", "3")
+    answer = call(*drawing, "--out", tables / "draw.csv")
+    assert answer.code == 2 and "batch plan" in answer.err and answer.err.count("\n") == 1
+
+
+def test_a_seed_of_thousands_of_digits_is_refused(call: Call, tables: Path) -> None:
+    given = (tables / "cert.json", tables / "batch.csv")
+    path = tables / "draw.csv"
+    call("batch", "draw", *given, "--seed", "3", "--out", path)
+    labels = label(tables, 3)
+    path.write_text(path.read_text("utf-8").replace(",3,", f",{'9' * 5000},"), encoding="utf-8")
+    answer = call("batch", "close", *given, path, labels)
+    assert answer.code == 2 and "does not name one seed" in answer.err
+
+
+def test_labels_are_read_as_score_tables_are(call: Call, tables: Path) -> None:
+    rows = [f"t{number},{number}.0,.1" for number in range(5)]
+    batch = tables / "numbers.jsonl"
+    batch.write_text(
+        "\n".join(
+            json.dumps({"task_id": task, "trajectory_id": float(run), "score": float(score)})
+            for task, run, score in (row.split(",") for row in rows)
+        ),
+        encoding="utf-8",
+    )
+    given = (tables / "cert.json", batch)
+    asked = ("--threshold", ".1", "--alpha", ".125")
+    call("batch", "draw", *given, "--seed", "3", "--out", tables / "draw.csv", *asked)
+    labels = tables / "labels.jsonl"
+    answers = []
+    for none in (4, 5):
+        outcomes = dict.fromkeys(range(5), 0)
+        drawn = list(csv.DictReader((tables / "draw.csv").read_text("utf-8").splitlines()))
+        if none < 5:
+            del outcomes[int(drawn[none]["trajectory_id"])]
+        labels.write_text(
+            "\n".join(
+                json.dumps({"trajectory_id": float(run), "outcome": outcomes.get(run)})
+                for run in range(5)
+            ),
+            encoding="utf-8",
+        )
+        answers.append(call("batch", "close", *given, tables / "draw.csv", labels, *asked))
+    assert [answer.code for answer in answers] == [3, 0]
+    assert "At most 12.5% of the 5" in answers[1].out
+
+
+def test_a_batch_smaller_than_a_candidate_is_planned_whole(call: Call, tables: Path) -> None:
+    few = tables / "few.csv"
+    few.write_text("task_id,trajectory_id,score\na,x,-9\nb,y,-9\n", encoding="utf-8")
+    history = ("--history", tables / "history.csv")
+    planned = call("batch", "plan", tables / "cert.json", few, *history, "--json")
+    assert planned.code == 0 and planned.json["thresholds"] == [-9]
