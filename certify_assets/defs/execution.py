@@ -233,9 +233,12 @@ def _unfinished(
     if not runs or runs[0].is_success or _INPUTS not in runs[0].tags:
         return None
     run = runs[0]
+    if not run.is_finished and run.remote_job_origin is not None:
+        # the UI executes a command's run again, and its next step waits for this command
+        return None
     if not run.is_finished:
-        # this process holds the corpus, so the one that made the run is gone; its place in a
-        # pool would be taken for good
+        # a command holds the corpus to its end, so the one that made the run is gone; its place
+        # in a pool would be taken for good
         instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
         instance.report_run_failed(
             run, message="The process was killed; the next run continues what it finished."

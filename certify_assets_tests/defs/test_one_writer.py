@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-import threading
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,14 @@ from certify_assets.defs import assets
 from certify_assets.defs.assets import Made, Step, asset
 from certify_assets.defs.execution import one_writer
 from certify_assets.defs.names import CORPORA
-from certify_assets.defs.resources import OWNER_VARIABLE, DataRoot, MlflowTracker
+from certify_assets.defs.resources import EXECUTOR_VARIABLE, OWNER_VARIABLE, DataRoot, MlflowTracker
 from certify_assets.errors import CertifyError
 from certify_assets.storage import lease
 from certify_assets.storage.lease import Held, Lease
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import register_runs, write_runs
+from certify_assets_tests.conftest import platform_environment
+from certify_assets_tests.paths import REPOSITORY
 
 KEY = "leases/c.json"
 
@@ -76,18 +80,54 @@ def test_every_step_holds_the_lease_of_its_corpus_as_its_run(store: Store) -> No
 
 @pytest.mark.parametrize(("about", "retries"), [({}, 0), ({"pool": "gpu"}, 1)])
 def test_a_step_waits_for_a_command_and_not_in_its_place_of_a_pool(
-    store: Store, capfd: pytest.CaptureFixture[str], about: dict[str, str], retries: int
+    store: Store,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    about: dict[str, str],
+    retries: int,
 ) -> None:
     command = Lease(store, "c", owner="command 1", what="materialization")
     assert command.take() is None
-    ended = threading.Timer(0.6, command.leave)
-    ended.start()
+    describe = Held.describe
+
+    def and_end(held: Held, name: str) -> str:
+        assert command.leave()
+        return describe(held, name)
+
+    # the command ends as soon as the step has seen it
+    monkeypatch.setattr(Held, "describe", and_end)
     result, owners = _materialize(store, **about)
-    ended.join()
     assert owners == [f"run {result.run_id}"] * 2
     assert "command 1 is at work on c (materialization) since" in capfd.readouterr().err
-    again = [event for event in result.all_events if event.is_step_up_for_retry]
-    assert bool(again) == bool(retries)
+    assert sum(event.is_step_up_for_retry for event in result.all_events) == retries
+
+
+_TWO_STEPS = """
+from certify_assets.defs.execution import execute, instance_with, one_writer
+from certify_assets.defs.names import key
+with one_writer("c"), instance_with(["c"]) as instance:
+    result = execute("onboard_corpus", instance, "c", {key("corpora/trajectories")})
+assert result.success
+"""
+
+
+@pytest.mark.slow
+def test_steps_of_a_command_that_are_processes_share_its_lease(
+    store: Store, tmp_path: Path
+) -> None:
+    register_runs(store, "c", write_runs(tmp_path / "c.jsonl", tasks=40, attempts=3))
+    (tmp_path / "dagster").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", _TWO_STEPS],
+        env={**platform_environment(tmp_path), EXECUTOR_VARIABLE: "multiprocess"},
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert store.exists("corpora/c/import.json") and not store.exists(KEY)
 
 
 def test_a_command_refuses_a_corpus_that_a_run_writes_and_hands_its_lease_to_its_steps(
