@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from certify_assets.cli.options import COUNT, NATURAL, OPEN_SHARE, corpus_option
 from certify_assets.cli.output import (
@@ -92,6 +93,8 @@ def recertify(
     if training_labels:
         _train(corpus, as_json)
         return
+    if schedule is None:
+        _require_schedule(ctx)
     judged = JudgedCorpus(corpus, judge or _deployed(corpus))
     declared = (
         None
@@ -103,6 +106,16 @@ def recertify(
         emit_json(asdict(preview)) if as_json else _show_preview(preview)
         return
     ctx.exit(_recertify(judged, declared, reason, at_least, deploys=deploys, as_json=as_json))
+
+
+def _require_schedule(ctx: click.Context) -> None:
+    """Refuse options of a schedule without one: they would be ignored."""
+    for name in ("total", "ratio", "count", "every"):
+        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise InputError(
+                f"--{name} is part of a schedule; name the schedule too (--schedule "
+                "inverse_square is the default one), or give --at-least for this time alone."
+            )
 
 
 def _recertify(
