@@ -156,7 +156,7 @@ def import_(
     registered = Corpus(store, name)
     if registered.has("corpus.json"):
         if not dry_run:
-            _require_replacement(registered, replace=replace or add)
+            _require_replacement(registered, add=add, replace=replace)
         config = _delivered(ctx, registered.config, config, add=add)
     if dry_run:
         _show_changes(registered, registered.preview_import(config), as_json=as_json)
@@ -204,16 +204,19 @@ def import_(
             show_line(f"α={gate.alpha:g}: {gate.reason}")
 
 
-def _require_replacement(corpus: Corpus, *, replace: bool) -> None:
+def _require_replacement(corpus: Corpus, *, add: bool, replace: bool) -> None:
     name, number = corpus.name, "trajectories not yet read"
     if corpus.has("import.json"):
         number = f"{corpus.import_summary.trajectories} trajectories"
-    if not replace:
+    if not (add or replace):
         raise InputError(
             f"a corpus called {name} is registered already ({number}); import under another "
             "name, or give --replace or --add, which make a new version of it."
         )
-    say(f"{name} is registered already: its {number} are replaced by those of this delivery.")
+    if add:
+        say(f"{name} is registered already: this delivery is added to its {number}.")
+    else:
+        say(f"{name} is registered already: its {number} are replaced by those of this delivery.")
 
 
 def _delivered(

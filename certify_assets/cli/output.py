@@ -146,12 +146,13 @@ def _show_rows(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     out.print(Text(printable(title), style="italic"))
     for row in rows:
         out.print(Text(printable(f"{columns[0]} {row[0]}"), style="bold"))
-        cells = "; ".join(
-            f"{column} {cell}".replace(" ", glue)
-            for column, cell in zip(columns[1:], row[1:], strict=True)
-        )
+        cells = [
+            f"{column} {cell or '–'}" for column, cell in zip(columns[1:], row[1:], strict=True)
+        ]
+        # a short cell keeps to one line; a sentence breaks between its words
+        cells = [cell if len(cell) > out.width // 2 else cell.replace(" ", glue) for cell in cells]
         lines = textwrap.wrap(
-            printable(cells),
+            printable("; ".join(cells)),
             out.width,
             initial_indent="  ",
             subsequent_indent="  ",

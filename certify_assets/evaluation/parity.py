@@ -124,8 +124,8 @@ def parity_provenance(judge: JudgedCorpus) -> dict[str, str]:
     if spec.parity is None:
         return {"no_parity": str(spec.no_parity)}
     how = (
-        f"run `certify judge parity {judge.corpus} --judge {judge}` or the check "
-        f"{judge}/scores:parity"
+        f"run `certify judge parity {judge.corpus} --judge {judge}` or the check parity "
+        f"of judges/{judge}/scores"
     )
     if not judge.store.exists(judge.key("parity.json")):
         raise StaleCertificateError(
