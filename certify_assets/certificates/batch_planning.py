@@ -32,6 +32,7 @@ _SIMULATIONS: Final = 200
 _CANDIDATES: Final = 16
 _FEWEST: Final = 5
 _EVERY_LABEL: Final = 2000
+_MOST_WEIGHTED: Final = 1000
 
 _Floats = NDArray[np.float64]
 
@@ -122,7 +123,9 @@ def plan_batch(
     simulated = _Simulated(wrong, rng.random(wrong.shape), alpha, delta)
     best = _best(sets, simulated)
     draw = None
-    if curve is not None and len(best.sets) == 1:
+    # betting on weights goes through all runs at every label: too long for a large set
+    small = int(best.sets[0].inside.sum()) <= _MOST_WEIGHTED
+    if curve is not None and len(best.sets) == 1 and small:
         weighted = _weighted(batch, curve, best.sets, simulated)
         if weighted.net > best.net:
             best, draw = weighted, curve
