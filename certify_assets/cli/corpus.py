@@ -165,8 +165,11 @@ def import_(
     summary = _register(store, config)
     imported = Corpus(store, name)
     version = imported.version
-    for sentence in version.changes.sentences() if known and version.changes else ():
-        say(f"Version {version.number}: {sentence}" if version not in known else _UNCHANGED)
+    if version in known:
+        say(_UNCHANGED)
+    elif known and version.changes:
+        for sentence in version.changes.sentences():
+            say(f"Version {version.number}: {sentence}")
     profile = _profile(imported, config, summary.dropped)
     say(add_partitions(store, [name]))
     figures = {
