@@ -19,6 +19,7 @@ from certify_assets.corpora.deliveries import (
     CorpusDelivery,
     Deliveries,
     RunChanges,
+    reading_contents,
     run_table,
     run_table_of,
 )
@@ -183,14 +184,10 @@ class Corpus:
         return self.deliveries.of(self.trajectories_sha256)
 
     def run_contents(self, split: str) -> list[str]:
-        """Return the hash of the texts of every run of a split, which outlasts ids and files."""
-        tasks, version = self.manifest.tasks[split], self.version
-        if version.number:
-            table = self.deliveries.runs(version)
-        else:
-            with self.store.as_file(self.key("trajectories.parquet")) as path:
-                table = run_table(path)
-        return sorted(table.loc[table["task_id"].isin(tasks), "content"])
+        """Return the hashes by which the runs of a split are known again, whatever their names."""
+        tasks = set(self.manifest.tasks[split])
+        with self.store.as_file(self.key("trajectories.parquet")) as path:
+            return reading_contents(path, tasks)
 
     @property
     def import_summary(self) -> ImportSummary:

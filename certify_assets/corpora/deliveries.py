@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -42,6 +42,24 @@ def trajectory_sha256(trajectory: Trajectory) -> str:
     """Hash what makes a run this run, as `content_sha256`."""
     steps = [(step.action, step.observation) for step in trajectory.steps]
     return content_sha256(trajectory.task_id, trajectory.agent, trajectory.instruction, steps)
+
+
+def reading_contents(path: Path, tasks: Collection[str]) -> list[str]:
+    """Return the hashes by which the TEST ledger knows the runs of some tasks again.
+
+    Each run has two: of its texts as they are, and of its words alone, which another name of its
+    agent or task, or other spaces, does not change.
+    """
+    found: set[str] = set()
+    for table in read_groups(path, _COLUMNS):
+        for row in table.to_pylist():
+            if row["task_id"] not in tasks:
+                continue
+            steps = [(step["action"], step["observation"]) for step in row["steps"]]
+            found.add(content_sha256(row["task_id"], row["agent"], row["instruction"], steps))
+            words = [[" ".join(text.split()) for text in step] for step in steps]
+            found.add(content_sha256("", "", " ".join(row["instruction"].split()), words))
+    return sorted(found)
 
 
 def run_table(path: Path) -> pd.DataFrame:
@@ -336,15 +354,20 @@ class Deliveries:
         files: Mapping[str, str],
     ) -> CorpusDelivery:
         """Add a version, unless the runs are those of the last one; return the current one."""
-        current = self.of(trajectories_sha256)
-        if current.number:
-            return current
-        changes = RunChanges.between(self.last_runs(), table, manifest)
         digest = self._store.write_table(self._key(trajectories_sha256), table)
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        line = CorpusDelivery(0, trajectories_sha256, digest, files, changes, now)
-        (stored,) = self._journal.extend(lambda all_: [replace(line, number=len(all_) + 1)])
-        return stored
+
+        def line(stored: list[CorpusDelivery]) -> list[CorpusDelivery]:
+            # compared under the lock of the journal: another process may deliver the same runs
+            if stored and stored[-1].trajectories_sha256 == trajectories_sha256:
+                return []
+            before = self.runs(stored[-1]) if stored else None
+            changes = RunChanges.between(before, table, manifest)
+            number = len(stored) + 1
+            return [CorpusDelivery(number, trajectories_sha256, digest, files, changes, now)]
+
+        added = self._journal.extend(line)
+        return added[0] if added else self.of(trajectories_sha256)
 
     def _key(self, trajectories_sha256: str) -> str:
         return f"ledger/{self._corpus}.versions/{trajectories_sha256}.parquet"

@@ -225,6 +225,46 @@ def test_runs_that_were_never_read_are_a_first_reading(world: tuple[Store, Path]
     assert kinds == ["first", "first", "reused", "first"]
 
 
+def respaced(record: Record) -> Record:
+    steps = [{**step, "action": step["action"] + "  "} for step in record["steps"]]
+    return {**record, "steps": steps}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda record: {**record, "agent": "vendor/" + record["agent"]},
+        lambda record: {**record, "trajectory_id": "x" + record["trajectory_id"]},
+        respaced,
+    ],
+)
+def test_runs_under_other_names_and_spaces_were_read(
+    world: tuple[Store, Path], change: Callable[[Record], Record]
+) -> None:
+    store, source = world
+    before = Corpus(store, "c").run_contents("test")
+    rewrite(source, lambda records: [change(record) for record in records])
+    Corpus(store, "c").prepare_splits()
+    after = Corpus(store, "c").run_contents("test")
+    tasks = Corpus(store, "c").manifest.tasks["test"]
+    assert len(set(before) & set(after)) >= 3 * len(tasks), "runs are known again"
+
+
+def test_a_delivery_that_another_process_recorded_is_no_version_of_its_own(
+    world: tuple[Store, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, source = world
+    rewrite(source, of_new_agents)
+    corpus = Corpus(store, "c")
+    corpus.import_trajectories()
+    deliveries, last = corpus.deliveries, corpus.version
+    table = deliveries.runs(last)
+    # as it looked before the other process wrote its line
+    monkeypatch.setattr(type(deliveries), "of", lambda self, sha: replace(last, number=0))
+    deliveries.record(last.trajectories_sha256, table, corpus.manifest, {})
+    assert [each.number for each in deliveries.read()] == [1, 2]
+
+
 def test_a_manifest_of_deliveries_is_verified(world: tuple[Store, Path]) -> None:
     store, _ = world
     corpus = Corpus(store, "c")
