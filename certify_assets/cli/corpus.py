@@ -267,7 +267,7 @@ def _register(store: Store, config: CorpusConfig) -> ImportSummary:
     new = _missing_folders(store.local_path(key).parent) if store.is_local else []
     save_config(store, config)
     try:
-        return Corpus(store, config.name).import_trajectories()
+        summary = Corpus(store, config.name).import_trajectories()
     except BaseException:
         if previous is None:
             store.delete(key)
@@ -278,6 +278,12 @@ def _register(store: Store, config: CorpusConfig) -> ImportSummary:
             with suppress(OSError):
                 folder.rmdir()
         raise
+    if Corpus(store, config.name).config != config:
+        raise InputError(
+            f"another delivery of {config.name} was given at the same time and is the one that is "
+            "stored; give this one again."
+        )
+    return summary
 
 
 def _missing_folders(folder: Path) -> list[Path]:
