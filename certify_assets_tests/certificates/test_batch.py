@@ -185,3 +185,16 @@ def test_a_large_batch_is_simulated_at_fewer_looks_to_its_end() -> None:
     assert looks[:2000].tolist() == list(range(2000)) and looks[-1] == 99_999
     steps = np.diff(looks)
     assert (steps > 0).all() and (steps <= 2 + 0.006 * looks[1:]).all() and looks.size < 3000
+
+
+def test_a_large_set_is_drawn_uniformly(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    past = rng.random(600)
+    errors = (rng.random(600) < past**2).astype(np.int64)
+    history = History(past, errors, [f"t{run // 8}" for run in range(600)])
+    names = [f"r{run}" for run in range(200)]
+    batch = Batch.of(names, names, rng.random(200))
+    asked = {"side": "reject", "alpha": 0.1, "delta": 0.05, "threshold": 0.4, "history": history}
+    assert plan_batch(batch, **asked).risk is not None
+    monkeypatch.setattr("certify_assets.certificates.batch_planning._MOST_WEIGHTED", 50)
+    assert plan_batch(batch, **asked).risk is None

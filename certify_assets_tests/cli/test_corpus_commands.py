@@ -355,6 +355,7 @@ def test_labels_without_runs_are_imported_only_when_asked_and_say_so(
         "runs without instruction and steps, from labels alone: nothing to judge": 40
     }
     shown = call(*asked, "--replace")
+    assert shown.err.count("Nothing changes") == 1
     assert "holds labels without runs" in shown.out and "certificate is possible" not in shown.out
     store = Store(str(root))
     Corpus(store, "c").make_splits()
