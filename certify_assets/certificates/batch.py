@@ -15,7 +15,9 @@ remaining under the hypothesis, 1 + λ(m − x·W/w) has expectation at most 1 f
 0 ≤ λ ≤ 1/(W/min w − m).
 
 Nested sets share one draw of the widest: restricted to a nested set it is a draw of it. They are
-tested from the strictest outward, each at δ, up to the first that is not certified.
+tested together by closure: a mean of e-processes is one, so a set is certified once, for every
+group of sets that it is in, the mean of their e-processes has reached 1/δ. The probability that
+any certified set is above its budget is at most δ.
 
 References
 ----------
@@ -43,11 +45,13 @@ from certify_assets.certificates.kernels import weighted_wealth
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 
-SCHEMA: Final = "certify_assets/batch_plan/1"
+SCHEMA: Final = "certify_assets/batch_plan/2"
 SIDES: Final = ("reject", "release")
 #: weight of the prior in draws
 STRENGTH: Final = 20.0
 _LARGEST_LOG = math.log(1e15)
+# closure looks at every group of sets
+_MOST_SETS = 8
 # a run that history calls safe may still be wrong, and is drawn at least so often
 _SMALLEST_RISK = 0.05
 
@@ -345,6 +349,10 @@ class BatchPlan:
             )
         if not self.thresholds or list(self.thresholds) != ordered:
             raise InputError("The thresholds of a batch plan are nested, the strictest first.")
+        if len(self.thresholds) > _MOST_SETS:
+            raise InputError(
+                f"A batch plan has {len(self.thresholds)} thresholds; give at most {_MOST_SETS}."
+            )
         if len(self.predicted_errors) != len(self.thresholds):
             raise InputError("A batch plan has one predicted error a threshold.")
         # the e-process is one for every prior, and for nothing that is no prior
@@ -492,38 +500,129 @@ class BatchDraw:
                 f"Run {missing!r} has no label and later ones have; label the runs in the order "
                 "of the draw."
             )
-        drawn = self.order[:labelled]
-        wrong = 1 if self.plan.side == "reject" else 0
-        errors = np.array([int(outcomes[name] == wrong) for name in names[:labelled]], np.int64)
-        tests: list[SequentialTest] = []
-        for level in range(len(self.plan.thresholds)):
-            tests.append(self._test(level, drawn, errors))
-            if not tests[-1].certified:
-                break
-        return BatchCertificate.of(self, drawn, errors, tests)
+        trace = self.trace([outcomes[name] for name in names[:labelled]])
+        return BatchCertificate.of(self, trace)
 
-    def _test(
-        self, level: int, drawn: NDArray[np.int64], errors: NDArray[np.int64]
-    ) -> SequentialTest:
+    def trace(self, outcomes: Sequence[int]) -> Trace:
+        """Test every set after every label, by the outcomes of the first drawn runs in order."""
+        plan, drawn = self.plan, self.order[: len(outcomes)]
+        wrong = np.asarray(outcomes, np.int64) == (1 if plan.side == "reject" else 0)
+        inside = self.levels[drawn] <= np.arange(len(plan.thresholds))[:, None]
+        own = np.cumsum(inside.astype(np.int64), axis=1)
+        log_e = np.zeros(own.shape)
+        for level, hit in enumerate(inside):
+            # before the first label of a set its e-process is 1
+            path = np.append(0.0, self._log_e(level, drawn[hit], wrong[hit].astype(np.int64)))
+            log_e[level] = path[own[level]]
+        members = self.levels >= 0
+        sizes = np.array(
+            [int((members & (self.levels <= level)).sum()) for level in range(len(inside))]
+        )
+        limits = np.array([error_limit(plan.alpha, int(size)) for size in sizes])
+        found = np.cumsum((inside & wrong).astype(np.int64), axis=1)
+        return Trace(sizes, limits, np.array(plan.predicted_errors), own, found, log_e, plan.delta)
+
+    def _log_e(self, level: int, drawn: NDArray[np.int64], errors: NDArray[np.int64]) -> _Floats:
         plan = self.plan
         inside = (self.levels >= 0) & (self.levels <= level)
-        chosen, decided = errors[inside[drawn]], int(inside.sum())
-        if not decided:
-            return SequentialTest(True, False, 0, 0, 1.0)
-        settings = {"alpha": plan.alpha, "delta": plan.delta, "strength": plan.strength}
+        decided = int(inside.sum())
         if plan.risk is None:
-            predicted = plan.predicted_errors[level]
-            return uniform_test(chosen, decided, predicted_error=predicted, **settings)
-        weights, risks = plan.weights(self.batch.scores)
-        places = np.cumsum(inside) - 1
-        return weighted_test(
-            chosen, places[drawn[inside[drawn]]], weights[inside], risks[inside], **settings
-        )
+            mean = plan.predicted_errors[level]
+            path = log_prior_posterior(errors[None], decided, plan.alpha, mean, plan.strength)
+            return np.asarray(path[0])
+        weights, risks = (values[inside] for values in plan.weights(self.batch.scores))
+        limit = error_limit(plan.alpha, decided)
+        strength = max(plan.strength * float(risks.mean()), 1e-3)
+        places = (np.cumsum(inside) - 1)[drawn]
+        return np.asarray(weighted_wealth(errors, places, weights, risks, limit, strength))
 
 
 def _uniform(seed: int, batch: str, run: str) -> float:
     digest = hashlib.sha256(f"{seed}\0{batch}\0{run}".encode()).digest()
     return (int.from_bytes(digest[:8], "big") + 0.5) / 2**64
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Nested sets after every label: arrays of shape (..., sets, labels) or (..., sets).
+
+    Parameters
+    ----------
+    sizes, limits, means : array of shape (sets,)
+        Runs, smallest number of errors above the budget, and mean of the prior.
+    own, wrong : int array of shape (..., sets, labels)
+        Labels and errors of each set so far.
+    log_e : float array of shape (..., sets, labels)
+        Logarithm of its e-process.
+    delta : float
+    """
+
+    sizes: NDArray[np.int64]
+    limits: NDArray[np.int64]
+    means: _Floats
+    own: NDArray[np.int64]
+    wrong: NDArray[np.int64]
+    log_e: _Floats
+    delta: float
+
+    @cached_property
+    def e_values(self) -> _Floats:
+        """Return the e-processes, at most 10¹⁵."""
+        values: _Floats = np.exp(np.minimum(self.log_e, _LARGEST_LOG))
+        return values
+
+    @cached_property
+    def certified(self) -> NDArray[np.bool_]:
+        """Return which sets are certified after each label.
+
+        A set with more errors found than its budget allows is not, whatever was shown before.
+        """
+        sets = self.sizes.size
+        passed = np.ones(self.log_e.shape, dtype=bool)
+        for group in range(1, 2**sets):
+            members = [place for place in range(sets) if group >> place & 1]
+            mean = self.e_values[..., members, :].mean(axis=-2)
+            reached = np.maximum.accumulate(mean >= 1 / self.delta, axis=-1)
+            passed[..., members, :] &= reached[..., None, :]
+        return passed & (self.wrong < self.limits[:, None])
+
+    @cached_property
+    def saved(self) -> NDArray[np.int64]:
+        """Return the runs that the best certified set decides without a label."""
+        free = np.where(self.certified, self.sizes[:, None] - self.own, 0)
+        most: NDArray[np.int64] = free.max(axis=-2)
+        return most
+
+    @cached_property
+    def worthwhile(self) -> NDArray[np.bool_]:
+        """Return whether more labels are expected to save more.
+
+        A set that is open needs about (log target − log e)/KL labels, with the divergence of the
+        error that its labels and its prior predict from the budget.
+        """
+        budget = (self.limits / np.maximum(self.sizes, 1))[:, None]
+        prior = np.minimum(self.means[:, None], 0.9 * budget)
+        rate = (STRENGTH * prior + self.wrong) / (STRENGTH + self.own)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gain = rate * np.log(rate / budget) + (1 - rate) * np.log((1 - rate) / (1 - budget))
+            lacking = np.where(self.certified, 0.0, np.maximum(1 / self.delta - self.e_values, 0))
+            # other open sets weigh on the mean of every group that they share
+            target = 1 / self.delta + lacking.sum(axis=-2, keepdims=True) - lacking
+            needed = np.maximum(np.log(target) - self.log_e, 0) / gain
+        possible = ~self.certified & (rate < budget) & (self.wrong < self.limits[:, None])
+        expected = np.where(possible, self.sizes[:, None] - self.own - needed, -np.inf)
+        better: NDArray[np.bool_] = expected.max(axis=-2) > self.saved
+        return better
+
+    @cached_property
+    def stops(self) -> NDArray[np.int64]:
+        """Return the labels after which to stop: something is saved and more would not save more,
+        or no set can be certified any more.
+        """
+        hopeless = (self.wrong >= self.limits[:, None]).all(axis=-2)
+        over = hopeless | ((self.saved > 0) & ~self.worthwhile)
+        over[..., -1] = True
+        return np.asarray(np.argmax(over, axis=-1) + 1)
 
 
 @dataclass(frozen=True)
@@ -541,15 +640,17 @@ class BatchCertificate:
     decided : int
         Runs that the certified threshold decides, labelled ones included; 0 where none is.
     labels_used, errors_found : int
-        Labels given, and errors among those of decided runs (of the first set, where nothing is
-        certified).
+        Labels given, and errors among those of decided runs (of the strictest set, where nothing
+        is certified).
     e_value : float
-        Largest e-value of the widest certified set, else of the first set that was tested in vain.
+        Largest e-value of the certified set, else of the strictest.
     threshold : float or None
     status : {"certified", "open", "to_reviewers"}
-        Open while labels may still certify the first set.
+        Open while labels may still certify a set.
     net_share : float
         Share of the batch that is decided without a label.
+    worth_more : bool
+        Whether more labels are expected to save more: where certified, by a wider set.
     batch_sha256 : str
     seed : int
     plan_sha256 : str
@@ -567,6 +668,7 @@ class BatchCertificate:
     threshold: float | None
     status: str
     net_share: float
+    worth_more: bool
     batch_sha256: str
     seed: int
     plan_sha256: str
@@ -576,36 +678,35 @@ class BatchCertificate:
         return asdict(self)
 
     @classmethod
-    def of(
-        cls,
-        draw: BatchDraw,
-        drawn: NDArray[np.int64],
-        errors: NDArray[np.int64],
-        tests: Sequence[SequentialTest],
-    ) -> BatchCertificate:
-        """Take the widest set of the nested ones that was certified."""
-        plan, level = draw.plan, sum(test.certified for test in tests) - 1
-        shown = max(level, 0)
-        inside = (draw.levels >= 0) & (draw.levels <= shown)
-        decided = int(inside.sum()) if level >= 0 else 0
-        certified, labelled = decided > 0, inside[drawn]
-        if certified:
-            status = "certified"
-        else:
-            status = "to_reviewers" if tests[0].failed else "open"
+    def of(cls, draw: BatchDraw, trace: Trace) -> BatchCertificate:
+        """Take the certified set that saves most."""
+        plan, labels = draw.plan, trace.own.shape[-1]
+        last = labels - 1
+        passed = trace.certified[:, last] if labels else trace.sizes < 0
+        saved = trace.sizes - trace.own[:, last] if labels else trace.sizes
+        usable = np.flatnonzero(passed & (trace.sizes > 0)).tolist()
+        certified, level = (
+            bool(usable),
+            max(usable, key=lambda place: (saved[place], place), default=0),
+        )
+        shown = level if certified else 0
+        status = "certified" if certified else "open"
+        if labels and not certified and (trace.wrong[:, last] >= trace.limits).all():
+            status = "to_reviewers"
         return cls(
             certified=certified,
             side=plan.side,
             alpha=plan.alpha,
             delta=plan.delta,
             runs=len(draw.batch),
-            decided=decided,
-            labels_used=int(drawn.size),
-            errors_found=int(errors[labelled].sum()),
-            e_value=tests[shown].e_value,
+            decided=int(trace.sizes[level]) if certified else 0,
+            labels_used=labels,
+            errors_found=int(trace.wrong[shown, last]) if labels else 0,
+            e_value=float(trace.e_values[shown].max(initial=0.0)) if labels else 1.0,
             threshold=plan.thresholds[level] if certified else None,
             status=status,
-            net_share=(decided - int(labelled.sum())) / len(draw.batch) if certified else 0.0,
+            net_share=int(saved[level]) / len(draw.batch) if certified else 0.0,
+            worth_more=bool(trace.worthwhile[last]) if labels else status == "open",
             batch_sha256=draw.batch_sha256,
             seed=draw.seed,
             plan_sha256=sha256_bytes(canonical_json(plan.to_dict())),

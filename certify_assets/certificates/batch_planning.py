@@ -1,7 +1,7 @@
 """The plan of a batch certificate: which thresholds to try, and how to draw, by what this saves.
 
 Batches like the one at hand are simulated from labelled runs of the past, whose tasks are
-resampled, and audited as they would be. Labels in a set that is not certified cost nothing, since
+resampled and whose odds of an error vary as between agents, and audited as they would be. Labels in a set that is not certified cost nothing, since
 its runs would be read anyway; so the share of the batch that is decided without a label is what a
 plan is chosen by. A plan moves this share, never the validity of the certificate.
 """
@@ -22,17 +22,25 @@ from certify_assets.certificates.batch import (
     Batch,
     BatchPlan,
     RiskCurve,
+    Trace,
     error_limit,
     log_e_at,
     weighted_test,
 )
 from certify_assets.errors import InputError
 
-_SIMULATIONS: Final = 200
+_SIMULATIONS: Final = 100
 _CANDIDATES: Final = 16
 _FEWEST: Final = 5
 _EVERY_LABEL: Final = 2000
 _MOST_WEIGHTED: Final = 1000
+_NESTED: Final = (2, 3, 5)
+_BEYOND: Final = (0, 2, 4)
+# of the prior's mean, in budgets
+_LARGEST_PRIOR: Final = 0.5
+# of the logarithm of the odds of an error between agents
+_USUAL_SPREAD: Final = 0.5
+_LARGEST_SPREAD: Final = 1.5
 
 _Floats = NDArray[np.float64]
 
@@ -49,12 +57,15 @@ class History:
     tasks : sequence of str
     sha256 : str
         Hash of the file.
+    agents : sequence of str
+        Empty where they are not known: how much they differ is then assumed.
     """
 
     scores: _Floats
     outcomes: NDArray[np.int64]
     tasks: Sequence[str]
     sha256: str = ""
+    agents: Sequence[str] = ()
 
 
 def plan_batch(
@@ -106,12 +117,13 @@ def plan_batch(
         wrong = rng.random((_SIMULATIONS, len(batch))) < risks
         curve = None
     else:
-        curve, wrong = _simulated(batch, side, history, rng)
+        curve, wrong = _simulated(batch, side, history, alpha, rng)
         risk = curve.at(batch.scores)
         wanted = _candidates(batch, side) if threshold is None else [threshold]
+        # a prior near the budget would take labels to believe what few errors show
         fewest = min(_FEWEST, int(np.isfinite(batch.scores).sum())) if threshold is None else 1
         sets = [
-            _Candidate(value, inside, float(risk[inside].mean()))
+            _Candidate(value, inside, min(float(risk[inside].mean()), _LARGEST_PRIOR * alpha))
             for value in wanted
             if (inside := batch.decided(side, value)).sum() >= max(fewest, 1)
         ]
@@ -189,42 +201,48 @@ def _candidates(batch: Batch, side: str) -> list[float]:
 
 
 def _simulated(
-    batch: Batch, side: str, history: History, rng: np.random.Generator
+    batch: Batch, side: str, history: History, alpha: float, rng: np.random.Generator
 ) -> tuple[RiskCurve, NDArray[np.bool_]]:
-    """Fit the risk of the history, and draw errors of batches from refits on resampled tasks."""
+    """Fit the risk of the history, and draw errors of batches from refits on resampled tasks.
+
+    The odds of an error of a new agent differ from the history's by a factor, as those of its
+    agents differ from each other.
+    """
     errors = history.outcomes == (1 if side == "reject" else 0)
     wrong = errors.astype(np.int64)
     curve = RiskCurve.fit(side, history.scores, wrong)
+    spread = _spread(history, curve.at(history.scores), wrong, alpha)
     tasks, codes = np.unique(np.asarray(history.tasks, dtype=str), return_inverse=True)
     rows = [np.flatnonzero(codes == task) for task in range(tasks.size)]
-    scores = batch.scores
     found = np.empty((_SIMULATIONS, len(batch)), dtype=bool)
     for number in range(_SIMULATIONS):
         drawn = np.concatenate([rows[task] for task in rng.integers(tasks.size, size=tasks.size)])
         again = RiskCurve.fit(side, history.scores[drawn], wrong[drawn])
-        found[number] = rng.random(len(batch)) < again.at(scores)
+        risk = again.at(batch.scores)
+        odds = risk / (1 - risk) * math.exp(spread * rng.standard_normal())
+        found[number] = rng.random(len(batch)) < odds / (1 + odds)
     return curve, found
 
 
-def _ends(
-    candidate: _Candidate, widest: NDArray[np.bool_], simulated: _Simulated
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return, a simulated batch, the number of draws of the widest set after which a nested one is
-    decided, and whether it is certified then.
-    """
-    batches, decided = simulated.wrong.shape[0], int(candidate.inside.sum())
-    drawn = candidate.inside[simulated.order]
-    draws = np.cumsum(widest[simulated.order], axis=1, dtype=np.int32)[drawn].reshape(batches, -1)
-    errors = np.cumsum(simulated.drawn_wrong[drawn].reshape(batches, -1), axis=1, dtype=np.int32)
-    looks = _looks(decided)
-    wrong, rows = errors[:, looks].astype(np.int64), np.arange(batches)
-    log_e = log_e_at(
-        wrong, looks + 1, decided, alpha=simulated.alpha, mean=candidate.mean, strength=STRENGTH
-    )
-    over = wrong >= error_limit(simulated.alpha, decided)
-    passed = (log_e >= math.log(1 / simulated.delta)) & ~over
-    first = np.argmax(passed | over, axis=1)
-    return draws[rows, looks[first]].astype(np.int64), passed[rows, first]
+def _spread(history: History, risk: _Floats, wrong: NDArray[np.int64], alpha: float) -> float:
+    """Return the standard deviation, over agents, of the logarithm of errors against predicted."""
+    if not len(history.agents):
+        return _USUAL_SPREAD
+    # the runs that a threshold may decide; where the judge calls none safe, all of them
+    near = risk <= 2 * alpha
+    near = near if near.any() else np.ones(risk.size, dtype=bool)
+    codes = np.unique(np.asarray(history.agents, dtype=str)[near], return_inverse=True)[1]
+    predicted = np.bincount(codes, weights=risk[near])
+    found = np.bincount(codes, weights=wrong[near])
+    kept = predicted >= 1
+    if kept.sum() < 2:
+        return _USUAL_SPREAD
+    ratios = np.log((found[kept] + 0.5) / (predicted[kept] + 0.5))
+    between = float(np.mean(ratios**2) - np.mean(1 / (predicted[kept] + 0.5)))
+    # few agents say little of their spread: half of it is the usual one
+    weight = kept.sum() / (kept.sum() + 4)
+    variance = weight * max(between, 0.0) + (1 - weight) * _USUAL_SPREAD**2
+    return min(math.sqrt(variance), _LARGEST_SPREAD)
 
 
 def _looks(decided: int) -> NDArray[np.int64]:
@@ -237,34 +255,64 @@ def _looks(decided: int) -> NDArray[np.int64]:
     return places
 
 
+def _trace(sets: Sequence[_Candidate], simulated: _Simulated) -> tuple[Trace, NDArray[np.int64]]:
+    """Audit every simulated batch by a uniform draw of the widest set; return the labels looked
+    after, less one.
+    """
+    batches, sizes = simulated.wrong.shape[0], np.array([int(each.inside.sum()) for each in sets])
+    widest = sets[-1].inside[simulated.order]
+    wrong = simulated.drawn_wrong[widest].reshape(batches, -1)
+    limits = np.array([error_limit(simulated.alpha, int(size)) for size in sizes])
+    looks = _looks(int(sizes[-1]))
+    shape = (batches, len(sets), looks.size)
+    own, found, log_e = np.empty(shape, np.int64), np.empty(shape, np.int64), np.empty(shape)
+    for place, each in enumerate(sets):
+        hit = each.inside[simulated.order][widest].reshape(batches, -1)
+        own[:, place] = np.cumsum(hit, axis=1, dtype=np.int32)[:, looks]
+        found[:, place] = np.cumsum(hit & wrong, axis=1, dtype=np.int32)[:, looks]
+        log_e[:, place] = log_e_at(
+            found[:, place],
+            own[:, place],
+            int(sizes[place]),
+            alpha=simulated.alpha,
+            mean=each.mean,
+            strength=STRENGTH,
+        )
+    # before the first label of a set its e-process is 1
+    log_e[own == 0] = 0.0
+    means = np.array([each.mean for each in sets])
+    return Trace(sizes, limits, means, own, found, log_e, simulated.delta), looks
+
+
 def _best(sets: Sequence[_Candidate], simulated: _Simulated) -> _Choice:
-    """Return the set, or the two nested ones, that save most."""
+    """Return the set, or the nested ones, that save most."""
     runs = simulated.wrong.shape[1]
-    single: list[_Choice] = []
-    for each in sets:
-        labels, passed = _ends(each, each.inside, simulated)
-        saved = np.where(passed, int(each.inside.sum()) - labels, 0)
-        single.append(_Choice((each,), float(labels.mean()), float(saved.mean()) / runs))
-    found = list(single)
-    # the sets that save most, each with a stricter one to fall back on
-    for (wide,), _, _ in sorted(single, key=lambda item: -item.net)[:3]:
-        size = int(wide.inside.sum())
-        end, wide_passed = _ends(wide, wide.inside, simulated)
-        drawn_of_wide = wide.inside[simulated.order]
-        for strict in sets:
-            if strict.inside.sum() >= size:
-                continue
-            first, passed = _ends(strict, wide.inside, simulated)
-            # the wide set counts once the strict one is certified too
-            stop = np.where(passed & wide_passed, np.maximum(first, end), end)
-            inside = strict.inside[simulated.order][drawn_of_wide].reshape(stop.size, -1)
-            drawn = np.cumsum(inside, axis=1, dtype=np.int32)
-            labelled = drawn[np.arange(stop.size), stop - 1]
-            saved = np.where(passed & wide_passed, size - stop, 0)
-            alone = passed & ~wide_passed & (first <= stop)
-            saved = np.where(alone, int(strict.inside.sum()) - labelled, saved)
-            net = float(saved.mean()) / runs
-            found.append(_Choice((strict, wide), float(stop.mean()), net))
+
+    def audited(places: Sequence[int]) -> tuple[_Choice, NDArray[np.int64]]:
+        chosen = tuple(sets[place] for place in places)
+        trace, looks = _trace(chosen, simulated)
+        ends = trace.stops - 1
+        saved = trace.saved[np.arange(ends.size), ends]
+        labels = float((looks[ends] + 1).mean())
+        return _Choice(chosen, labels, float(saved.mean()) / runs), saved
+
+    singles = [audited([place]) for place in range(len(sets))]
+    found = [single for single, _ in singles]
+    order = sorted(range(len(sets)), key=lambda place: -found[place].net)
+    # the sets that turn out best for one simulated agent or another
+    saved = np.stack([each for _, each in singles])
+    turned_out = np.sort(np.argmax(saved, axis=0)[saved.max(axis=0) > 0])
+    families: dict[tuple[int, ...], None] = {}
+    for number in _NESTED if turned_out.size else ():
+        middles = (np.arange(number) + 0.5) / number * turned_out.size
+        families[tuple(dict.fromkeys(turned_out[middles.astype(int)].tolist()))] = None
+    # the best set with stricter ones to fall back on and wider ones to gain
+    for beyond in _BEYOND:
+        widest = min(order[0] + beyond, len(sets) - 1)
+        for number in _NESTED:
+            levels = np.linspace((widest + 1) / number, widest + 1, number).round().astype(int)
+            families[tuple(sorted({max(int(level), 1) - 1 for level in levels}))] = None
+    found.extend(audited(places)[0] for places in families if len(places) > 1)
     return max(found, key=lambda item: item.net)
 
 

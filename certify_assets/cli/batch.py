@@ -229,6 +229,8 @@ def close(
         rows = [[name, str(value)] for name, value in result.to_dict().items()]
         show_table("Batch certificate", FIGURES, rows)
         show_line(_sentence(result.status, result.decided, result.alpha))
+        if result.certified and result.worth_more:
+            show_line("More labels are expected to certify a wider set that saves more.")
     ctx.exit(0 if result.certified else NOTHING)
 
 
@@ -360,6 +362,7 @@ def _history(asked: _Asked) -> History:
         outcomes[keep].astype(np.int64),
         _texts(table.tasks[keep]),
         sha256_file(asked.history),
+        () if table.agents is None else _texts(table.agents[keep]),
     )
 
 
