@@ -315,6 +315,8 @@ def test_the_command_previews_refuses_and_writes_what_may_train(store: Store) ->
     )
     code, document = call("--at-least", "5000")
     assert code == 3 and document["number"] is None and "nothing was spent" in document["said"]
+    code, error = call("--every", "5")
+    assert code == 2 or "--every is part of a schedule" in str(error)
     code, error = call("--schedule", "equal", "--total", "0.02", "--count", "4")
     assert code == 2 or "why it changes" in str(error)
     code, document = call(
