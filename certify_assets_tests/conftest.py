@@ -151,7 +151,7 @@ def platform_environment(root: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
-    """The whole line on an embedded corpus, by the command that users call; 40 CPU seconds."""
+    """The whole pipeline on an embedded corpus, by the command that users call; 40 CPU seconds."""
 
     def prepare(root: Path) -> None:
         command = [sys.executable, "-m", "certify_assets.cli", "run", "miniwob_mixed"]

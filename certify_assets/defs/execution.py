@@ -144,7 +144,7 @@ def failures(result: dg.JobExecutionResult) -> dict[str, str]:
     for found in result.get_asset_check_evaluations():
         if not found.passed and found.severity == dg.AssetCheckSeverity.ERROR:
             where = f"{found.check_name} of {found.asset_key.to_user_string()}"
-            said[where] = f"{where} stops the line: {found.description}."
+            said[where] = f"{where} stops the pipeline: {found.description}."
     for event in result.all_events:
         if event.is_step_failure and event.step_key is not None:
             error = event.step_failure_data.error
@@ -259,10 +259,12 @@ def _report(result: dg.JobExecutionResult) -> int:
     """Print why a run failed; return its exit code."""
     found = failures(result)
     sys.stderr.writelines(
-        f"{text}\n" if " stops the line: " in text else f"{step}: {text}\n"
+        f"{text}\n" if " stops the pipeline: " in text else f"{step}: {text}\n"
         for step, text in found.items()
     )
-    return _BLOCKED if found and all(" stops the line: " in text for text in found.values()) else 1
+    return (
+        _BLOCKED if found and all(" stops the pipeline: " in text for text in found.values()) else 1
+    )
 
 
 def _cause(error: Any) -> str:

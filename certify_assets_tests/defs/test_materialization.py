@@ -1,4 +1,4 @@
-"""The whole line on an embedded corpus, as Dagster, MLflow, the files and a browser show it."""
+"""The whole pipeline on an embedded corpus, as Dagster, MLflow, the files and a browser show it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small corpus whose whole line takes seconds, run as users run it, in a process of its own."""
+"""A small corpus whose whole pipeline takes seconds, run as users run it, in a process of its own."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def command(name: str = CORPUS) -> list[str]:
 def run(
     root: Path, more: Mapping[str, str] | None = None, **options: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Materialize the whole line for the corpus."""
+    """Materialize the whole pipeline for the corpus."""
     return subprocess.run(
         command(),
         env=environment(root, more),

@@ -242,7 +242,7 @@ def record_embedded(product: Product) -> dict[str, Any]:
 
 
 def record_published(product: Product, data: Path | None) -> dict[str, Any]:
-    """Record published corpora: import, whole line, certificates; or why one is left out."""
+    """Record published corpora: import, whole pipeline, certificates; or why one is left out."""
     made: dict[str, Any] = {}
     for corpus, (form, side) in PUBLISHED.items():
         try:
@@ -261,8 +261,8 @@ def record_published(product: Product, data: Path | None) -> dict[str, Any]:
 
 
 def _corpus(product: Product, corpus: str, side: str = "reject") -> dict[str, Any]:
-    """Record the whole line of a corpus, and the commands that work on its score table."""
-    _say(f"{corpus}: the whole line")
+    """Record the whole pipeline of a corpus, and the commands that work on its score table."""
+    _say(f"{corpus}: the whole pipeline")
     line = product.call("line", corpus=corpus)
     made: dict[str, Any] = {
         "exit": line.code,

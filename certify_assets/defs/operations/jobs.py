@@ -1,4 +1,4 @@
-"""Jobs of one corpus: the whole line, and the judges that are asked for by themselves."""
+"""Jobs of one corpus: the whole pipeline, and the judges that are asked for by themselves."""
 
 from __future__ import annotations
 

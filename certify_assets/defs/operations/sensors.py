@@ -33,7 +33,7 @@ _PATIENCE = 300
     minimum_interval_seconds=60,
     default_status=dg.DefaultSensorStatus.STOPPED,
     description="Watch incoming/<corpus>/ of the data root; files that are complete and new add "
-    "the partition and start the whole line.",
+    "the partition and start the whole pipeline.",
 )
 def new_runs_sensor(
     context: dg.SensorEvaluationContext, data_root: DataRoot
@@ -67,7 +67,7 @@ def declared_corpora_sensor(
         if running
         else dg.DefaultSensorStatus.STOPPED,
         description=f"Register {', '.join(declared)} as declared, add the partitions, and start "
-        "the whole line where files or settings changed.",
+        "the whole pipeline where files or settings changed.",
         metadata={"corpora": dg.MetadataValue.json(list(declared))},
     )
     def sense(
