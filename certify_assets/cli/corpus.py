@@ -141,6 +141,8 @@ def import_(
     from certify_assets.corpora.config import CorpusConfig
     from certify_assets.corpora.embedded import EMBEDDED
 
+    if add and replace:
+        raise InputError("give --add or --replace: PATHS are added, or the only ones.")
     if name in EMBEDDED:
         raise InputError(
             f"{name} is the name of a corpus that comes with the package; choose another."

@@ -148,6 +148,7 @@ def test_a_delivery_is_listed_before_it_is_applied_and_keeps_what_is_not_named(
     assert sum(listed["changes"]["new_runs"].values()) == 40 and not listed["changes"]["gone_runs"]
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
     assert "New agents: agent-new." in call(*imported, two, "--add", "--dry-run").out
+    assert call(*imported, two, "--add", "--replace").code == 2
     applied = call(*imported, two, "--add", "--json")
     assert applied.json["version"] == 2 and applied.json["trajectories"] == 80
     assert "Version 2: New agents: agent-new." in applied.err

@@ -216,7 +216,9 @@ class FileSet:
             if path.is_dir():
                 yield from walk.folder(label, path)
             elif not path.is_file():
-                raise InputError(f"{path} is neither a file nor a folder; check the path.")
+                raise InputError(
+                    f"{path} does not exist or is neither file nor folder; check the path."
+                )
             else:
                 yield from walk.file(label, path)
 
