@@ -78,7 +78,7 @@ def writing(
 
 
 @dataclass(frozen=True)
-class Step:
+class AssetStep:
     """What the function of an asset gets: the run, the data root, and the tracker."""
 
     context: dg.AssetExecutionContext | dg.OpExecutionContext
@@ -121,7 +121,7 @@ class Step:
 def asset(
     folder: str, group: str, **about: Any
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-    """Return `dagster.asset` for a function of a `Step`, and of a ``config`` where it has one."""
+    """Return `dagster.asset` for a function of a `AssetStep`, and of a ``config`` where it has one."""
     made = dg.asset(**_common(folder, group, about))
     return lambda function: made(_called_by_dagster(function))
 
@@ -165,23 +165,23 @@ def _called_by_dagster(function: Callable[..., Any]) -> Callable[..., Any]:
     if not isgeneratorfunction(function):
         types["return"] = hints["return"]
 
-    def written(step: Step, *config: dg.Config) -> Any:
+    def written(step: AssetStep, *config: dg.Config) -> Any:
         with writing(step.context, step.data_root):
             return function(step, *config)
 
-    def written_in_parts(step: Step, *config: dg.Config) -> Iterator[Any]:
+    def written_in_parts(step: AssetStep, *config: dg.Config) -> Iterator[Any]:
         with writing(step.context, step.data_root):
             yield from function(step, *config)
 
     made = written_in_parts if isgeneratorfunction(function) else written
 
     def call(context: Any, data_root: DataRoot, mlflow: MlflowTracker) -> Any:
-        return made(Step(context, data_root, mlflow))
+        return made(AssetStep(context, data_root, mlflow))
 
     def call_configured(
         context: Any, config: dg.Config, data_root: DataRoot, mlflow: MlflowTracker
     ) -> Any:
-        return made(Step(context, data_root, mlflow), config)
+        return made(AssetStep(context, data_root, mlflow), config)
 
     called = call_configured if "config" in hints else call
     called.__annotations__ = types | ({"config": hints["config"]} if "config" in hints else {})

@@ -148,7 +148,7 @@ def _rows(source: PageSource) -> str:
 
 
 @dataclass(frozen=True)
-class AgentRow:
+class LeftOutRow:
     """A row of the table of agents, as it is printed."""
 
     agent: str
@@ -160,11 +160,11 @@ class AgentRow:
     over: bool
 
 
-def agent_rows(source: PageSource) -> list[AgentRow]:
+def agent_rows(source: PageSource) -> list[LeftOutRow]:
     """Return every agent, left out of the certificate that decides it."""
     alpha = source.headline.alpha
     return [
-        AgentRow(
+        LeftOutRow(
             agent=row.agent,
             runs=count(row.runs),
             decided=percent(row.covered / row.runs),

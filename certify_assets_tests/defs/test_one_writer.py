@@ -13,7 +13,7 @@ import dagster as dg
 import pytest
 
 from certify_assets.defs import assets
-from certify_assets.defs.assets import Made, Step, asset
+from certify_assets.defs.assets import AssetStep, Made, asset
 from certify_assets.defs.execution import one_writer
 from certify_assets.defs.names import CORPORA
 from certify_assets.defs.resources import EXECUTOR_VARIABLE, OWNER_VARIABLE, DataRoot, MlflowTracker
@@ -39,12 +39,12 @@ def _materialize(store: Store, **about: Any) -> tuple[dg.ExecuteInProcessResult,
     owners: list[str] = []
 
     @asset("corpora", "corpora", **about)
-    def first(step: Step) -> Made:
+    def first(step: AssetStep) -> Made:
         owners.append(_owner(step.store))
         return step.made({}, version="1")
 
     @asset("corpora", "corpora", deps=[first])
-    def second(step: Step) -> Iterator[Any]:
+    def second(step: AssetStep) -> Iterator[Any]:
         yield step.made({}, version="1")
         owners.append(_owner(step.store))
 

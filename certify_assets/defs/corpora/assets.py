@@ -10,7 +10,7 @@ from pydantic import Field
 from certify_assets.corpora import report as corpus_report
 from certify_assets.corpora.schema import to_frame
 from certify_assets.corpora.splits import SPLITS
-from certify_assets.defs.assets import Made, Step, asset, column_lineage, table_metadata
+from certify_assets.defs.assets import AssetStep, Made, asset, column_lineage, table_metadata
 from certify_assets.defs.names import CORPORA_GROUP, corpora_partitions, source
 from certify_assets.reports import corpus_page as pages
 from certify_assets.reports.corpus_page import data_docs_key
@@ -51,7 +51,7 @@ class MiniwobConfig(dg.Config):
     "the source of the two embedded corpora. The package ships the output; materialize it to "
     "generate the runs again (about ten minutes on two cores, resumable).",
 )
-def miniwob_runs(step: Step, config: MiniwobConfig) -> Made:
+def miniwob_runs(step: AssetStep, config: MiniwobConfig) -> Made:
     """Generate the embedded corpora again."""
     from certify_assets.research.miniwob import generate
 
@@ -76,7 +76,7 @@ def miniwob_runs(step: Step, config: MiniwobConfig) -> Made:
     description="Import every attempt of the corpus into one schema, with what was dropped and "
     "why.",
 )
-def trajectories(step: Step) -> Made:
+def trajectories(step: AssetStep) -> Made:
     """Import the corpus."""
     summary = step.corpus.import_trajectories()
     counts = {"trajectories": summary.trajectories, "tasks": summary.tasks}
@@ -103,7 +103,7 @@ def trajectories(step: Step) -> Made:
     description="Assign each task to SFT, RL, CAL or TEST, with seed, shares and hash. Every "
     "downstream step verifies it again. Skipped for a corpus of labels without runs.",
 )
-def split_manifest(step: Step) -> Iterator[Any]:
+def split_manifest(step: AssetStep) -> Iterator[Any]:
     """Assign tasks to splits."""
     corpus = step.corpus
     if step.store.read_json(corpus.key("import.json")).get("label_facts", {}).get("labels_only"):
@@ -120,7 +120,7 @@ def split_manifest(step: Step) -> Iterator[Any]:
     )
 
 
-def skip(step: Step, reason: str) -> None:
+def skip(step: AssetStep, reason: str) -> None:
     """Say why an asset, and all that depends on it, is skipped in this run."""
     context = step.context
     context.log.warning(reason)
@@ -138,7 +138,7 @@ def _split_asset(split: str) -> dg.AssetsDefinition:
         kinds={"parquet"},
         description=_SPLITS[split] + _DISJOINT,
     )
-    def split_asset(step: Step) -> Made:
+    def split_asset(step: AssetStep) -> Made:
         frame = step.corpus.write_split(split)
         counts = {"trajectories": len(frame), "tasks": int(frame["task_id"].nunique())}
         metadata = {
@@ -159,7 +159,7 @@ def _split_asset(split: str) -> dg.AssetsDefinition:
     description="Measure size, success rate, clustering and duplicates of the corpus and its "
     "splits, and whether a certificate is arithmetically possible.",
 )
-def corpus_profile(step: Step) -> Made:
+def corpus_profile(step: AssetStep) -> Made:
     """Describe the corpus before any judge reads it."""
     corpus = step.corpus
     profile = corpus.measure_profile().to_dict()
@@ -181,7 +181,7 @@ def corpus_profile(step: Step) -> Made:
     description="Measure how well length, number of steps or the agent's name alone predict the "
     "outcome (TEST left out). A judge must beat them.",
 )
-def leak_controls(step: Step) -> Made:
+def leak_controls(step: AssetStep) -> Made:
     """Measure what a judge could get without reading."""
     controls = step.corpus.measure_leaks().to_dict()
     aurocs = {
@@ -202,7 +202,7 @@ def leak_controls(step: Step) -> Made:
     "task and attempt (TEST left out), leak controls with their evidence, labels, texts, and what "
     "the import left out. One file, without scripts.",
 )
-def corpus_page(step: Step) -> Made:
+def corpus_page(step: AssetStep) -> Made:
     """Draw the corpus."""
     report = corpus_report.gather_report(step.corpus)
     flips = {

@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.defs.assets import Made, Step, judge_asset
+from certify_assets.defs.assets import AssetStep, Made, judge_asset
 from certify_assets.defs.judges.training import POOL, attempted, machine_tags, progress_lines
 from certify_assets.defs.names import (
     VERSION,
@@ -104,7 +104,7 @@ def _arm(spec: JudgeSpec) -> dg.AssetsDefinition:
         f"compared with, from {spec.start} on RL; adapters and CAL scores of the steps that are "
         "candidates. An arm finished under the same start, settings, rows and renderer is reused.",
     )
-    def arm(step: Step) -> Made:
+    def arm(step: AssetStep) -> Made:
         partition: Any = step.context.partition_key
         place = dict(partition.keys_by_dimension)
         judge = JudgedCorpus.of(Corpus(step.store, place["corpus"]), spec)
@@ -146,7 +146,7 @@ def _arms_audit(spec: JudgeSpec) -> dg.AssetsDefinition:
         "weighted cross-entropy: every certificate registered before TEST is read, every read "
         "through the ledger. The oracle is known only from TEST's outcomes, and never deployed.",
     )
-    def arms_audited(step: Step) -> Made:
+    def arms_audited(step: AssetStep) -> Made:
         found = arms_audit.audit_arms(
             JudgedCorpus.of(step.corpus, spec),
             run_id=step.run_id,

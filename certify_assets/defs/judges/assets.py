@@ -3,8 +3,8 @@
 import dagster as dg
 
 from certify_assets.defs.assets import (
+    AssetStep,
     Made,
-    Step,
     bill_metadata,
     bill_metrics,
     judge_asset,
@@ -58,7 +58,7 @@ def _scores(spec: JudgeSpec) -> dg.AssetsDefinition:
         return language_scores(spec, deps, promise)
 
     @judge_asset(spec, "scores", "parquet", deps=deps, description=promise)
-    def scores(step: Step) -> Made:
+    def scores(step: AssetStep) -> Made:
         judge = step.judge(spec.name)
         metadata, counts = score_metadata(judge.score(report=progress_lines(step.context)))
         metrics = {**counts, **bill_metrics(judge.bill)}
@@ -81,7 +81,7 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
         description="Certify the share of the reviewing that this judge may take over: both sides "
         "at both budgets, from CAL, as canonical JSON that `certify verify` recomputes.",
     )
-    def certificate(step: Step) -> Made:
+    def certificate(step: AssetStep) -> Made:
         judge = step.judge(spec.name)
         certificates = certification.certify_judge(judge, run_id=step.run_id)
         coverage = {
@@ -132,7 +132,7 @@ def _audit(spec: JudgeSpec) -> dg.AssetsDefinition:
         description="Read the thresholds of CAL once on TEST through the ledger: realised error "
         "with its bounds, coverage, task resampling.",
     )
-    def audit(step: Step) -> Made:
+    def audit(step: AssetStep) -> Made:
         judge = step.judge(spec.name)
         result = audit_judge(judge, run_id=step.run_id)
         metrics = result.metrics()
@@ -165,7 +165,7 @@ def _report(spec: JudgeSpec) -> dg.AssetsDefinition:
         description="Draw the certificate as a page: verdict, promise, curves, histograms, "
         "heatmap, lineage, limits. Opens from disk, needs no script.",
     )
-    def report(step: Step) -> Made:
+    def report(step: AssetStep) -> Made:
         judge = step.judge(spec.name)
         metadata = {
             "page": dg.MetadataValue.path(judge_page.write_page(judge)),
@@ -192,7 +192,7 @@ def _monitor(spec: JudgeSpec) -> dg.AssetsDefinition:
         "above the budget that is false with probability at most delta over all time, an interval "
         "for the error, and a page. Says so where there are no labels yet.",
     )
-    def monitor(step: Step) -> Made:
+    def monitor(step: AssetStep) -> Made:
         judge = step.judge(spec.name)
         document = monitoring.monitor_judge(judge)
         metrics = monitor_page.monitor_metrics(document)

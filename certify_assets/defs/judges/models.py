@@ -10,9 +10,9 @@ from pydantic import Field
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.defs.assets import (
+    AssetStep,
     Made,
     Metadata,
-    Step,
     asset,
     judge_asset,
     score_metadata,
@@ -71,7 +71,7 @@ def _plain_model(spec: JudgeSpec, deps: Sequence[str], described: str) -> dg.Ass
         deps=[key(f"corpora/{name}") for name in deps],
         description=described,
     )
-    def model(step: Step) -> Made:
+    def model(step: AssetStep) -> Made:
         record = step.judge(spec.name).train()
         params, selection = _shown(record), _selection(record)
         tags = {"adapter_sha256": record.adapter_sha256}
@@ -105,7 +105,7 @@ def _harvest_model(spec: JudgeSpec) -> dg.AssetsDefinition:
         op_tags=machine_tags(spec.model) if spec.uses_language_model else None,
         description=f"{spec.summary} Skipped, with the reason, where half A certifies nothing.",
     )
-    def model(step: Step) -> Iterator[Any]:
+    def model(step: AssetStep) -> Iterator[Any]:
         judge = JudgedCorpus.of(step.corpus, spec)
         try:
             with attempted(step.context):
@@ -161,7 +161,7 @@ def _transfer_model(spec: JudgeSpec) -> dg.AssetsDefinition:
         description=f"{spec.summary} Of its own partition it reads tasks and instructions of CAL "
         "and TEST, to leave them out, and no SFT row.",
     )
-    def model(step: Step) -> Iterator[Any]:
+    def model(step: AssetStep) -> Iterator[Any]:
         judge = JudgedCorpus.of(step.corpus, spec)
         if missing := no_sources(judge):
             skip(step, missing)
@@ -185,7 +185,7 @@ def _has_sources(spec: JudgeSpec, description: str, *, passed: bool) -> dg.Asset
     )
 
 
-def _transferred(step: Step, judge: JudgedCorpus, record: JudgeRecord) -> Made:
+def _transferred(step: AssetStep, judge: JudgedCorpus, record: JudgeRecord) -> Made:
     pool = TransferRecord.of(record)
     params = {name: value for name, value in _shown(record).items() if name != "candidates"}
     rows = {f"rows_{item.corpus}": item.rows for item in pool.sources}
@@ -291,7 +291,7 @@ def _register(spec: JudgeSpec) -> dg.OpDefinition:
     def register(
         context: dg.OpExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
     ) -> dg.MaterializeResult[None]:
-        step = Step(context, data_root, mlflow)
+        step = AssetStep(context, data_root, mlflow)
         judge = step.judge(spec.name)
         artifact = judge.stored_artifact
         params, tags = lineage.adapter_params(artifact), lineage.adapter_tags(artifact)
@@ -345,7 +345,7 @@ def _record(spec: JudgeSpec) -> dg.OpDefinition:
     def record(
         context: dg.OpExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
     ) -> dg.MaterializeResult[None]:
-        step = Step(context, data_root, mlflow)
+        step = AssetStep(context, data_root, mlflow)
         scores = step.store.read_table(step.judge(spec.name).key("scores.parquet"))
         metadata, counts = score_metadata(scores)
         return step.made(metadata, metrics=counts)
@@ -375,7 +375,7 @@ class CompactConfig(dg.Config):
     "and grpo read: every file as its provenance says. With rebuild: true it is pretrained again "
     "(about four CPU minutes, resumable) and compared byte by byte; judges still read what ships.",
 )
-def compact_model(step: Step, config: CompactConfig) -> Made:
+def compact_model(step: AssetStep, config: CompactConfig) -> Made:
     """Verify the shipped model, or build it again."""
     found = compact.require_shipped()
     facts = found.provenance

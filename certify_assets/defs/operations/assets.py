@@ -9,7 +9,7 @@ from pydantic import Field
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import to_frame
-from certify_assets.defs.assets import Made, Step, asset, column_lineage, table_metadata
+from certify_assets.defs.assets import AssetStep, Made, asset, column_lineage, table_metadata
 from certify_assets.defs.judges.training import progress_lines
 from certify_assets.defs.names import OPERATIONS_GROUP, corpora_partitions, judge_key, key, source
 from certify_assets.files import canonical_json, sha256_bytes
@@ -99,7 +99,7 @@ def _deployment() -> dg.AssetSpec:
     "came before, and draw their tasks before anything is scored. The same files twice are one "
     "batch.",
 )
-def incoming_runs(step: Step) -> Made:
+def incoming_runs(step: AssetStep) -> Made:
     """Import the inbox."""
     corpus = step.corpus
     received = batches.receive(corpus)
@@ -127,7 +127,7 @@ def incoming_runs(step: Step) -> Made:
     "score, thresholds and certificate. Where judge, certificate, audit or monitor are not valid, "
     "everything goes to human review and this page says why.",
 )
-def decisions(step: Step) -> Made:
+def decisions(step: AssetStep) -> Made:
     """Decide the batches that wait."""
     corpus = step.corpus
     records = batches.decide_ready(corpus, report=progress_lines(step.context))
@@ -188,7 +188,7 @@ def _sources(corpus: Corpus) -> dict[str, list[tuple[dg.AssetKey, str]]]:
     "the audit sample by whole tasks, spot checks, then what the judge left undecided; a table, "
     "and a page with the budget. `certify review serve` serves the page for labelling.",
 )
-def review_queue(step: Step, config: ReviewCosts) -> Made:
+def review_queue(step: AssetStep, config: ReviewCosts) -> Made:
     """Write table and page of the queue."""
     corpus = step.corpus
     made = load_queue(corpus, **config.model_dump())
@@ -221,7 +221,7 @@ def review_queue(step: Step, config: ReviewCosts) -> Made:
     "run with the majority's outcome, every vote, and why the run was asked about. Only rows of "
     "the audit sample and of spot checks measure how often the judge errs.",
 )
-def reviewed_labels(step: Step) -> Made:
+def reviewed_labels(step: AssetStep) -> Made:
     """Write the table of resolved labels."""
     made = write_label_table(step.corpus)
     figures = {name: value for name, value in made.figures().items() if value is not None}
@@ -243,7 +243,7 @@ def reviewed_labels(step: Step) -> Made:
     "that is false with probability at most delta over all time, an interval for the error, a "
     "page. An alarm is recorded with its time, and notifications are sent.",
 )
-def operation_monitor(step: Step) -> Made:
+def operation_monitor(step: AssetStep) -> Made:
     """Monitor the judge that is deployed, whichever it is."""
     corpus = step.corpus
     document = monitor_deployed(corpus)
@@ -275,7 +275,7 @@ def operation_monitor(step: Step) -> Made:
     "its own by the declared schedule: once for each set of labels, when enough tasks are new. "
     "The rows are stored with the certificates, so that every reader can recompute them.",
 )
-def recertification(step: Step, config: RecertifyConfig) -> Made:
+def recertification(step: AssetStep, config: RecertifyConfig) -> Made:
     """Recertify where it is due; deploy where that is asked for."""
     corpus = step.corpus
     record, said = recertify_deployed(corpus, deploy=config.deploy)
@@ -310,7 +310,7 @@ def recertification(step: Step, config: RecertifyConfig) -> Made:
     description="Draw certified coverage, realised error with its interval, alarms and confidence "
     "spent, over deployments and recertifications, as a page.",
 )
-def operation_history(step: Step) -> Made:
+def operation_history(step: AssetStep) -> Made:
     """Gather and draw what became of the certificates."""
     corpus = step.corpus
     document = history.write_history(corpus)

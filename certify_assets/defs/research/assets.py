@@ -9,7 +9,7 @@ import dagster as dg
 from pydantic import Field
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.defs.assets import Made, Step, asset
+from certify_assets.defs.assets import AssetStep, Made, asset
 from certify_assets.defs.corpora.assets import skip
 from certify_assets.defs.judges.training import POOL, attempted, machine_tags, progress_lines
 from certify_assets.defs.names import CORPORA_GROUP, RESEARCH_GROUP, judge_key, key
@@ -90,7 +90,7 @@ def table_assets() -> list[dg.AssetsDefinition]:
     "of some agents, read on CAL runs of the others, next to the judge trained on all, on the "
     "same rows.",
 )
-def agent_disjoint(step: Step, config: AgentFoldsConfig) -> Made:
+def agent_disjoint(step: AssetStep, config: AgentFoldsConfig) -> Made:
     """Evaluate the judges that are there; what is missing is listed."""
     found, left_out = agent_folds.evaluate_scored(
         step.corpus, config.judges, folds=config.folds, seed=config.seed
@@ -119,7 +119,7 @@ def agent_disjoint(step: Step, config: AgentFoldsConfig) -> Made:
     "interval, within tasks too, certified coverage, audit, cost; which is best at what, and what "
     "does not help. Judges that are not there are named, not waited for.",
 )
-def comparison_of_judges(step: Step) -> Made:
+def comparison_of_judges(step: AssetStep) -> Made:
     """Compare what is stored in the data root."""
     store, corpus = step.store, step.corpus.name
     document = comparison.write_comparison(Corpus(store, corpus))
@@ -145,7 +145,7 @@ def comparison_of_judges(step: Step) -> Made:
     description="Compare every judge on every corpus of the data root: AUROC, certified coverage "
     "at both budgets, audit, cost; as page, CSV, Markdown and LaTeX.",
 )
-def main_table_of_judges(step: Step) -> Made:
+def main_table_of_judges(step: AssetStep) -> Made:
     """Compare every corpus again, so that the table is of what is stored now."""
     document = comparison.write_main_table(step.store)
     page = comparison_page.render_comparison(document["corpora"], document["left_out"])
@@ -165,7 +165,7 @@ def main_table_of_judges(step: Step) -> Made:
     "procedure issued a certificate, and how often that was true on TEST. Registered before TEST "
     "is read; a killed study resumes.",
 )
-def seed_study(step: Step, config: SeedConfig) -> Made:
+def seed_study(step: AssetStep, config: SeedConfig) -> Made:
     """Run the lexical judge over split seeds."""
     from certify_assets.research.pages.study_site import seeds_metrics
     from certify_assets.research.seed_study import SeedPlan, run_seeds
@@ -187,7 +187,7 @@ def seed_study(step: Step, config: SeedConfig) -> Made:
     "certificate, contamination by the withheld labels, and how far each harvest is from its "
     "pool.",
 )
-def harvests(step: Step) -> Made:
+def harvests(step: AssetStep) -> Made:
     """Run the study of harvests of one corpus."""
     from certify_assets.reports.harvest_table import harvest_markdown
     from certify_assets.research.harvest_study import run_harvests
@@ -209,7 +209,7 @@ def harvests(step: Step) -> Made:
     op_tags=machine_tags("compact"),
     description="Harvest once with the fine-tuned language model: minutes on two cores.",
 )
-def harvests_lm(step: Step) -> Made:
+def harvests_lm(step: AssetStep) -> Made:
     """Run one loop with the language model."""
     with attempted(step.context):
         study.run_language_harvests(
@@ -230,7 +230,7 @@ def harvests_lm(step: Step) -> Made:
     description="Harvest from a judge that saw no row of the corpus; skipped where no other "
     "corpus is split.",
 )
-def harvests_transfer(step: Step) -> Iterator[Any]:
+def harvests_transfer(step: AssetStep) -> Iterator[Any]:
     """Harvest from the transfer judge."""
     corpus = step.corpus
     if reason := study.run_transfer_harvests(corpus, run_id=step.run_id):
@@ -245,7 +245,7 @@ def harvests_transfer(step: Step) -> Iterator[Any]:
     "own, with the task-resampling audit of the naive one and the three gates. Judges that are "
     "not there are passed over.",
 )
-def real_scores(step: Step) -> Made:
+def real_scores(step: AssetStep) -> Made:
     """Run every procedure on real scores."""
     from certify_assets.research.real_scores import write_real_scores
 
@@ -270,7 +270,7 @@ def real_scores(step: Step) -> Made:
     "certificates: leave-one-corpus-out, other forms, the influence of each corpus, and how far "
     "the fit can be trusted. With fewer than three corpora it shows the points and says so.",
 )
-def certifiability_model(step: Step) -> Made:
+def certifiability_model(step: AssetStep) -> Made:
     """Fit the certifiability law to the data root."""
     found = certifiability.write_certifiability(step.store)
     page = law_page.render_law(found)
@@ -294,7 +294,7 @@ def certifiability_model(step: Step) -> Made:
     "quadrature, checked against large draws. About ten CPU minutes; an interrupted run resumes "
     "cell by cell.",
 )
-def simulation_study(step: Step, config: SimulationConfig) -> Made:
+def simulation_study(step: AssetStep, config: SimulationConfig) -> Made:
     """Run the study, store the document and draw its page."""
     from certify_assets.research.pages.simulation_page import study_markdown, write_simulation_page
 
@@ -342,7 +342,7 @@ def simulation_study(step: Step, config: SimulationConfig) -> Made:
     description="Draw every table of the paper next to ours, as a site that opens from disk and "
     "as Markdown, LaTeX and CSV; what was not run says so.",
 )
-def study_report(step: Step) -> Made:
+def study_report(step: AssetStep) -> Made:
     """Draw the site from the stored documents."""
     from certify_assets.research.pages import study_site
 
