@@ -341,7 +341,7 @@ _RUN = '{"task_id": "a", "outcome": 1, "text": "x"}\n'
         ("runs.jsonl", _RUN.encode("utf-16"), "runs.jsonl is in UTF-16; save it as UTF-8."),
         (
             "runs.jsonl.gz",
-            gzip.compress(gzip.compress(_RUN.encode())),
+            gzip.compress(gzip.compress(_RUN.encode(), mtime=0), mtime=0),
             "runs.jsonl.gz is compressed once more inside",
         ),
         ("runs.tar.gz", b"", "runs.tar.gz is broken after 0 files"),
