@@ -175,6 +175,8 @@ class Tracker:
             os.environ.setdefault(name, value)
         from mlflow.tracking import MlflowClient
 
+        # the error comes back and is said in a sentence; MLflow would print its traceback as well
+        logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
         return MlflowClient(tracking_uri=self.uri)
 
 
