@@ -158,12 +158,18 @@ class Bench:
             for length in lengths
         ]
 
+    def _wait(self) -> None:
+        if self.hardware.accelerated:
+            import torch
+
+            torch.cuda.synchronize()
+
     def seconds(self, run: Callable[[], Any]) -> float:
         """Wall-clock seconds of a run, the device waited for."""
-        self.hardware.synchronize()
+        self._wait()
         start = time.perf_counter()
         run()
-        self.hardware.synchronize()
+        self._wait()
         return time.perf_counter() - start
 
     def score(self, prompts: list[Encoded], **settings: Any) -> dict[str, Any]:

@@ -41,7 +41,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaln, gammaln
 
-from certify_assets.certificates.kernels import weighted_wealth
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 
@@ -149,6 +148,8 @@ def weighted_test(
     -------
     SequentialTest
     """
+    from certify_assets.certificates.kernels import weighted_wealth
+
     found = np.asarray(errors, dtype=np.int64).reshape(-1)
     every = np.asarray(weights, dtype=np.float64)
     if not (every > 0).all():
@@ -523,6 +524,8 @@ class BatchDraw:
         return Trace(sizes, limits, np.array(plan.predicted_errors), own, found, log_e, plan.delta)
 
     def _log_e(self, level: int, drawn: NDArray[np.int64], errors: NDArray[np.int64]) -> _Floats:
+        from certify_assets.certificates.kernels import weighted_wealth
+
         plan = self.plan
         inside = (self.levels >= 0) & (self.levels <= level)
         decided = int(inside.sum())

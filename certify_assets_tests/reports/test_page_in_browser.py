@@ -55,6 +55,7 @@ def test_the_certificate_page_is_whole_and_fits(
         "What is certified",
         "The promise",
         "Audit on TEST",
+        "Agents that the certificate has not seen",
         "Corpus and judge",
         "Figures",
         "Procedures side by side",
