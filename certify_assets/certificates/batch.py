@@ -39,7 +39,6 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaln, gammaln
 
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
@@ -181,6 +180,8 @@ def log_e_at(
     strength: float,
 ) -> _Floats:
     """As `log_prior_posterior`, after numbers of labels and the errors among them."""
+    from scipy.special import betaln, gammaln
+
     limit = error_limit(alpha, decided)
     mean = min(max(mean, 1e-4), 1 - 1e-4)
     a, b = strength * mean, strength * (1 - mean)
