@@ -1,8 +1,8 @@
 """What a certificate says of an agent that CAL never saw: each agent left out in turn.
 
-A certificate resamples tasks, so its δ covers new tasks of the agents that CAL has. For every agent
-the same procedure is run without its runs, and the threshold that comes of it is read on the agent's
-own. The judge is taken as it is, so where it was trained on runs of the agent it saw them.
+A certificate resamples tasks, so its δ covers new tasks of the agents that CAL has. For every
+agent the same procedure is run without its runs, and the threshold that comes of it is read on the
+agent's own. The judge is taken as it is, so where it was trained on runs of the agent it saw them.
 """
 
 from __future__ import annotations

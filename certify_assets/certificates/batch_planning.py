@@ -1,9 +1,10 @@
 """The plan of a batch certificate: which thresholds to try, and how to draw, by what this saves.
 
 Batches like the one at hand are simulated from labelled runs of the past, whose tasks are
-resampled and whose odds of an error vary as between agents, and audited as they would be. Labels in a set that is not certified cost nothing, since
-its runs would be read anyway; so the share of the batch that is decided without a label is what a
-plan is chosen by. A plan moves this share, never the validity of the certificate.
+resampled and whose odds of an error vary as between agents, and audited as they would be. Labels in
+a set that is not certified cost nothing, since its runs would be read anyway; so the share of the
+batch that is decided without a label is what a plan is chosen by. A plan moves this share, never
+the validity of the certificate.
 """
 
 from __future__ import annotations

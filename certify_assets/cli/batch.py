@@ -214,10 +214,9 @@ def close(
     DRAW is the file as `draw` wrote it. LABELS has trajectory_id and outcome (0 or 1), and may hold
     the first part of the draw.
     """
-    found = _opened(certificate, scores, drawn, asked)
-    allowed = set(read_rows(drawn, {"trajectory_id"})[1]["trajectory_id"].tolist())
+    found, allowed = _opened(certificate, scores, drawn, asked)
     outcomes = _labels(labels, asked.columns["outcome_col"])
-    if strange := sorted(set(outcomes) - set(map(str, allowed))):
+    if strange := sorted(set(outcomes) - allowed):
         raise InputError(
             f"{labels} labels {strange[0]!r}, which {drawn} does not have ({len(strange)} such "
             "labels); label the runs of the draw, in its order."
@@ -236,14 +235,20 @@ def close(
 
 def _sentence(status: str, decided: int, alpha: float) -> str:
     if status == "certified":
-        return f"At most {100 * alpha:.10g}% of the {decided} decided runs are wrong; correct those found."
+        share = f"{100 * alpha:.10g}%"
+        return f"At most {share} of the {decided} decided runs are wrong; correct those found."
     if status == "to_reviewers":
         return "More errors were found than the budget allows: every run goes to human review."
     return "The labels so far certify nothing; label more runs of the draw."
 
 
-def _opened(certificate: Path, scores: Path, drawn: Path, asked: _Asked) -> BatchDraw:
-    """Compute the draw of a file again; refuse a file that is not the draw."""
+def _opened(
+    certificate: Path, scores: Path, drawn: Path, asked: _Asked
+) -> tuple[BatchDraw, set[str]]:
+    """Compute the draw of a file again, and return it with the runs of the file.
+
+    A file that is not the draw is refused.
+    """
     names, columns, rows = read_rows(drawn, set(_COLUMNS))
     if set(_COLUMNS) - set(columns):
         raise InputError(
@@ -270,7 +275,7 @@ def _opened(certificate: Path, scores: Path, drawn: Path, asked: _Asked) -> Batc
                 f"{drawn}, {rows.name(place)} is not what the seed draws: the file was edited; "
                 "give it as it was written."
             )
-    return found
+    return found, {row[1] for row in written}
 
 
 def _draw(certificate: Path, scores: Path, seed: int, asked: _Asked) -> BatchDraw:
@@ -339,13 +344,22 @@ def _plan(certificate: Path, frozen: Batch, asked: _Asked) -> BatchPlan:
 
 
 def _one(certificate: Path, asked: _Asked) -> Certificate:
-    """Return the certificate of the side, at the budget where the document has one of it."""
+    """Return the certificate of the side, at the budget where the document has one of it.
+
+    Of several procedures, as in a document of the platform, the deciding one counts.
+    """
+    from certify_assets.judges.specs import PROCEDURES
+
     found = load_certificates(certificate, Choice(asked.side))
-    at_budget = [item for item in found if item.alpha == asked.alpha]
-    chosen = at_budget or found
-    if len({item.side for item in chosen}) > 1:
-        raise InputError(f"{certificate} holds both sides; choose one by --side.")
-    return chosen[0]
+    for chosen in (
+        [item for item in found if item.alpha == asked.alpha],
+        [item for item in found if item.procedure == PROCEDURES[0]],
+    ):
+        found = [item for item in found if item in chosen] or found
+    if len(found) > 1:
+        held = ", ".join(f"{item.procedure} {item.side} at {item.alpha:g}" for item in found)
+        raise InputError(f"{certificate} holds {held}; choose one by --side and --alpha.")
+    return found[0]
 
 
 def _history(asked: _Asked) -> History:

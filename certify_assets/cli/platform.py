@@ -169,8 +169,8 @@ def ledger_status(ctx: click.Context, corpus: str | None, store: Store, as_json:
     first: read under a registration for the first time; reused: the registration of another
     version, some of whose runs were read before; replay: again with the same hashes; changed: with
     others after a result was seen; unregistered: asked for without a registration, and refused;
-    results: reads whose result was stored. --json lists every read with its version. Exit 3 where a rule of the current registration was broken or the journal was
-    altered.
+    results: reads whose result was stored. --json lists every read with its version. Exit 3 where a
+    rule of the current registration was broken or the journal was altered.
     """
     from certify_assets.evaluation.ledger import ledger_states
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.corpora.formats import ImportedCorpus, ImportFacts
+    from certify_assets.corpora.formats.gathering import Gathered
     from certify_assets.corpora.leakage import LeakChecks
     from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.corpora.quality import QualityReport
@@ -275,47 +277,41 @@ class Corpus:
 
     def import_trajectories(self) -> ImportSummary:
         """Read the source again and store its trajectories as one table."""
-        from certify_assets.corpora.formats import gather_corpus
-
         config, key = self.config, self.key("trajectories.parquet")
         if config.format == "embedded":
             imported = embedded_import(self.name)
             summary = ImportSummary.of_embedded(imported, self._store(key, imported.frame))
         else:
-            with gather_corpus(
-                [Path(path) for path in config.paths],
-                format=config.format,
-                name=self.name,
-                options=dict(config.options),
-            ) as (runs, facts):
-                self._require_same_format(facts.format)
+            with self._gathered(config) as (runs, facts):
                 size = len(runs.rows), runs.tasks(), runs.agents()
                 summary = ImportSummary._of(facts, size, self.store.write_stream(key, runs.write))
         self.store.write_json(self.key("import.json"), asdict(summary))
         self._record_version(summary.files)
         return summary
 
-    def _require_same_format(self, found: str) -> None:
-        """Refuse a delivery of another format than the corpus was read as, unless it is named."""
-        if self.config.format != "auto" or not self.has("import.json"):
-            return
-        known = self.import_summary.format
-        if known not in ("", "embedded") and not set(found.split("+")) & set(known.split("+")):
-            raise InputError(
-                f"{self} was read as {known} and these files are {found}; import them as a corpus "
-                "of their own, or name their format to replace it."
-            )
-
-    def preview_import(self, config: CorpusConfig) -> RunChanges:
-        """Read a source as an import would; return what it would change, and store nothing."""
+    @contextmanager
+    def _gathered(self, config: CorpusConfig) -> Iterator[tuple[Gathered, ImportFacts]]:
+        """Read a source; refuse another format than the corpus was read as, unless it is named."""
         from certify_assets.corpora.formats import gather_corpus
 
+        known = self.import_summary.format if self.has("import.json") else "embedded"
         with gather_corpus(
             [Path(path) for path in config.paths],
             format=config.format,
             name=self.name,
             options=dict(config.options),
-        ) as (runs, _):
+        ) as (runs, facts):
+            same = not {*known.split("+")}.isdisjoint(("embedded", *facts.format.split("+")))
+            if config.format == "auto" and not same:
+                raise InputError(
+                    f"{self} was read as {known} and these files are {facts.format}; import them "
+                    "as a corpus of their own, or name their format to replace it."
+                )
+            yield runs, facts
+
+    def preview_import(self, config: CorpusConfig) -> RunChanges:
+        """Read a source as an import would; return what it would change, and store nothing."""
+        with self._gathered(config) as (runs, _):
             table = run_table_of(runs.trajectories())
         manifest = self._planned(table, config)
         return RunChanges.between(self.deliveries.last_runs(), table, manifest)
@@ -353,8 +349,18 @@ class Corpus:
             earlier = self.stored_manifest if self.has("splits", "manifest.json") else None
             return plan_splits(config, tasks, earlier)
         except ManifestError:
-            # what was altered binds nobody
-            return plan_splits(config, tasks)
+            # altered: what the versions of the corpus give is what it said
+            return plan_splits(config, tasks, self._replayed_manifest(config))
+
+    def _replayed_manifest(self, config: CorpusConfig) -> SplitManifest | None:
+        """Assign the tasks of every version in turn, as its delivery did."""
+        manifest = None
+        for version in self.deliveries.read():
+            with suppress(InputError):
+                # a version with too few tasks had no splits
+                tasks = self.deliveries.runs(version)["task_id"].unique()
+                manifest = plan_splits(config, tasks, manifest)
+        return manifest
 
     def write_split(self, split: str) -> pd.DataFrame:
         """Store one split's trajectories; refuse where the manifest does not hold."""

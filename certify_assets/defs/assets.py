@@ -121,7 +121,7 @@ class AssetStep:
 def asset(
     folder: str, group: str, **about: Any
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-    """Return `dagster.asset` for a function of a `AssetStep`, and of a ``config`` where it has one."""
+    """Return `dagster.asset` for a function of a step, and of a ``config`` where it has one."""
     made = dg.asset(**_common(folder, group, about))
     return lambda function: made(_called_by_dagster(function))
 

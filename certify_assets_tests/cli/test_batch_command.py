@@ -202,3 +202,15 @@ def test_a_batch_smaller_than_a_candidate_is_planned_whole(call: Call, tables: P
     history = ("--history", tables / "history.csv")
     planned = call("batch", "plan", tables / "cert.json", few, *history, "--json")
     assert planned.code == 0 and planned.json["thresholds"] == [-9]
+
+
+def test_of_several_procedures_the_deciding_one_counts(call: Call, tables: Path) -> None:
+    every = ("certificate", tables / "cal.csv", "--procedure", "all", "--out", tables / "all.json")
+    call(*every)
+    one = json.loads((tables / "cert.json").read_text("utf-8"))
+    plan = call("batch", "plan", tables / "all.json", tables / "batch.csv", "--json").json
+    assert plan["certificate_sha256"] and plan["thresholds"] == [one["threshold"]]
+    both = ("certificate", tables / "cal.csv", "--side", "both", "--out", tables / "both.json")
+    call(*both)
+    answer = call("batch", "plan", tables / "both.json", tables / "batch.csv")
+    assert answer.code == 2 and "choose one by --side and --alpha" in answer.err

@@ -279,6 +279,23 @@ def test_a_manifest_of_deliveries_is_verified(world: tuple[Store, Path]) -> None
         verify_manifest(altered, corpus.trajectories, complete=False)
 
 
+def test_an_altered_manifest_is_made_again_from_the_versions(world: tuple[Store, Path]) -> None:
+    store, source = world
+
+    def one_more(records: list[Record]) -> list[Record]:
+        new = {"task_id": "new-task", "trajectory_id": "new-run"}
+        return [*records, *({**records[0], **new, "trajectory_id": f"n{n}"} for n in range(2))]
+
+    rewrite(source, one_more)
+    Corpus(store, "c").prepare_splits()
+    key = "corpora/c/splits/manifest.json"
+    kept, document = store.read_bytes(key), store.read_json(key)
+    moved = next(task for task, split in document["assignment"].items() if split == "test")
+    store.write_json(key, {**document, "assignment": {**document["assignment"], moved: "cal"}})
+    Corpus(store, "c").make_splits()
+    assert store.read_bytes(key) == kept
+
+
 def test_an_altered_list_of_runs_is_refused(world: tuple[Store, Path]) -> None:
     store, source = world
     version = Corpus(store, "c").version
