@@ -103,6 +103,10 @@ class JudgeFamily(ABC):
         """Train the judge again on some SFT rows only; nothing is stored but checkpoints."""
         raise InputError(f"{judge} is not trained on SFT rows alone; name another judge.")
 
+    def reload(self, judge: JudgedCorpus, place: str, *, expected_sha256: str) -> Judge:
+        """Load a judge that `retrained` made, from files that were stored under a place."""
+        raise InputError(f"{judge} is kept in no other place than its own; name another judge.")
+
     def configure(self, name: str, entry: Mapping[str, Any]) -> JudgeSpec:
         """Return the judge that an entry of the user's document describes."""
         raise InputError(f"judges of the family of {name} cannot be added by judges.yaml.")

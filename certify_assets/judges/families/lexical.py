@@ -101,9 +101,13 @@ class LexicalFamily(JudgeFamily):
         self, judge: JudgedCorpus, *, expected_sha256: str, resume: bool, replay: bool
     ) -> LexicalJudge:
         """Load the trained judge."""
+        return self.reload(judge, "adapter", expected_sha256=expected_sha256)
+
+    def reload(self, judge: JudgedCorpus, place: str, *, expected_sha256: str) -> LexicalJudge:
+        """Load a judge from its two files."""
         from certify_assets.judges.lexical import LexicalJudge
 
-        with stored_folder(judge.store, judge.key("adapter")) as folder:
+        with stored_folder(judge.store, judge.key(place)) as folder:
             return LexicalJudge.load(folder, expected_sha256=expected_sha256)
 
     def fingerprint(self, judge: JudgedCorpus, record: JudgeRecord) -> str:

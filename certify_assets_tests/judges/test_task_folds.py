@@ -1,0 +1,130 @@
+"""Out-of-fold judges: none saw the task that it scores, and none certifies the judge."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from certify_assets.certificates import certify
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import InputError, IntegrityError
+from certify_assets.judges.base import judge_auroc
+from certify_assets.judges.families.lexical import train_lexical
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.record import columns, renderer, texts
+from certify_assets.judges.task_folds import (
+    FOLDS,
+    score_unseen,
+    train_task_folds,
+    training_tasks,
+    why_no_folds,
+)
+from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged
+
+
+def files(store: Store) -> dict[str, str]:
+    folder = "judges/lexical/c/folds"
+    keys = [f"{folder}/{number}.json" for number in range(FOLDS)]
+    keys += [
+        f"{folder}/{number}/{name}"
+        for number in range(FOLDS)
+        for name in ("judge.json", "weights.safetensors")
+    ]
+    return {key: store.sha256(key) for key in keys}
+
+
+def test_every_training_task_is_scored_by_a_judge_that_never_saw_it(operated: Store) -> None:
+    judge = judged(operated)
+    runs = judge.corpus.trajectories
+    found = score_unseen(judge, runs)
+    folds = train_task_folds(judge)
+    assert sorted(task for fold in folds for task in fold.tasks) == sorted(training_tasks(judge))
+    assert training_tasks(judge) == set(judge.corpus.manifest.tasks["sft"])
+    of_sft = runs["task_id"].isin(training_tasks(judge)).to_numpy()
+    assert np.array_equal(found.seen, of_sft) and found.reason == ""
+    assert np.array_equal(np.array([bool(name) for name in found.adapters]), of_sft)
+    # the same training by hand
+    fold = folds[2]
+    sft = runs[of_sft & runs["outcome"].notna().to_numpy()]
+    others = sft[~sft["task_id"].isin(fold.tasks)]
+    again = train_lexical(others, success_weight=1.0, seed=judge.spec.seed)
+    assert again.adapter_sha256 == fold.adapter_sha256 and fold.runs == len(others)
+    mine = runs["task_id"].isin(fold.tasks).to_numpy()
+    assert {found.adapters[place] for place in np.flatnonzero(mine)} == {fold.adapter_sha256}
+    table, _ = judge.score_runs(runs)
+    used = found.for_batch(table)
+    assert np.array_equal(
+        used["score"].to_numpy()[mine], again.score(texts(runs[mine], renderer())).score
+    )
+    assert used[~of_sft].equals(table[~of_sft]), "the deployed judge scores what it never saw"
+    assert judge_auroc(used[of_sft]) < judge_auroc(table[of_sft]), "and remembers what it saw"
+
+
+def test_a_killed_training_resumes_and_is_the_same_again(operated: Store) -> None:
+    train_task_folds(judged(operated))
+    before = files(operated)
+    operated.delete("judges/lexical/c/folds/3.json")
+    operated.delete("judges/lexical/c/folds/3/weights.safetensors")
+    kept = operated.local_path("judges/lexical/c/folds/2.json").stat().st_mtime_ns
+    train_task_folds(judged(operated))
+    assert files(operated) == before
+    assert operated.local_path("judges/lexical/c/folds/2.json").stat().st_mtime_ns == kept
+    shutil.rmtree(operated.local_path("judges/lexical/c/folds"))
+    train_task_folds(judged(operated))
+    assert files(operated) == before, "two trainings are the same, byte for byte"
+
+
+def test_a_retrained_judge_has_other_folds(operated: Store) -> None:
+    judge = judged(operated)
+    first = train_task_folds(judge)
+    record = judge.stored_artifact
+    operated.write_json(
+        judge.key("adapter.json"), replace(record, adapter_sha256="0" * 64).to_dict()
+    )
+    second = train_task_folds(judged(operated))
+    assert {fold.bound_sha256 for fold in first}.isdisjoint(fold.bound_sha256 for fold in second)
+    assert [fold.tasks for fold in first] == [fold.tasks for fold in second]
+
+
+def test_altered_files_of_a_fold_are_refused(operated: Store) -> None:
+    judge = judged(operated)
+    fold = train_task_folds(judge)[0]
+    runs = judge.corpus.trajectories
+    mine = runs[runs["task_id"].isin(fold.tasks)]
+    for file in ("judge.json", "weights.safetensors"):
+        operated.write_bytes(
+            judge.key("folds/0", file), operated.read_bytes(judge.key("folds/1", file))
+        )
+    with pytest.raises(IntegrityError, match="holds adapter"):
+        score_unseen(judged(operated), mine)
+    operated.write_json(judge.key("folds/0.json"), {"schema": 1, "number": 0})
+    with pytest.raises(IntegrityError, match="not as stored"):
+        score_unseen(judged(operated), mine)
+
+
+def test_scores_of_several_models_certify_no_judge(operated: Store) -> None:
+    judge = judged(operated)
+    runs = judge.corpus.trajectories
+    found = score_unseen(judge, runs)
+    labelled = runs.assign(score=0.0)
+    _, outcomes, tasks = columns(labelled)
+    with pytest.raises(InputError, match="not a number"):
+        certify(found, outcomes, tasks)  # type: ignore[arg-type]
+    assert len(found) == len(runs)
+
+
+def test_without_a_fold_judge_runs_stay_unscored(operated: Store) -> None:
+    base = JudgedCorpus(Corpus(operated, "c"), "sft")
+    runs = base.corpus.trajectories
+    found = score_unseen(base, runs)
+    assert "takes longer than seconds" in why_no_folds(base) == found.reason
+    assert found.seen.any() and not any(found.adapters)
+    table = runs.assign(score=1.0, log_p_success=-0.1, log_p_fail=-2.0)
+    assert np.array_equal(np.isnan(found.for_batch(table)["score"]), found.seen)
+    strangers = runs[~found.seen].head(3)
+    assert score_unseen(base, strangers).reason == "", "nothing of them was trained on"
+    assert "is trained on no task" in why_no_folds(base.sibling("base"))
