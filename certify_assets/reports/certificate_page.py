@@ -17,11 +17,10 @@ from certify_assets.reports.certificate_text import (
     AUDIT_WORDS,
     FindingRow,
     arithmetic,
-    audit_rows,
+    audited,
     banner,
     control_bars,
     corpus_facts,
-    decision_rows,
     explain,
     finding_rows,
     lineage_rows,
@@ -30,6 +29,8 @@ from certify_assets.reports.certificate_text import (
     promise_notes,
     promises,
     spent,
+    threshold_words,
+    validity_words,
 )
 from certify_assets.reports.charts import task_heatmap
 from certify_assets.reports.figures import (
@@ -105,38 +106,31 @@ def render_page(
         certificate_file=certificate_file,
         scores_file=scores_file,
         recalibration=recalibration,
+        source=source,
         title=source.title,
         about=(
             f"{_rows(source)}, {percent(main.success_rate)} successful, task ICC "
             f"{rate(main.icc, 2)}"
         ),
         banner=banner(source, reasons),
-        procedure=procedure_words(main.procedure),
-        trust=percent(1 - main.delta),
-        two_rows=percent(1 - 2 * main.delta),
-        log_odds=source.score_scale == "log-odds",
-        rows=decision_rows(source),
-        audits=audit_rows(source),
+        procedure_words=procedure_words,
+        threshold_words=threshold_words,
+        validity_words=validity_words,
+        audit_words=AUDIT_WORDS,
+        audits=audited(source),
         promises=promises(source),
         promise_notes=promise_notes(source),
         reasons=reasons,
         facts=corpus_facts(source),
         gate=arithmetic(source),
         lamps=gate_marks(source),
-        evidence=source.evidence,
         controls=control_bars(source),
         panels=build_panels(source),
         procedures=procedure_table(source),
         findings=_grouped(finding_rows(source)),
-        selection=main.selection if main.candidates > 1 else None,
         lineage=lineage_rows(source),
         documents=[_document(c) for c in source.deployed],
-        tasks=count(main.tasks),
-        candidates=main.candidates,
-        assumptions=main.assumptions,
-        headline_sha256=main.sha256,
         arms=arm_cells(source.arms) if source.arms else [],
-        agents=agent_rows(source),
         agent_shift=agent_shift(source),
     )
 
@@ -145,42 +139,6 @@ def _rows(source: PageSource) -> str:
     main = source.headline
     where = "" if source.evidence == "CAL" else f" in {source.evidence}"
     return f"{counted(main.trajectories, 'run')} of {counted(main.tasks, 'task')}{where}"
-
-
-@dataclass(frozen=True)
-class LeftOutRow:
-    """A row of the table of agents, as it is printed."""
-
-    agent: str
-    runs: str
-    decided: str
-    error: str
-    interval: str
-    own: str
-    over: bool
-
-
-def agent_rows(source: PageSource) -> list[LeftOutRow]:
-    """Return every agent, left out of the certificate that decides it."""
-    alpha = source.headline.alpha
-    return [
-        LeftOutRow(
-            agent=row.agent,
-            runs=count(row.runs),
-            decided=percent(row.covered / row.runs),
-            error="nothing certified without it"
-            if row.threshold is None
-            else "nothing decided"
-            if row.error is None
-            else percent(row.error),
-            interval=""
-            if row.low is None or row.high is None
-            else f"{percent(row.low)} to {percent(row.high)}",
-            own="" if row.own_error is None else percent(row.own_error),
-            over=row.error is not None and row.error > alpha,
-        )
-        for row in source.agents
-    ]
 
 
 def agent_shift(source: PageSource) -> str:

@@ -157,6 +157,11 @@ class PageSource:
         """Return the TEST audit of a certificate, matched by the certificate's hash."""
         return next((a for a in self.audits if a.certificate_sha256 == certificate.sha256), None)
 
+    def verdict(self, certificate: Certificate) -> str:
+        """Return the verdict of a certificate's audit: NONE where there is none."""
+        audit = self.audit_of(certificate)
+        return "NONE" if audit is None else audit.verdict
+
     def confidence(self, certificates: Iterable[Certificate]) -> float:
         """Return the joint confidence of several promises: 1 minus the sum of their δ."""
         return 1 - sum(c.delta for c in certificates)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -21,7 +21,6 @@ from certify_assets.reports.wording import (
     log_odds,
     percent,
     rate,
-    small,
 )
 
 if TYPE_CHECKING:
@@ -83,6 +82,14 @@ _CONTROLS: dict[str, str] = {
     "step_auroc": "number of steps alone",
     "steps_auroc": "number of steps alone",
 }
+_TOO_FEW = "there are too few tasks to show that the judge is good enough"
+_STOPPED: dict[str, str] = {
+    "tasks": _TOO_FEW,
+    "no_scores": _TOO_FEW,
+    "base_rate": "there is next to nothing that this side could decide",
+    "judge": "the judge does not rank runs well enough",
+    "guard": "there are too few tasks to rule out that some fool the judge throughout",
+}
 _HASH = re.compile(r"[0-9a-f]{40,64}")
 
 
@@ -92,57 +99,15 @@ def procedure_words(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class HeadlineShare:
-    """One big number of the banner: a side and the share that it decides."""
-
-    side: str
-    share: str
-    words: str
-
-
-@dataclass(frozen=True)
 class Banner:
     """The verdict."""
 
     state: str
     heading: str
     sentence: str
-    claims: tuple[HeadlineShare, ...]
+    #: side, share that it decides, and in words
+    claims: tuple[tuple[str, str, str], ...]
     facts: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class DecisionRow:
-    """One line of the table of what is certified; `main` marks those that the banner speaks of."""
-
-    alpha: str
-    side: str
-    certified: bool
-    share: str
-    threshold: str
-    observed: str
-    covered_tasks: str
-    saved: str
-    audit: str
-    audit_words: str
-    main: bool
-
-
-@dataclass(frozen=True)
-class AuditRow:
-    """One audit: what the certified threshold did on tasks that had no part in choosing it."""
-
-    claim: str
-    side: str
-    verdict: str
-    words: str
-    realized: str
-    lower: str
-    coverage: str
-    own_coverage: str
-    covered_tasks: str
-    point_rule: str
-    reason: str
 
 
 def banner(source: PageSource, reasons: Sequence[Reason]) -> Banner:
@@ -150,7 +115,7 @@ def banner(source: PageSource, reasons: Sequence[Reason]) -> Banner:
     main = source.headline
     if not main.certified:
         return _nothing(source, reasons)
-    verdicts = {_verdict(source.audit_of(c)) for c in source.sides}
+    verdicts = {source.verdict(c) for c in source.sides}
     state = "failed" if "ERROR" in verdicts else "warn" if "WARN" in verdicts else "certified"
     heading = {
         "certified": "Certified",
@@ -158,7 +123,7 @@ def banner(source: PageSource, reasons: Sequence[Reason]) -> Banner:
         "failed": "Do not deploy: the audit contradicts the certificate",
     }[state]
     claims = tuple(
-        HeadlineShare(c.side, percent(c.coverage), f"of runs can be {done(c.side)} without review")
+        (c.side, percent(c.coverage), f"of runs can be {done(c.side)} without review")
         for c in source.sides
     )
     trust = confidence(source.confidence(source.sides), main.validity)
@@ -179,20 +144,22 @@ def _nothing(source: PageSource, reasons: Sequence[Reason]) -> Banner:
         (f"scored runs in {where}", count(source.headline.trajectories)),
         (f"tasks in {where}", count(source.headline.tasks)),
     ]
-    liftable = [reason for reason in reasons if reason.tasks_needed is not None]
+    liftable = [why for why in reasons if why.diagnosis.tasks_needed is not None]
     if liftable:
-        nearest = min(liftable, key=lambda reason: reason.tasks_needed or 0)
+        nearest = min(liftable, key=lambda why: why.diagnosis.tasks_needed or 0)
+        needed = nearest.diagnosis.tasks_needed or 0
         facts.append(
             (
-                f"tasks like these might certify {nearest.side} at {nearest.alpha}",
-                f"{count(nearest.tasks_needed)} to {count(2 * (nearest.tasks_needed or 0))}",
+                f"tasks like these might certify {nearest.certificate.side} at "
+                f"{percent(nearest.certificate.alpha)}",
+                f"{count(needed)} to {count(2 * needed)}",
             )
         )
     return Banner(
         "nothing",
         "Nothing certified",
         f"Every run goes to human review. {short_reason(reasons)}",
-        (HeadlineShare("human", percent(0.0), "of runs can be decided without review"),),
+        (("human", percent(0.0), "of runs can be decided without review"),),
         tuple(facts),
     )
 
@@ -206,7 +173,7 @@ def _facts(source: PageSource) -> tuple[tuple[str, str], ...]:
     ]
     if len(source.sides) > 1:
         facts.append(("of runs decided in all", percent(source.decided)))
-    worst = max(source.sides, key=lambda c: list(AUDIT_WORDS).index(_verdict(source.audit_of(c))))
+    worst = max(source.sides, key=lambda c: list(AUDIT_WORDS).index(source.verdict(c)))
     audit = source.audit_of(worst)
     if audit is None:
         facts.append(("audit on TEST", AUDIT_WORDS["NONE"]))
@@ -216,7 +183,7 @@ def _facts(source: PageSource) -> tuple[tuple[str, str], ...]:
             if audit.realized_error is None
             else f"{percent(audit.realized_error, 2)} wrong"
         )
-        facts.append((f"{worst.side} audit: {AUDIT_WORDS[_verdict(audit)]}", wrong))
+        facts.append((f"{worst.side} audit: {AUDIT_WORDS[audit.verdict]}", wrong))
     facts.append(
         (
             (
@@ -229,91 +196,29 @@ def _facts(source: PageSource) -> tuple[tuple[str, str], ...]:
     return tuple(facts)
 
 
-def _verdict(audit: Audit | CertificateAudit | None) -> str:
-    return "NONE" if audit is None else audit.verdict
-
-
-def decision_rows(source: PageSource) -> list[DecisionRow]:
-    """Return one row a budget and side of the procedure that decisions use."""
-    return [_row(source, certificate) for certificate in source.deployed]
-
-
-def _row(source: PageSource, certificate: Certificate) -> DecisionRow:
-    audit = source.audit_of(certificate)
-    verdict = _verdict(audit) if certificate.certified else ""
-    return DecisionRow(
-        alpha=percent(certificate.alpha),
-        side=certificate.side,
-        certified=certificate.certified,
-        share=percent(certificate.coverage) if certificate.certified else "nothing",
-        threshold=_threshold(certificate, source.score_scale),
-        observed=percent(certificate.selective_error, 2),
-        covered_tasks=f"{count(certificate.covered_tasks)} of {count(certificate.tasks)}"
-        if certificate.certified
-        else DASH,
-        saved=f"{hours(certificate.coverage, source.minutes_per_review):.1f} h"
-        if certificate.certified
-        else DASH,
-        audit=verdict,
-        audit_words=AUDIT_WORDS.get(verdict, ""),
-        main=certificate.certified and certificate in source.sides,
-    )
-
-
-def _threshold(certificate: Certificate, scale: str) -> str:
+def threshold_words(certificate: Certificate, scale: str) -> str:
+    """Return where a score must be for a certificate to decide the run."""
     if certificate.threshold is None:
         return DASH
     sign = "≤" if certificate.side == "reject" else "≥"
     return f"{sign} {log_odds(certificate.threshold, scale)}"
 
 
-def audit_rows(source: PageSource) -> list[AuditRow]:
-    """Return one row an audit of the deployed procedure; uncertified only if TEST has no score."""
+def audited(source: PageSource) -> list[tuple[Certificate, Audit | CertificateAudit]]:
+    """Return deployed certificates with audits; uncertified only if TEST has no score."""
     pairs = [(c, source.audit_of(c)) for c in source.deployed]
     return [
-        _audit_row(c, audit)
+        (c, audit)
         for c, audit in pairs
         if audit is not None and (c.certified or (audit.unscored and not audit.trajectories))
     ]
 
 
-def _audit_row(certificate: Certificate, audit: Audit | CertificateAudit) -> AuditRow:
-    return AuditRow(
-        claim=percent(certificate.alpha),
-        side=certificate.side,
-        verdict=_verdict(audit),
-        words=AUDIT_WORDS[_verdict(audit)],
-        realized=percent(audit.realized_error, 2),
-        lower=percent(audit.lower_bound, 2),
-        coverage=percent(audit.coverage),
-        own_coverage=percent(audit.own_coverage),
-        covered_tasks=count(audit.covered_tasks),
-        point_rule="met" if audit.paper_rule_pass else "missed",
-        reason=audit.reason,
-    )
-
-
-@dataclass(frozen=True)
-class Obstacle:
-    """A value that may stop a certificate, and whether it did."""
-
-    value: str
-    stopped: bool
-
-
-@dataclass(frozen=True)
-class Reason:
+class Reason(NamedTuple):
     """Why one budget and side certify nothing."""
 
-    side: str
-    alpha: str
-    tasks: Obstacle
-    base_rate: Obstacle
-    judge: Obstacle
-    guard: Obstacle
-    sentence: str
-    lift: str
-    tasks_needed: int | None
+    certificate: Certificate
+    diagnosis: Diagnosis
 
 
 def promises(source: PageSource) -> list[str]:
@@ -397,7 +302,7 @@ def spent(main: Certificate) -> str:
 
 def explain(source: PageSource) -> list[Reason]:
     """Return a reason for every budget and side that certifies nothing."""
-    return [_reason(c, _diagnose(c, source)) for c in source.deployed if not c.certified]
+    return [Reason(c, _diagnose(c, source)) for c in source.deployed if not c.certified]
 
 
 def _diagnose(certificate: Certificate, source: PageSource) -> Diagnosis:
@@ -408,60 +313,15 @@ def _diagnose(certificate: Certificate, source: PageSource) -> Diagnosis:
     return diagnose(table.scores, table.outcomes, table.tasks, **settings)
 
 
-def _reason(certificate: Certificate, diagnosis: Diagnosis) -> Reason:
-    stopped = diagnosis.stopped_by
-    guard = (
-        "stops it"
-        if stopped == "guard"
-        else "not the obstacle"
-        if certificate.parameters["guard"] != "none"
-        else "none"
-    )
-    lift = (
-        (
-            f"about {count(diagnosis.tasks_needed)} to "
-            f"{counted(2 * diagnosis.tasks_needed, 'task')} like these, {count(diagnosis.tasks)} "
-            "now"
-        )
-        if diagnosis.tasks_needed
-        else "no number of tasks like these; a judge that ranks better, or a larger budget"
-    )
-    return Reason(
-        side=certificate.side,
-        alpha=percent(certificate.alpha),
-        tasks=Obstacle(
-            f"{counted(diagnosis.tasks, 'task')}, {counted(certificate.trajectories, 'run')}",
-            stopped in ("tasks", "no_scores"),
-        ),
-        base_rate=Obstacle(percent(diagnosis.success_rate), stopped == "base_rate"),
-        judge=Obstacle(
-            DASH if diagnosis.auroc is None else rate(diagnosis.auroc), stopped == "judge"
-        ),
-        guard=Obstacle(guard, stopped == "guard"),
-        sentence=diagnosis.sentence,
-        lift=lift,
-        tasks_needed=diagnosis.tasks_needed,
-    )
-
-
 def short_reason(reasons: Sequence[Reason]) -> str:
     """Return one sentence for the banner of a page on which nothing is certified."""
     if not reasons:
         return ""
-    first = reasons[0]
-    stopped = {
-        first.tasks.stopped: "there are too few tasks to show that the judge is good enough",
-        first.base_rate.stopped: "there is next to nothing that this side could decide",
-        first.judge.stopped: "the judge does not rank runs well enough",
-        first.guard.stopped: (
-            "there are too few tasks to rule out that some fool the judge throughout"
-        ),
-    }
-    return (
-        f"On the {first.side} side at {first.alpha}, {stopped[True]}."
-        if True in stopped
-        else first.sentence
-    )
+    certificate, diagnosis = reasons[0]
+    stopped = _STOPPED.get(diagnosis.stopped_by or "")
+    if stopped is None:
+        return diagnosis.sentence
+    return f"On the {certificate.side} side at {percent(certificate.alpha)}, {stopped}."
 
 
 def arithmetic(source: PageSource) -> str:
@@ -479,36 +339,14 @@ def arithmetic(source: PageSource) -> str:
     )
 
 
-@dataclass(frozen=True)
-class ProcedureCell:
-    """What one procedure certifies at one budget and side; absent when it was not asked."""
+class ProcedureTable(NamedTuple):
+    """Certificates of every procedure by budget and side; None where it was not asked."""
 
-    share: str
-    bar: str
-    detail: str
+    columns: list[tuple[float, str]]
+    rows: dict[str, list[Certificate | None]]
 
 
-@dataclass(frozen=True)
-class ProcedureRow:
-    """One procedure, across budgets and sides."""
-
-    name: str
-    validity: str
-    words: str
-    deployed: bool
-    cells: tuple[ProcedureCell | None, ...]
-
-
-@dataclass(frozen=True)
-class ProcedureTable:
-    """Procedures by budgets and sides."""
-
-    columns: tuple[tuple[str, str], ...]
-    rows: tuple[ProcedureRow, ...]
-
-
-@dataclass(frozen=True)
-class FindingRow:
+class FindingRow(NamedTuple):
     """A finding, and which certificates it is on."""
 
     code: str
@@ -517,32 +355,12 @@ class FindingRow:
     deployed: bool
 
 
-@dataclass(frozen=True)
-class CorpusFact:
-    """A number about the corpus."""
-
-    symbol: str
-    value: str
-    words: str
-
-
-@dataclass(frozen=True)
-class ControlBar:
+class ControlBar(NamedTuple):
     """An AUROC as a bar: the judge's own, or a control's."""
 
     words: str
     value: float
-    text: str
     judge: bool
-
-
-@dataclass(frozen=True)
-class LineageRow:
-    """One line of what the page rests on."""
-
-    name: str
-    value: str
-    is_hash: bool
 
 
 def procedure_table(source: PageSource) -> ProcedureTable | None:
@@ -552,37 +370,16 @@ def procedure_table(source: PageSource) -> ProcedureTable | None:
         return None
     keys = sorted({(c.alpha, c.side) for c in source.certificates})
     found = {(c.procedure, c.alpha, c.side): c for c in source.certificates}
-    deployed = source.headline.procedure
-    names.sort(key=lambda name: name != deployed)
-    return ProcedureTable(
-        columns=tuple((side, percent(alpha)) for alpha, side in keys),
-        rows=tuple(
-            _procedure_row(name, [found.get((name, *key)) for key in keys], name == deployed)
-            for name in names
-        ),
+    names.sort(key=lambda name: name != source.headline.procedure)
+    return ProcedureTable(keys, {name: [found.get((name, *key)) for key in keys] for name in names})
+
+
+def validity_words(certificate: Certificate) -> str:
+    """Return how a procedure's confidence holds, and of which error it speaks."""
+    by_task = (
+        "" if certificate.estimand == "trajectory" else f"; error counted by {certificate.estimand}"
     )
-
-
-def _procedure_row(
-    name: str, certificates: list[Certificate | None], deployed: bool
-) -> ProcedureRow:
-    first = next(c for c in certificates if c is not None)
-    by_task = "" if first.estimand == "trajectory" else f"; error counted by {first.estimand}"
-    words = _VALIDITY.get(first.validity, "") + by_task
-    return ProcedureRow(
-        procedure_words(name),
-        first.validity,
-        words,
-        deployed,
-        tuple(None if c is None else _procedure_cell(c) for c in certificates),
-    )
-
-
-def _procedure_cell(certificate: Certificate) -> ProcedureCell:
-    if not certificate.certified:
-        return ProcedureCell("nothing", "", "")
-    detail = f"{percent(certificate.selective_error, 2)} wrong, tail {small(certificate.tail)}"
-    return ProcedureCell(percent(certificate.coverage), f"{100 * certificate.coverage:.1f}", detail)
+    return _VALIDITY.get(certificate.validity, "") + by_task
 
 
 def finding_rows(source: PageSource) -> list[FindingRow]:
@@ -631,23 +428,21 @@ def _where(found: list[Certificate], everything: Sequence[Certificate]) -> str:
     return "; ".join(parts)
 
 
-def corpus_facts(source: PageSource) -> list[CorpusFact]:
-    """Return what the corpus is like: size, clustering, what that leaves."""
+def corpus_facts(source: PageSource) -> list[tuple[str, str, str]]:
+    """Return symbol, value and words of size and clustering, and what they leave."""
     main = source.headline
     sizes = np.unique(source.cal.tasks, return_counts=True)[1].astype(float)
     weighted = float(np.square(sizes).sum() / sizes.sum()) if sizes.size else None
     return [
-        CorpusFact("n", count(main.trajectories), f"scored runs in {source.evidence}"),
-        CorpusFact("G", count(main.tasks), "tasks they belong to"),
-        CorpusFact("m̃", compact(weighted), "runs a task (size-weighted)"),
-        CorpusFact("π", percent(main.success_rate), "of runs succeed"),
-        CorpusFact("ICC", rate(main.icc), "likeness of runs of one task"),
-        CorpusFact("DEFF", compact(main.deff), "design effect 1 + (m̃ − 1)·ICC"),
-        CorpusFact(
-            Markup("n<sub>eff</sub>"), compact(round(main.n_eff, 1)), "effective runs, n / DEFF"
-        ),
+        ("n", count(main.trajectories), f"scored runs in {source.evidence}"),
+        ("G", count(main.tasks), "tasks they belong to"),
+        ("m̃", compact(weighted), "runs a task (size-weighted)"),
+        ("π", percent(main.success_rate), "of runs succeed"),
+        ("ICC", rate(main.icc), "likeness of runs of one task"),
+        ("DEFF", compact(main.deff), "design effect 1 + (m̃ − 1)·ICC"),
+        (Markup("n<sub>eff</sub>"), compact(round(main.n_eff, 1)), "effective runs, n / DEFF"),
         *(
-            [CorpusFact("", count(source.cal.unlabelled), "rows without an outcome, left out")]
+            [("", count(source.cal.unlabelled), "rows without an outcome, left out")]
             if source.cal.unlabelled
             else []
         ),
@@ -655,7 +450,7 @@ def corpus_facts(source: PageSource) -> list[CorpusFact]:
     ]
 
 
-def _extra_facts(profile: CorpusProfile | None) -> list[CorpusFact]:
+def _extra_facts(profile: CorpusProfile | None) -> list[tuple[str, str, str]]:
     if profile is None:
         return []
     figures = {
@@ -664,7 +459,7 @@ def _extra_facts(profile: CorpusProfile | None) -> list[CorpusFact]:
         "agents": len(profile.agents),
         "duplicate runs": profile.duplicates,
     }
-    return [CorpusFact("", compact(float(number)), words) for words, number in figures.items()]
+    return [("", compact(float(number)), words) for words, number in figures.items()]
 
 
 def control_bars(source: PageSource) -> list[ControlBar]:
@@ -672,18 +467,18 @@ def control_bars(source: PageSource) -> list[ControlBar]:
     from certify_assets.certificates.auroc import auroc
 
     own = float(source.controls.get("judge_auroc") or auroc(source.cal.scores, source.cal.outcomes))
-    rows = [ControlBar("the judge", own, rate(own), True)] if np.isfinite(own) else []
+    rows = [ControlBar("the judge", own, True)] if np.isfinite(own) else []
     for key, value in source.controls.items():
         if not key.endswith("_auroc") or key == "judge_auroc" or value is None:
             continue
         if np.isfinite(value):
             words = _CONTROLS.get(key, key.removesuffix("_auroc").replace("_", " ") + " alone")
-            rows.append(ControlBar(words, value, rate(value), False))
+            rows.append(ControlBar(words, value, False))
     return rows
 
 
-def lineage_rows(source: PageSource) -> list[LineageRow]:
-    """Return everything the headline certificate rests on, each hash in full."""
+def lineage_rows(source: PageSource) -> list[tuple[str, str, bool]]:
+    """Return name and value of all that the headline rests on, and whether it is a hash."""
     main = source.headline
     given = {**main.provenance, **{key: str(value) for key, value in source.lineage.items()}}
     ordered = [key for key in _LINEAGE if key in given] + sorted(
@@ -699,4 +494,4 @@ def lineage_rows(source: PageSource) -> list[LineageRow]:
     ]
     rows += [(f"software: {name}", str(value)) for name, value in sorted(main.software.items())]
     rows += [("seed", str(main.seed))]
-    return [LineageRow(name, value, bool(_HASH.fullmatch(value))) for name, value in rows]
+    return [(name, value, bool(_HASH.fullmatch(value))) for name, value in rows]

@@ -126,13 +126,16 @@ def environment() -> jinja2.Environment:
     """Return the environment of the templates next to this file."""
     import jinja2
 
-    return jinja2.Environment(
+    made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    shared = (percent, count, counted, rate, compact, small, hours)
+    made.globals |= {function.__name__: function for function in shared}
+    return made
 
 
 def render(template: str, **values: Any) -> str:
