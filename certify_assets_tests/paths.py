@@ -1,8 +1,11 @@
-"""Where tests find what lies outside the package, and whether a picture shows anything."""
+"""Where tests find what is outside the package, and whether a picture shows anything."""
 
 from __future__ import annotations
 
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -15,6 +18,16 @@ def shared_data(*parts: str) -> Path:
     if not path.exists():
         pytest.skip(f"published agent runs are not here: ../shared/data/{'/'.join(parts)}")
     return path
+
+
+def benchmark(name: str) -> ModuleType:
+    """Import a script of ``benchmarks/``."""
+    spec = spec_from_file_location(f"benchmark_{name}", REPOSITORY / "benchmarks" / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    # dataclasses look their module up while it is executed
+    sys.modules[spec.name] = module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def assert_painted(picture: Path) -> None:

@@ -14,8 +14,7 @@ from certify_assets.certificates.guard import GUARDS
 from certify_assets.certificates.procedures import PROCEDURES
 from certify_assets.evaluation import score_table
 from certify_assets.operations import monitoring
-from certify_assets.research.paper_facts import arithmetic_facts
-from certify_assets_tests.paths import REPOSITORY
+from certify_assets_tests.paths import REPOSITORY, benchmark
 
 PAGE = (REPOSITORY / "docs/certificates.md").read_text(encoding="utf-8")
 
@@ -91,7 +90,7 @@ def test_every_guard_is_named(name: str) -> None:
 
 
 def test_what_the_paper_prints_is_measured_on_the_page() -> None:
-    for fact in arithmetic_facts():
+    for fact in benchmark("paper_facts").arithmetic_facts():
         row = f"| {fact.statement} | {fact.paper} | {fact.measured} | {fact.how} | {fact.verdict} |"
         assert row in PAGE, fact.key
 

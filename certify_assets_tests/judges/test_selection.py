@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import numpy as np
 import pytest
 
 from certify_assets.certificates import Settings, audit_certificate
 from certify_assets.errors import InputError, LedgerError
 from certify_assets.judges.selection import Selection, bracket, choosing_half, select
-from certify_assets_tests.paths import REPOSITORY
+from certify_assets_tests.paths import benchmark
 
 SETTINGS = Settings(alpha=0.1, delta=0.05)
 
@@ -142,14 +140,9 @@ def test_the_uncorrected_maximum_breaks_its_promise_and_the_rules_keep_it() -> N
 
     A rate of .05 has a standard error of .013.
     """
-    spec = importlib.util.spec_from_file_location(
-        "selection_benchmark", REPOSITORY / "benchmarks" / "selection.py"
-    )
-    assert spec is not None and spec.loader is not None
-    benchmark = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(benchmark)
+    trial = benchmark("selection").trial
     alone, uncorrected, counted, halves = np.mean(
-        [benchmark.trial(number, 12, SETTINGS) for number in range(300)], axis=0
+        [trial(number, 12, SETTINGS) for number in range(300)], axis=0
     )
     assert uncorrected > 0.05 + 3 * 0.013
     assert max(alone, counted, halves) <= 0.05 + 2.5 * 0.013

@@ -13,23 +13,12 @@ from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.evaluation import Settings
 from certify_assets.certificates.guard import inflated_alpha
 from certify_assets.research.paper import corpora, coverages
-from certify_assets.research.paper_facts import (
-    CONFIRMED,
-    PARTLY,
-    Rate,
-    arithmetic_facts,
-    best_of_arms,
-    comparison_facts,
-    fooled_facts,
-    isotonic_coverages,
-    isotonic_fact,
-    other_fact,
-    selection_fact,
-    violation_rates,
-)
 from certify_assets.research.populations import Fooled
+from certify_assets_tests.paths import benchmark
 
-FACTS = {fact.key: fact for fact in arithmetic_facts()}
+facts = benchmark("paper_facts")
+
+FACTS = {fact.key: fact for fact in facts.arithmetic_facts()}
 
 
 @pytest.mark.parametrize(
@@ -71,7 +60,7 @@ def test_what_follows_from_printed_numbers(
 
 
 def test_the_printed_tables_hang_together() -> None:
-    assert {fact.verdict for fact in FACTS.values()} == {CONFIRMED}
+    assert {fact.verdict for fact in FACTS.values()} == {facts.CONFIRMED}
     assert FACTS["web_coverages_on_test_grid"].values["p"] < 0.001
     assert [key for key, share in coverages().items() if share != coverages(on_test=True)[key]] == [
         ("Tool", "SFT"),
@@ -90,9 +79,12 @@ def test_the_floors_in_tasks() -> None:
 
 
 def test_a_rate_has_an_error_even_where_nothing_was_seen() -> None:
-    assert Rate(25, 100).error == pytest.approx(math.sqrt(0.25 * 0.75 / 100))
-    assert 0 < Rate(0, 100).error < 0.01 and Rate(0, 100).error == Rate(100, 100).error
-    assert str(Rate(1, 4)) == "0.250 ± 0.217"
+    assert facts.Rate(25, 100).error == pytest.approx(math.sqrt(0.25 * 0.75 / 100))
+    assert (
+        0 < facts.Rate(0, 100).error < 0.01
+        and facts.Rate(0, 100).error == facts.Rate(100, 100).error
+    )
+    assert str(facts.Rate(1, 4)) == "0.250 ± 0.217"
 
 
 @pytest.mark.parametrize(("share", "claimed"), [(0.15, 0.30), (0.11, 0.41)])
@@ -100,7 +92,7 @@ def test_taskboot_is_fooled_at_fifty_tasks_and_the_floor_is_not(
     share: float, claimed: float
 ) -> None:
     # 300 tables: standard error .028 of the rate, .04 of the claim at 150 tables
-    plain, floor = violation_rates(
+    plain, floor = facts.violation_rates(
         Fooled(tasks=50, share=share), [Settings(procedure="taskboot"), Settings()], trials=300
     )
     assert abs(plain.value - claimed) <= 4 * math.hypot(plain.error, 0.04)
@@ -108,45 +100,45 @@ def test_taskboot_is_fooled_at_fifty_tasks_and_the_floor_is_not(
 
 
 def test_isotonic_regression_changes_certificates_and_a_strict_map_does_not() -> None:
-    found = isotonic_coverages(12)
+    found = facts.isotonic_coverages(12)
     assert np.array_equal(found[:, 0], found[:, 1])
     assert (found[:, 0] != found[:, 2]).sum() >= 6
 
 
 def test_the_best_of_three_arms_is_wrong_more_often_than_one() -> None:
     design = Fooled(tasks=84, share=0.11)
-    one, three = (best_of_arms(design, Settings(), arms=arms, trials=200) for arms in (1, 3))
+    one, three = (facts.best_of_arms(design, Settings(), arms=arms, trials=200) for arms in (1, 3))
     # the first arm of three is the one arm, so the count cannot fall
     assert three.hits > one.hits
 
 
 def test_claims_on_the_synthetic_study() -> None:
-    gap, deff = comparison_facts(trials=60)
+    gap, deff = facts.comparison_facts(trials=60)
     assert gap.values["gap_0.5"] > 0.02 and gap.values["gap_0.8"] > 0.02
-    assert abs(deff.values["coverage"] - 0.67) < 0.03 and deff.verdict == PARTLY
+    assert abs(deff.values["coverage"] - 0.67) < 0.03 and deff.verdict == facts.PARTLY
 
 
 @pytest.mark.slow
 def test_every_simulated_statement() -> None:
-    fooled = fooled_facts(400)
-    assert [fact.key for fact in fooled if fact.verdict != CONFIRMED] == []
+    fooled = facts.fooled_facts(400)
+    assert [fact.key for fact in fooled if fact.verdict != facts.CONFIRMED] == []
     for fact in fooled:
         assert (
             fact.values["guard floor"]
             <= (0.05 if fact.key != "fooled_larger_50" else 0.25) + 4 * 0.011
         ), fact.key
-    others = other_fact(400).values
+    others = facts.other_fact(400).values
     assert (
         others["max-T_0.15_50"] > 0.15
         and others["naive_0.11_20"] > 0.08
         and others["korn_graubard_0.15_50_x5"] > 0.1
     )
     assert others["korn_graubard_0.15_50"] < 0.03 and others["naive_0.15_50"] < 0.08
-    chosen = selection_fact(400).values
+    chosen = facts.selection_fact(400).values
     assert (
         chosen["taskboot_three"] > chosen["taskboot_one"] + 0.1
         and chosen["guarded_taskboot_three"] > 0.05
     )
     assert chosen["guarded_taskboot_paid"] <= 0.05 + 4 * 0.011
-    fact = isotonic_fact(30)
+    fact = facts.isotonic_fact(30)
     assert fact.values["changed"] > 15 and fact.values["changed_strictly"] == 0
