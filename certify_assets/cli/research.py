@@ -240,6 +240,14 @@ def _show_harvests(
     )
 
 
+def _list_tasks(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
+    if asked:
+        from certify_assets.research.miniwob import list_tasks
+
+        click.echo("\n".join(list_tasks()))
+        ctx.exit()
+
+
 @research.command("generate-miniwob")
 @click.option(
     "--out",
@@ -252,24 +260,58 @@ def _show_harvests(
 )
 @click.option("--seed", type=int, default=42, help="Seed of instances and faults.")
 @click.option("--workers", type=click.IntRange(1, 64), default=2, help="Browser processes.")
+@click.option("--corpus", "corpora", multiple=True, help="Only this corpus; repeat for more.")
 @click.option("--task", "tasks", multiple=True, help="Only this task; repeat for more.")
+@click.option("--agent", "agents", multiple=True, help="Only this agent, or model; repeatable.")
+@click.option(
+    "--list",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_list_tasks,
+    help="List the tasks instead.",
+)
+@click.option(
+    "--compare",
+    type=PATH,
+    metavar="FOLDER",
+    help="Name the tasks whose runs differ between FOLDER and --out instead.",
+)
 @json_option
 def generate(
-    out: Path, attempts: int, seed: int, workers: int, tasks: tuple[str, ...], as_json: bool
+    out: Path,
+    attempts: int,
+    seed: int,
+    workers: int,
+    corpora: tuple[str, ...],
+    tasks: tuple[str, ...],
+    agents: tuple[str, ...],
+    compare: Path | None,
+    as_json: bool,
 ) -> None:
     """Generate the embedded MiniWoB++ corpora again, in a real Chromium.
 
     Resumable: kill it and call it again. Needs Chromium and the extra 'miniwob'.
     """
+    from certify_assets.research.miniwob import CORPORA, differing_tasks
     from certify_assets.research.miniwob import generate as run
 
+    if compare is not None:
+        differing = differing_tasks(compare, out)
+        if as_json:
+            emit_json({"differing": differing})
+        else:
+            show_line("\n".join(differing) or "no task differs")
+        return
     with _bar(quiet=as_json) as progress:
         made = run(
             out,
             attempts=attempts,
             seed=seed,
             workers=workers,
+            corpora=corpora or CORPORA,
             tasks=list(tasks) or None,
+            agents=list(agents) or None,
             progress=progress,
         )
     tables = {name: str(path) for name, path in made.tables.items()}

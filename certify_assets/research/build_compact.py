@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,6 @@ from certify_assets.judges.lm.compact.settings import RUNS_FILE, CompactSettings
 
 if TYPE_CHECKING:
     from certify_assets.corpora.schema import Trajectory
-    from certify_assets.research.miniwob import Generated
 
 PRETRAINING_SEEDS = (1001, 1002, 1003, 1004, 1005)
 
@@ -24,24 +24,14 @@ _CORPUS = "miniwob_pretraining"
 _ATTEMPTS = 2
 
 
-def generate_runs(
-    folder: Path, *, workers: int = 2, progress: Callable[[int, int], None] | None = None
-) -> Path:
+def generate_runs(folder: Path) -> Path:
     """Run the scripted agents on the pretraining tasks with every seed; repeat after a kill."""
     from certify_assets.research.miniwob import generate
 
-    made: list[Generated] = []
-    for seed in PRETRAINING_SEEDS:
-        made.append(
-            generate(
-                folder / f"s{seed}",
-                tasks=PRETRAINING_TASKS,
-                attempts=_ATTEMPTS,
-                seed=seed,
-                workers=workers,
-                progress=progress,
-            )
-        )
+    made = [
+        generate(folder / f"s{seed}", tasks=PRETRAINING_TASKS, attempts=_ATTEMPTS, seed=seed)
+        for seed in PRETRAINING_SEEDS
+    ]
     path = folder / RUNS_FILE.name
     write_runs(path, [item.path for item in made])
     return path
@@ -55,25 +45,17 @@ def write_runs(path: Path, generations: Sequence[Path]) -> None:
 
 
 def _trajectories(generations: Iterable[Path]) -> Iterable[Trajectory]:
-    from certify_assets.corpora.schema import Step, Trajectory
     from certify_assets.research.miniwob import read_episodes
-    from certify_assets.research.miniwob.generate import content_sha256
+    from certify_assets.research.miniwob.generate import content_sha256, trajectory_of
 
     for generation in generations:
         episodes = read_episodes(generation)
         digest = content_sha256(episodes)
         for episode in episodes:
-            yield Trajectory(
+            yield replace(
+                trajectory_of(episode, digest),
                 corpus=_CORPUS,
-                task_id=episode.task_id,
                 trajectory_id=f"{episode.seed}/{episode.trajectory_id}",
-                agent=episode.agent,
-                attempt=episode.attempt,
-                instruction=episode.instruction,
-                steps=tuple(Step(action, observation) for action, observation in episode.steps),
-                outcome=episode.outcome,
-                source_file=generation.name,
-                source_sha256=digest,
             )
 
 

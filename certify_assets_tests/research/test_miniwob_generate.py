@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from certify_assets.cli import main
 from certify_assets.corpora.schema import read_trajectories
 from certify_assets.errors import InputError, MissingToolError
-from certify_assets.research.miniwob import __main__ as command
 from certify_assets.research.miniwob import browser, generate, list_tasks, read_episodes
 from certify_assets.research.miniwob.generate import Episode, content_sha256, write_corpora
 from certify_assets_tests.research.miniwob_endpoint import serve
@@ -53,6 +53,12 @@ def episode(number: int = 0, **changes: Any) -> Episode:
     return Episode(**(values | changes))
 
 
+def _command(*arguments: str) -> object:
+    with pytest.raises(SystemExit) as end:
+        main(["research", "generate-miniwob", *arguments])
+    return end.value.code
+
+
 def lines(*episodes: Episode) -> bytes:
     return b"".join(json.dumps(asdict(e)).encode() + b"\n" for e in episodes)
 
@@ -62,6 +68,18 @@ def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
     path.write_bytes(lines(episode(0), episode(1)) + lines(episode(2))[:40])
     assert read_episodes(path) == [episode(0), episode(1)]
     assert read_episodes(tmp_path / "none.jsonl") == []
+
+
+def test_the_tasks_with_differing_runs_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, outcome in (("one", 0), ("other", 1)):
+        (tmp_path / name).mkdir()
+        runs = lines(episode(0), episode(2, outcome=outcome))
+        (tmp_path / name / "episodes.jsonl").write_bytes(runs)
+    for other, words in (("one", "no task differs"), ("other", "enter-text")):
+        shown = _command("--out", str(tmp_path / other), "--compare", str(tmp_path / "one"))
+        assert shown == 0 and capsys.readouterr().out.strip() == words
 
 
 def test_a_broken_line_before_the_last_is_named(tmp_path: Path) -> None:
@@ -113,7 +131,7 @@ def test_a_missing_chromium_is_said_with_the_remedy(
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(MissingToolError, match="apt-get install chromium"):
         browser.find_chromium()
-    assert command.main(["--out", str(tmp_path / "runs")]) == 2
+    assert _command("--out", str(tmp_path / "runs")) == 2
     assert "install" in capsys.readouterr().err
 
 
@@ -131,7 +149,7 @@ def test_a_missing_package_is_said_with_the_remedy(
 
 @needs_browser
 def test_the_registered_tasks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["--list"]) == 0
+    assert _command("--list") == 0
     assert capsys.readouterr().out.split() == list_tasks()
     assert len(list_tasks()) == 125
 
@@ -183,7 +201,9 @@ def test_a_killed_generation_resumes_to_the_same_runs(
     shell = [
         sys.executable,
         "-m",
-        "certify_assets.research.miniwob",
+        "certify_assets.cli",
+        "research",
+        "generate-miniwob",
         "--out",
         str(tmp_path),
         "--attempts=3",

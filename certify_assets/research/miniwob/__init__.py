@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from certify_assets.research.miniwob.browser import list_tasks
-from certify_assets.research.miniwob.generate import CORPORA, Generated, generate, read_episodes
+from certify_assets.research.miniwob.generate import (
+    CORPORA,
+    differing_tasks,
+    generate,
+    read_episodes,
+)
 
-__all__ = ["CORPORA", "Generated", "generate", "list_tasks", "read_episodes"]
+__all__ = ["CORPORA", "differing_tasks", "generate", "list_tasks", "read_episodes"]

@@ -135,8 +135,8 @@ class Browser:
         page = pages_folder() / f"{task}.html"
         if not page.exists():
             raise InputError(
-                f"MiniWoB++ has no task {task!r}; list them with `python -m "
-                f"certify_assets.research.miniwob --list`."
+                f"MiniWoB++ has no task {task!r}; list them with `certify research "
+                "generate-miniwob --list`."
             )
         if self._tab is None:
             context = self._browser.new_context(

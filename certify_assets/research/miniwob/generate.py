@@ -50,25 +50,26 @@ def write_corpora(episodes: Iterable[Episode], folder: Path) -> dict[str, Path]:
         digest = content_sha256(members)
         paths[corpus] = folder / f"{corpus}.parquet"
         write_trajectories(
-            paths[corpus], to_frame(_trajectory(episode, digest) for episode in members)
+            paths[corpus], to_frame(trajectory_of(episode, digest) for episode in members)
         )
     return paths
 
 
-def differing_tasks(one: Iterable[Episode], other: Iterable[Episode]) -> list[str]:
-    """Return the tasks of which a run differs between two generations."""
+def differing_tasks(one: Path, other: Path) -> list[str]:
+    """Return the tasks of which a run differs between two folders of runs."""
     # of 2,000 runs generated twice, by two workers and by one, none differed
-    first = {episode.trajectory_id: episode for episode in one}
+    first = {episode.trajectory_id: episode for episode in read_episodes(one / EPISODES_FILE)}
     return sorted(
         {
             episode.task_id
-            for episode in other
+            for episode in read_episodes(other / EPISODES_FILE)
             if first.get(episode.trajectory_id, episode) != episode
         }
     )
 
 
-def _trajectory(episode: Episode, digest: str) -> Trajectory:
+def trajectory_of(episode: Episode, digest: str) -> Trajectory:
+    """Return an episode as a trajectory; the digest is that of its generation."""
     from certify_assets.corpora.schema import Step, Trajectory
 
     return Trajectory(
@@ -244,8 +245,8 @@ def _chosen(
     for task in chosen:
         if task not in known:
             raise InputError(
-                f"MiniWoB++ has no task {task!r}; list them with `python -m "
-                f"certify_assets.research.miniwob --list`."
+                f"MiniWoB++ has no task {task!r}; list them with `certify research "
+                "generate-miniwob --list`."
             )
     for corpus in corpora:
         if corpus not in CORPORA:
