@@ -39,5 +39,5 @@ def test_limits_and_folds_are_as_written() -> None:
     )
     assert f"more than {review_page._STEPS} steps" in text
     assert [words[0].lower() for words in review_page.KIND_WORDS.values()] == re.findall(
-        r"^\| (audit sample|spot checks|undecided) \|", PAGE, re.MULTILINE
+        r"^\| (batch draws|audit sample|spot checks|undecided) \|", PAGE, re.MULTILINE
     )

@@ -24,7 +24,16 @@ _RECERTIFIED = re.compile(
 _GROUPS_KEPT = 4
 
 #: why a run is in the review queue, the most urgent first; "" where it is not
-ASKED: Final = ("audit_sample", "spot_check", "undecided", "")
+ASKED: Final = ("batch_draw", "audit_sample", "spot_check", "undecided", "")
+
+#: decision of a run that waits for the certificate of its batch
+PROVISIONAL: Final = "provisional"
+
+#: why the corpus certificate does not cover a run: its task is in the splits, its task is in what
+#: the judge was trained on, or its agent is not in CAL; seen_task is what earlier versions wrote
+NOT_COVERED: Final = ("known_task", "trained_task", "new_agent", "seen_task")
+#: reasons of runs that were provisional: in the certified set, labelled by its draw, and the rest
+CLOSED: Final = ("batch_certificate", "batch_draw", "batch_not_certified")
 
 DECISION_COLUMNS: Final = (
     "corpus",
@@ -35,9 +44,9 @@ DECISION_COLUMNS: Final = (
     "attempt",
     "judge",
     "score",
-    "decision",  # reject, release or human
-    # a reason of certificates.decision.decide; seen_task or changed_run, which the promise does
-    # not cover; or the code of the refusal
+    "decision",  # reject, release, human or, until the batch is certified or not, provisional
+    # a reason of certificates.decision.decide; one of NOT_COVERED; changed_run; one of CLOSED; or
+    # the code of the refusal
     "reason",
     "asked",  # one of ASKED
     "reject_threshold",
@@ -65,6 +74,7 @@ training_key = _named("training_labels.parquet")
 # further journals: deployments, alarms, the δ that recertifications spend, sent notifications
 deployments_key = _named("deployments.jsonl")
 alarms_key = _named("alarms.jsonl")
+draws_key = _named("draws.jsonl")  # the seeds of all batch draws
 spending_key = _named("spending.jsonl")
 notifications_key = _named("notifications.jsonl")
 
@@ -136,9 +146,30 @@ def is_decided(corpus: Corpus, batch: str) -> bool:
     return corpus.store.exists(batch_key(corpus.name, batch, "decisions.parquet"))
 
 
-def decisions_of(corpus: Corpus, batch: str) -> pd.DataFrame:
-    """Return the decisions of a batch, with `DECISION_COLUMNS`."""
+def first_decisions_of(corpus: Corpus, batch: str) -> pd.DataFrame:
+    """Return the decisions of a batch as they were made, provisional ones included."""
     return corpus.store.read_table(batch_key(corpus.name, batch, "decisions.parquet"))
+
+
+def decisions_of(corpus: Corpus, batch: str) -> pd.DataFrame:
+    """Return the decisions of a batch as they stand, with `DECISION_COLUMNS`."""
+    rows = first_decisions_of(corpus, batch)
+    closing = batch_key(corpus.name, batch, "closing.json")
+    if not corpus.store.exists(closing):
+        return rows
+    key = batch_key(corpus.name, batch, "closed.parquet")
+    if corpus.store.sha256(key) != corpus.store.read_json(closing).get("closed_sha256"):
+        raise IntegrityError(
+            f"{corpus.store.locate(key)} is not what it was when the batch was closed; restore it "
+            "from a backup."
+        )
+    # what was decided at first stays as it is stored; the closing has the provisional rows again
+    closed = corpus.store.read_table(key).set_index("trajectory_id")
+    places = rows["trajectory_id"].isin(closed.index).to_numpy()
+    found = closed.loc[rows.loc[places, "trajectory_id"]]
+    for name in ("decision", "reason", "asked"):
+        rows.loc[places, name] = found[name].to_numpy()
+    return rows
 
 
 def load_decisions(corpus: Corpus) -> pd.DataFrame:

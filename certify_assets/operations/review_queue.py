@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
+from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.labels import Resolved, read_labels, resolve_labels
 from certify_assets.operations.layout import (
     ASKED,
@@ -138,6 +139,10 @@ def load_asked(corpus: Corpus) -> Asked:
     for batch in batch_names(corpus):
         require_as_decided(corpus, batch, "decisions")
         frame = decisions_of(corpus, batch)
+        audit = BatchAudit.load(corpus, batch)
+        if audit is not None:
+            # the labels so far say which runs of the draw are needed next
+            frame.loc[frame["trajectory_id"].isin(audit.wanted), "asked"] = "batch_draw"
         decided += len(frame)
         saved += int(((frame["asked"] == "") & frame["decision"].isin(_AUTOMATIC)).sum())
         parts.append(frame[frame["asked"] != ""])
@@ -271,7 +276,7 @@ def _whys(frame: pd.DataFrame, distance: pd.Series) -> list[str]:
 def _why(kind: str, task_labels: int, reason: str, score: float, distance: float) -> str:
     if kind == "audit_sample":
         return f"its task lacks {task_labels}"
-    if kind == "spot_check":
+    if kind in ("batch_draw", "spot_check"):
         return "random check"
     if np.isnan(score):
         return "unscored"

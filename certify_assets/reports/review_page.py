@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from certify_assets.operations.review_session import JudgeDecision, QueuedRun, Statement
 
 KIND_WORDS: Final = {
+    "batch_draw": (
+        "Batch draws",
+        "runs of a provisional batch, drawn at random: their labels certify the batch or do not",
+    ),
     "audit_sample": (
         "Audit sample",
         (

@@ -135,7 +135,7 @@ def test_a_tie_asks_a_third_at_the_top_of_its_kind_and_a_majority_settles_it(sto
     say(store, ("b/0", 1, "ann"), ("b/0", 0, "bob"))
     queue = load_queue(Corpus(store, "c"))
     assert names(queue)[0] == "b/0" and queue.frame["why"].iloc[0] == "reviewers are tied"
-    assert queue.reviewers["b/0"] == {"ann", "bob"} and queue.budget.kinds[2].disputed == 1
+    assert queue.reviewers["b/0"] == {"ann", "bob"} and queue.budget.kinds[3].disputed == 1
     say(store, ("b/0", 0, "cyd"))
     assert names(load_queue(Corpus(store, "c"))) == ["a/0"]
     say(store, ("b/0", 1, "dan"))
@@ -182,6 +182,7 @@ def test_the_budget_counts_labels_minutes_and_what_the_certificate_saved(store: 
     write_batch(store, rows)
     budget = load_queue(Corpus(store, "c"), minutes_per_run=2.5).budget
     assert [(kind.kind, kind.runs, kind.tasks, kind.labels) for kind in budget.kinds] == [
+        ("batch_draw", 0, 0, 0),
         ("audit_sample", 3, 1, 3),
         ("spot_check", 1, 1, 1),
         ("undecided", 1, 1, 1),
@@ -193,7 +194,7 @@ def test_the_budget_counts_labels_minutes_and_what_the_certificate_saved(store: 
         2,
         5.0,
     )
-    assert budget.to_dict()["kinds"][0]["minutes"] == 7.5
+    assert budget.to_dict()["kinds"][1]["minutes"] == 7.5
 
 
 def test_a_run_decided_twice_is_asked_once_by_its_later_row(store: Store) -> None:
