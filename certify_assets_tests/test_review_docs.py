@@ -33,6 +33,7 @@ def test_limits_and_folds_are_as_written() -> None:
         and f"more than {ReviewLimits().seconds:g} seconds" in text
     )
     assert f"at most {ReviewLimits().connections} are served" in text
+    assert f"send nothing for {ReviewLimits().header_seconds:g} seconds" in text
     assert (
         f"more than {review_page._SHOWN_CHARS} characters" in text
         and f"more than {review_page._WHOLE_CHARS:,}" in text

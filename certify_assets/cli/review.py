@@ -174,6 +174,9 @@ def import_(corpus: str, path: Path, reviewer: str | None, store: Store, as_json
 )
 @click.option("--host", default="127.0.0.1", help="Address to listen on.")
 @click.option(
+    "--reviewer", "reviewers", multiple=True, help="A reviewer, who gets a link; for each of them."
+)
+@click.option(
     "--exposed",
     is_flag=True,
     help="Allow an address that other machines reach; nothing is encrypted.",
@@ -182,9 +185,20 @@ def import_(corpus: str, path: Path, reviewer: str | None, store: Store, as_json
 @store_option
 @json_option
 def serve(
-    corpus: str, port: int, host: str, exposed: bool, store: Store, as_json: bool, **costs: float
+    corpus: str,
+    port: int,
+    host: str,
+    reviewers: tuple[str, ...],
+    exposed: bool,
+    store: Store,
+    as_json: bool,
+    **costs: float,
 ) -> None:
-    """Serve the page on which runs are labelled, until Ctrl-C."""
+    """Serve the page on which runs are labelled, until Ctrl-C.
+
+    Each --reviewer gets a link that labels in their name alone. Without that option there is one
+    link, for one reviewer, who gives a name on the page.
+    """
     from certify_assets.cli.launching import report_stored
     from certify_assets.operations.layout import labels_key
 
@@ -193,7 +207,7 @@ def serve(
     key = labels_key(corpus)
     before = store.sha256(key) if store.exists(key) else ""
     try:
-        _serve(opened, host, port, as_json, costs)
+        _serve(opened, host, port, reviewers, as_json, costs)
     finally:
         if store.exists(key) and store.sha256(key) != before:
             report_stored(opened, "review serve", "operations/reviewed_labels")
@@ -273,27 +287,37 @@ def _require_reachable(host: str, exposed: bool) -> None:
     say(f"warning: anyone who can read the traffic to {host} can label in any reviewer's name")
 
 
-def _serve(corpus: Corpus, host: str, port: int, as_json: bool, costs: dict[str, float]) -> None:
+def _serve(
+    corpus: Corpus,
+    host: str,
+    port: int,
+    reviewers: tuple[str, ...],
+    as_json: bool,
+    costs: dict[str, float],
+) -> None:
     from certify_assets.cli.review_server import ReviewServer
     from certify_assets.operations.review_session import ReviewSession
 
     session = ReviewSession(corpus.store, corpus.name, **costs)
     waiting = len(session.queue().frame)
-    server = ReviewServer(session, host=host, port=port)
+    server = ReviewServer(session, reviewers=reviewers, host=host, port=port)
     before = signal.signal(signal.SIGTERM, _stop)
     if as_json:
         emit_json(
             {
                 "corpus": corpus.name,
                 "url": server.url,
+                "links": {name: url for name, url in server.links.items() if name},
                 "port": server.server_port,
                 "waiting": waiting,
             }
         )
     else:
+        whose = "Give each reviewer their link" if reviewers else "Open this link"
+        shown = [f"  {name}: {url}" if name else f"  {url}" for name, url in server.links.items()]
         show_line(
-            f"{waiting} runs wait. Open this link, which lets anyone who has it label:\n"
-            f"  {server.url}"
+            f"{waiting} runs wait. {whose}, which lets anyone who has it label:\n"
+            + "\n".join(shown)
         )
     sys.stdout.flush()
     try:

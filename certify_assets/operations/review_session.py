@@ -112,6 +112,8 @@ class ReviewSession:
         self._skipped: dict[str, dict[str, None]] = {}
         self._again: dict[str, str] = {}
         self._shown: dict[str, tuple[str, float]] = {}
+        # what each reviewer was ever shown: only these runs they may label
+        self._seen: set[tuple[str, str]] = set()
         self._unreadable: dict[str, str] = {}
 
     def queue(self) -> Queue:
@@ -145,6 +147,7 @@ class ReviewSession:
                     self._set_aside(view, name, row["batch"], str(error))
                     continue
                 self._shown[name] = (reviewer, time.monotonic())
+                self._seen.add((reviewer, name))
                 skipped = sum(name in self._skipped.get(reviewer, ()) for name in mine)
                 return QueuedRun(
                     run,
@@ -180,6 +183,12 @@ class ReviewSession:
                 comment.strip()[:MAX_COMMENT],
             )
             self._require_current(view, label, number)
+            sent_before = any(one.token == label.token for one in view.labels)
+            if not sent_before and (reviewer, trajectory_id) not in self._seen:
+                raise InputError(
+                    f"this run was not shown to {reviewer} since the server was started; go back "
+                    "to the queue."
+                )
             written = append_label(Corpus(self.store, self.corpus), label)
             self._skipped.get(reviewer, {}).pop(trajectory_id, None)
             self._forget(reviewer, trajectory_id)

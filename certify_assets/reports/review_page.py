@@ -60,6 +60,7 @@ class Reviewer:
 
     name: str
     csrf: str
+    owned: bool = False  # the link is theirs alone, so they cannot be someone else
 
 
 @dataclass(frozen=True)
@@ -199,14 +200,17 @@ def write_queue_page(corpus: Corpus, queue: Queue) -> str:
     return str(corpus.store.locate(queue_key(corpus.name, "html")))
 
 
-def render_name(corpus: str, csrf: str, *, name: str = "", problem: str = "") -> str:
-    """Render the page that asks who is reviewing."""
+def render_name(
+    corpus: str, csrf: str, *, name: str = "", owned: bool = False, problem: str = ""
+) -> str:
+    """Render the page that asks who is reviewing, or shows whose link this is."""
     return _render(
         "review_name.html",
         title=f"Review of {corpus}",
         corpus=corpus,
         csrf=csrf,
         name=name,
+        owned=owned,
         problem=problem,
     )
 

@@ -40,6 +40,7 @@ class Served:
 
     process: subprocess.Popen[str]
     url: str
+    links: dict[str, str]
 
     @property
     def port(self) -> int:
@@ -56,6 +57,7 @@ class Client:
 
     url: str
     cookies: dict[str, str] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
 
     def ask(
         self,
@@ -87,8 +89,8 @@ class Client:
             connection.close()
 
     def enter(self, name: str) -> Page:
-        """Open the link, say who one is, and return the first run."""
-        where = urlsplit(self.url)
+        """Open one's link, or the common one, say who one is, and return the first run."""
+        where = urlsplit(self.links.get(name, self.url))
         first = self.ask("GET", f"{where.path}?{where.query}")
         assert first.status == 200, first.text
         assert (
@@ -125,7 +127,8 @@ def serve(store: Store, *options: str) -> Served:
         line = process.stdout.readline()
         assert line, process.stderr.read()
         said += line
-    return Served(process, json.loads(said)["url"])
+    document = json.loads(said)
+    return Served(process, document["url"], document["links"])
 
 
 @contextmanager

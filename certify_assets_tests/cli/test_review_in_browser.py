@@ -62,8 +62,10 @@ def fits(page: Any, width: int) -> bool:
 
 def enter(page: Any, server: Served, name: str) -> None:
     page.goto(server.url)
-    page.locator("#reviewer:focus").wait_for()
-    page.keyboard.type(name)
+    page.locator(".who :focus").wait_for()
+    # a link that has a reviewer asks for no name
+    if page.locator("#reviewer").count():
+        page.keyboard.type(name)
     page.keyboard.press("Enter")
     page.get_by_role("heading", level=1, name="Did this run").wait_for()
 
@@ -147,7 +149,7 @@ def look(browser: Any, server: Served, tmp_path: Path, width: int, line: int) ->
     for path, heading in (
         ("", "Did this run do what the instruction asks?"),
         ("queue", "c"),
-        ("name", "Who is reviewing?"),
+        ("name", "Ann"),
     ):
         page.goto(server.url.partition("?")[0] + path)
         assert page.get_by_role("heading", level=1).inner_text() == heading and fits(page, width)

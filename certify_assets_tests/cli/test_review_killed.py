@@ -36,7 +36,7 @@ class Person(threading.Thread):
             if self.open is not None:
                 # the form that the killed server left unanswered, with the field of the new one
                 old, outcome = self.open
-                self._send(old, outcome, page.field("csrf"))
+                self._send(old, outcome, page.field("csrf"), again=True)
                 page = self.client.ask("GET", "/")
             while "Nothing is left" not in page.text:
                 self._send(page, int(page.field("run"), 16) % 2, page.field("csrf"))
@@ -44,12 +44,16 @@ class Person(threading.Thread):
         except (OSError, http.client.HTTPException):
             return
 
-    def _send(self, page: Page, outcome: int, csrf: str) -> None:
+    def _send(self, page: Page, outcome: int, csrf: str, *, again: bool = False) -> None:
         self.open = (page, outcome)
         answer = self.client.label(page, outcome, csrf=csrf)
+        self.open = None
+        # this server may have shown the run to the other reviewer, who labels it then
+        if again and answer.status == 409:
+            assert "was not shown to" in answer.text
+            return
         assert answer.status == 303, answer.text
         self.confirmed.append((page.field("run"), outcome))
-        self.open = None
 
 
 def sessions(
@@ -60,8 +64,8 @@ def sessions(
     unanswered: dict[str, tuple[Page, int] | None] = {"ann": None, "bob": None}
     torn = 0
     for delay in [*delays, None]:
-        server = serve(store)
-        people = [Person(name, Client(server.url), unanswered[name]) for name in confirmed]
+        server = serve(store, *(word for name in confirmed for word in ("--reviewer", name)))
+        people = [Person(name, Client(server.links[name]), unanswered[name]) for name in confirmed]
         for person in people:
             person.start()
         if delay is None:

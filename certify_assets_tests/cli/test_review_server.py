@@ -35,7 +35,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="module")
 def server(store: Store) -> Iterator[Served]:
-    one = serve(store)
+    names = ("Ann", "Blind", "Headers", "Host", "Csrf", "Somebody else", "Broken", "Early", "Seen")
+    one = serve(store, *(word for name in names for word in ("--reviewer", name)))
     yield one
     one.process.send_signal(signal.SIGTERM)
     out, err = one.process.communicate(timeout=30)
@@ -46,7 +47,7 @@ def server(store: Store) -> Iterator[Served]:
 
 @pytest.fixture
 def client(server: Served) -> Client:
-    return Client(server.url)
+    return Client(server.url, links=server.links)
 
 
 def test_a_label_goes_from_the_link_to_the_journal(client: Client, store: Store) -> None:
@@ -122,7 +123,7 @@ def test_the_token_is_kept_in_a_strict_cookie_and_in_no_page(
         answer.headers["Set-Cookie"]
         == f"certify_review_{server.port}={server.token}; HttpOnly; SameSite=Strict; Path=/"
     )
-    client.enter("Tokens")
+    client.enter("Ann")
     assert all(
         server.token not in client.ask("GET", path).text for path in ("/", "/queue", "/name")
     )
@@ -161,10 +162,16 @@ def test_nobody_gets_in_without_the_token(server: Served, store: Store) -> None:
         "[",
         "127.0.0.2",
         "localhost@evil.example",
+        "evil@127.0.0.1",
+        "127.0.0.1/evil",
+        "127.0.0.1#evil",
+        "127.0.0.1:",
+        "127.0.0.1:port",
+        "127.0.0.1 evil.example",
     ],
 )
 def test_another_host_is_refused_though_the_token_is_right(server: Served, host: str) -> None:
-    client = Client(server.url)
+    client = Client(server.url, links=server.links)
     client.enter("Host")
     for path in ("/", f"/?token={server.token}"):
         answer = client.ask("GET", path, headers={"Host": host})
@@ -182,7 +189,7 @@ def test_a_form_of_another_site_writes_nothing(client: Client, store: Store) -> 
     page = client.enter("Csrf")
     before = len(read_labels(Corpus(store, "c")))
     good = {name: page.field(name) for name in ("csrf", "run", "number")} | {"outcome": "1"}
-    other = Client(client.url)
+    other = Client(client.url, links=client.links)
     stolen = other.enter("Somebody else").field("csrf")
     for form, headers in (
         ({**good, "csrf": "0" * 64}, {}),
@@ -191,10 +198,35 @@ def test_a_form_of_another_site_writes_nothing(client: Client, store: Store) -> 
         ({**good, "csrf": stolen}, {}),
         (good, {"Sec-Fetch-Site": "cross-site"}),
         (good, {"Sec-Fetch-Site": "same-site"}),
+        (good, {"Origin": "http://evil.example"}),
+        (good, {"Origin": "http://127.0.0.1:1"}),
     ):
         assert client.ask("POST", "/label", form, headers).status == 403, (form, headers)
     assert len(read_labels(Corpus(store, "c"))) == before
-    assert client.ask("POST", "/label", good, {"Sec-Fetch-Site": "same-origin"}).status == 303
+    own = {"Sec-Fetch-Site": "same-origin", "Origin": client.url.partition("/?")[0]}
+    assert client.ask("POST", "/label", good, own).status == 303
+
+
+def test_a_link_labels_in_one_name_and_only_what_it_was_shown(
+    client: Client, server: Served, store: Store
+) -> None:
+    mine = client.enter("Seen")
+    before = len(read_labels(Corpus(store, "c")))
+    other = Client(client.url, links=server.links)
+    for name in ("Somebody else", "Host"):
+        theirs = other.enter(name)
+        assert "You are " + name in theirs.text and theirs.field("run") != mine.field("run")
+        answer = other.label(theirs, 0, run=mine.field("run"), number="0")
+        assert answer.status == 409 and f"not shown to {name}" in answer.text
+    # another name in the form or in the cookie changes nothing
+    client.cookies["certify_reviewer"] = "Ann"
+    asked = client.ask("GET", "/name")
+    assert "<h1>Seen</h1>" in asked.text and 'id="reviewer"' not in asked.text
+    form = {"csrf": asked.field("csrf"), "reviewer": "Ann"}
+    assert client.ask("POST", "/name", form).status == 303
+    assert client.label(mine, 1).status == 303
+    labels = read_labels(Corpus(store, "c"))
+    assert len(labels) == before + 1 and labels[-1].reviewer == "Seen"
 
 
 def test_forms_that_are_none_are_refused(client: Client, store: Store) -> None:
@@ -320,17 +352,91 @@ def test_a_slow_client_is_cut_off_and_stands_in_nobodys_way(store: Store) -> Non
         assert time.monotonic() - started < 8
 
 
-@pytest.mark.slow
-def test_more_clients_than_places_are_turned_away_and_places_come_back(store: Store) -> None:
-    with running(store, ReviewLimits(seconds=2.0, connections=3)) as server:
-        idle = [socket.create_connection(("127.0.0.1", server.server_port)) for _ in range(3)]
-        time.sleep(0.2)
+@contextmanager
+def flooded(server: ReviewServer, sent: bytes) -> Iterator[None]:
+    """Open connections without a link, faster than they are cut off."""
+    stopped, opened = threading.Event(), []
+
+    def flood() -> None:
+        while not stopped.wait(0.01):
+            with suppress(OSError):
+                one = socket.create_connection(("127.0.0.1", server.server_port), timeout=1)
+                opened.append(one)
+                one.sendall(sent)
+
+    thread = threading.Thread(target=flood)
+    thread.start()
+    try:
+        while len(opened) < 20:
+            time.sleep(0.01)
+        yield
+    finally:
+        stopped.set()
+        thread.join()
+        for one in opened:
+            one.close()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"G", b"POST / HTTP/1.0\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\n"],
+    ids=["idle", "unfinished"],
+)
+def test_connections_without_a_link_stand_in_no_reviewers_way(store: Store, sent: bytes) -> None:
+    with running(store, ReviewLimits(connections=8)) as server:
+        client = Client(server.url)
+        client.enter("Ann")
+        with flooded(server, sent):
+            answers = [client.ask("GET", "/").status for _ in range(20)]
+        assert answers == [200] * 20
+
+
+def test_a_connection_that_sends_nothing_is_closed_soon(store: Store) -> None:
+    with (
+        running(store, ReviewLimits(header_seconds=0.2)) as server,
+        socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as idle,
+    ):
+        assert idle.recv(100) == b""
+
+
+def test_places_that_reviewers_have_are_not_given_away(store: Store) -> None:
+    with running(store, ReviewLimits(seconds=2.0, connections=2)) as server:
+        client = Client(server.url)
+        page = client.enter("Ann")
+        cookies = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
+        head = (
+            f"POST /label HTTP/1.0\r\nHost: localhost\r\nCookie: {cookies}\r\nContent-Type: "
+            "application/x-www-form-urlencoded\r\nContent-Length: 900\r\n\r\n"
+        )
+        reading = []
+        for _ in range(2):
+            one = socket.create_connection(("127.0.0.1", server.server_port), timeout=10)
+            one.sendall(head.encode())
+            reading.append(one)
+            time.sleep(0.3)
         with pytest.raises((ConnectionError, OSError)):
-            Client(server.url).ask("GET", "/")
-        time.sleep(2.6)
-        assert Client(server.url).ask("GET", "/").status == 403
-        for connection in idle:
-            connection.close()
+            client.ask("GET", "/")
+        for one in reading:
+            one.close()
+        time.sleep(0.3)
+        assert client.label(page, 1).status == 303, "places come back"
+
+
+def test_a_common_link_is_its_first_reviewers(store: Store) -> None:
+    with running(store, ReviewLimits()) as server:
+        first, second = Client(server.url), Client(server.url)
+        first.enter("Typo")
+        mine, theirs = first.enter("Una"), second.enter("Bea")
+        assert first.label(mine, 1).status == 303
+        before = len(read_labels(Corpus(store, "c")))
+        answer = second.label(theirs, 0)
+        assert answer.status == 403 and len(read_labels(Corpus(store, "c"))) == before
+        assert "You are Una" in second.ask("GET", "/").text
+
+
+def test_a_reviewer_who_is_named_twice_is_refused(store: Store) -> None:
+    with pytest.raises(InputError, match="'Zoe' is named twice; name each of them once"):
+        ReviewServer(ReviewSession(store, "c"), reviewers=["Zoe", " Zoe "])
 
 
 def test_a_label_that_cannot_be_written_is_not_confirmed(

@@ -84,13 +84,31 @@ def test_a_run_that_nobody_is_asked_about_cannot_be_labelled(session: ReviewSess
         session.say("ann", "0" * 32, 1, 0)
 
 
-def test_nobody_is_shown_a_run_twice_and_a_tie_goes_to_a_third(
+def test_a_run_is_labelled_only_by_those_who_were_shown_it(
     session: ReviewSession, store: Store
 ) -> None:
+    now = shown(session, "ann")
+    for name in ("x", "y"):
+        with pytest.raises(InputError, match=f"this run was not shown to {name}"):
+            session.say(name, now.key, 0, 0)
+        shown(session, name)
+        with pytest.raises(InputError, match=f"this run was not shown to {name}"):
+            session.say(name, now.key, 0, 0)
+    assert read_labels(Corpus(store, "c")) == []
+    session.skip("ann", now.key)
+    assert session.say("ann", now.key, 1, now.number).reviewer == "ann", "she saw it"
+    with pytest.raises(InputError, match="this run was not shown to ann since the server"):
+        ReviewSession(store, "c").say("ann", shown(session, "ann").key, 1, 0)
+
+
+def test_nobody_is_shown_a_run_twice_and_a_tie_goes_to_a_third(store: Store) -> None:
+    # both reviewers are asked about every run
+    session = ReviewSession(store, "c", double=1.0)
     first = shown(session, "ann")
     beside = shown(session, "bob")
     assert beside.run.trajectory_id != first.run.trajectory_id, "what ann reads is kept for ann"
     session.say("ann", first.key, 1, 0)
+    assert shown(session, "bob").run == first.run
     session.say("bob", first.key, 0, 0)
     for name in ("ann", "bob"):
         assert shown(session, name).run.trajectory_id != first.run.trajectory_id
