@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from certify_assets.corpora.schema import Step, clean_text, read_groups
-from certify_assets.corpora.token_budget import Encode, TokenRendered, fit_tokens
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 
@@ -85,25 +84,21 @@ def defuse(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Renderer:
-    """Renders trajectories within a budget of characters, or of tokens."""
+    """Renders trajectories within a budget of characters."""
 
     # what does not fit is cut from the middle of the steps
     budget_chars: int = 6000
     # longer actions and observations lose their middle
     action_chars: int = 1200
     observation_chars: int = 1200
-    budget_tokens: int | None = None
 
     def __post_init__(self) -> None:
         for name, smallest in (
             ("budget_chars", _SMALLEST_BUDGET),
             ("action_chars", 40),
             ("observation_chars", 40),
-            ("budget_tokens", 1),
         ):
             value = getattr(self, name)
-            if name == "budget_tokens" and value is None:
-                continue
             if isinstance(value, bool) or not isinstance(value, int) or value < smallest:
                 raise InputError(
                     f"the renderer's {name} is {value!r}; give a whole number of at least "
@@ -113,44 +108,19 @@ class Renderer:
     @property
     def sha256(self) -> str:
         """Hash of version and settings: texts of renderers with equal hashes are equal."""
-        settings = {name: value for name, value in asdict(self).items() if value is not None}
-        return sha256_bytes(canonical_json({"version": RENDERER_VERSION} | settings))
+        return sha256_bytes(canonical_json({"version": RENDERER_VERSION} | asdict(self)))
 
     def render(self, instruction: str, steps: Iterable[Step | Mapping[str, str]]) -> Rendered:
         """Render one trajectory as text of at most `budget_chars` characters."""
-        head, body, cut = self._parts(instruction, steps)
-        body, lost = _cut_middle(body, self.budget_chars - len(head))
-        return Rendered(head + body, cut + lost)
-
-    def render_tokens(
-        self,
-        instruction: str,
-        steps: Iterable[Step | Mapping[str, str]],
-        encode: Encode,
-        *,
-        before: str = "",
-        after: str = "",
-    ) -> TokenRendered:
-        """Render one trajectory into a prompt of at most `budget_tokens`."""
-        if self.budget_tokens is None:
-            raise InputError("this renderer has no budget of tokens; make it with budget_tokens.")
-        head, body, cut = self._parts(instruction, steps)
-        return replace(
-            fit_tokens(before + head, body, after, encode=encode, budget=self.budget_tokens),
-            cut_chars=cut,
-        )
-
-    def _parts(
-        self, instruction: str, steps: Iterable[Step | Mapping[str, str]]
-    ) -> tuple[str, str, int]:
-        """Return heading with instruction, steps, and how many characters their excerpts lost."""
         task, cut = _excerpt(defuse(instruction).strip(), self.budget_chars // 3)
         parts: list[str] = []
         for number, step in enumerate(steps, 1):
             text, lost = self._step(number, step)
             parts.append(text)
             cut += lost
-        return f"TASK\n{_indented(task)}\n", "".join(parts) or "NO STEPS\n", cut
+        head = f"TASK\n{_indented(task)}\n"
+        body, lost = _cut_middle("".join(parts) or "NO STEPS\n", self.budget_chars - len(head))
+        return Rendered(head + body, cut + lost)
 
     def _step(self, number: int, step: Step | Mapping[str, str]) -> tuple[str, int]:
         action, observation = (
