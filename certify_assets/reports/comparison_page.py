@@ -8,11 +8,19 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from certify_assets.evaluation.comparison import comparison_key
 from certify_assets.reports import svg
-from certify_assets.reports.wording import DASH, INLINE, compact, count, percent, rate, render
+from certify_assets.reports.wording import (
+    DASH,
+    INLINE,
+    count,
+    markdown_table,
+    percent,
+    rate,
+    render,
+)
 
 if TYPE_CHECKING:
     from certify_assets.storage.store import Store
@@ -281,20 +289,10 @@ def _csv(table: Table) -> str:
 
 
 def _markdown(table: Table) -> str:
-    lines = [
-        " | ".join(_MARKDOWN.sub(r"\\\1", _SPACES.sub(" ", cell)) for cell in row)
-        for row in (table.columns, *table.rows)
-    ]
-    return (
-        "\n".join(
-            [
-                f"| {lines[0]} |",
-                f"|{'---|' * len(table.columns)}",
-                *(f"| {line} |" for line in lines[1:]),
-            ]
-        )
-        + "\n"
-    )
+    def written(row: tuple[str, ...]) -> list[str]:
+        return [_MARKDOWN.sub(r"\\\1", _SPACES.sub(" ", cell)) for cell in row]
+
+    return "\n".join(markdown_table(written(table.columns), map(written, table.rows))) + "\n"
 
 
 def _latex(table: Table) -> str:
@@ -480,7 +478,7 @@ def render_comparison(
             f"{count(len(names))} {'corpus' if len(names) == 1 else 'corpora'}: "
             f"{', '.join(names) or 'none'}"
         ),
-        corpora=[_view(document) for document in documents],
+        corpora=[(document, _figures(document)) for document in documents],
         tables=[table for table in comparison_tables(documents) if table.rows],
         left_out=left_out,
         numeric=_is_number,
@@ -572,54 +570,13 @@ def _share(value: float | None) -> str:
     return percent(value) if value else "–"
 
 
-@dataclass(frozen=True)
-class _View:
-    """The comparison of one corpus as shown."""
-
-    name: str
-    facts: str
-    best: list[_BestRow]
-    findings: list[str]
-    missing: Sequence[Mapping[str, str]]
-    auroc: str
-    reject: str
-    release: str
-    folds: list[str]
-
-
-class _BestRow(NamedTuple):
-    what: str
-    judge: str
-    value: str
-    next: str
-
-
-def _view(document: Mapping[str, Any]) -> _View:
-    cal, rows, alphas = document["cal"], document["rows"], document["alphas"]
-    return _View(
-        name=document["corpus"],
-        facts=(
-            f"CAL: {count(cal['trajectories'])} labelled runs of {count(cal['tasks'])} tasks, "
-            f"success rate {rate(cal['success_rate'])}"
-        ),
-        best=[_best(item) for item in document["best"]],
-        findings=[item["message"] for item in document["findings"]],
-        missing=document["missing"],
-        auroc=auroc_figure(rows),
-        reject=coverage_figure(rows, side="reject", alphas=alphas),
-        release=coverage_figure(rows, side="release", alphas=alphas),
-        folds=[item["sentence"] for item in document["agent_disjoint"]],
-    )
-
-
-def _best(item: Mapping[str, Any]) -> _BestRow:
-    after = item["next"]
-    return _BestRow(
-        item["what"],
-        item["judge"] or "nobody",
-        compact(item["value"]),
-        "" if after is None else f"then {after['judge']}, {compact(after['value'])}",
-    )
+def _figures(document: Mapping[str, Any]) -> dict[str, str]:
+    rows, alphas = document["rows"], document["alphas"]
+    return {
+        "auroc": auroc_figure(rows),
+        "reject": coverage_figure(rows, side="reject", alphas=alphas),
+        "release": coverage_figure(rows, side="release", alphas=alphas),
+    }
 
 
 def _is_number(table: Table, place: int) -> bool:

@@ -63,38 +63,6 @@ class AgentRow:
     bar: str
 
 
-class _SplitGate(NamedTuple):
-    """The arithmetic of one split and budget."""
-
-    split: str
-    alpha: str
-    tasks: str
-    floor: str
-    n_eff: str
-    n_min: str
-    possible: bool
-    audits: bool
-    reason: str
-
-
-class PhraseExample(NamedTuple):
-    """A run with a verdict phrase, and where it is."""
-
-    run: str
-    step: str | int
-    text: str
-
-
-class PhraseRow(NamedTuple):
-    """One verdict phrase, and the success rates of runs with and without it."""
-
-    name: str
-    runs: str
-    present: str
-    absent: str
-    examples: list[PhraseExample]
-
-
 def profile_facts(profile: CorpusProfile) -> list[Fact]:
     """Return size and clustering of the corpus, each as what it is and its value."""
     fewest, most = profile.attempts
@@ -108,24 +76,6 @@ def profile_facts(profile: CorpusProfile) -> list[Fact]:
         ("task ICC", rate(profile.icc)),
         ("design effect DEFF", f"{profile.deff:.2f}"),
         ("effective runs n_eff", f"{profile.n_eff:,.1f}"),
-    ]
-
-
-def gate_rows(profile: CorpusProfile) -> list[_SplitGate]:
-    """Return the arithmetic of every split and budget."""
-    return [
-        _SplitGate(
-            split=gate.split.upper(),
-            alpha=f"{gate.alpha:g}",
-            tasks=count(gate.tasks),
-            floor=count(gate.floor_tasks),
-            n_eff=f"{gate.n_eff:,.1f}",
-            n_min=f"{gate.n_min} / {gate.n_min_grid}",
-            possible=gate.possible,
-            audits=gate.split == "test",
-            reason=gate.reason,
-        )
-        for gate in profile.gates
     ]
 
 
@@ -186,20 +136,6 @@ def agent_rows(profile: CorpusProfile, controls: LeakChecks) -> list[AgentRow]:
             )
         )
     return rows
-
-
-def phrase_rows(controls: LeakChecks) -> list[PhraseRow]:
-    """Return every verdict phrase that occurs, with where."""
-    return [
-        PhraseRow(
-            item.name,
-            counted(item.trajectories, "run"),
-            percent(item.success_rate_with),
-            percent(item.success_rate_without),
-            [PhraseExample(*example) for example in item.examples],
-        )
-        for item in controls.evidence.phrases
-    ]
 
 
 def flip_facts(flips: FlipRates) -> list[Fact]:
@@ -267,24 +203,19 @@ def render_corpus(report: CorpusReport, *, data_docs: str | None = None) -> str:
         sentences=sentences,
         data_docs=data_docs,
         facts=[("domain", str(report.domain)), *profile_facts(profile)],
-        gates=gate_rows(profile),
+        profile=profile,
         splits=split_rows(profile),
         unsplit=report.unsplit,
         manifest=report.manifest,
         controls=control_rows(controls),
         accepted=controls.accepted,
+        phrases=controls.evidence.phrases,
         agents=agent_rows(profile, controls),
-        phrases=phrase_rows(controls),
         figures=_figures(controls),
         flips=flip_facts(profile.flips),
         labels=label_rows(report.imported, profile.flips),
         lengths=length_facts(profile.lengths),
-        dropped=[
-            (reason, count(number), report.imported.examples.get(reason, ""))
-            for reason, number in profile.dropped.items()
-        ],
-        notes=[(note, count(number)) for note, number in report.imported.notes.items()],
-        duplicates=f"{counted(profile.duplicates, 'run')} ({percent(profile.duplicate_share)})",
+        imported=report.imported,
         same=profile.same_instruction[:_MOST],
         same_more=max(0, len(profile.same_instruction) - _MOST),
         files=sorted(report.imported.files.items())[:_MOST],
