@@ -15,16 +15,12 @@ from numpy.typing import NDArray
 
 from certify_assets.certificates.auroc import Ranking
 from certify_assets.corpora.config import complete_thresholds
-from certify_assets.corpora.formats import FORMATS
 from certify_assets.corpora.rendering import Rendered, render_frame
 from certify_assets.corpora.schema import COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-LEAK_FIELDS: Mapping[str, tuple[str, ...]] = {
-    name: adapter.leak_fields for name, adapter in FORMATS.items()
-}
 # names that only harnesses use, so that an agent which reads a file called "results" or prints an
 # "error" is no leak
 LEAK_KEYS: tuple[str, ...] = (
@@ -72,6 +68,7 @@ _Ints = NDArray[np.int64]
 _Bools = NDArray[np.bool_]
 _HALVINGS = 10
 _DRAWS = 400
+_SEED = 0
 _LEVEL = 0.95
 _BINS = 24
 _EXAMPLES = 2
@@ -191,7 +188,6 @@ def check_leaks(
     rendered: Sequence[Rendered] | None = None,
     thresholds: Mapping[str, float] | None = None,
     accept_structural_leak: str | None = None,
-    seed: int = 0,
 ) -> LeakChecks:
     """Measure what length, steps, agent and verdict phrases alone predict of the outcome."""
     limits = complete_thresholds(thresholds or {})
@@ -203,7 +199,7 @@ def check_leaks(
     rows = frame[labelled]
     phrases = _phrases(rows)
     tasks = _codes(rows["task_id"].tolist())
-    weights = _resamples(tasks, seed)
+    weights = _resamples(tasks)
     measured = {
         name: _either_way(values, outcomes, weights)
         for name, values in (("length", lengths), ("steps", steps))
@@ -211,7 +207,7 @@ def check_leaks(
     for name, (presence, said) in phrases.items():
         both = [_either_way(marks, outcomes, weights) for marks in (presence, said)]
         measured[f"phrase {name}"] = max(both, key=lambda found: found.auroc)
-    agent = _AgentControl(rows["agent"].tolist(), rows["task_id"].tolist(), outcomes, seed)
+    agent = _AgentControl(rows["agent"].tolist(), rows["task_id"].tolist(), outcomes)
     values = {name: found.auroc for name, found in measured.items()}
     values["agent"] = agent(np.ones(len(rows)))
     patterns = {name: re.compile(VERDICT_PHRASES[name], re.IGNORECASE) for name in phrases}
@@ -236,12 +232,12 @@ def _limit(check: str) -> str:
     return "phrases" if check.startswith("phrase ") else check
 
 
-def find_leak_fields(frame: pd.DataFrame, keys: Sequence[str] = LEAK_KEYS) -> list[LeakFinding]:
+def find_leak_fields(frame: pd.DataFrame) -> list[LeakFinding]:
     """Find columns beyond the schema, and keys of harness records in instructions and steps."""
     ids = [str(identity) for identity in frame["trajectory_id"]]
     first = ids[0] if ids else ""
     strange = [str(name) for name in frame.columns if name not in COLUMNS]
-    pattern = re.compile(rf"""\\*["']({"|".join(map(re.escape, keys))})\\*["']\s*:""")
+    pattern = re.compile(rf"""\\*["']({"|".join(map(re.escape, LEAK_KEYS))})\\*["']\s*:""")
     seen: dict[str, list[str]] = {}
     for identity, instruction, steps in zip(ids, frame["instruction"], frame["steps"], strict=True):
         texts = (text for step in steps for text in (step["action"], step["observation"]))
@@ -257,12 +253,12 @@ def _codes(names: Sequence[str]) -> _Ints:
     return np.unique(np.asarray(names, dtype=object), return_inverse=True)[1].astype(np.int64)
 
 
-def _resamples(tasks: _Ints, seed: int) -> _Floats:
+def _resamples(tasks: _Ints) -> _Floats:
     """Return how often every row is in every resample of tasks, shape (draws, rows)."""
     number = int(tasks.max()) + 1 if tasks.size else 0
     if number < 2:
         return np.empty((0, tasks.size))
-    drawn = np.random.Generator(np.random.PCG64(seed)).integers(number, size=(_DRAWS, number))
+    drawn = np.random.Generator(np.random.PCG64(_SEED)).integers(number, size=(_DRAWS, number))
     counts = np.stack([np.bincount(draw, minlength=number)[tasks] for draw in drawn])
     return counts.astype(np.float64)
 
@@ -295,16 +291,14 @@ def _either_way(values: _Floats, outcomes: _Ints, weights: _Floats) -> _Directio
 class _AgentControl:
     """AUROC of the agent's success rate on other tasks, averaged over halvings of the tasks."""
 
-    def __init__(
-        self, agents: Sequence[str], tasks: Sequence[str], outcomes: _Ints, seed: int
-    ) -> None:
+    def __init__(self, agents: Sequence[str], tasks: Sequence[str], outcomes: _Ints) -> None:
         self._agents, self._outcomes = _codes(agents), outcomes
         # rates are estimated on one half of the tasks and read on the other
         self._halves: list[_Bools] = []
         for halving in range(_HALVINGS):
             names = sorted(
                 set(tasks),
-                key=lambda task: hashlib.sha256(f"{seed}\0{halving}\0{task}".encode()).digest(),
+                key=lambda task: hashlib.sha256(f"{_SEED}\0{halving}\0{task}".encode()).digest(),
             )
             half = set(names[: len(names) // 2])
             inside = np.array([task in half for task in tasks], dtype=np.bool_)

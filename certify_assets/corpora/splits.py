@@ -283,7 +283,7 @@ def without_test(frame: pd.DataFrame, manifest: SplitManifest) -> pd.DataFrame:
     return frame[frame["task_id"].map(manifest.assignment) != "test"].reset_index(drop=True)
 
 
-def verify_manifest(manifest: SplitManifest, frame: pd.DataFrame, *, complete: bool = True) -> None:
+def verify_manifest(manifest: SplitManifest, frame: pd.DataFrame) -> None:
     """Refuse a manifest that was altered or belongs to other trajectories."""
     _verify_content(manifest)
     if strangers := sorted(set(frame["corpus"].unique()) - {manifest.corpus}):
@@ -298,7 +298,7 @@ def verify_manifest(manifest: SplitManifest, frame: pd.DataFrame, *, complete: b
             f"task {unknown[0]!r} of {manifest.corpus} is in no split ({len(unknown)} such "
             "tasks); make the splits again."
         )
-    if complete and (missing := sorted(set(manifest.assignment) - present)):
+    if missing := sorted(set(manifest.assignment) - present):
         raise ManifestError(
             f"task {missing[0]!r} of the split manifest has no trajectory ({len(missing)} "
             "such tasks); make the splits again."

@@ -244,9 +244,9 @@ class IndexEntry:
         return "" if self.audit is None else percent(self.audit.realized_error, 2)
 
 
-def render_index(entries: Sequence[IndexEntry], *, title: str = "Certificates") -> str:
+def render_index(entries: Sequence[IndexEntry]) -> str:
     """Render the list of certificate pages, corpora by judges."""
-    return render("index.html", title=title, entries=entries, audit_words=AUDIT_WORDS)
+    return render("index.html", title="Certificates", entries=entries, audit_words=AUDIT_WORDS)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,9 @@ from certify_assets.judges.harvest.rows import (
     LoopRow,
     RoundRow,
 )
+from certify_assets.reports.wording import markdown_table
+
+_SHOWN = 8
 
 
 def loop_rows(document: HarvestDocument) -> list[dict[str, str]]:
@@ -33,7 +36,7 @@ def control_rows(document: HarvestDocument) -> list[dict[str, str]]:
     return list(rows.values())
 
 
-def harvest_markdown(document: HarvestDocument, limit: int = 8) -> str:
+def harvest_markdown(document: HarvestDocument) -> str:
     """Return a short table of the harvests that were made, for an asset's page."""
     made = [
         (loop, row)
@@ -41,18 +44,13 @@ def harvest_markdown(document: HarvestDocument, limit: int = 8) -> str:
         for row in loop["rounds"]
         if "harvest" in row and row["harvest"]["size"]
     ]
-    lines = [
-        "| profile | side | α | gate | round | harvest | wrong |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for loop, row in made[:limit]:
-        found = row["harvest"]
-        lines.append(
-            f"| {loop['profile']} | {loop['side']} | {loop['alpha']:g} | {loop['gate']} | "
-            f"{row['round']} | {found['size']}/{found['pool']} | "
-            f"{found['contamination']:.3f} |"
-        )
-    rest = f"\n\n{len(made) - limit} more in the document." if len(made) > limit else ""
+    names = ("profile", "side", "alpha", "gate", "round", "harvest", "wrong")
+    rows = [{**_loop(loop), **_round(row, loop["gate"])} for loop, row in made[:_SHOWN]]
+    lines = markdown_table(
+        [name.replace("alpha", "α") for name in names],
+        [[row[name] for name in names] for row in rows],
+    )
+    rest = f"\n\n{len(made) - _SHOWN} more in the document." if len(made) > _SHOWN else ""
     return (
         "\n".join(lines) + rest if made else f"No gate opened: {document['gates_closed']} closed."
     )

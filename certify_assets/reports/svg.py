@@ -122,12 +122,11 @@ def _shorter(tag: re.Match[str]) -> str:
     return _LONG_NUMBER.sub(lambda number: f"{float(number[0]):.2f}", tag[0])
 
 
-def inline_svg(body: str, view_box: str, label: str, *, classes: str = "", title: str = "") -> str:
+def inline_svg(body: str, view_box: str, label: str, *, classes: str = "") -> str:
     """Wrap SVG parts into one element that scales with its column and speaks its label."""
     width, height = (float(v) for v in view_box.split()[2:])
-    named = f"<title>{escape(title)}</title>" if title else ""
     return (
         f'<svg class="{escape(classes)}" viewBox="{view_box}" width="{width:g}" '
         f'height="{height:g}" role="img" '
-        f'aria-label="{escape(label)}">{named}{body}</svg>'
+        f'aria-label="{escape(label)}">{body}</svg>'
     )

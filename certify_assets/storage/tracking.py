@@ -45,11 +45,12 @@ _TAG = "certify.record"
 _Points = Sequence[tuple[int, float]]
 
 
-def thinned(points: _Points, most: int = _MAX_POINTS) -> list[tuple[int, float]]:
+def thinned(points: _Points) -> list[tuple[int, float]]:
     """Return at most so many points of a curve, evenly taken, the first and the last among them."""
-    if len(points) <= most:
+    if len(points) <= _MAX_POINTS:
         return list(points)
-    return [points[round(place * (len(points) - 1) / (most - 1))] for place in range(most)]
+    last = len(points) - 1
+    return [points[round(place * last / (_MAX_POINTS - 1))] for place in range(_MAX_POINTS)]
 
 
 def without_credentials(text: str) -> str:

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from certify_assets.certificates import kernels, reference
+from certify_assets.certificates import kernels
 from certify_assets.certificates.guard import error_icc_bound
+from certify_assets_tests.certificates import reference
 
 
 def random_counts(

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from certify_assets.certificates import bootstrap, reference
+from certify_assets.certificates import bootstrap
 from certify_assets.certificates.bootstrap import resample_sums
+from certify_assets_tests.certificates import reference
 from certify_assets_tests.paths import REPOSITORY
 
 

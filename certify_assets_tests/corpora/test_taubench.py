@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from certify_assets.corpora.formats import ImportedCorpus, import_corpus
-from certify_assets.corpora.leakage import LEAK_FIELDS, find_leak_fields
+from certify_assets.corpora.formats import FORMATS, ImportedCorpus, import_corpus
+from certify_assets.corpora.leakage import find_leak_fields
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.schema import Step, from_frame
 from certify_assets.errors import InputError
@@ -283,7 +283,7 @@ def test_no_leak_field_reaches_the_rendering(tmp_path: Path) -> None:
     record = tau_record(0)
     fields = [
         field
-        for field in LEAK_FIELDS["taubench_v1"]
+        for field in FORMATS["taubench_v1"].leak_fields
         if field not in ("info.error", "info.traceback")
     ]
     for field in fields:
