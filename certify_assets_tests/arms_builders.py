@@ -11,7 +11,7 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import JudgeRecord, renderer, save_files
 from certify_assets.judges.specs import JUDGES
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import register_runs, write_runs
+from certify_assets_tests.builders import judged, register_runs, write_runs
 
 __all__ = ["CORPUS", "TINY", "audited_arms", "small_corpus", "start_judge"]
 
@@ -23,7 +23,7 @@ def audited_arms(folder: Path, *, tasks: int) -> Store:
     """Make a root where the arms are trained, one is chosen, and TEST was read for all of them; the judge's specification must be ``TINY``."""
     store = small_corpus(folder, tasks=tasks)
     start_judge(store)
-    JudgedCorpus(Corpus(store, CORPUS), TINY.name).train()
+    judged(store, CORPUS, TINY.name).train()
     arms_audit.audit_arms(JudgedCorpus.of(Corpus(store, CORPUS), TINY))
     return store
 

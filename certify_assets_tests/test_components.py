@@ -51,19 +51,15 @@ def test_a_declaration_is_a_sensor_with_paths_from_its_own_file(folder: Path) ->
     made = with_declared(dg.Definitions(), folder)
     (sensor,) = made.sensors or ()
     assert isinstance(sensor, dg.SensorDefinition) and sensor.name == "declared_my_corpora"
-    assert (
-        sensor.default_status == dg.DefaultSensorStatus.RUNNING
-        and sensor.job_name == "onboard_corpus"
-    )
+    assert sensor.default_status == dg.DefaultSensorStatus.RUNNING
+    assert sensor.job_name == "onboard_corpus"
     component = Corpora.from_attributes_dict(
         attributes={"corpora": [{"name": "mine", "paths": ["runs"], "seed": 7, "rl": False}]}
     )
     config = component.corpora[0].config(folder / "my_corpora")
-    assert (
-        config.paths == (str(folder / "my_corpora" / "runs"),)
-        and config.seed == 7
-        and not config.rl
-    )
+    assert config.paths == (str(folder / "my_corpora" / "runs"),)
+    assert config.seed == 7
+    assert not config.rl
     assert not list(folder.rglob("runs")) and not list(folder.rglob("corpus.json"))
 
 
@@ -92,11 +88,9 @@ def test_what_is_wrong_with_a_declaration_is_a_sentence_that_names_its_file(
     _declare(folder, text)
     with pytest.raises(InputError) as error:
         with_declared(dg.Definitions(), folder)
-    assert (
-        sentence in str(error.value)
-        and str(error.value).startswith("my_corpora/defs.yaml")
-        and "\n" not in str(error.value)
-    )
+    assert sentence in str(error.value)
+    assert str(error.value).startswith("my_corpora/defs.yaml")
+    assert "\n" not in str(error.value)
 
 
 def test_one_corpus_in_two_files_is_refused(folder: Path) -> None:

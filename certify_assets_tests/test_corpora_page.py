@@ -45,7 +45,5 @@ def test_the_example_loads() -> None:
     document: dict[str, Any] = yaml.safe_load(example)
     component = Corpora.from_attributes_dict(attributes=document["attributes"])
     config = component.corpora[0].config(Path("/somewhere"))
-    assert (
-        config.paths == ("/somewhere/runs", "/somewhere/more/results.tar.gz")
-        and config.domain == "web"
-    )
+    assert config.paths == ("/somewhere/runs", "/somewhere/more/results.tar.gz")
+    assert config.domain == "web"

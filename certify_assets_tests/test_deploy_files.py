@@ -136,10 +136,8 @@ def test_service_files_start_programs_that_are_installed() -> None:
         settings = dict(
             re.findall(r"^(\w+)=(.*)$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
         )
-        assert (
-            settings["EnvironmentFile"] == "/etc/certify/certify.env"
-            and settings["User"] == "certify"
-        )
+        assert settings["EnvironmentFile"] == "/etc/certify/certify.env"
+        assert settings["User"] == "certify"
         program = Path(settings["ExecStart"].split()[0])
         assert program.parent == Path("/opt/certify/.venv/bin")
         programs.add(program.name)
@@ -169,8 +167,7 @@ def test_manifests_have_one_data_root_and_the_pinned_ray() -> None:
             "name": "root",
         } in pod["volumes"]
         for container in pod["containers"]:
-            assert {"name": "root", "mountPath": "/var/lib/certify"} in container[
-                "volumeMounts"
-            ] and container["image"] == "IMAGE"
+            assert {"name": "root", "mountPath": "/var/lib/certify"} in container["volumeMounts"]
+            assert container["image"] == "IMAGE"
             assert container["envFrom"] == [{"secretRef": {"name": "certify-urls"}}]
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"] and platform["spec"]["replicas"] == 1

@@ -37,9 +37,8 @@ def test_gates_controls_and_rounds_are_those_of_the_code() -> None:
     source = Path(str(controls.__file__)).read_text(encoding="utf-8")
     for name in ("labels_of_half_a", "verdict", "confidence", "as_many"):
         assert name in source and name in HARVEST
-    assert f"at least {SMALLEST} tasks" in HARVEST and all(
-        f"`{name}`" in HARVEST for name in HARVEST_JUDGES
-    )
+    assert f"at least {SMALLEST} tasks" in HARVEST
+    assert all(f"`{name}`" in HARVEST for name in HARVEST_JUDGES)
 
 
 def test_links_lead_somewhere() -> None:

@@ -126,11 +126,9 @@ def test_an_audit_without_a_score_is_a_warning_that_measured_nothing() -> None:
     certificate = certify(*cal)
     assert certificate.threshold is not None
     found = audit_certificate(certificate, [np.nan, np.nan], [1, 0], ["a", "b"])
-    assert (
-        found.verdict == "WARN"
-        and "No TEST row has a score" in found.reason
-        and found.certificate_sha256 == certificate.sha256
-    )
+    assert found.verdict == "WARN"
+    assert "No TEST row has a score" in found.reason
+    assert found.certificate_sha256 == certificate.sha256
     assert (
         found.realized_error,
         found.own_coverage,
@@ -194,7 +192,8 @@ def test_resample_audit_of_nothing_says_so_and_passes_nothing() -> None:
             0.0,
             None,
             0.0,
-        ) and "covers nothing" in found.note
+        )
+        assert "covers nothing" in found.note
     unscored = np.where(np.arange(cal.scores.size) % 3 == 0, np.nan, cal.scores)
     assert (
         resample_audit(unscored, cal.outcomes, cal.tasks, threshold=np.float32(9.0)).passed is False

@@ -100,14 +100,11 @@ def test_without_groups_it_is_the_auroc() -> None:
     rng = np.random.default_rng(1)
     scores, outcomes = rng.integers(0, 9, 200) / 4, rng.integers(0, 2, 200)
     found = Ranking.of(scores, outcomes).estimate(task_resamples(name_codes(np.arange(200) // 4)))
-    assert (
-        found.value == pytest.approx(auroc(scores, outcomes))
-        and found.low is not None
-        and found.high is not None
-    )
-    assert found.low < found.value < found.high and found.pairs == outcomes.sum() * (
-        200 - outcomes.sum()
-    )
+    assert found.value == pytest.approx(auroc(scores, outcomes))
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < found.value < found.high
+    assert found.pairs == outcomes.sum() * (200 - outcomes.sum())
 
 
 def test_what_cannot_be_measured_is_none() -> None:
@@ -122,9 +119,8 @@ def test_what_cannot_be_measured_is_none() -> None:
 def test_resamples_take_tasks_whole_and_are_those_of_the_seed() -> None:
     tasks = name_codes(["b", "a", "b", "c"])
     first, again = task_resamples(tasks, draws=50), task_resamples(tasks, draws=50)
-    assert np.array_equal(first, again) and not np.array_equal(
-        first, task_resamples(tasks, draws=50, seed=1)
-    )
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, task_resamples(tasks, draws=50, seed=1))
     assert np.array_equal(first[:, 0], first[:, 2])
     assert np.array_equal(first[:, 0] + first[:, 1] + first[:, 3], np.full(50, 3.0))
 

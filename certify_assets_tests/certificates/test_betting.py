@@ -48,16 +48,12 @@ def test_a_certificate_names_its_pilot_and_recomputes_with_it(
     found = certify(
         *data, procedure="betting", pilot=pilot, side=side, alpha=0.1 if side == "reject" else 0.2
     )
-    assert (
-        found.certified
-        and found.validity == "finite-sample"
-        and found.estimand == "task"
-        and found.level == 0.05
-    )
-    assert (
-        found.parameters["pilot"] == observe(*pilot).sha256
-        and found.parameters["multiplicity"] == "fixed"
-    )
+    assert found.certified
+    assert found.validity == "finite-sample"
+    assert found.estimand == "task"
+    assert found.level == 0.05
+    assert found.parameters["pilot"] == observe(*pilot).sha256
+    assert found.parameters["multiplicity"] == "fixed"
     assert found.threshold in pilot[0] and "every task weighs the same" in found.promise
     assert any(
         "fixed sequence" in text and found.parameters["pilot"][:12] in text
@@ -79,11 +75,9 @@ def test_a_certificate_names_its_pilot_and_recomputes_with_it(
 
 def test_without_a_pilot_nothing_is_tested(data: Sample) -> None:
     found = certify(*data, procedure="betting")
-    assert (
-        not found.certified
-        and codes(found) == ["pilot_missing"]
-        and found.parameters["pilot"] is None
-    )
+    assert not found.certified
+    assert codes(found) == ["pilot_missing"]
+    assert found.parameters["pilot"] is None
     assert verify_certificate(found.to_json(), *data) is None
     assert diagnose(*data, procedure="betting").stopped_by == "input"
 
@@ -116,11 +110,9 @@ def test_over_trajectories_a_declared_size_is_needed(
         max_task_size=most,
         alpha=0.2,
     )
-    assert (
-        capped.certified
-        and capped.estimand == "trajectory"
-        and f"more than {most} trajectories" in " ".join(capped.assumptions)
-    )
+    assert capped.certified
+    assert capped.estimand == "trajectory"
+    assert f"more than {most} trajectories" in " ".join(capped.assumptions)
     assert verify_certificate(capped.to_json(), *data, pilot=pilot) is None
     with pytest.raises(InputError, match="above max_task_size"):
         certify(
@@ -156,11 +148,9 @@ def test_the_bet_is_the_best_one() -> None:
 def test_diagnosis_counts_tasks_from_the_start(pilot: tuple[np.ndarray, ...]) -> None:
     few = paper_process(30, 0.5, np.random.default_rng(3))
     found = diagnose(*few, procedure="betting", pilot=pilot)
-    assert (
-        found.stopped_by == "tasks"
-        and found.tasks_needed is not None
-        and 30 < found.tasks_needed < 200
-    )
+    assert found.stopped_by == "tasks"
+    assert found.tasks_needed is not None
+    assert 30 < found.tasks_needed < 200
     assert "nothing_passes" in codes(certify(*few, procedure="betting", pilot=pilot))
 
 
@@ -207,10 +197,8 @@ def test_coverage_of_reference_cells(cell: tuple[int, float]) -> None:
 def test_coverage_of_every_reference_cell(cell: tuple[int, float]) -> None:
     # the standard error of a coverage over 300 trials is at most .02
     mean, error, wrong = coverage(*cell, 300)
-    assert (
-        abs(mean - REFERENCE[cell]) <= max(0.03, 3.5 * error)
-        and wrong <= 0.05 * 300 + 3 * (0.05 * 0.95 * 300) ** 0.5
-    )
+    assert abs(mean - REFERENCE[cell]) <= max(0.03, 3.5 * error)
+    assert wrong <= 0.05 * 300 + 3 * (0.05 * 0.95 * 300) ** 0.5
 
 
 def fooled_rate(tasks: int, share: float, trials: int, pilot_tasks: int = 100) -> float:

@@ -229,9 +229,8 @@ def test_findings_of_the_table() -> None:
 def test_findings_of_the_method() -> None:
     data = sample(0)
     assert codes(certify(*data)) == ["asymptotic_only", "bad_tasks_larger"]
-    assert "unguarded" in codes(certify(*data, procedure="taskboot")) and "unguarded" in codes(
-        certify(*data, guard="none")
-    )
+    assert "unguarded" in codes(certify(*data, procedure="taskboot"))
+    assert "unguarded" in codes(certify(*data, guard="none"))
     assert "clustering_ignored" in codes(certify(*data, procedure="naive"))
     assert "bad_tasks_larger" not in codes(certify(*data, size_ratio=1.5)) + codes(
         certify(*data, max_task_size=100)
@@ -389,9 +388,8 @@ def test_joint_promise_adds_the_deltas() -> None:
     assert joint_promise([reject]) == reject.promise
     nothing = certify(np.zeros(6), [0, 1] * 3, np.arange(6), side="release")
     # the side that certifies nothing could have: its share of the confidence is spent
-    assert "confidence 90 %" in joint_promise(
-        [reject, nothing]
-    ) and "Nothing is certified on the release" in joint_promise([reject, nothing])
+    assert "confidence 90 %" in joint_promise([reject, nothing])
+    assert "Nothing is certified on the release" in joint_promise([reject, nothing])
     assert (
         joint_promise([nothing, nothing])
         == "Nothing is certified: every trajectory goes to a person."
@@ -425,15 +423,14 @@ def test_the_promise_of_a_document_needs_one_pair_a_procedure() -> None:
         f"By {name}: {joint_promise(pair)}" for name, pair in pairs.items()
     ]
     assert "for independent trajectories only, of 90 %" in both
-    assert (
-        document_promise(pairs["naive"][:1]) is None
-        and document_promise([*pairs["naive"], pairs["naive"][0]]) is None
-    )
+    assert document_promise(pairs["naive"][:1]) is None
+    assert document_promise([*pairs["naive"], pairs["naive"][0]]) is None
 
 
 def test_few_draws_never_certify() -> None:
     needed = draws_needed(0.05 / 40)
-    assert needed == 799 and [draws_needed(level) for level in (0.05, 0.5, 0.9, 1.0 / 3.0)] == [
+    assert needed == 799
+    assert [draws_needed(level) for level in (0.05, 0.5, 0.9, 1.0 / 3.0)] == [
         19,
         1,
         1,
@@ -443,7 +440,8 @@ def test_few_draws_never_certify() -> None:
     for seed in range(20):
         noise = (rng.normal(size=300), rng.integers(0, 2, 300), np.arange(300) % 40)
         found = certify(*noise, engine="montecarlo", draws=1, seed=seed, procedure="taskboot")
-        assert not found.certified and f"at least {needed} are needed" in " ".join(
+        assert not found.certified
+        assert f"at least {needed} are needed" in " ".join(
             item["message"] for item in found.findings
         )
     data = sample(4)
@@ -454,11 +452,9 @@ def test_few_draws_never_certify() -> None:
         certify(*data, engine="montecarlo"),
     )
     for found in (enough, usual):
-        assert (
-            found.certified
-            and "coarse_draws" not in codes(found)
-            and found.tail >= 0.999 / (found.parameters["draws"] + 1)
-        )
+        assert found.certified
+        assert "coarse_draws" not in codes(found)
+        assert found.tail >= 0.999 / (found.parameters["draws"] + 1)
     assert "coarse_draws" not in codes(
         certify(*data, engine="montecarlo", draws=1, procedure="naive")
     )
@@ -477,17 +473,14 @@ def dominated(right: bool = True, tasks: int = 101) -> Sample:
 @pytest.mark.slow
 def test_one_task_that_holds_nearly_everything_is_refused_and_named() -> None:
     found = certify(*dominated())
-    assert not found.certified and {"guard_concentration_blocked", "nothing_passes"} <= set(
-        codes(found)
-    )
+    assert not found.certified
+    assert {"guard_concentration_blocked", "nothing_passes"} <= set(codes(found))
     plain = certify(*dominated(), procedure="taskboot")
     assert plain.certified and plain.effective_tasks < 1.1
     assert {"few_effective_tasks", "unequal_tasks", "unguarded"} <= set(codes(plain))
     words = {item["code"]: item["message"] for item in plain.findings}
-    assert (
-        "29 are needed" in words["few_effective_tasks"]
-        and "times the median of" in words["unequal_tasks"]
-    )
+    assert "29 are needed" in words["few_effective_tasks"]
+    assert "times the median of" in words["unequal_tasks"]
     assert "unequal_tasks" not in codes(
         certify(*dominated(), procedure="taskboot", max_task_size=20_000)
     )

@@ -27,7 +27,8 @@ def test_one_side() -> None:
     assert decisions.tolist() == ["reject", "reject", "human", "human"]
     assert reasons.tolist() == ["below_threshold", "below_threshold", "middle", "unscored"]
     found = decide(release, [high, np.nextafter(high, -9), None])
-    assert found.decisions.tolist() == ["release", "human", "human"] and found.counts == {
+    assert found.decisions.tolist() == ["release", "human", "human"]
+    assert found.counts == {
         "reject": 0,
         "release": 1,
         "human": 2,

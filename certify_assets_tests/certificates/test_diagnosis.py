@@ -51,10 +51,8 @@ def test_the_number_of_tasks_is_named(procedure: str) -> None:
     outcomes = np.tile([0, 0, 0, 0, 0, 0, 0, 0, 0, 1], 2)
     found = diagnose(np.zeros(20), outcomes, tasks, procedure=procedure, alpha=0.2, grid=5)
     assert found.stopped_by == "tasks" and found.tasks_needed > 10
-    assert (
-        f"about {found.tasks_needed} to {2 * found.tasks_needed} tasks" in found.sentence
-        and "order of magnitude" in found.sentence
-    )
+    assert f"about {found.tasks_needed} to {2 * found.tasks_needed} tasks" in found.sentence
+    assert "order of magnitude" in found.sentence
     assert f"for a coverage of about {found.coverage_then:.2g}" in found.sentence
     assert ("within noise of the 10 here" in found.sentence) is (found.tasks_needed < 20)
 
@@ -109,9 +107,8 @@ def test_curve(side: str) -> None:
     place = np.flatnonzero(curve.passed_bootstrap & curve.passed_guard)[-1]
     assert curve.thresholds[place] == certificate.threshold
     assert curve.tail[place] == pytest.approx(certificate.tail)
-    assert (curve.naive_upper >= curve.selective_error).all() and (
-        curve.bootstrap_upper >= curve.selective_error - 5e-4
-    ).all()
+    assert (curve.naive_upper >= curve.selective_error).all()
+    assert (curve.bootstrap_upper >= curve.selective_error - 5e-4).all()
 
 
 def test_bootstrap_upper_is_the_quantile_of_many_resamples() -> None:

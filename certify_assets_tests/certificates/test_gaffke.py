@@ -38,11 +38,9 @@ def test_the_certificate_of_tasks_of_one_is_that_of_clopper_pearson(
         certify(*data, side=side, procedure=name, multiplicity=multiplicity)
         for name in ("naive", "gaffke")
     )
-    assert (
-        found.certified
-        and found.threshold == plain.threshold
-        and found.tail == pytest.approx(plain.tail, rel=1e-9)
-    )
+    assert found.certified
+    assert found.threshold == plain.threshold
+    assert found.tail == pytest.approx(plain.tail, rel=1e-9)
     capped = certify(
         *data,
         side=side,
@@ -81,15 +79,12 @@ def test_a_certificate_says_that_it_is_conjectured() -> None:
     data = paper_process(200, 0.1, np.random.default_rng(0))
     found = certify(*data, procedure="gaffke")
     assert found.certified and found.validity == "conjectured" and found.estimand == "task"
-    assert (
-        "conjectured_only" in [item["code"] for item in found.findings]
-        and "by a conjecture that is not proved" in found.promise
-    )
+    assert "conjectured_only" in [item["code"] for item in found.findings]
+    assert "by a conjecture that is not proved" in found.promise
     assert verify_certificate(found.to_json(), *data) is None
     lacking = certify(*data, procedure="gaffke", estimand="trajectory")
-    assert not lacking.certified and [item["code"] for item in lacking.findings] == [
-        "max_task_size_missing"
-    ]
+    assert not lacking.certified
+    assert [item["code"] for item in lacking.findings] == ["max_task_size_missing"]
 
 
 def violations(tasks: int, share: float, trials: int, **keywords: object) -> float:

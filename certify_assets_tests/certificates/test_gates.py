@@ -88,7 +88,8 @@ def test_gates_of_a_table() -> None:
         True,
         True,
         True,
-    ) and "task bootstrap" in learn.reason
+    )
+    assert "task bootstrap" in learn.reason
     assert table_gates(*table, sft_auroc=0.9) == (learn, sft, enough)
     strict = table_gates(
         *table, sft_auroc=0.9, thresholds=GateThresholds(auroc=0.999, saturation=0.85)

@@ -138,10 +138,8 @@ def test_declared_task_size_supposes_wrong_tasks_that_large() -> None:
         for extra in ({}, {"size_ratio": 4.0}, {"max_task_size": 8})
     )
     assert plain.passed.tolist() == [True, True]
-    assert (
-        most.floor_probability[0] == pytest.approx(ratio.floor_probability[0])
-        and not most.passed[0]
-    )
+    assert most.floor_probability[0] == pytest.approx(ratio.floor_probability[0])
+    assert not most.passed[0]
     assert most.floor_probability[1] == plain.floor_probability[1]
 
 

@@ -223,11 +223,9 @@ def test_alpha_is_checked(alpha: object) -> None:
 
 
 def test_alpha_is_the_decimal_that_was_written() -> None:
-    assert (
-        as_fraction(0.1) == Fraction(1, 10)
-        and as_fraction(0.3) == Fraction(3, 10)
-        and as_fraction(0.0001) == Fraction(1, 10_000)
-    )
+    assert as_fraction(0.1) == Fraction(1, 10)
+    assert as_fraction(0.3) == Fraction(3, 10)
+    assert as_fraction(0.0001) == Fraction(1, 10_000)
 
 
 def test_a_resample_that_covers_nothing_has_no_error() -> None:

@@ -66,9 +66,8 @@ def test_the_paper_process_is_one_of_these_populations() -> None:
         success_rate=same.success_rate, auroc=same.auroc, icc=same.icc, sizes=(8,)
     )
     assert (again.base, again.spread, again.separation) == pytest.approx((-0.8, 2.6, 2.2), abs=1e-3)
-    assert again.loading == pytest.approx(0.9, abs=1e-3) and same.icc == pytest.approx(
-        paper.population_icc()
-    )
+    assert again.loading == pytest.approx(0.9, abs=1e-3)
+    assert same.icc == pytest.approx(paper.population_icc())
 
 
 @pytest.mark.parametrize("side", ["reject", "release"])

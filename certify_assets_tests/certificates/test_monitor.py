@@ -152,10 +152,8 @@ def test_uncovered_tasks_contribute_nothing() -> None:
     assert certification_process(both, ALPHA)[-1] == pytest.approx(
         certification_process(some, ALPHA)[-1]
     )
-    assert (
-        error_interval(none, DELTA) == (0.0, 1.0)
-        and first(alarm_process(none, ALPHA), 1 / DELTA) == math.inf
-    )
+    assert error_interval(none, DELTA) == (0.0, 1.0)
+    assert first(alarm_process(none, ALPHA), 1 / DELTA) == math.inf
 
 
 @pytest.mark.parametrize("side", ["reject", "release"])
@@ -208,16 +206,14 @@ def test_a_judge_that_breaks_raises_the_alarm_and_a_good_one_is_certified() -> N
 def test_the_estimand_is_said_and_compared_with_the_certificate() -> None:
     sample = paper_process(40, 0.5, np.random.default_rng(9))
     task = monitor_certificate(certificate(), *sample)
-    assert task.estimand == "task" and "estimand_differs" in {
-        finding["code"] for finding in task.findings
-    }
+    assert task.estimand == "task"
+    assert "estimand_differs" in {finding["code"] for finding in task.findings}
     for cap in (None, 25):
         found = monitor_certificate(
             certificate(), *sample, estimand="trajectory", max_task_size=cap
         )
-        assert found.estimand == "trajectory" and "estimand_differs" not in {
-            finding["code"] for finding in found.findings
-        }
+        assert found.estimand == "trajectory"
+        assert "estimand_differs" not in {finding["code"] for finding in found.findings}
     assert found.realized_error == pytest.approx(found.errors / found.covered_trajectories)
 
 

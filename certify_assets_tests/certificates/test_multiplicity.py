@@ -38,11 +38,9 @@ def test_shares_and_starts() -> None:
     quantiles = np.linspace(0.02, 0.98, 40)
     place = start_places((0.3,), 40)[0]
     assert quantiles[place - 1] < 0.3 <= quantiles[place]
-    assert (
-        start_places((0.99, 0.01), 40) == (0, 39)
-        and start_places((0.5,), 3) == (1,)
-        and start_places((0.2, 0.3), 1) == (0,)
-    )
+    assert start_places((0.99, 0.01), 40) == (0, 39)
+    assert start_places((0.5,), 3) == (1,)
+    assert start_places((0.2, 0.3), 1) == (0,)
 
 
 def test_a_fixed_sequence_stops_at_the_first_failure() -> None:
@@ -95,11 +93,9 @@ def test_a_certificate_says_how_its_grid_is_paid_for(
 ) -> None:
     found = certify(*data, multiplicity=multiplicity, side=side, alpha=0.2)
     shares = {"fixed": 1, "fallback": 4, "maxt": 1}[multiplicity]
-    assert (
-        found.certified
-        and found.parameters["multiplicity"] == multiplicity
-        and found.tail <= found.level
-    )
+    assert found.certified
+    assert found.parameters["multiplicity"] == multiplicity
+    assert found.tail <= found.level
     assert round(found.level / (0.05 / shares), 6) in range(1, shares + 1)
     words = {"fixed": "fixed sequence", "fallback": "fallback chains", "maxt": "max-T"}[
         multiplicity
@@ -110,10 +106,8 @@ def test_a_certificate_says_how_its_grid_is_paid_for(
         found.parameters["starts"]
         == {"fixed": [0.3], "fallback": [0.1, 0.3, 0.5, 0.7], "maxt": None}[multiplicity]
     )
-    assert (
-        Certificate.from_json(found.to_json()) == found
-        and verify_certificate(found.to_json(), *data) is None
-    )
+    assert Certificate.from_json(found.to_json()) == found
+    assert verify_certificate(found.to_json(), *data) is None
     for change in (
         {"multiplicity": "bonferroni"},
         {"starts": [0.4]},
@@ -138,10 +132,8 @@ def test_other_starts_and_procedures(data: Sample) -> None:
     ):
         for multiplicity, starts in (("fixed", [0.5]), ("fallback", [0.6, 0.4])):
             found = certify(*data, procedure=procedure, multiplicity=multiplicity, starts=starts)
-            assert (
-                found.parameters["starts"] == sorted(starts)
-                and verify_certificate(found.to_json(), *data) is None
-            )
+            assert found.parameters["starts"] == sorted(starts)
+            assert verify_certificate(found.to_json(), *data) is None
     few = certify(*data, multiplicity="maxt", draws=10)
     assert not few.certified and "coarse_draws" in [item["code"] for item in few.findings]
 

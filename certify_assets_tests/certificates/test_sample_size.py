@@ -87,11 +87,9 @@ def test_a_plan_says_what_it_promises() -> None:
     assert document["gates"][2]["value"] == pytest.approx(20 * 4 / (1 + 3 * 0.3))
     tasks = {item["attempts_per_task"]: item["tasks"] for item in document["alternatives"]}
     # attempts at one task tell less and less
-    assert (
-        list(tasks) == [1, 4]
-        and tasks[4] < tasks[1] < 5 * tasks[4]
-        and tasks[4] == document["tasks_needed"]
-    )
+    assert list(tasks) == [1, 4]
+    assert tasks[4] < tasks[1] < 5 * tasks[4]
+    assert tasks[4] == document["tasks_needed"]
     assert document["fewest_trajectories"]["trajectories"] == min(
         item["trajectories"] for item in document["alternatives"]
     )
@@ -131,9 +129,8 @@ def test_the_largest_size_considered_is_named() -> None:
     found = plan_sample_size(
         CorpusFacts(success_rate=0.5, auroc=0.85, icc=0.3), Settings(), most_tasks=20
     )
-    assert found.sizing.tasks is None and "With 20 tasks, the largest number considered" in str(
-        found.reason
-    )
+    assert found.sizing.tasks is None
+    assert "With 20 tasks, the largest number considered" in str(found.reason)
 
 
 def test_the_same_question_has_the_same_answer() -> None:
@@ -148,11 +145,9 @@ def test_the_same_question_has_the_same_answer() -> None:
 def test_where_no_size_is_within_the_window_the_plan_says_so() -> None:
     facts = CorpusFacts(success_rate=0.3, auroc=0.95, icc=0.3, sizes=(4,))
     found = plan_sample_size(facts, Settings(alpha=0.6), other_attempts=())
-    assert (
-        not found.sizing.checks[-1].inside
-        and found.sizing.fewer is not None
-        and found.sizing.fewer.share < 0.8
-    )
+    assert not found.sizing.checks[-1].inside
+    assert found.sizing.fewer is not None
+    assert found.sizing.fewer.share < 0.8
     assert any("steps over" in note for note in found.notes)
 
 
@@ -163,12 +158,10 @@ def test_where_two_tasks_do() -> None:
         other_attempts=(),
     )
     # plain TaskBoot says yes to error-free data of any size
-    assert (
-        len(found.notes) == 3
-        and "guards" in found.notes[0]
-        and "Two tasks" in found.notes[1]
-        and "Below 20" in found.notes[2]
-    )
+    assert len(found.notes) == 3
+    assert "guards" in found.notes[0]
+    assert "Two tasks" in found.notes[1]
+    assert "Below 20" in found.notes[2]
     assert (found.sizing.tasks, found.sizing.at_lower_bound, found.more_tasks) == (2, True, 0)
     assert "as many as a certificate takes" in found.sentence
 

@@ -50,16 +50,13 @@ def test_all_lists_every_procedure_of_the_contract(
     out = tmp_path / "all.json"
     answer = call("certificate", scores, "--procedure", "all", "--json", "--out", out)
     items = answer.json["certificates"]
-    assert (
-        answer.code == 0
-        and [item["procedure"] for item in items] == EVERY
-        and set(answer.json) == {"certificates"}
-    )
+    assert answer.code == 0
+    assert [item["procedure"] for item in items] == EVERY
+    assert set(answer.json) == {"certificates"}
     for item in items:
         lacking = "pilot_missing" in [finding["code"] for finding in item["findings"]]
-        assert lacking == (item["procedure"] == "betting") and not (
-            lacking and (item["certified"] or item["coverage"])
-        )
+        assert lacking == (item["procedure"] == "betting")
+        assert not (lacking and (item["certified"] or item["coverage"]))
     assert call("verify", out, scores).code == 0
 
 
@@ -67,10 +64,8 @@ def test_side_by_side_each_says_its_estimand_and_each_finding_whose_it_is(
     call: Call, scores: Path
 ) -> None:
     out = call("certificate", scores, "--procedure", "all", "--side", "both").out
-    assert (
-        "estimand" in out
-        and "  betting reject, betting release: pilot_missing: betting fixes" in out
-    )
+    assert "estimand" in out
+    assert "  betting reject, betting release: pilot_missing: betting fixes" in out
     assert "  taskboot reject, taskboot release: unguarded: " in out
     single = call("certificate", scores).out
     assert "error by trajectory" in single and "  bad_tasks_larger: " in single
@@ -108,9 +103,10 @@ def test_what_cannot_work_is_refused_in_one_sentence(
     answer = call(
         "certificate", scores, *[part.format(scores=scores) for part in arguments], "--json"
     )
-    assert (
-        answer.code == 2 and answer.out == "" and word in answer.err and answer.err.count("\n") == 1
-    )
+    assert answer.code == 2
+    assert answer.out == ""
+    assert word in answer.err
+    assert answer.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("procedure", ["one_per_task", "task_hoeffding"])
@@ -129,18 +125,15 @@ def test_both_sides_promise_together_in_the_document(
 ) -> None:
     out = tmp_path / "both.json"
     apart = call("certificate", scores, "--side", "both", "--alpha", "0.2", "--json", "--out", out)
-    assert (
-        set(apart.json) == {"certificates", "promise"}
-        and "confidence 90 %" in apart.json["promise"]
-    )
+    assert set(apart.json) == {"certificates", "promise"}
+    assert "confidence 90 %" in apart.json["promise"]
     assert json.loads(out.read_text(encoding="utf-8")) == apart.json
     assert call("verify", out, scores).code == 0 and call("decide", out, scores).code == 0
     joint = call(
         "certificate", scores, "--side", "both", "--alpha", "0.2", "--joint", "--json"
     ).json
-    assert "confidence 95 %" in joint["promise"] and {
-        item["delta"] for item in joint["certificates"]
-    } == {0.025}
+    assert "confidence 95 %" in joint["promise"]
+    assert {item["delta"] for item in joint["certificates"]} == {0.025}
     assert "confidence 90 %" in call("certificate", scores, "--side", "both", "--alpha", "0.2").out
 
 
@@ -182,10 +175,8 @@ def test_rows_in_both_regions_are_spoken_of(call: Call, scores: Path) -> None:
         call("certificate", scores, "--side", "both", "--guard", "none", "--alpha", alpha).out
         for alpha in ("0.4", "0.02")
     ]
-    assert (
-        "lie in both regions: those rows go to a person" in said[0]
-        and "both regions" not in said[1]
-    )
+    assert "lie in both regions: those rows go to a person" in said[0]
+    assert "both regions" not in said[1]
 
 
 def test_one_draw_certifies_no_noise(call: Call, tmp_path: Path) -> None:
@@ -202,9 +193,8 @@ def test_one_draw_certifies_no_noise(call: Call, tmp_path: Path) -> None:
             seed,
             "--json",
         )
-        assert answer.code == 3 and "coarse_draws" in [
-            finding["code"] for finding in answer.json["findings"]
-        ]
+        assert answer.code == 3
+        assert "coarse_draws" in [finding["code"] for finding in answer.json["findings"]]
 
 
 @pytest.fixture(scope="module")
@@ -234,9 +224,9 @@ def test_betting_takes_a_pilot_and_verify_asks_for_it(
         "--out",
         out,
     )
-    assert (
-        answer.code == 0 and answer.json["certified"] and answer.json["validity"] == "finite-sample"
-    )
+    assert answer.code == 0
+    assert answer.json["certified"]
+    assert answer.json["validity"] == "finite-sample"
     assert answer.json["parameters"]["pilot"] and answer.json["estimand"] == "task"
     assert call("verify", out, scores, "--pilot", pilot).code == 0
     lacking = call("verify", out, scores, "--json")
@@ -258,18 +248,15 @@ def test_betting_takes_a_pilot_and_verify_asks_for_it(
     assert {item["procedure"]: item for item in everything["certificates"]}[
         "betting"
     ] == answer.json
-    assert (
-        call("verify", out, scores).code == 3
-        and call("verify", out, scores, "--pilot", pilot).code == 0
-    )
+    assert call("verify", out, scores).code == 3
+    assert call("verify", out, scores, "--pilot", pilot).code == 0
     assert call("decide", out, scores, "--procedure", "betting").code == 0
 
 
 def test_betting_without_a_pilot_exits_3_with_a_finding(call: Call, scores: Path) -> None:
     answer = call("certificate", scores, "--procedure", "betting", "--json")
-    assert answer.code == 3 and [finding["code"] for finding in answer.json["findings"]] == [
-        "pilot_missing"
-    ]
+    assert answer.code == 3
+    assert [finding["code"] for finding in answer.json["findings"]] == ["pilot_missing"]
     assert "give one (--pilot)" in call(
         "certificate", scores, "--procedure", "betting"
     ).out.replace("\n", " ")

@@ -15,17 +15,16 @@ pytestmark = pytest.mark.slow
 
 def test_the_judges_of_named_corpora_are_compared(call: Call, corpora: Store) -> None:
     answer = call("judge", "compare", "one", "two", "--root", corpora.root, "--json")
-    assert answer.code == 0 and [item["corpus"] for item in answer.json["corpora"]] == [
+    assert answer.code == 0
+    assert [item["corpus"] for item in answer.json["corpora"]] == [
         "one",
         "two",
     ]
     shown = call("judge", "compare", "one", "--root", corpora.root)
-    assert (
-        shown.code == 0
-        and "lexical" in shown.out
-        and "length_only" in shown.out
-        and "missing scores of base" in shown.out
-    )
+    assert shown.code == 0
+    assert "lexical" in shown.out
+    assert "length_only" in shown.out
+    assert "missing scores of base" in shown.out
     assert "one, AUROC on CAL:" in shown.out
 
 
@@ -33,9 +32,8 @@ def test_without_names_every_corpus_is_and_those_without_scores_are_left_out(
     call: Call, corpora: Store, tmp_path: Path
 ) -> None:
     answer = call("judge", "compare", "--root", corpora.root, "--json")
-    assert len(answer.json["corpora"]) == 3 and {
-        item["corpus"] for item in answer.json["left_out"]
-    } == {"miniwob_mixed", "miniwob_weak"}
+    assert len(answer.json["corpora"]) == 3
+    assert {item["corpus"] for item in answer.json["left_out"]} == {"miniwob_mixed", "miniwob_weak"}
     nothing = call("judge", "compare", "--root", tmp_path / "empty", "--json")
     assert nothing.code == 3 and nothing.json["corpora"] == []
 
@@ -58,11 +56,9 @@ def test_unseen_agents_page_and_tables_are_written(
         *options,
     )
     (document,) = answer.json["corpora"]
-    assert (
-        answer.code == 0
-        and len(document["agent_disjoint"][0]["folds"]) == 3
-        and "lexical on three" in answer.err
-    )
+    assert answer.code == 0
+    assert len(document["agent_disjoint"][0]["folds"]) == 3
+    assert "lexical on three" in answer.err
     assert paths["html"].read_text(encoding="utf-8").startswith("<!doctype html>")
     ranking = list(csv.reader(paths["csv"].read_text(encoding="utf-8").splitlines()))
     assert len(ranking) == 1 + len(document["rows"]) and ranking[1][:2] == ["three", "lexical"]

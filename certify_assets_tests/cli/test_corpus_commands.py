@@ -113,22 +113,18 @@ def test_a_corpus_is_replaced_only_when_asked(call: Call, root: Path, tmp_path: 
     assert call(*imported, tmp_path / "one.jsonl").code == 0
     stored = (root / "corpora" / "c" / "trajectories.parquet").read_bytes()
     again = call(*imported, tmp_path / "two.jsonl")
-    assert (
-        again.code == 2
-        and "registered already (40 trajectories)" in again.err
-        and "--replace" in again.err
-    )
+    assert again.code == 2
+    assert "registered already (40 trajectories)" in again.err
+    assert "--replace" in again.err
     assert (root / "corpora" / "c" / "trajectories.parquet").read_bytes() == stored
     (tmp_path / "bad.csv").write_text("x\n", encoding="utf-8")
     before = (root / "corpora" / "c" / "corpus.json").read_bytes()
     assert call(*imported, tmp_path / "bad.csv", "--replace").code == 2
     assert (root / "corpora" / "c" / "corpus.json").read_bytes() == before
     replaced = call(*imported, tmp_path / "two.jsonl", "--replace", "--json")
-    assert (
-        replaced.code == 0
-        and replaced.json["trajectories"] == 60
-        and "its 40 trajectories are replaced" in replaced.err
-    )
+    assert replaced.code == 0
+    assert replaced.json["trajectories"] == 60
+    assert "its 40 trajectories are replaced" in replaced.err
 
 
 def test_a_delivery_is_listed_before_it_is_applied_and_keeps_what_is_not_named(
@@ -188,11 +184,9 @@ def test_a_failed_import_leaves_nothing_behind(call: Call, root: Path, tmp_path:
 def test_a_file_without_outcomes_is_diagnosed(call: Call, root: Path, tmp_path: Path) -> None:
     (tmp_path / "runs.csv").write_text("task_id,text\na,x\n", encoding="utf-8")
     answer = call("corpus", "import", tmp_path / "runs.csv", "--name", "c", "--root", root)
-    assert (
-        answer.code == 2
-        and "runs.csv has no column 'outcome'" in answer.err
-        and "--option" in answer.err
-    )
+    assert answer.code == 2
+    assert "runs.csv has no column 'outcome'" in answer.err
+    assert "--option" in answer.err
 
 
 @pytest.mark.parametrize(("option", "value"), [("--seed", "-1"), ("--profile", "none")])
@@ -299,30 +293,24 @@ def test_a_corpus_is_shown_as_tables_and_as_its_page(
 def test_an_embedded_corpus_is_shown_from_nothing(call: Call, root: Path) -> None:
     shown = call("corpus", "show", "miniwob_weak", "--root", root, "--json").json
     assert shown["domain"] == {"name": "web", "origin": "stated"}
-    assert (
-        shown["profile"]["tasks"] == 125 and shown["split_tasks"]["cal"] >= 50 and not root.exists()
-    )
-    assert (
-        shown["page"] is None
-        and 0 < shown["profile"]["flips"]["cell_rate"] < shown["profile"]["flips"]["task_rate"]
-    )
+    assert shown["profile"]["tasks"] == 125
+    assert shown["split_tasks"]["cal"] >= 50
+    assert not root.exists()
+    assert shown["page"] is None
+    assert 0 < shown["profile"]["flips"]["cell_rate"] < shown["profile"]["flips"]["task_rate"]
     assert call("corpus", "show", "nothing", "--root", root).code == 2
 
 
 def test_help_names_every_profile(call: Call) -> None:
-    assert (
-        "certify" in call("corpus", "import", "--help").out
-        and "paper_miniwob" in call("corpus", "import", "--help").out
-    )
+    assert "certify" in call("corpus", "import", "--help").out
+    assert "paper_miniwob" in call("corpus", "import", "--help").out
 
 
 def test_a_root_without_its_package_is_one_sentence(call: Call) -> None:
     answer = call("corpus", "list", "--root", "nowhere://x")
-    assert (
-        answer.code == 2
-        and "nowhere://x cannot be opened" in answer.err
-        and answer.err.count("\n") == 1
-    )
+    assert answer.code == 2
+    assert "nowhere://x cannot be opened" in answer.err
+    assert answer.err.count("\n") == 1
 
 
 def test_labels_without_runs_are_imported_only_when_asked_and_say_so(
@@ -334,11 +322,9 @@ def test_labels_without_runs_are_imported_only_when_asked_and_say_so(
     ]
     labels = write_annotations(tmp_path / "labels", rows)
     refused = call("corpus", "import", labels, "--name", "c", "--root", root)
-    assert (
-        refused.code == 2
-        and "40 annotations of 40 trajectories" in refused.err
-        and "labels_only=true" in refused.err
-    )
+    assert refused.code == 2
+    assert "40 annotations of 40 trajectories" in refused.err
+    assert "labels_only=true" in refused.err
     asked = (
         "corpus",
         "import",
@@ -363,11 +349,9 @@ def test_labels_without_runs_are_imported_only_when_asked_and_say_so(
     with pytest.raises(InputError, match="labels alone cannot be judged"):
         Corpus(store, "c").write_split("cal")
     judged = call("run", "c", "--root", root)
-    assert (
-        judged.code == 2
-        and "c holds labels without runs" in judged.err
-        and "again" not in judged.err
-    )
+    assert judged.code == 2
+    assert "c holds labels without runs" in judged.err
+    assert "again" not in judged.err
 
 
 def test_the_list_counts_what_was_read(call: Call, root: Path, tmp_path: Path) -> None:
@@ -402,21 +386,18 @@ def test_a_removed_corpus_keeps_its_history(
     assert call("corpus", "rm", "c", "--root", root).code == 130
     assert (root / "corpora/c/trajectories.parquet").exists()
     answer = call("corpus", "rm", "c", "--root", root, "--yes", "--json")
-    assert answer.code == 0 and set(answer.json["removed"]) == {
+    assert answer.code == 0
+    assert set(answer.json["removed"]) == {
         "corpus.json",
         "import.json",
         "trajectories.parquet",
     }
-    assert (
-        all(path.exists() for path in history)
-        and not (root / "corpora/c/trajectories.parquet").exists()
-    )
+    assert all(path.exists() for path in history)
+    assert not (root / "corpora/c/trajectories.parquet").exists()
     assert call("corpus", "rm", "c", "--root", root, "--yes").code == 2
     call("corpus", "import", tmp_path / "runs.jsonl", "--name", "d", "--root", root)
-    assert (
-        call("corpus", "rm", "d", "--root", root, "--yes").code == 0
-        and not (root / "corpora/d").exists()
-    )
+    assert call("corpus", "rm", "d", "--root", root, "--yes").code == 0
+    assert not (root / "corpora/d").exists()
     assert (
         "comes with the package"
         in call("corpus", "rm", "miniwob_weak", "--root", root, "--yes").err
@@ -427,13 +408,12 @@ def test_splits_are_shown_and_nothing_is_stored(call: Call, root: Path, tmp_path
     write_runs(tmp_path / "runs.jsonl", tasks=110, attempts=2)
     call("corpus", "import", tmp_path / "runs.jsonl", "--name", "c", "--root", root, "--no-rl")
     answer = call("corpus", "splits", "c", "--root", root, "--json")
-    assert (
-        answer.code == 0 and not answer.json["stored"] and not (root / "corpora/c/splits").exists()
-    )
+    assert answer.code == 0
+    assert not answer.json["stored"]
+    assert not (root / "corpora/c/splits").exists()
     counts = answer.json["splits"]
-    assert sum(split["tasks"] for split in counts.values()) == 110 and all(
-        split["trajectories"] == 2 * split["tasks"] for split in counts.values()
-    )
+    assert sum(split["tasks"] for split in counts.values()) == 110
+    assert all(split["trajectories"] == 2 * split["tasks"] for split in counts.values())
     assert counts["rl"]["tasks"] == 0 and answer.json["manifest"]["sha256"] == answer.json["sha256"]
     assert (
         call("corpus", "splits", "c", "--root", root, "--seed", 7, "--json").json["sha256"]

@@ -39,9 +39,9 @@ def test_one_a_side_is_chosen_by_budget_and_procedure(call: Call, scores: Path, 
     answer = call(
         "decide", many, scores, "--alpha", "0.2", "--procedure", "guarded_taskboot", "--json"
     )
-    assert (
-        answer.code == 0 and len(answer.json["certificate_sha256"]) == 2 and answer.json["reject"]
-    )
+    assert answer.code == 0
+    assert len(answer.json["certificate_sha256"]) == 2
+    assert answer.json["reject"]
     one = call(
         "decide",
         many,
@@ -54,11 +54,9 @@ def test_one_a_side_is_chosen_by_budget_and_procedure(call: Call, scores: Path, 
         "reject",
         "--json",
     )
-    assert (
-        one.code == 0
-        and isinstance(one.json["certificate_sha256"], str)
-        and one.json["release"] == 0
-    )
+    assert one.code == 0
+    assert isinstance(one.json["certificate_sha256"], str)
+    assert one.json["release"] == 0
     audit = call(
         "audit",
         many,
@@ -76,20 +74,18 @@ def test_one_a_side_is_chosen_by_budget_and_procedure(call: Call, scores: Path, 
 
 def test_a_choice_that_is_open_names_the_options(call: Call, scores: Path, many: Path) -> None:
     decide = call("decide", many, scores)
-    assert (
-        decide.code == 2
-        and "one a side" in decide.err
-        and "--alpha" in decide.err
-        and "--procedure" in decide.err
-    )
+    assert decide.code == 2
+    assert "one a side" in decide.err
+    assert "--alpha" in decide.err
+    assert "--procedure" in decide.err
     assert "reject, 0.2, taskboot" in decide.err
     audit = call("audit", many, scores, "--alpha", "0.2")
     assert audit.code == 2 and "--side, --alpha and --procedure" in audit.err
     for command in ("audit", "decide"):
         nothing = call(command, many, scores, "--alpha", "0.3")
+        assert nothing.code == 2
         assert (
-            nothing.code == 2
-            and "holds no certificate of that side, budget and procedure; it holds reject, 0.1"
+            "holds no certificate of that side, budget and procedure; it holds reject, 0.1"
             in nothing.err
         )
         assert call(command, many, scores, "--alpha", "nan").code == 2
@@ -126,11 +122,9 @@ def test_verification_says_what_it_does_not_vouch_for(
 ) -> None:
     call("certificate", scores, "--out", tmp_path / "c.json")
     answer = call("verify", tmp_path / "c.json", scores, "--json")
-    assert (
-        answer.json["verified"]
-        and "provenance" in str(answer.json["not_vouched"])
-        and "selection" in str(answer.json["not_vouched"])
-    )
+    assert answer.json["verified"]
+    assert "provenance" in str(answer.json["not_vouched"])
+    assert "selection" in str(answer.json["not_vouched"])
     shown = " ".join(call("verify", tmp_path / "c.json", scores).out.split())
     assert "provenance" in shown and "claims" in shown
 
@@ -167,9 +161,8 @@ def test_no_command_overwrites_what_it_reads(call: Call, scores: Path, tmp_path:
     ):
         answer = call(*arguments)
         assert answer.code == 2 and "would be overwritten" in answer.err
-    assert (
-        before == {path: path.read_bytes() for path in before} and not (tmp_path / "q.csv").exists()
-    )
+    assert before == {path: path.read_bytes() for path in before}
+    assert not (tmp_path / "q.csv").exists()
 
 
 def test_nothing_is_written_when_one_of_two_outputs_cannot_be(
@@ -208,9 +201,8 @@ def test_a_split_that_the_table_cannot_have_is_refused(call: Call, tmp_path: Pat
 
 def test_one_column_cannot_be_two_things(call: Call, scores: Path) -> None:
     answer = call("certificate", scores, "--task-col", "score")
-    assert (
-        answer.code == 2 and "--task-col and --score-col both name the column 'score'" in answer.err
-    )
+    assert answer.code == 2
+    assert "--task-col and --score-col both name the column 'score'" in answer.err
 
 
 def test_a_page_that_cannot_be_written_names_its_place(

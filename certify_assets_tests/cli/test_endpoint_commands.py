@@ -56,34 +56,26 @@ def root(tmp_path_factory: pytest.TempPathFactory, server: Faulty) -> Path:
 
 def test_an_endpoint_judge_is_listed_registered_and_scores(call: Call, root: Path) -> None:
     listed = call("judge", "list", "--root", root, "--json")
-    assert (
-        listed.code == 0
-        and listed.json["judges"][-1]["family"] == "endpoint"
-        and listed.json["problems"] == []
-    )
+    assert listed.code == 0
+    assert listed.json["judges"][-1]["family"] == "endpoint"
+    assert listed.json["problems"] == []
     assert call("judge", "score", "c", "--judge", "mine", "--root", root).code == 2, (
         "not registered yet"
     )
     trained = call("judge", "train", "c", "--judge", "mine", "--root", root, "--json")
-    assert (
-        trained.code == 0
-        and trained.json["reading"]["read"] == "top"
-        and trained.json["settings"]["model"] == "m"
-    )
+    assert trained.code == 0
+    assert trained.json["reading"]["read"] == "top"
+    assert trained.json["settings"]["model"] == "m"
     scored = call("judge", "score", "c", "--judge", "mine", "--root", root)
-    assert (
-        scored.code == 0
-        and "Cost: " in scored.out
-        and "parse rate 100.0 %" in scored.out
-        and "a decision" in scored.out
-    )
+    assert scored.code == 0
+    assert "Cost: " in scored.out
+    assert "parse rate 100.0 %" in scored.out
+    assert "a decision" in scored.out
     assert "scoring cal: 16 of 16" in scored.err, "progress is said"
     again = call("judge", "score", "c", "--judge", "mine", "--root", root, "--json").json
-    assert (
-        again["bill"]["cost_now"] == 0.0
-        and again["bill"]["cost"] > 0
-        and again["bill"]["scored"] == again["rows"]
-    )
+    assert again["bill"]["cost_now"] == 0.0
+    assert again["bill"]["cost"] > 0
+    assert again["bill"]["scored"] == again["rows"]
 
 
 def test_new_runs_are_scored_with_their_bill(call: Call, root: Path, tmp_path: Path) -> None:
@@ -118,26 +110,22 @@ def test_a_judge_is_recalibrated_in_a_table(call: Call, root: Path) -> None:
     for step in ("train", "score"):
         call("judge", step, "c", "--judge", "mine", "--root", root)
     document = call("judge", "recalibrate", "c", "--judge", "mine", "--root", root, "--json")
-    assert (
-        document.code == 0
-        and len(document.json["methods"]) == 4
-        and document.json["fitted_on"] in ("rl", "sft")
-        and not document.json["trained_on"]
-    )
+    assert document.code == 0
+    assert len(document.json["methods"]) == 4
+    assert document.json["fitted_on"] in ("rl", "sft")
+    assert not document.json["trained_on"]
     shown = call("judge", "recalibrate", "c", "--judge", "mine", "--root", root).out
-    assert (
-        "temperature" in shown and "isotonic: log loss" in shown and "was trained on" not in shown
-    )
+    assert "temperature" in shown
+    assert "isotonic: log loss" in shown
+    assert "was trained on" not in shown
 
 
 def test_a_broken_document_is_told_and_the_rest_listed(call: Call, tmp_path: Path) -> None:
     (tmp_path / "judges.yaml").write_text("judges: [{name: x}]", encoding="utf-8")
     listed = call("judge", "list", "--root", tmp_path, "--json")
-    assert (
-        listed.code == 2
-        and len(listed.json["judges"]) == len(JUDGES)
-        and "judge 'x': it has no url" in listed.err
-    )
+    assert listed.code == 2
+    assert len(listed.json["judges"]) == len(JUDGES)
+    assert "judge 'x': it has no url" in listed.err
     assert call("judge", "train", "c", "--judge", "x", "--root", tmp_path).code == 2
 
 

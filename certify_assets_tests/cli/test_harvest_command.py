@@ -31,11 +31,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_harvest_is_shown_with_its_controls(call: Call, root: str) -> None:
     answer = call("research", "harvest", "c", "--root", root, *_QUICK)
     assert answer.code == 0
-    assert (
-        "certify split, reject at 0.2" in answer.out
-        and "taskboot 1" in answer.out
-        and "verdict" in answer.out
-    )
+    assert "certify split, reject at 0.2" in answer.out
+    assert "taskboot 1" in answer.out
+    assert "verdict" in answer.out
     assert "round 1: half A certifies" in answer.err and "not on the finite pool" in answer.err
 
 

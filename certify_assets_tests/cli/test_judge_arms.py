@@ -15,11 +15,9 @@ pytestmark = pytest.mark.slow
 
 def test_the_arms_are_shown_as_the_ledger_has_them(call: Call, arms_store: Store) -> None:
     answer = call("judge", "arms", CORPUS, "--root", arms_store.root, "--json")
-    assert (
-        answer.code == 0
-        and len(answer.json["candidates"]) == 5
-        and len(answer.json["sentences"]) == 4
-    )
+    assert answer.code == 0
+    assert len(answer.json["candidates"]) == 5
+    assert len(answer.json["sentences"]) == 4
     assert [cell["side"] for cell in answer.json["audit"]["plan"]["cells"]] == [
         "reject",
         "reject",
@@ -50,8 +48,6 @@ def test_what_cannot_be_shown_is_a_sentence(call: Call, arms_store: Store, tmp_p
     document["results"]["start"]["auroc"] = 1.0
     arms_store.write_json(f"judges/grpo/{CORPUS}/arms_audit.json", document)
     forged = call("judge", "arms", CORPUS, "--root", arms_store.root)
-    assert (
-        forged.code == 3
-        and "is not what the last read of TEST gave" in forged.err
-        and "Traceback" not in forged.err
-    )
+    assert forged.code == 3
+    assert "is not what the last read of TEST gave" in forged.err
+    assert "Traceback" not in forged.err

@@ -39,10 +39,8 @@ def test_a_judge_is_trained_and_scores_its_corpus(call: Call, root: Path) -> Non
     scored = call("judge", "score", "c", "--root", root, "--json")
     assert scored.code == 0 and scored.json["unscored"] == 0 and scored.json["auroc"] > 0.5
     table = Store(str(root)).read_table("judges/lexical/c/scores.parquet")
-    assert (
-        len(table) == scored.json["rows"]
-        and table.loc[table["split"] == "test", "outcome"].isna().all()
-    )
+    assert len(table) == scored.json["rows"]
+    assert table.loc[table["split"] == "test", "outcome"].isna().all()
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".jsonl"])
@@ -56,12 +54,10 @@ def test_new_runs_are_scored_into_a_table_that_other_commands_read(
     runs.write_text("\n".join([json.dumps(first), *lines[1:]]), encoding="utf-8")
     out = tmp_path / f"scores{suffix}"
     answer = call("judge", "score", "c", runs, "--root", root, "--out", out, "--json")
-    assert (
-        answer.code == 0
-        and answer.json["rows"] == 120
-        and answer.json["dropped"] == {}
-        and answer.json["out"] == str(out)
-    )
+    assert answer.code == 0
+    assert answer.json["rows"] == 120
+    assert answer.json["dropped"] == {}
+    assert answer.json["out"] == str(out)
     if suffix == ".csv":
         assert int(pd.read_csv(out)["outcome"].isna().sum()) == 1, (
             "a run without an outcome is scored for a decision"
@@ -86,11 +82,9 @@ def test_a_table_without_outcomes_is_scored(call: Call, root: Path, tmp_path: Pa
     answer = call(
         "judge", "score", "c", runs, "--root", root, "--out", tmp_path / "scores.csv", "--json"
     )
-    assert (
-        answer.code == 0
-        and answer.json["rows"] == 8
-        and pd.read_csv(tmp_path / "scores.csv")["outcome"].isna().all()
-    )
+    assert answer.code == 0
+    assert answer.json["rows"] == 8
+    assert pd.read_csv(tmp_path / "scores.csv")["outcome"].isna().all()
 
 
 def test_what_cannot_be_scored_is_a_sentence(call: Call, root: Path, tmp_path: Path) -> None:
@@ -114,11 +108,9 @@ def test_the_sources_of_a_transfer_judge_are_shown_and_trained_on(call: Call, ro
     none = call("judge", "sources", "c", "--root", root)
     assert none.code == 2 and "no corpus can train a judge for c" in none.err
     missing = call("judge", "sources", "c", "--root", root, "--json")
-    assert (
-        missing.code == 0
-        and missing.json["rows"] == 0
-        and "miniwob_weak" in missing.json["left_out"]
-    )
+    assert missing.code == 0
+    assert missing.json["rows"] == 0
+    assert "miniwob_weak" in missing.json["left_out"]
     add_corpus(Store(str(root)), "d", tasks=20, domain="shell")
     shown = call("judge", "sources", "c", "--root", root)
     assert shown.code == 0 and "shell" in shown.out and "miniwob_weak" in shown.out
@@ -126,10 +118,8 @@ def test_the_sources_of_a_transfer_judge_are_shown_and_trained_on(call: Call, ro
     trained = call(
         "judge", "train", "c", "--judge", "lexical_transfer", "--root", root, "--json"
     ).json
-    assert (
-        found["rows"] == trained["sft_trajectories"] > 0
-        and trained["transfer"]["sources"] == found["sources"]
-    )
+    assert found["rows"] == trained["sft_trajectories"] > 0
+    assert trained["transfer"]["sources"] == found["sources"]
     assert call("judge", "score", "c", "--judge", "lexical_transfer", "--root", root).code == 0
     assert (
         "domain of c is not stated" in call("judge", "sources", "c", "--strict", "--root", root).err

@@ -65,21 +65,19 @@ def test_a_prediction_comes_with_what_it_rests_on(call: Call, table: Path) -> No
         10,
     )
     found = call(*arguments, "--json").json["prediction"]
-    assert (
-        found["extrapolates"]
-        and 0 <= found["low"] <= found["coverage"] <= found["high"] <= found["ceiling"]
-    )
+    assert found["extrapolates"]
+    assert 0 <= found["low"] <= found["coverage"] <= found["high"] <= found["ceiling"]
     text = call(*arguments).out
     for sentence in found["sentences"]:
         assert sentence in text
-    assert (
-        "4 corpora, fewer than the paper's 7" in text and text.count("fewer than the paper's") == 1
-    )
+    assert "4 corpora, fewer than the paper's 7" in text
+    assert text.count("fewer than the paper's") == 1
 
 
 def test_the_corpora_of_the_data_root(call: Call, corpora: Store) -> None:
     answer = call("research", "law", "--root", corpora.root, "--json")
-    assert answer.code == 0 and [point["corpus"] for point in answer.json["points"]] == [
+    assert answer.code == 0
+    assert [point["corpus"] for point in answer.json["points"]] == [
         "one",
         "three",
         "two",

@@ -35,12 +35,10 @@ def test_no_alarm_is_zero_with_every_key_of_the_contract(
     answer = call("monitor", certificate, labels(tmp_path / "l.csv"), "--json")
     document = answer.json
     assert answer.code == 0 and set(document) >= KEYS
-    assert (
-        document["alarm"] is False
-        and document["tasks"] == 200
-        and document["estimand"] == "task"
-        and document["detector"] == "e_process"
-    )
+    assert document["alarm"] is False
+    assert document["tasks"] == 200
+    assert document["estimand"] == "task"
+    assert document["detector"] == "e_process"
     low, high = document["interval"]
     assert low <= document["realized_error"] <= high and document["certified_at"] <= 200
     assert "provenance_not_stated" in {finding["code"] for finding in document["findings"]}
@@ -55,11 +53,9 @@ def test_an_alarm_is_three_and_says_where(call: Call, certificate: Path, tmp_pat
     frame["outcome"] = frame["outcome"].where(frame["task_id"] < "t100", 1 - frame["outcome"])
     frame.to_parquet(tmp_path / "l.parquet")
     answer = call("monitor", certificate, tmp_path / "l.parquet", "--json")
-    assert (
-        answer.code == 3
-        and answer.json["alarm"] is True
-        and "t100" <= answer.json["first_alarm_task"] < "t140"
-    )
+    assert answer.code == 3
+    assert answer.json["alarm"] is True
+    assert "t100" <= answer.json["first_alarm_task"] < "t140"
     shown = call("monitor", certificate, tmp_path / "l.parquet", "--detector", "shiryaev_roberts")
     assert shown.code == 3 and "Alarm after" in shown.out and "issue a new certificate" in shown.out
 
@@ -135,12 +131,10 @@ def test_the_page_opens_from_disk_and_replaces_no_input(
     answer = call("monitor", certificate, path, "--html", page, "--json")
     html = page.read_text(encoding="utf-8")
     assert answer.code == 0 and "path" not in answer.json and set(answer.json) >= KEYS
-    assert (
-        html.count('role="img"') == 3
-        and "<script" not in html
-        and "&lt;l&gt;" in html
-        and "<l>" not in html
-    )
+    assert html.count('role="img"') == 3
+    assert "<script" not in html
+    assert "&lt;l&gt;" in html
+    assert "<l>" not in html
     assert "No alarm" in html and answer.json["certificate_sha256"] in html
     call(
         "monitor",

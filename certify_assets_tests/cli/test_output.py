@@ -36,14 +36,11 @@ def _is_harmless(text: str) -> bool:
 
 def test_what_steers_a_terminal_is_shown_as_escapes() -> None:
     shown = printable(HOSTILE)
-    assert _is_harmless(shown) and shown.startswith(
-        r"a\u001b[31mred\u0007\u009b2J\u202eevil\u2066\u200b\ud800"
-    )
+    assert _is_harmless(shown)
+    assert shown.startswith(r"a\u001b[31mred\u0007\u009b2J\u202eevil\u2066\u200b\ud800")
     assert json.loads(f'"{printable(chr(0xE0041))}"') == chr(0xE0041)
-    assert (
-        printable("τ-bench, 中文, é ≤ 1") == "τ-bench, 中文, é ≤ 1"
-        and printable("a\nb", keep="\n") == "a\nb"
-    )
+    assert printable("τ-bench, 中文, é ≤ 1") == "τ-bench, 中文, é ≤ 1"
+    assert printable("a\nb", keep="\n") == "a\nb"
 
 
 def test_everything_that_prints_is_harmless(capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,11 +130,9 @@ def test_a_full_disk_under_stdout_is_one_sentence() -> None:
             stderr=subprocess.PIPE,
             check=False,
         )
-    assert (
-        done.returncode == 2
-        and done.stderr.decode().startswith("certify: the output: No space left")
-        and done.stderr.count(b"\n") == 1
-    )
+    assert done.returncode == 2
+    assert done.stderr.decode().startswith("certify: the output: No space left")
+    assert done.stderr.count(b"\n") == 1
 
 
 def test_a_reader_that_has_gone_is_no_error_to_speak_of(tmp_path: Path) -> None:
@@ -168,11 +163,9 @@ def test_a_table_that_would_break_words_is_printed_row_by_row(
     monkeypatch.setenv("COLUMNS", "80")
     show_table("Figures", columns, rows)
     narrow = capsys.readouterr().out
-    assert (
-        "judge lexical_weighted\n" in narrow
-        and "┃" not in narrow
-        and max(map(len, narrow.splitlines())) <= 80
-    )
+    assert "judge lexical_weighted\n" in narrow
+    assert "┃" not in narrow
+    assert max(map(len, narrow.splitlines())) <= 80
     assert narrow.count("0.12345678") == 9 and "measurement 8 0.12345678" in narrow
     monkeypatch.setenv("COLUMNS", "200")
     show_table("Figures", columns, rows)

@@ -40,9 +40,8 @@ def test_the_keys_of_the_contract(call: Call, tmp_path: Path) -> None:
     ] * 3
     assert [gate["passed"] for gate in document["gates"]] == [True, False, False]
     assert document["more_tasks"] == document["tasks_needed"] - 10
-    assert (
-        0.75 <= document["success_probability"] <= 0.85 and 0 < document["predicted_coverage"] < 1
-    )
+    assert 0.75 <= document["success_probability"] <= 0.85
+    assert 0 < document["predicted_coverage"] < 1
     assert "fresh draws certify something" in answer.err and not answer.out.startswith("●")
 
 
@@ -51,12 +50,11 @@ def test_facts_of_a_table_and_lamps_for_people(call: Call, scores: Path) -> None
     cal = read_score_table(scores).choose_split("cal")
     seen = observe(cal.scores, cal.labelled(), cal.tasks)
     found = certify(cal.scores, cal.labelled(), cal.tasks, side="release")
-    assert (
-        answer.code == 3
-        and answer.json["tasks_needed"] is None
-        and "2 tasks, the largest number considered" in answer.json["reason"]
-    )
-    assert answer.json["tasks"] == 80 and answer.json["model"]["attempts"] == {
+    assert answer.code == 3
+    assert answer.json["tasks_needed"] is None
+    assert "2 tasks, the largest number considered" in answer.json["reason"]
+    assert answer.json["tasks"] == 80
+    assert answer.json["model"]["attempts"] == {
         "mean": 6.0,
         "fewest": 6,
         "most": 6,
@@ -67,17 +65,13 @@ def test_facts_of_a_table_and_lamps_for_people(call: Call, scores: Path) -> None
         pytest.approx(seen.auroc),
     )
     assert answer.json["certified_now"] is found.certified
-    assert (
-        answer.json["gates"][2]["value"] == pytest.approx(found.n_eff)
-        and "task bootstrap" in answer.json["gates"][0]["reason"]
-    )
+    assert answer.json["gates"][2]["value"] == pytest.approx(found.n_eff)
+    assert "task bootstrap" in answer.json["gates"][0]["reason"]
     told = call("plan", scores, "--most-tasks", 2, "--auroc", 0.55)
-    assert (
-        told.code == 3
-        and "○ not passed: judge can learn" in told.out
-        and "? unknown: fine-tuning" in told.out
-        and "Plan" in told.out
-    )
+    assert told.code == 3
+    assert "○ not passed: judge can learn" in told.out
+    assert "? unknown: fine-tuning" in told.out
+    assert "Plan" in told.out
 
 
 def test_a_blind_judge_ends_with_three(call: Call) -> None:
@@ -86,7 +80,8 @@ def test_a_blind_judge_ends_with_three(call: Call) -> None:
     assert (answer.json["tasks_needed"], answer.json["success_probability"]) == (
         None,
         None,
-    ) and "too weakly" in answer.json["reason"]
+    )
+    assert "too weakly" in answer.json["reason"]
 
 
 @pytest.mark.parametrize(

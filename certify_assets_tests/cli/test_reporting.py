@@ -13,10 +13,10 @@ import pytest
 from certify_assets.cli import launching
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.names import CORPORA, VERSION, stored_version
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged
 from certify_assets_tests.cli.calling import Answer, Call
 from certify_assets_tests.cli.review_client import Client, served
 from certify_assets_tests.operations_builders import deliver
@@ -103,7 +103,7 @@ def test_a_deployment_is_reported(call: Call, watched: Store) -> None:
 
 
 def test_batches_and_decisions_are_reported(call: Call, watched: Store) -> None:
-    deploy(JudgedCorpus(Corpus(watched, "c"), "lexical"), sampling=PLAN, track=False)
+    deploy(judged(watched), sampling=PLAN, track=False)
     deliver(watched.local_path("inbox/c/new.jsonl"))
     done(call("ops", "ingest", "c", "--root", watched.root))
     names = ("operations/incoming_runs", "operations/decisions")
@@ -118,7 +118,7 @@ def test_versions_are_those_of_a_run(call: Call, watched: Store) -> None:
     from certify_assets.defs.operations.assets import operation_assets
     from certify_assets.defs.resources import DataRoot, MlflowTracker
 
-    deploy(JudgedCorpus(Corpus(watched, "c"), "lexical"), sampling=PLAN, track=False)
+    deploy(judged(watched), sampling=PLAN, track=False)
     deliver(watched.local_path("inbox/c/new.jsonl"))
     done(call("ops", "ingest", "c", "--root", watched.root))
     names = ("operations/incoming_runs", "operations/decisions")
@@ -171,7 +171,7 @@ def test_labels_of_the_page_are_reported_when_it_stops(watched: Store) -> None:
 
 @pytest.mark.slow
 def test_a_recertification_and_its_deployment_are_reported(call: Call, watched: Store) -> None:
-    deploy(JudgedCorpus(Corpus(watched, "c"), "lexical"), sampling=PLAN, track=False)
+    deploy(judged(watched), sampling=PLAN, track=False)
     audit = drawn_tasks(PLAN, "c", "audit", 40)
     label_rows(watched, "c", write_batch(watched, "c", "0001-a", PLAN, tasks=audit))
     made = call("ops", "recertify", "c", "--deploy", "--root", watched.root, "--json")

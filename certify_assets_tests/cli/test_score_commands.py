@@ -51,11 +51,9 @@ def test_a_certificate_has_every_key_of_the_contract(call: Call, scores: Path) -
     answer = call("certificate", scores, "--json")
     assert answer.code == 0 and set(KEYS) <= set(answer.json)
     document = answer.json
-    assert (
-        document["certified"]
-        and document["procedure"] == "guarded_taskboot"
-        and document["level"] == pytest.approx(0.05 / 40)
-    )
+    assert document["certified"]
+    assert document["procedure"] == "guarded_taskboot"
+    assert document["level"] == pytest.approx(0.05 / 40)
     assert document["tail"] <= document["level"] and 0 < document["coverage"] < 1
     assert document["tasks"] == 80 and document["inputs"]["rows"] == 480
     assert call("certificate", scores, "--json").out == answer.out
@@ -87,12 +85,11 @@ def test_nothing_certified_is_exit_three_with_reasons(call: Call, tmp_path: Path
     answer = call("certificate", tmp_path / "few.csv", "--json")
     assert answer.code == 3
     document = answer.json
-    assert (
-        not document["certified"] and document["threshold"] is None and document["coverage"] == 0.0
-    )
-    assert document["findings"] and all(
-        {"code", "message"} <= set(finding) for finding in document["findings"]
-    )
+    assert not document["certified"]
+    assert document["threshold"] is None
+    assert document["coverage"] == 0.0
+    assert document["findings"]
+    assert all({"code", "message"} <= set(finding) for finding in document["findings"])
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
@@ -130,12 +127,10 @@ def test_verify_refuses_forged_documents_and_other_data(
             json.dumps({**document, key: value}), encoding="utf-8"
         )
         answer = call("verify", tmp_path / "forged.json", scores, "--json")
-        assert (
-            answer.code == 3
-            and not answer.json["verified"]
-            and answer.json["difference"]
-            and answer.err
-        )
+        assert answer.code == 3
+        assert not answer.json["verified"]
+        assert answer.json["difference"]
+        assert answer.err
     for key in ("tail", "seed", "inputs"):
         (tmp_path / "forged.json").write_text(
             json.dumps({name: value for name, value in document.items() if name != key}),
@@ -180,11 +175,9 @@ def test_an_audit_that_fails_is_exit_three(
     frame["outcome"] = 1
     frame.to_csv(tmp_path / "drifted.csv", index=False)
     answer = call("audit", certificate, tmp_path / "drifted.csv", "--json")
-    assert (
-        answer.code == 3
-        and answer.json["verdict"] == "ERROR"
-        and answer.json["realized_error"] == 1.0
-    )
+    assert answer.code == 3
+    assert answer.json["verdict"] == "ERROR"
+    assert answer.json["realized_error"] == 1.0
 
 
 def test_resample_exactly_and_by_draws(call: Call, scores: Path) -> None:
@@ -252,11 +245,9 @@ def test_without_a_certificate_everything_goes_to_people(call: Call, tmp_path: P
     score_rows(tasks=6, attempts=3).to_csv(tmp_path / "few.csv", index=False)
     call("certificate", tmp_path / "few.csv", "--out", tmp_path / "c.json")
     answer = call("decide", tmp_path / "c.json", tmp_path / "few.csv", "--json")
-    assert (
-        answer.code == 3
-        and answer.json["human"] == 18
-        and answer.json["reasons"] == {"not_certified": 18}
-    )
+    assert answer.code == 3
+    assert answer.json["human"] == 18
+    assert answer.json["reasons"] == {"not_certified": 18}
 
 
 def test_report_draws_what_verifies_and_nothing_else(

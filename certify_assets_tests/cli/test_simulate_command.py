@@ -142,7 +142,8 @@ def test_sides_variants_and_settings(call: Call) -> None:
         "trajectory",
         "--json",
     )
-    assert len(every.json["cells"][0]["procedures"]) == 9 and every.json["settings"] == {
+    assert len(every.json["cells"][0]["procedures"]) == 9
+    assert every.json["settings"] == {
         "estimand": "trajectory",
         "pilot_tasks": 30,
     }
@@ -180,9 +181,8 @@ def test_an_interrupted_study_goes_on_to_the_same_bytes(
     # as a kill in the middle of a line leaves it
     partial.write_bytes(partial.read_bytes()[:-9])
     assert call(*arguments, broken).code == 0
-    assert broken.read_bytes() == whole.read_bytes() and sorted(
-        path.name for path in tmp_path.iterdir()
-    ) == ["broken.json", "whole file.json"]
+    assert broken.read_bytes() == whole.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.json", "whole file.json"]
 
 
 def test_a_page_beside_the_table(call: Call, tmp_path: Path) -> None:

@@ -104,10 +104,8 @@ def test_rows_that_cannot_be_used_are_counted(tmp_path: Path) -> None:
     ]
     imported = read([write_annotations(tmp_path, rows).parent, tmp_path / "cleaned"])
     assert imported.dropped == {"bad_outcome": 1, "duplicate": 2, "unreadable_record": 2}
-    assert (
-        "annotations.csv row 4" in imported.examples["bad_outcome"]
-        and imported.label_facts["annotations"] == 1
-    )
+    assert "annotations.csv row 4" in imported.examples["bad_outcome"]
+    assert imported.label_facts["annotations"] == 1
 
 
 def test_another_experiment_of_the_same_agent_has_no_label(tmp_path: Path) -> None:
@@ -126,9 +124,8 @@ def test_another_experiment_of_the_same_agent_has_no_label(tmp_path: Path) -> No
     flat = {key: value for key, value in record(goal="flat").items() if key != "experiment"}
     write_json(tmp_path / "flat" / "shop.2.json", flat)
     imported = read(tmp_path)
-    assert imported.frame["task_id"].tolist() == ["shop.1", "shop.2"] and imported.dropped == {
-        "no_label": 1
-    }
+    assert imported.frame["task_id"].tolist() == ["shop.1", "shop.2"]
+    assert imported.dropped == {"no_label": 1}
 
 
 def test_an_annotation_goes_to_one_run(tmp_path: Path) -> None:
@@ -208,11 +205,9 @@ def test_labels_alone_are_nothing_to_judge(tmp_path: Path) -> None:
     ):
         read(tmp_path / "data")
     imported = read(tmp_path, labels_only=True)
-    assert (
-        len(imported.frame) == 5
-        and imported.dropped["no_label"] == 1
-        and imported.label_facts["labels_only"] == 1
-    )
+    assert len(imported.frame) == 5
+    assert imported.dropped["no_label"] == 1
+    assert imported.label_facts["labels_only"] == 1
     assert imported.notes == {
         "runs without instruction and steps, from labels alone: nothing to judge": 5
     }

@@ -91,9 +91,8 @@ def test_ids_and_roles(tmp_path: Path) -> None:
     ]
     put(tmp_path, "run", case(0, scenario_id=7, dialogue=dialogue))
     imported = read(tmp_path)
-    assert imported.frame["task_id"].tolist() == ["MedQA-7"] and imported.notes == {
-        "turns of another role left out": 1
-    }
+    assert imported.frame["task_id"].tolist() == ["MedQA-7"]
+    assert imported.notes == {"turns of another role left out": 1}
     assert from_frame(imported.frame)[0].steps == (Step("", "patient: Hello."), Step("", ""))
 
 

@@ -44,9 +44,8 @@ def test_the_last_round_and_the_patches_become_steps(tmp_path: Path) -> None:
         1,
         ISSUE,
     )
-    assert len(found.steps) == 13 and found.steps[-3:] == tuple(
-        Step(f"patch {number}", "") for number in (1, 9, 10)
-    )
+    assert len(found.steps) == 13
+    assert found.steps[-3:] == tuple(Step(f"patch {number}", "") for number in (1, 9, 10))
     assert found.steps[0] == Step(
         "I look at 1 in round 0: search_method('total')",
         "user: Result of search_method: def total(rows):",
@@ -62,10 +61,8 @@ def test_buckets_are_not_shown(tmp_path: Path, bucket: str) -> None:
     save(tmp_path / "acr-val" / "new_eval_results" / "report.json", {"resolved": []})
     frame = read(tmp_path).frame
     assert frame["agent"].tolist() == ["acr-val"] and frame["outcome"].tolist() == [0]
-    assert (
-        bucket not in render_frame(frame)[0].text
-        and bucket not in frame.drop(columns=["source_file"]).to_json()
-    )
+    assert bucket not in render_frame(frame)[0].text
+    assert bucket not in frame.drop(columns=["source_file"]).to_json()
 
 
 def test_the_new_evaluation_is_believed(tmp_path: Path) -> None:
@@ -82,9 +79,8 @@ def test_two_runs_of_one_instance_share_no_outcome(tmp_path: Path) -> None:
     run(tmp_path / "acr", 2)
     save(tmp_path / "acr" / "new_eval_results" / "report.json", {"resolved": ["org__name-1"]})
     imported = read(tmp_path)
-    assert imported.frame["task_id"].tolist() == ["org__name-2"] and imported.dropped == {
-        "ambiguous_label": 2
-    }
+    assert imported.frame["task_id"].tolist() == ["org__name-2"]
+    assert imported.dropped == {"ambiguous_label": 2}
 
 
 def test_a_silent_agent_has_no_trajectory(tmp_path: Path) -> None:
@@ -117,9 +113,7 @@ def test_the_published_runs_on_swe_bench_lite() -> None:
     assert (len(frame), frame["task_id"].nunique(), int(frame["outcome"].sum())) == (2326, 300, 378)
     assert set(imported.dropped) == {"file_other_format"}
     assert imported.notes == {"reports passed over for another of the same run": 5}
-    assert (
-        frame["agent"].value_counts().tolist() == [900, 826, 300, 300]
-        and frame["attempt"].max() == 2
-    )
+    assert frame["agent"].value_counts().tolist() == [900, 826, 300, 300]
+    assert frame["attempt"].max() == 2
     profile = profile_corpus(frame, rendered=[])
     assert (round(profile.success_rate, 3), round(profile.icc, 2)) == (0.163, 0.56)

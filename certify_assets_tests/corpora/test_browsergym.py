@@ -185,7 +185,8 @@ def test_broken_files_cost_their_run(tmp_path: Path) -> None:
         b"\x1f\x8b broken"
     )
     imported = read(tmp_path)
-    assert len(imported.frame) == 1 and imported.dropped == {
+    assert len(imported.frame) == 1
+    assert imported.dropped == {
         "unreadable_record": 2,
         "file_unreadable": 1,
     }

@@ -145,7 +145,5 @@ def test_copies_and_broken_files(tmp_path: Path) -> None:
     dropped = {
         reason: count for reason, count in imported.dropped.items() if reason != "file_other_format"
     }
-    assert (
-        dropped == {"duplicate": 1, "file_unreadable": 2, "no_label": 1}
-        and len(imported.frame) == 1
-    )
+    assert dropped == {"duplicate": 1, "file_unreadable": 2, "no_label": 1}
+    assert len(imported.frame) == 1

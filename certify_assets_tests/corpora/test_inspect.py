@@ -158,9 +158,8 @@ def test_what_the_options_must_decide(
 
 def test_the_scorer_is_an_option_and_undecided_scores_are_noted(tmp_path: Path) -> None:
     path = log(tmp_path, sample(1, scores={"a": {"value": 1}, "b": {"value": 0.5}}))
-    assert read(path, scorer="a").frame["outcome"].tolist() == [1] and read(path, scorer="b").frame[
-        "outcome"
-    ].tolist() == [0]
+    assert read(path, scorer="a").frame["outcome"].tolist() == [1]
+    assert read(path, scorer="b").frame["outcome"].tolist() == [0]
     assert [note for note in read(path, scorer="b").notes if "between 0 and 1" in note]
     with pytest.raises(
         InputError, match=r"samples/1_epoch_1\.json has no score of 'c', only of a, b\."
@@ -195,10 +194,8 @@ def test_attachments() -> None:
         "z": "attachment://none",
         "w": "attachment://loop",
     }
-    assert (
-        resolved("attachment://1", ["a", "b"]) == "b"
-        and resolved("attachment://7", ["a"]) == "attachment://7"
-    )
+    assert resolved("attachment://1", ["a", "b"]) == "b"
+    assert resolved("attachment://7", ["a"]) == "attachment://7"
 
 
 def test_a_sample_in_pieces(tmp_path: Path) -> None:
@@ -262,10 +259,8 @@ def test_json_of_another_kind_is_of_another_format(tmp_path: Path) -> None:
 def test_logs_that_did_not_end_well(tmp_path: Path) -> None:
     write(tmp_path / "logs")
     imported = read(tmp_path / "logs")
-    assert (
-        imported.notes["logs of evaluations that have not ended"] == 1
-        and imported.notes["logs of evaluations that failed"] == 1
-    )
+    assert imported.notes["logs of evaluations that have not ended"] == 1
+    assert imported.notes["logs of evaluations that failed"] == 1
     cut = write_eval(tmp_path / "cut.eval", eval_bytes(header(), [sample(1)])[:-30])
     with pytest.raises(
         InputError, match=r"cut\.eval is not a whole zip archive .* wait for its end"
@@ -309,10 +304,8 @@ def test_members_that_cannot_be_unpacked(tmp_path: Path, method: int, words: str
     data = bytearray(data)
     data[begin + 8], data[central + 10] = method, method
     imported = read(write_eval(tmp_path / "odd.eval", bytes(data)))
-    assert (
-        imported.dropped == {"unreadable_record": 1}
-        and words in imported.examples["unreadable_record"]
-    )
+    assert imported.dropped == {"unreadable_record": 1}
+    assert words in imported.examples["unreadable_record"]
 
 
 READ = {

@@ -120,7 +120,8 @@ def test_a_broken_episode_costs_that_episode(tmp_path: Path, record: Any) -> Non
     assert imported.frame["task_id"].tolist() == [
         "files_fs_1/0",
         "files_fs_1/2",
-    ] and imported.dropped == {"unreadable_record": 1}
+    ]
+    assert imported.dropped == {"unreadable_record": 1}
     assert "ic_bash_plan_solve_fs_1.json row 2" in imported.examples["unreadable_record"]
 
 
@@ -138,9 +139,8 @@ def test_reading_goes_on_after_what_is_not_json(tmp_path: Path, damage: str) -> 
     path = tmp_path / NAME
     path.write_text(path.read_text(encoding="utf-8").replace('"@"', damage), encoding="utf-8")
     imported = read(tmp_path)
-    assert imported.frame["task_id"].tolist() == ["files_fs_1/0", "files_fs_1/3"] and set(
-        imported.dropped
-    ) == {"unreadable_record"}
+    assert imported.frame["task_id"].tolist() == ["files_fs_1/0", "files_fs_1/3"]
+    assert set(imported.dropped) == {"unreadable_record"}
 
 
 def test_keys_that_are_broken_cost_their_episode(tmp_path: Path) -> None:
@@ -152,7 +152,8 @@ def test_keys_that_are_broken_cost_their_episode(tmp_path: Path) -> None:
         assert imported.frame["task_id"].tolist() == [
             "files_fs_1/0",
             "files_fs_1/2",
-        ] and imported.dropped == {"unreadable_record": 1}
+        ]
+        assert imported.dropped == {"unreadable_record": 1}
 
 
 def test_a_file_that_ends_early_says_that_episodes_may_be_missing(tmp_path: Path) -> None:
@@ -162,7 +163,8 @@ def test_a_file_that_ends_early_says_that_episodes_may_be_missing(tmp_path: Path
     assert read(tmp_path).dropped == {"file_ends_early": 1}
     (tmp_path / NAME).write_text(text[:-9], encoding="utf-8")
     imported = read(tmp_path)
-    assert len(imported.frame) == 2 and imported.dropped == {
+    assert len(imported.frame) == 2
+    assert imported.dropped == {
         "file_ends_early": 1,
         "unreadable_record": 1,
     }
@@ -179,7 +181,8 @@ def test_bytes_that_are_not_utf8_cost_their_episode(tmp_path: Path) -> None:
     assert imported.frame["task_id"].tolist() == [
         "files_fs_1/0",
         "files_fs_1/2",
-    ] and imported.dropped == {"unreadable_record": 1}
+    ]
+    assert imported.dropped == {"unreadable_record": 1}
 
 
 @pytest.mark.slow

@@ -208,9 +208,8 @@ def test_declared_paths_are_looked_at_and_settings_are_part_of_the_version(
     config = CorpusConfig("mine", paths=(str(runs.parent),), seed=1)
     missing = CorpusConfig("gone", paths=(str(tmp_path / "none"),))
     arrivals, waiting = scan_declared(store, [config, missing], now=NOW)
-    assert [arrival.corpus for arrival in arrivals] == ["mine"] and "does not exist" in waiting[
-        "gone"
-    ]
+    assert [arrival.corpus for arrival in arrivals] == ["mine"]
+    assert "does not exist" in waiting["gone"]
     again = scan_declared(store, [CorpusConfig("mine", paths=config.paths, seed=2)], now=NOW)[0][0]
     assert again.files == arrivals[0].files and again.version != arrivals[0].version
 

@@ -136,11 +136,9 @@ def test_a_verdict_that_every_run_ends_with_shows(phrase: str, good: str, bad: s
         ),
     )
     found = check_leaks(frame)
-    assert (
-        found.phrases[phrase] == 1.0
-        and found.phrase_trajectories[phrase] == len(OUTCOMES)
-        and f"phrase {phrase}" in found.over
-    )
+    assert found.phrases[phrase] == 1.0
+    assert found.phrase_trajectories[phrase] == len(OUTCOMES)
+    assert f"phrase {phrase}" in found.over
     (evidence,) = (item for item in found.evidence.phrases if item.name == phrase)
     (_, step, shown), (_, other_step, other) = evidence.examples
     assert (step, shown, other_step, other) == (2, good, 2, bad)
@@ -150,9 +148,8 @@ def test_a_verdict_in_the_instruction_shows() -> None:
     found = check_leaks(
         runs(OUTCOMES, instruction=lambda row, outcome: f"Do it again. Last reward: {outcome}.")
     )
-    assert found.phrases == {"reward_value": 1.0} and {
-        example[1] for example in found.evidence.phrases[0].examples
-    } == {0}
+    assert found.phrases == {"reward_value": 1.0}
+    assert {example[1] for example in found.evidence.phrases[0].examples} == {0}
 
 
 def test_every_control_has_its_own_threshold() -> None:
@@ -169,9 +166,8 @@ def test_every_control_has_its_own_threshold() -> None:
     )
     found = check_leaks(corpus(tasks=60), thresholds={"agent": 0.51, "length": 0.501})
     assert found.thresholds == {"length": 0.501, "steps": 0.85, "agent": 0.51, "phrases": 0.85}
-    assert ("length" in found.over) == (found.length_auroc >= 0.501) and (
-        "agent" in found.over
-    ) == (found.agent_auroc >= 0.51)
+    assert ("length" in found.over) == (found.length_auroc >= 0.501)
+    assert ("agent" in found.over) == (found.agent_auroc >= 0.51)
 
 
 @pytest.mark.parametrize(
@@ -207,9 +203,9 @@ def test_intervals_are_over_tasks() -> None:
         check_leaks(corpus(tasks=15, attempts=4)).intervals["length"],
         check_leaks(corpus(tasks=240, attempts=4)).intervals["length"],
     )
-    assert (
-        wide is not None and narrow is not None and wide[1] - wide[0] > 2 * (narrow[1] - narrow[0])
-    )
+    assert wide is not None
+    assert narrow is not None
+    assert wide[1] - wide[0] > 2 * (narrow[1] - narrow[0])
 
 
 def test_what_cannot_be_measured_has_no_interval() -> None:
@@ -231,9 +227,8 @@ def test_the_evidence_shows_spreads_agents_and_places() -> None:
         agent=lambda row, outcome: f"a{row % 3}",
     )
     evidence = check_leaks(frame).evidence
-    assert sum(evidence.steps.successes) == sum(OUTCOMES) and sum(
-        evidence.length.failures
-    ) == 200 - sum(OUTCOMES)
+    assert sum(evidence.steps.successes) == sum(OUTCOMES)
+    assert sum(evidence.length.failures) == 200 - sum(OUTCOMES)
     assert (
         len(evidence.length.edges)
         == len(evidence.length.successes) + 1
@@ -246,20 +241,16 @@ def test_the_evidence_shows_spreads_agents_and_places() -> None:
     ]
     assert evidence.agents[0].success_rate == pytest.approx(np.mean(OUTCOMES[::3]))
     (phrase,) = evidence.phrases
-    assert (
-        phrase.success_rate_with == 1.0
-        and phrase.success_rate_without is not None
-        and 0 < phrase.success_rate_without < 1
-    )
+    assert phrase.success_rate_with == 1.0
+    assert phrase.success_rate_without is not None
+    assert 0 < phrase.success_rate_without < 1
     assert phrase.trajectories == sum(outcome for row, outcome in enumerate(OUTCOMES) if row % 2)
     run, step, shown = phrase.examples[0]
-    assert (
-        step == 2
-        and "3 passed" in shown
-        and shown.startswith("…")
-        and shown.endswith("…")
-        and len(shown) < 150
-    )
+    assert step == 2
+    assert "3 passed" in shown
+    assert shown.startswith("…")
+    assert shown.endswith("…")
+    assert len(shown) < 150
     assert len(phrase.examples) == 2 and run in set(frame["trajectory_id"])
 
 

@@ -106,9 +106,8 @@ def test_outcomes(tmp_path: Path, changes: dict[str, Any], outcome: int | None) 
     )
     imported = read(path)
     found = dict(zip(imported.frame["task_id"], imported.frame["outcome"].tolist(), strict=True))
-    assert found.get("org__name-1") == outcome and imported.dropped == (
-        {"no_label": 1} if outcome is None else {}
-    )
+    assert found.get("org__name-1") == outcome
+    assert imported.dropped == ({"no_label": 1} if outcome is None else {})
 
 
 def test_what_could_not_be_evaluated_has_no_outcome(tmp_path: Path) -> None:

@@ -41,9 +41,8 @@ def test_a_corpus_is_described() -> None:
     ) == ("made", 360, 60, 0, (6, 6))
     assert profile.agents == {"agent0": 120, "agent1": 120, "agent2": 120}
     assert profile.success_rate == pytest.approx(frame["outcome"].astype(float).mean())
-    assert profile.deff == pytest.approx(1 + 5 * profile.icc) and profile.n_eff == pytest.approx(
-        360 / profile.deff
-    )
+    assert profile.deff == pytest.approx(1 + 5 * profile.icc)
+    assert profile.n_eff == pytest.approx(360 / profile.deff)
     assert sum(part.trajectories for part in profile.splits.values()) == 360
     assert [(gate.split, gate.alpha) for gate in profile.gates] == [
         ("cal", 0.1),

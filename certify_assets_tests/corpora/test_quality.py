@@ -27,9 +27,8 @@ def test_a_sound_corpus_passes_every_suite(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     results = evaluate_suites(FRAME, MANIFEST, splits=stored()).results
-    assert {result.name for result in results} == {*BLOCKING, "n_min_tasks", "duplicates"} and all(
-        result.passed for result in results
-    )
+    assert {result.name for result in results} == {*BLOCKING, "n_min_tasks", "duplicates"}
+    assert all(result.passed for result in results)
     assert {result.name: result.severity for result in results if result.severity == "warning"} == {
         "n_min_tasks": "warning",
         "duplicates": "warning",
@@ -60,10 +59,8 @@ def test_a_missing_column_or_identity_fails_the_schema() -> None:
 
 def test_a_repeated_id_fails() -> None:
     result = by_name(pd.concat([FRAME, FRAME.head(1)], ignore_index=True))
-    assert (
-        not result["unique_trajectory_id"].passed
-        and "t000-0" in result["unique_trajectory_id"].detail
-    )
+    assert not result["unique_trajectory_id"].passed
+    assert "t000-0" in result["unique_trajectory_id"].detail
     assert not result["duplicates"].passed and "1 of 241 renderings" in result["duplicates"].detail
 
 
@@ -102,10 +99,8 @@ def test_a_task_in_two_stored_splits_fails() -> None:
     splits["cal"] = pd.concat([splits["cal"], splits["test"].head(1)])
     results = by_name(FRAME, MANIFEST, splits=splits)
     shared = splits["test"]["task_id"].iloc[0]
-    assert (
-        not results["disjoint_tasks"].passed
-        and "1 tasks are in both cal and test" in results["disjoint_tasks"].detail
-    )
+    assert not results["disjoint_tasks"].passed
+    assert "1 tasks are in both cal and test" in results["disjoint_tasks"].detail
     assert repr(shared) in results["disjoint_tasks"].detail
     assert not results["manifest"].passed and "stored cal split" in results["manifest"].detail
 
@@ -113,9 +108,9 @@ def test_a_task_in_two_stored_splits_fails() -> None:
 def test_pretraining_tasks_must_be_apart_too() -> None:
     splits = {**stored(), "pretraining": FRAME[FRAME["task_id"] == MANIFEST.tasks["test"][0]]}
     result = by_name(FRAME, MANIFEST, splits=splits)["disjoint_tasks"]
-    assert (
-        not result.passed and result.expectations == 10 and "test and pretraining" in result.detail
-    )
+    assert not result.passed
+    assert result.expectations == 10
+    assert "test and pretraining" in result.detail
 
 
 def test_a_manifest_of_other_data_fails() -> None:
@@ -127,9 +122,7 @@ def test_too_few_cal_tasks_are_a_warning() -> None:
     result = by_name(FRAME, make_manifest(FRAME["task_id"], "made", "paper"), alpha=0.1)[
         "n_min_tasks"
     ]
-    assert (
-        not result.passed
-        and result.severity == "warning"
-        and "CAL has 9 tasks" in result.detail
-        and "29" in result.detail
-    )
+    assert not result.passed
+    assert result.severity == "warning"
+    assert "CAL has 9 tasks" in result.detail
+    assert "29" in result.detail

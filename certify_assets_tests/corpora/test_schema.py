@@ -127,10 +127,8 @@ def test_a_truncated_file_is_refused(tmp_path: Path, rows: list[Trajectory]) -> 
 def test_a_table_holds_the_texts_of_its_runs_and_no_copy() -> None:
     run = trajectory(0, steps=(Step("look" * 100, "page" * 1000),))
     (steps,) = to_frame([run])["steps"]
-    assert (
-        steps[0]["action"] is run.steps[0].action
-        and steps[0]["observation"] is run.steps[0].observation
-    )
+    assert steps[0]["action"] is run.steps[0].action
+    assert steps[0]["observation"] is run.steps[0].observation
 
 
 def test_many_rows_are_written_and_checked_by_groups(tmp_path: Path) -> None:

@@ -51,9 +51,8 @@ def test_a_csv_of_texts(tmp_path: Path) -> None:
         ("b", "x", 0, 1),
     ]
     assert rows[0].steps == (Step("", "went well"),) and rows[0].trajectory_id == "a/x/0"
-    assert {row.source_file for row in rows} == {"runs.csv"} and {
-        row.source_sha256 for row in rows
-    } == set(imported.files.values())
+    assert {row.source_file for row in rows} == {"runs.csv"}
+    assert {row.source_sha256 for row in rows} == set(imported.files.values())
 
 
 def test_json_lines_and_parquet_with_steps_hold_the_same(tmp_path: Path) -> None:
@@ -85,7 +84,8 @@ def test_json_lines_and_parquet_with_steps_hold_the_same(tmp_path: Path) -> None
         for name in ("runs.jsonl", "runs.parquet", "text.parquet")
     ]
     assert frames[0].equals(frames[1]) and frames[0].equals(frames[2])
-    assert frames[0]["task_id"].tolist() == ["0", "0", "1", "1"] and frames[0]["steps"][0][1] == {
+    assert frames[0]["task_id"].tolist() == ["0", "0", "1", "1"]
+    assert frames[0]["steps"][0][1] == {
         "action": "stop",
         "observation": "",
     }
@@ -95,10 +95,8 @@ def test_a_corpus_of_ours_is_a_table(tmp_path: Path) -> None:
     frame = corpus(tasks=4)
     write_trajectories(tmp_path / "own.parquet", frame)
     again = read(tmp_path / "own.parquet").frame
-    assert (
-        again["trajectory_id"].tolist() == frame["trajectory_id"].tolist()
-        and again["steps"].tolist() == frame["steps"].tolist()
-    )
+    assert again["trajectory_id"].tolist() == frame["trajectory_id"].tolist()
+    assert again["steps"].tolist() == frame["steps"].tolist()
 
 
 def test_columns_of_other_names(tmp_path: Path) -> None:
@@ -113,7 +111,8 @@ def test_columns_of_other_names(tmp_path: Path) -> None:
         name="c",
         options={"columns": mapping, "agent": "gpt"},
     )
-    assert imported.frame["outcome"].tolist() == [1, 0] and imported.frame["agent"].tolist() == [
+    assert imported.frame["outcome"].tolist() == [1, 0]
+    assert imported.frame["agent"].tolist() == [
         "gpt",
         "gpt",
     ]
@@ -173,11 +172,9 @@ def test_steps_that_are_none_cost_their_row(tmp_path: Path, steps: str) -> None:
     bad = json.dumps({"task_id": "b", "outcome": 1, "steps": steps})
     (tmp_path / "runs.jsonl").write_text(f"{good}\n{bad}\n", encoding="utf-8")
     imported = read(tmp_path / "runs.jsonl")
-    assert (
-        len(imported.frame) == 1
-        and imported.dropped == {"unreadable_record": 1}
-        and "step" in imported.examples["unreadable_record"]
-    )
+    assert len(imported.frame) == 1
+    assert imported.dropped == {"unreadable_record": 1}
+    assert "step" in imported.examples["unreadable_record"]
 
 
 def test_bytes_that_are_not_utf8_cost_their_record(tmp_path: Path) -> None:
@@ -218,9 +215,8 @@ def test_ids_of_a_table(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(header + "t,1,x,r1\nt,1,x,r2\n", encoding="utf-8")
     (tmp_path / "b.csv").write_text(header + "t,1,x,r1\n", encoding="utf-8")
     imported = read([tmp_path / "a.csv", tmp_path / "b.csv"])
-    assert imported.frame["trajectory_id"].tolist() == ["r1", "r2"] and imported.dropped == {
-        "duplicate": 1
-    }
+    assert imported.frame["trajectory_id"].tolist() == ["r1", "r2"]
+    assert imported.dropped == {"duplicate": 1}
     (tmp_path / "b.csv").write_text(header + "t,0,y,r1\n", encoding="utf-8")
     with pytest.raises(
         InputError, match=r"b\.csv row 2 has the trajectory_id 'r1' of a\.csv row 2"
@@ -410,13 +406,10 @@ def test_archives_are_read_in_place_and_safely(tmp_path: Path) -> None:
     )
     before = sorted(tmp_path.rglob("*"))
     imported = read(archive)
-    assert (
-        sorted(tmp_path.rglob("*")) == before
-        and not (tmp_path.parent / "evil-retail.json").exists()
-    )
-    assert len(imported.frame) == 3 and list(imported.files) == [
-        "runs.tar.gz/results/agent-retail.json"
-    ]
+    assert sorted(tmp_path.rglob("*")) == before
+    assert not (tmp_path.parent / "evil-retail.json").exists()
+    assert len(imported.frame) == 3
+    assert list(imported.files) == ["runs.tar.gz/results/agent-retail.json"]
     assert imported.dropped == {
         "file_not_regular": 1,
         "file_other_format": 1,

@@ -66,11 +66,9 @@ def test_the_demonstration_is_not_the_instruction(tmp_path: Path) -> None:
     )
     save(tmp_path / "gpt" / "report.json", report(["org__name-1", "org__name-2"]))
     first, second = from_frame(read(tmp_path).frame)
-    assert (
-        first.instruction == "Count right."
-        and second.instruction == ""
-        and second.steps == (Step("hm", ""),)
-    )
+    assert first.instruction == "Count right."
+    assert second.instruction == ""
+    assert second.steps == (Step("hm", ""),)
 
 
 @pytest.mark.parametrize("key", ["resolved", "resolved_ids"])
@@ -97,10 +95,8 @@ def test_an_instance_that_was_not_submitted_was_not_resolved(tmp_path: Path) -> 
         "org__name-3": 0,
         "org__name-4": 0,
     }
-    assert (
-        imported.dropped == {"not_evaluated": 1}
-        and "org__name-5.traj is not among" in imported.examples["not_evaluated"]
-    )
+    assert imported.dropped == {"not_evaluated": 1}
+    assert "org__name-5.traj is not among" in imported.examples["not_evaluated"]
     assert imported.notes == {"resolved instances whose runs are not here": 1}
 
 
@@ -181,10 +177,8 @@ def test_a_broken_report_is_named(tmp_path: Path) -> None:
     runs(tmp_path / "gpt", 1)
     save(tmp_path / "gpt" / "report.json", '{"resolved": ["org__name-1"')
     imported = read(tmp_path, keep_unlabelled=True)
-    assert (
-        imported.dropped == {"file_unreadable": 1}
-        and "gpt/report.json seems to hold outcomes" in imported.examples["file_unreadable"]
-    )
+    assert imported.dropped == {"file_unreadable": 1}
+    assert "gpt/report.json seems to hold outcomes" in imported.examples["file_unreadable"]
 
 
 def test_a_newer_report_speaks_before_an_older_one(tmp_path: Path) -> None:
@@ -201,9 +195,8 @@ def test_what_could_not_be_set_up_has_no_outcome(tmp_path: Path) -> None:
     runs(tmp_path / "gpt", 1, 2)
     save(tmp_path / "gpt" / "report.json", {"resolved": [], "install_fail": ["org__name-2"]})
     imported = read(tmp_path)
-    assert outcomes(imported) == {"org__name-1": 0} and imported.dropped == {
-        "infrastructure_error": 1
-    }
+    assert outcomes(imported) == {"org__name-1": 0}
+    assert imported.dropped == {"infrastructure_error": 1}
 
 
 def test_multi_swe_bench_is_told_by_place_or_id(tmp_path: Path) -> None:

@@ -33,7 +33,8 @@ def test_rows_of_openhands(tmp_path: Path) -> None:
         Step('I look, 0.\nexecute_bash({"command": "ls"})', "tool execute_bash: sums.py"),
         Step("Fixed.", ""),
     )
-    assert first.agent == "OpenHands Qwen3-Coder-480B-A35B-Instruct" and (
+    assert first.agent == "OpenHands Qwen3-Coder-480B-A35B-Instruct"
+    assert (
         first.attempt,
         second.attempt,
         second.outcome,
@@ -76,10 +77,8 @@ def test_long_runs_are_shortened(tmp_path: Path) -> None:
     ]
     imported = read(save_parquet(tmp_path / "a.parquet", [row, rebench_row("org__name-2")]))
     long, short = from_frame(imported.frame)
-    assert (
-        len(long.steps) == 102
-        and sum(len(step.action + step.observation) for step in long.steps) <= 24_000
-    )
+    assert len(long.steps) == 102
+    assert sum(len(step.action + step.observation) for step in long.steps) <= 24_000
     assert "characters cut" not in str(short.steps) and sum(imported.notes.values()) == 1
 
 

@@ -70,11 +70,9 @@ def test_what_a_report_says() -> None:
     )
     new = Report("r.json", "r", frozenset({"a"}), counted=frozenset({"a", "b"}))
     found = new.outcome("c")
-    assert (
-        (new.outcome("a"), new.outcome("b")) == (1, 0)
-        and isinstance(found, Unlabelled)
-        and found.reason == "not_evaluated"
-    )
+    assert (new.outcome("a"), new.outcome("b")) == (1, 0)
+    assert isinstance(found, Unlabelled)
+    assert found.reason == "not_evaluated"
 
 
 @pytest.mark.parametrize(

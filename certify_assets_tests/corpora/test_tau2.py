@@ -195,9 +195,8 @@ def test_runs_that_were_numbered_anew_go_back_to_their_task(tmp_path: Path) -> N
         "s2": "shop/2",
         "s4": "shop/3",
     }
-    assert imported.notes == {
-        "runs moved to the task that they were checked for": 3
-    } and imported.dropped == {"unknown_task": 1}
+    assert imported.notes == {"runs moved to the task that they were checked for": 3}
+    assert imported.dropped == {"unknown_task": 1}
     assert imported.frame["instruction"][1].startswith("You want to move order 1.")
 
 
@@ -211,11 +210,9 @@ def test_a_run_that_broke_off_stays_with_its_task(tmp_path: Path) -> None:
     imported = read(
         write_json(tmp_path / "x.json", results([simulation("s0"), broken], [task("0"), task("1")]))
     )
-    assert (
-        imported.frame["task_id"].tolist() == ["shop/0", "shop/1"]
-        and not imported.notes
-        and not imported.dropped
-    )
+    assert imported.frame["task_id"].tolist() == ["shop/0", "shop/1"]
+    assert not imported.notes
+    assert not imported.dropped
 
 
 def test_folders_say_what_they_lack(tmp_path: Path) -> None:
@@ -249,9 +246,8 @@ def test_a_broken_simulation_costs_itself(tmp_path: Path, damage: str) -> None:
     )
     (tmp_path / "x.json").write_text(json.dumps(document).replace('"@"', damage), encoding="utf-8")
     imported = read(tmp_path)
-    assert imported.frame["trajectory_id"].tolist() == ["s0", "s2"] and imported.dropped == {
-        "unreadable_record": 1
-    }
+    assert imported.frame["trajectory_id"].tolist() == ["s0", "s2"]
+    assert imported.dropped == {"unreadable_record": 1}
     assert imported.frame["instruction"].all()
 
 

@@ -195,9 +195,8 @@ def test_other_roles_and_odd_contents(tmp_path: Path) -> None:
 )
 def test_a_broken_record_costs_that_record(tmp_path: Path, record: Any) -> None:
     imported = read(write_json(tmp_path / "a-retail.json", [tau_record(0), record, tau_record(2)]))
-    assert imported.frame["task_id"].tolist() == ["retail/0", "retail/2"] and imported.dropped == {
-        "unreadable_record": 1
-    }
+    assert imported.frame["task_id"].tolist() == ["retail/0", "retail/2"]
+    assert imported.dropped == {"unreadable_record": 1}
     assert "a-retail.json row 2" in imported.examples["unreadable_record"]
 
 
@@ -215,9 +214,8 @@ def test_reading_goes_on_after_what_is_not_json(tmp_path: Path, damage: str) -> 
         text = text.replace(damage, damage + "}")
     (tmp_path / "a-retail.json").write_text(text, encoding="utf-8")
     imported = read(tmp_path / "a-retail.json")
-    assert imported.frame["task_id"].tolist() == ["retail/0", "retail/2"] and imported.dropped == {
-        "unreadable_record": 1
-    }
+    assert imported.frame["task_id"].tolist() == ["retail/0", "retail/2"]
+    assert imported.dropped == {"unreadable_record": 1}
 
 
 def test_bytes_that_are_not_utf8_cost_their_record(tmp_path: Path) -> None:
@@ -226,9 +224,8 @@ def test_bytes_that_are_not_utf8_cost_their_record(tmp_path: Path) -> None:
     ).encode()
     (tmp_path / "a-retail.json").write_bytes(b"\xef\xbb\xbf" + data.replace(b"caf@", b"caf\xe9"))
     imported = read(tmp_path / "a-retail.json")
-    assert imported.frame["task_id"].tolist() == ["retail/0", "retail/2"] and imported.dropped == {
-        "unreadable_record": 1
-    }
+    assert imported.frame["task_id"].tolist() == ["retail/0", "retail/2"]
+    assert imported.dropped == {"unreadable_record": 1}
 
 
 def test_a_list_that_ends_early_says_that_records_may_be_missing(tmp_path: Path) -> None:
@@ -237,7 +234,8 @@ def test_a_list_that_ends_early_says_that_records_may_be_missing(tmp_path: Path)
     assert read(tmp_path / "a-retail.json").dropped == {"file_ends_early": 1}
     (tmp_path / "a-retail.json").write_text(text[:-9], encoding="utf-8")
     imported = read(tmp_path / "a-retail.json")
-    assert len(imported.frame) == 2 and imported.dropped == {
+    assert len(imported.frame) == 2
+    assert imported.dropped == {
         "file_ends_early": 1,
         "unreadable_record": 1,
     }

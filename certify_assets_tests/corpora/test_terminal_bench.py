@@ -115,10 +115,8 @@ def test_broken_reports_cost_what_they_report(tmp_path: Path) -> None:
         "no_label": 2,
         "file_other_format": 1,
     }
-    assert (
-        len(imported.frame) == 1
-        and "r/a/results.json is not JSON" in imported.examples["file_unreadable"]
-    )
+    assert len(imported.frame) == 1
+    assert "r/a/results.json is not JSON" in imported.examples["file_unreadable"]
 
 
 def test_a_recording_without_a_header_is_unreadable(tmp_path: Path) -> None:
@@ -165,9 +163,8 @@ def test_long_output_is_several_steps() -> None:
     steps = steps_of_terminal(f"{PROMPT}make\n" + "\n".join(lines) + f"\n{PROMPT}")
     assert steps[0].action == "make" and {step.action for step in steps[1:]} == {""}
     assert all(len(step.observation) <= 1100 for step in steps) and 8 <= len(steps) <= 10
-    assert steps[0].observation.startswith("line 0000") and steps[-1].observation.endswith(
-        "line 0899 of the output"
-    )
+    assert steps[0].observation.startswith("line 0000")
+    assert steps[-1].observation.endswith("line 0899 of the output")
 
 
 def test_the_installation_is_no_step_unless_nothing_else_happened() -> None:

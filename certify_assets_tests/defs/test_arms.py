@@ -92,18 +92,13 @@ def test_the_audit_is_materialized_and_its_checks_tell_a_forged_one(
             assert "LedgerError" in str(failed.step_failure_data.error)
             return
         (event,) = done.asset_materializations_for_node("judges__grpo__arms_audit")
-        assert (
-            "| reject | 0.1 | start" in str(event.metadata["bracket"].value)
-            and len(str(event.metadata["bracket"].value)) < 1000
-        )
+        assert "| reject | 0.1 | start" in str(event.metadata["bracket"].value)
+        assert len(str(event.metadata["bracket"].value)) < 1000
         found = {item.check_name: item for item in done.get_asset_check_evaluations()}
-        assert found["arms_registered"].passed and "7 first; 7 replay" in str(
-            found["arms_registered"].description
-        )
-        assert (
-            not found["beats_controls"].passed
-            and found["beats_controls"].severity == dg.AssetCheckSeverity.WARN
-        )
+        assert found["arms_registered"].passed
+        assert "7 first; 7 replay" in str(found["arms_registered"].description)
+        assert not found["beats_controls"].passed
+        assert found["beats_controls"].severity == dg.AssetCheckSeverity.WARN
 
 
 def test_arms_that_a_choice_stands_on_are_shown_once_under_their_version() -> None:

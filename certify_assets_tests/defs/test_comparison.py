@@ -29,10 +29,8 @@ def test_a_corpus_with_one_judge_is_compared_and_the_others_are_named(corpora: S
         assert result.success
         over_all = dg.materialize([table], **shared)
     (event,) = result.asset_materializations_for_node("corpora__comparison")
-    assert (
-        isinstance(event.metadata["judges"], dg.MarkdownMetadataValue)
-        and len(str(event.metadata["judges"].md_str)) < 1000
-    )
+    assert isinstance(event.metadata["judges"], dg.MarkdownMetadataValue)
+    assert len(str(event.metadata["judges"].md_str)) < 1000
     document = corpora.read_json("comparison/three/comparison.json")
     assert event.metadata["missing"].value == document["missing"] and len(document["missing"]) > 4
     (unseen,) = document["agent_disjoint"]
@@ -43,12 +41,10 @@ def test_a_corpus_with_one_judge_is_compared_and_the_others_are_named(corpora: S
     assert checks["same_rows"].passed and checks["beats_controls"].passed
     assert "no language-model judge" in str(checks["beats_controls"].description)
     (event,) = over_all.asset_materializations_for_node("research__main_table")
-    assert event.metadata["rows"].value == 3 * 4 and "| three |" not in str(
-        event.metadata["corpora"].value
-    ).replace("|three|", "")
-    assert corpora.exists("study/main_table_ranking.tex") and corpora.exists(
-        "study/main_table_certified.csv"
-    )
+    assert event.metadata["rows"].value == 3 * 4
+    assert "| three |" not in str(event.metadata["corpora"].value).replace("|three|", "")
+    assert corpora.exists("study/main_table_ranking.tex")
+    assert corpora.exists("study/main_table_certified.csv")
 
 
 def test_a_leak_and_unscored_rows_are_warned_of(corpora: Store) -> None:

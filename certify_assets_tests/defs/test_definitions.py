@@ -102,11 +102,13 @@ def test_the_lineage_reads_like_the_paper() -> None:
         "operations/incoming_runs",
         "operations/deployment",
         "corpora/split_manifest",
-    } and "judges/lexical/audit" in parents("operations", "deployment")
+    }
+    assert "judges/lexical/audit" in parents("operations", "deployment")
     assert parents("operations", "recertification") == {
         "operations/reviewed_labels",
         "operations/monitor",
-    } and parents("operations", "monitor") == {"operations/reviewed_labels"}
+    }
+    assert parents("operations", "monitor") == {"operations/reviewed_labels"}
     assert parents("operations", "history") == {"operations/recertification", "operations/monitor"}
     assert parents("judges", "lexical", "monitor") == {
         "judges/lexical/certificate",
@@ -242,11 +244,9 @@ def test_the_sensor_asks_once_for_new_runs_and_adds_the_partition(
     tmp_path: Path, incoming: Path
 ) -> None:
     first = _tick(tmp_path, None)
-    assert (
-        isinstance(first, dg.SensorResult)
-        and first.run_requests
-        and first.dynamic_partitions_requests
-    )
+    assert isinstance(first, dg.SensorResult)
+    assert first.run_requests
+    assert first.dynamic_partitions_requests
     assert first.run_requests[0].partition_key == "mine"
     assert (
         json.loads((tmp_path / "corpora/mine/corpus.json").read_text(encoding="utf-8"))["name"]

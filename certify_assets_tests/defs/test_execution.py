@@ -59,7 +59,8 @@ def test_a_failed_blocking_check_keeps_everything_downstream_from_running(tmp_pa
         encoding="utf-8"
     )
     ran = {event.step_key for event in result.all_events if event.is_step_success}
-    assert "corpora__trajectories" in ran and not ran & {
+    assert "corpora__trajectories" in ran
+    assert not ran & {
         "corpora__split_manifest",
         "corpora__sft_split",
         "judges__lexical__model",
@@ -91,10 +92,8 @@ def test_a_structural_leak_blocks_the_certificate_and_its_evidence_is_drawn(tmp_
     ]
     assert not check.passed and check.severity == dg.AssetCheckSeverity.ERROR
     table = str(check.metadata["controls"].value)
-    assert (
-        "| steps | 1.000 | 1.000 to 1.000 | 0.85 | at or over |" in table
-        and "| phrase test_summary | 1.000 |" in table
-    )
+    assert "| steps | 1.000 | 1.000 to 1.000 | 0.85 | at or over |" in table
+    assert "| phrase test_summary | 1.000 |" in table
     ran = {event.step_key for event in result.all_events if event.is_step_success}
     assert "corpora__report" in ran and "judges__lexical__certificate" not in ran
     assert "Blocked by a structural leak" in (tmp_path / "root/corpora/told/page.html").read_text(
@@ -136,11 +135,7 @@ def test_what_a_blocking_check_found_is_said_and_ends_with_its_own_code(tmp_path
         "no_structural_leak of corpora/leak_controls stops the pipeline: length (AUROC 1.000, "
         "threshold 0.85), steps (AUROC 1.000" in done.stderr
     )
-    assert (
-        "--accept-structural-leak REASON" in done.stderr
-        and "DagsterAssetCheckFailedError" not in done.stderr
-    )
-    assert (
-        "certify: told is stopped by a check (see above)" in done.stderr
-        and "certify corpus show told" in done.stderr
-    )
+    assert "--accept-structural-leak REASON" in done.stderr
+    assert "DagsterAssetCheckFailedError" not in done.stderr
+    assert "certify: told is stopped by a check (see above)" in done.stderr
+    assert "certify corpus show told" in done.stderr

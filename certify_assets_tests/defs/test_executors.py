@@ -178,11 +178,9 @@ def test_dagster_and_mlflow_are_kept_in_postgres(
         "c",
     )
     seen = platform.seen()
-    assert (
-        seen["storage"] == "PostgresRunStorage"
-        and seen["assets"] == ["corpora/trajectories"]
-        and seen["runs"][0][1] == "SUCCESS"
-    )
+    assert seen["storage"] == "PostgresRunStorage"
+    assert seen["assets"] == ["corpora/trajectories"]
+    assert seen["runs"][0][1] == "SUCCESS"
 
     def rows(database: str, query: str) -> list[tuple[object, ...]]:
         engine = sa.create_engine(_databases[database])

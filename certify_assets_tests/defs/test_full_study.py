@@ -29,6 +29,7 @@ from certify_assets.research.study import (
     run_transfer_harvests,
 )
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged
 from certify_assets_tests.study_builders import named, registered, states, studied
 
 pytestmark = pytest.mark.slow
@@ -218,9 +219,8 @@ def test_studies_of_a_partition_and_the_report_say_what_was_not_run(corpora: Sto
     from certify_assets.cli.launching import platform
     from certify_assets.defs.resources import DataRoot, MlflowTracker
     from certify_assets.evaluation.audit import audit_judge
-    from certify_assets.judges.judged import JudgedCorpus
 
-    audit_judge(JudgedCorpus(Corpus(corpora, "three"), "lexical"))
+    audit_judge(judged(corpora, "three"))
     with dg.DagsterInstance.ephemeral() as instance, platform(corpora):
         instance.add_dynamic_partitions(CORPORA, ["three"])
         shared: dict[str, Any] = {

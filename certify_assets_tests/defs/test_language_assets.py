@@ -135,9 +135,8 @@ def test_the_lexical_judges_stay_plain_assets_outside_the_pool() -> None:
 
 def test_a_large_model_asks_for_a_gpu_and_the_compact_one_for_none() -> None:
     assert machine_tags("Qwen/Qwen3-4B")["dagster-ray/config"]["num_gpus"] == 1
-    assert "num_gpus" not in machine_tags("compact")["dagster-ray/config"] and "nvidia" not in str(
-        machine_tags("compact")
-    )
+    assert "num_gpus" not in machine_tags("compact")["dagster-ray/config"]
+    assert "nvidia" not in str(machine_tags("compact"))
 
 
 def test_base_is_the_model_as_it_comes_and_its_scores_are_a_table(
@@ -207,10 +206,8 @@ def test_a_mistake_is_said_before_the_device_is_waited_for_and_is_not_tried_agai
 ) -> None:
     result = _materialize(instance, store, "two", "judges/grpo/model")
     (failure,) = [event for event in result.all_events if event.is_step_failure]
-    assert (
-        failure.step_key == "judges__grpo__model.prepare"
-        and "judges/sft/two/adapter.json" in str(failure.step_failure_data.error)
-    )
+    assert failure.step_key == "judges__grpo__model.prepare"
+    assert "judges/sft/two/adapter.json" in str(failure.step_failure_data.error)
     assert not [event for event in result.all_events if event.is_step_up_for_retry]
     assert "judges__grpo__model.train" not in {
         event.step_key for event in result.all_events if event.is_step_start
@@ -261,10 +258,8 @@ def test_the_compact_model_is_built_again_where_a_run_asks_for_it(
         result = _materialize(instance, store, "one", "judges/compact_model", config=config)
         assert result.success, _causes(result)
         made.append(result.asset_materializations_for_node("judges__compact_model")[0].metadata)
-    assert (
-        made[0]["rebuilt_revision"] == made[1]["rebuilt_revision"]
-        and made[0]["same_bytes"].value is False
-    )
+    assert made[0]["rebuilt_revision"] == made[1]["rebuilt_revision"]
+    assert made[0]["same_bytes"].value is False
     assert made[0]["rebuilt_files"].value["chat_template.jinja"] is True  # type: ignore[index]
     assert made[0]["revision"] == made[1]["revision"] != made[0]["rebuilt_revision"]
 
@@ -316,12 +311,11 @@ def test_the_lineage_is_walked_in_mlflow_from_grpo_to_the_compact_model_and_back
                 "provenance.json",
             )
         }
-        assert (
-            run.data.tags["adapter_sha256"] == str(made[f"judges/{judge}/model"]["sha256"].value)
-            and float(run.data.params["learning_rate"]) > 0
-        )
+        assert run.data.tags["adapter_sha256"] == str(made[f"judges/{judge}/model"]["sha256"].value)
+        assert float(run.data.params["learning_rate"]) > 0
         curves = [name for name in run.data.metrics if name.startswith("loss")]
-        assert curves and all(
+        assert curves
+        assert all(
             1 < len(client.get_metric_history(run.info.run_id, name)) <= 200 for name in curves
         )
     assert client.get_metric_history(walked_runs[-1], "loss")[0].step == 1, (

@@ -70,21 +70,17 @@ def test_every_check_was_evaluated_and_none_that_blocks_failed(
 def test_asset_metadata_is_what_the_pages_need(instance: dg.DagsterInstance) -> None:
     metadata = _materialization(instance, "judges", "lexical", "certificate").metadata
     verdict = metadata["verdict"]
-    assert (
-        isinstance(verdict, dg.MarkdownMetadataValue)
-        and verdict.md_str is not None
-        and len(verdict.md_str) < 1000
-    )
+    assert isinstance(verdict, dg.MarkdownMetadataValue)
+    assert verdict.md_str is not None
+    assert len(verdict.md_str) < 1000
     floats = [value for value in metadata.values() if isinstance(value, dg.FloatMetadataValue)]
     assert 4 <= len(floats) <= 12
     assert isinstance(metadata["mlflow_run"], dg.UrlMetadataValue)
     page = _materialization(instance, "corpora", "report").metadata
     block = page["corpus"]
-    assert (
-        isinstance(block, dg.MarkdownMetadataValue)
-        and block.md_str is not None
-        and len(block.md_str) < 1000
-    )
+    assert isinstance(block, dg.MarkdownMetadataValue)
+    assert block.md_str is not None
+    assert len(block.md_str) < 1000
     for name in ("page", "data_docs"):
         assert Path(str(page[name].value)).is_file()
     assert (
@@ -116,10 +112,8 @@ def test_mlflow_holds_the_runs_with_their_dagster_tags(
         )
     run = instance.get_run_by_id(tags["dagster.run_id"])
     assert run is not None and run.status == dg.DagsterRunStatus.SUCCESS
-    assert (
-        tags["dagster.asset"] == "judges/lexical/certificate"
-        and tags["dagster.partition"] == CORPUS
-    )
+    assert tags["dagster.asset"] == "judges/lexical/certificate"
+    assert tags["dagster.partition"] == CORPUS
     assert "reject_coverage_at_0.2" in metrics
     stored = list((demo.root / "mlflow/artifacts").rglob("reject_0.1_guarded_taskboot.json"))
     assert stored and json.loads(stored[0].read_text(encoding="utf-8"))["side"] == "reject"

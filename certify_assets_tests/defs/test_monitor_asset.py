@@ -10,15 +10,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.judges.assets import monitor_assets
 from certify_assets.defs.judges.checks import monitor_checks
 from certify_assets.defs.names import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.evaluation import certification
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.deployment import strictest_certificates
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged
 
 KEY = dg.AssetKey(["judges", "lexical", "monitor"])
 
@@ -47,9 +46,7 @@ def materialize(store: Store, *, raise_on_error: bool = True) -> Any:
 
 
 def put(store: Store, name: str, error: float, first: int) -> None:
-    threshold = strictest_certificates(
-        certification.load_certificates(JudgedCorpus(Corpus(store, "c"), "lexical"))
-    )[0].threshold
+    threshold = strictest_certificates(certification.load_certificates(judged(store)))[0].threshold
     rng = np.random.default_rng(0)
     tasks = [f"new-{first + row // 4}" for row in range(240)]
     frame = pd.DataFrame(
@@ -97,7 +94,8 @@ def test_labels_of_the_review_queue_fail_the_asset(store: Store) -> None:
     path.write_text("task_id,score,outcome,provenance\nq,0,1,review_queue\n", encoding="utf-8")
     result = materialize(store, raise_on_error=False)
     failure = next(event for event in result.all_events if event.is_step_failure)
-    assert not result.success and "review queue" in str(
+    assert not result.success
+    assert "review queue" in str(
         failure.step_failure_data.error.cause or failure.step_failure_data.error
     )
     path.unlink()

@@ -8,17 +8,16 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from certify_assets.corpora.corpus import Corpus
 from certify_assets.definitions import defs
 from certify_assets.defs.names import CORPORA
 from certify_assets.defs.operations.assets import operation_assets
 from certify_assets.defs.operations.checks import operation_checks
 from certify_assets.defs.operations.sensors import new_inbox_sensor
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.layout import DECISION_COLUMNS
 from certify_assets.operations.rollout import deploy
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged
 from certify_assets_tests.operations_builders import deliver, raise_alarm
 
 KEYS = [dg.AssetKey(["operations", name]) for name in ("incoming_runs", "decisions")]
@@ -47,13 +46,11 @@ def materialize(store: Store) -> tuple[dict[str, Any], dict[str, tuple[bool, str
 
 
 def test_decisions_say_what_they_were_made_from(operated: Store) -> None:
-    deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"), track=False)
+    deploy(judged(operated), track=False)
     deliver(operated.local_path("inbox/c") / "a.jsonl", tasks=30)
     metadata, checks = materialize(operated)
-    assert (
-        metadata["dagster/row_count"].value == 120
-        and metadata["said"].value == "120 runs of one batch are decided."
-    )
+    assert metadata["dagster/row_count"].value == 120
+    assert metadata["said"].value == "120 runs of one batch are decided."
     columns = [column.name for column in metadata["dagster/column_schema"].value.columns]
     lineage = metadata["dagster/column_lineage"].value.deps_by_column
     assert tuple(columns) == DECISION_COLUMNS and set(lineage) <= set(columns)
@@ -73,15 +70,14 @@ def test_decisions_say_what_they_were_made_from(operated: Store) -> None:
 
 
 def test_a_refused_batch_materializes_and_says_why(operated: Store) -> None:
-    deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"), track=False)
+    deploy(judged(operated), track=False)
     raise_alarm(operated)
     deliver(operated.local_path("inbox/c") / "a.jsonl", tasks=5)
     metadata, checks = materialize(operated)
-    assert (
-        metadata["human"].value == 20
-        and "alarm: the monitor raised an alarm" in metadata["said"].value
-    )
-    assert checks["deployment_stands"] == (False, "ERROR") and checks["decided_by_deployed"] == (
+    assert metadata["human"].value == 20
+    assert "alarm: the monitor raised an alarm" in metadata["said"].value
+    assert checks["deployment_stands"] == (False, "ERROR")
+    assert checks["decided_by_deployed"] == (
         False,
         "WARN",
     )
@@ -89,7 +85,8 @@ def test_a_refused_batch_materializes_and_says_why(operated: Store) -> None:
 
 def test_without_a_deployment_the_check_warns(operated: Store) -> None:
     _, checks = materialize(operated)
-    assert checks["deployment_stands"] == (False, "WARN") and checks["drawn_as_planned"] == (
+    assert checks["deployment_stands"] == (False, "WARN")
+    assert checks["drawn_as_planned"] == (
         False,
         "WARN",
     )
@@ -125,13 +122,11 @@ def test_the_sensor_asks_once_for_what_lies_in_an_inbox(root: Path) -> None:
     path = deliver(root / "inbox/c/a.jsonl", tasks=2)
     deliver(root / "inbox/stranger/a.jsonl", tasks=2)
     first = _tick(root)
-    assert isinstance(first, dg.SensorResult) and [
-        request.partition_key for request in first.run_requests or ()
-    ] == ["c"]
+    assert isinstance(first, dg.SensorResult)
+    assert [request.partition_key for request in first.run_requests or ()] == ["c"]
     skipped = _tick(root, first.cursor)
-    assert isinstance(skipped, dg.SkipReason) and "stranger: no corpus has this name" in str(
-        skipped.skip_message
-    )
+    assert isinstance(skipped, dg.SkipReason)
+    assert "stranger: no corpus has this name" in str(skipped.skip_message)
     killed = _tick(root)
     assert isinstance(killed, dg.SensorResult) and killed.run_requests and first.run_requests
     assert killed.run_requests[0].run_key == first.run_requests[0].run_key, (
@@ -139,6 +134,5 @@ def test_the_sensor_asks_once_for_what_lies_in_an_inbox(root: Path) -> None:
     )
     path.with_name("b.jsonl").write_text("{}", encoding="utf-8")
     waiting = _tick(root, first.cursor)
-    assert isinstance(waiting, dg.SkipReason) and "b.jsonl may still be written" in str(
-        waiting.skip_message
-    )
+    assert isinstance(waiting, dg.SkipReason)
+    assert "b.jsonl may still be written" in str(waiting.skip_message)

@@ -24,13 +24,13 @@ from certify_assets.defs.operations.schedules import (
 from certify_assets.defs.operations.sensors import reviewed_labels_sensor
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.evaluation import certification
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.deployment_record import load_deployment, read_deployments
 from certify_assets.operations.labels import Label, append_label, append_labels
 from certify_assets.operations.notifications import certificate_age
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged
 from certify_assets_tests.recertification_builders import drawn_tasks, label_rows, write_batch
 
 PLAN = SamplingPlan(0.2, 0.2, 7)
@@ -40,7 +40,7 @@ MONDAY = datetime(2026, 1, 5, 6, tzinfo=UTC)
 
 @pytest.fixture
 def store(operated: Store) -> Store:
-    deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"), sampling=PLAN, track=False)
+    deploy(judged(operated), sampling=PLAN, track=False)
     label_rows(operated, "c", write_batch(operated, "c", "0001-a", PLAN, tasks=AUDIT))
     return operated
 
@@ -88,22 +88,16 @@ def test_the_job_monitors_recertifies_deploys_and_draws(store: Store) -> None:
         result = run(store, instance, deploy=True)
         assert result.success
         found = states(result)
-        assert (
-            found["no_alarm"] == "PASS"
-            and found["delta_left"] == "PASS"
-            and found["not_expired"] == "PASS"
-        )
+        assert found["no_alarm"] == "PASS"
+        assert found["delta_left"] == "PASS"
+        assert found["not_expired"] == "PASS"
         assert found["audit_sample_complete"] == "PASS"
         metadata = made(result)
-        assert (
-            "recertification 1" in metadata["recertification"]["said"].value
-            and "Deployment 2" in metadata["recertification"]["said"].value
-        )
+        assert "recertification 1" in metadata["recertification"]["said"].value
+        assert "Deployment 2" in metadata["recertification"]["said"].value
         for name in ("monitor", "history"):
-            assert (
-                len(metadata[name]["verdict"].value) < 1000
-                and Path(metadata[name]["page"].value).is_file()
-            )
+            assert len(metadata[name]["verdict"].value) < 1000
+            assert Path(metadata[name]["page"].value).is_file()
             assert (
                 sum(isinstance(value, dg.FloatMetadataValue) for value in metadata[name].values())
                 <= 12
@@ -198,10 +192,8 @@ def test_the_sensor_asks_once_for_a_journal_and_again_when_it_grows(store: Store
         append_label(Corpus(store, "c"), Label("r", 1, "ann", "page", "one more"))
         append_labels(Corpus(store, "c"), [Label("r", 1, "ann", "page", "one more")])
         again = tick(store, instance, first.cursor)
-        assert (
-            len(again.run_requests) == 1
-            and again.run_requests[0].run_key != first.run_requests[0].run_key
-        )
+        assert len(again.run_requests) == 1
+        assert again.run_requests[0].run_key != first.run_requests[0].run_key
         assert isinstance(tick(store, instance, again.cursor), dg.SkipReason)
 
 
@@ -227,9 +219,8 @@ def test_the_week_certifies_every_judge_and_trains_no_language_model_that_is_up_
     for source, name in (("judges/lexical/c", "judges/lexical_weighted/c"),):
         shutil.copytree(Path(store.root) / source, Path(store.root) / name)
     requests = weekly(store, ["b", "c"]).run_requests
-    assert [request.partition_key for request in requests] == ["b", "c"] and len(
-        {request.run_key for request in requests}
-    ) == 2
+    assert [request.partition_key for request in requests] == ["b", "c"]
+    assert len({request.run_key for request in requests}) == 2
     keys = {key.to_user_string() for key in requests[1].asset_selection}
     assert {
         "judges/lexical/model",
@@ -271,9 +262,9 @@ def test_a_judge_beyond_the_quick_ones_is_certified_again_and_trained_again_only
     for name in ("model", "scores"):
         assert name in to_recertify(Corpus(corpora, "one"))[0]["lexical"]
     assert "lexical_transfer" not in to_recertify(Corpus(corpora, "one"))[0]
-    JudgedCorpus(Corpus(corpora, "one"), "lexical_transfer").train()
-    JudgedCorpus(Corpus(corpora, "one"), "lexical_transfer").score()
-    certification.certify_judge(JudgedCorpus(Corpus(corpora, "one"), "lexical_transfer"))
+    judged(corpora, "one", "lexical_transfer").train()
+    judged(corpora, "one", "lexical_transfer").score()
+    certification.certify_judge(judged(corpora, "one", "lexical_transfer"))
     assert to_recertify(Corpus(corpora, "one"))[0]["lexical_transfer"] == (
         "certificate",
         "audit",

@@ -76,18 +76,14 @@ def store(tmp_path: Path) -> Store:
 def test_queue_and_labels_are_made_and_their_checks_follow_the_labels(store: Store) -> None:
     first = materialize(store, minutes_per_run=6.0)
     told = metadata(first, "review_queue")
-    assert (
-        told["dagster/row_count"] == 9
-        and told["audit_sample_labels"] == 4
-        and told["spot_check_labels"] == 1
-        and told["undecided_labels"] == 4
-    )
-    assert (
-        told["hours"] == 0.9
-        and told["saved_hours"] == 0.3
-        and Path(told["page"]).is_file()
-        and "| Audit sample | 4 | 4 | 2 | 24 min |" in told["budget"]
-    )
+    assert told["dagster/row_count"] == 9
+    assert told["audit_sample_labels"] == 4
+    assert told["spot_check_labels"] == 1
+    assert told["undecided_labels"] == 4
+    assert told["hours"] == 0.9
+    assert told["saved_hours"] == 0.3
+    assert Path(told["page"]).is_file()
+    assert "| Audit sample | 4 | 4 | 2 | 24 min |" in told["budget"]
     assert metadata(first, "reviewed_labels")["dagster/row_count"] == 0
     assert states(first)["reviewers_agree"] == (
         False,
@@ -99,29 +95,23 @@ def test_queue_and_labels_are_made_and_their_checks_follow_the_labels(store: Sto
     runs = load_queue(Corpus(store, "c")).frame["trajectory_id"].tolist()
     say(store, *[(run, 1, "ann") for run in runs], *[(run, 1, "bob") for run in runs])
     second = materialize(store)
-    assert (
-        metadata(second, "review_queue")["dagster/row_count"] == 0
-        and metadata(second, "reviewed_labels")["agreement"] == 1.0
-    )
+    assert metadata(second, "review_queue")["dagster/row_count"] == 0
+    assert metadata(second, "reviewed_labels")["agreement"] == 1.0
     assert metadata(second, "reviewed_labels")["labelled_audit_sample"] == 4
     assert states(second)["reviewers_agree"] == (
         True,
         None,
         "reviewers differ on 0 of 9 runs that two of them or more labelled.",
     )
-    assert (
-        len(store.read_table(reviewed_key("c"))) == 9
-        and store.read_table(queue_key("c", "parquet")).empty
-    )
+    assert len(store.read_table(reviewed_key("c"))) == 9
+    assert store.read_table(queue_key("c", "parquet")).empty
 
     say(store, (runs[0], 0, "cyd"))
     assert states(materialize(store))["reviewers_agree"][:2] == (False, "WARN")
     say(store, *[(run, 0, "cyd") for run in runs[1:4]], ("gone/0", 1, "ann"))
     last = states(materialize(store))
-    assert (
-        last["reviewers_agree"][:2] == (False, "ERROR")
-        and "differ on 4 of 9" in last["reviewers_agree"][2]
-    )
+    assert last["reviewers_agree"][:2] == (False, "ERROR")
+    assert "differ on 4 of 9" in last["reviewers_agree"][2]
     assert last["labels_of_known_runs"] == (
         False,
         "ERROR",

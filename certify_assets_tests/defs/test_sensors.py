@@ -108,11 +108,9 @@ def test_one_broken_corpus_blocks_no_other_and_is_told(store: Store) -> None:
     requests, cursor, _ = _tick(store, new_runs_sensor)
     assert [request.partition_key for request in requests] == ["fine"]
     reason = _tick(store, new_runs_sensor, cursor)[2]
-    assert (
-        "cut: runs.jsonl.gz is not complete" in reason
-        and "spoilt:" in reason
-        and "fine" not in reason
-    )
+    assert "cut: runs.jsonl.gz is not complete" in reason
+    assert "spoilt:" in reason
+    assert "fine" not in reason
 
 
 def test_what_lies_in_the_wrong_place_is_told(store: Store) -> None:
@@ -140,12 +138,10 @@ def test_declared_corpora_are_registered_and_run_again_when_settings_or_files_ch
         "declared", [config, CorpusConfig("gone", paths=(str(tmp_path / "none"),))], running=True
     )
     first, cursor, _ = _tick(store, sensor)
-    assert [request.partition_key for request in first] == ["mine"] and load_config(
-        store, "mine"
-    ) == config
-    assert "gone: " in _tick(store, sensor, cursor)[2] and not store.exists(
-        "corpora/gone/corpus.json"
-    )
+    assert [request.partition_key for request in first] == ["mine"]
+    assert load_config(store, "mine") == config
+    assert "gone: " in _tick(store, sensor, cursor)[2]
+    assert not store.exists("corpora/gone/corpus.json")
     changed = declared_corpora_sensor(
         "declared", [CorpusConfig("mine", paths=config.paths, seed=8)], running=True
     )

@@ -41,10 +41,8 @@ def test_document_page_metadata_and_checks(tmp_path: Path) -> None:
     assert not (tmp_path / "study/simulation.partial.jsonl").exists()
     checks = {event.check_name: event for event in result.get_asset_check_evaluations()}
     assert checks["validity_within_delta"].passed
-    assert (
-        set(checks) == {"validity_within_delta", "matches_the_paper"}
-        and checks["matches_the_paper"].description
-    )
+    assert set(checks) == {"validity_within_delta", "matches_the_paper"}
+    assert checks["matches_the_paper"].description
 
 
 @pytest.mark.slow

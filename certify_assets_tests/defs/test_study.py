@@ -53,21 +53,17 @@ def test_three_corpora_are_fitted_with_a_warning(corpora: Store) -> None:
     result = materialize(corpora.root)
     (event,) = result.asset_materializations_for_node("research__certifiability")
     block = event.metadata["law"]
-    assert (
-        isinstance(block, dg.MarkdownMetadataValue)
-        and block.md_str is not None
-        and len(block.md_str) < 1000
-    )
+    assert isinstance(block, dg.MarkdownMetadataValue)
+    assert block.md_str is not None
+    assert len(block.md_str) < 1000
     floats = {
         name: value.value
         for name, value in event.metadata.items()
         if isinstance(value, dg.FloatMetadataValue)
     }
     document = corpora.read_json("study/certifiability.json")
-    assert (
-        floats["slope"] == pytest.approx(document["law"]["forms"][0]["slope"])
-        and 4 <= len(floats) <= 12
-    )
+    assert floats["slope"] == pytest.approx(document["law"]["forms"][0]["slope"])
+    assert 4 <= len(floats) <= 12
     passed, words = check_of(result)
     assert not passed and "3 corpora are fewer than 7" in words
     before = {name: corpora.sha256(f"study/certifiability.{name}") for name in ("json", "html")}

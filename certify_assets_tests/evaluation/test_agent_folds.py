@@ -60,9 +60,8 @@ def test_agents_are_dealt_into_groups_by_the_seed() -> None:
     agents = [f"a{number}" for number in range(10)] * 2
     groups = agent_groups(agents, 4, 42)
     assert sorted(name for group in groups for name in group) == sorted(set(agents))
-    assert sorted(map(len, groups)) == [2, 2, 3, 3] and groups == agent_groups(
-        list(reversed(agents)), 4, 42
-    )
+    assert sorted(map(len, groups)) == [2, 2, 3, 3]
+    assert groups == agent_groups(list(reversed(agents)), 4, 42)
     assert groups != agent_groups(agents, 4, 43) and len(agent_groups(["a", "b"], 4, 0)) == 2
     with pytest.raises(InputError, match="one agent alone"):
         agent_groups(["a", "a"], 2, 0)
@@ -81,10 +80,8 @@ def test_a_judge_that_reads_the_agents_own_words_fails_on_unseen_agents(dialects
     assert found["trained_on_as_many"]["auroc"]["value"] > 0.9, (
         "fewer runs are not what it fails by"
     )
-    assert (
-        abs(found["disjoint"]["auroc"]["value"] - 0.5) < 0.2
-        and found["difference"]["auroc"]["high"] < 0
-    )
+    assert abs(found["disjoint"]["auroc"]["value"] - 0.5) < 0.2
+    assert found["difference"]["auroc"]["high"] < 0
     assert found["disjoint"]["within_agent"] == found["disjoint"]["auroc"], "one agent a fold"
     assert "ranks runs of unseen agents worse" in found["sentence"] and found["caveat"] == ""
 
@@ -103,7 +100,8 @@ def test_the_comparison_shows_what_stands_on_the_present_adapter_alone(dialects:
 
 
 def test_what_cannot_be_held_out_is_a_sentence(dialects: Store, tmp_path: Path) -> None:
-    assert {"lexical", "lexical_weighted", "sft"} <= set(fold_judges()) and not {
+    assert {"lexical", "lexical_weighted", "sft"} <= set(fold_judges())
+    assert not {
         "base",
         "grpo",
         "transfer",
@@ -112,9 +110,8 @@ def test_what_cannot_be_held_out_is_a_sentence(dialects: Store, tmp_path: Path) 
     with pytest.raises(InputError, match="not trained on SFT alone"):
         evaluate_agent_folds(judged(dialects, "c", "base"))
     found, left_out = evaluate_scored(Corpus(dialects, "c"), ["lexical", "sft"], folds=2)
-    assert [item["judge"] for item in found] == ["lexical"] and "not scored" in left_out[0][
-        "reason"
-    ]
+    assert [item["judge"] for item in found] == ["lexical"]
+    assert "not scored" in left_out[0]["reason"]
     alone = write_runs(tmp_path / "runs.jsonl", tasks=40, attempts=1, seed=0)
     store = split_and_score(Store(str(tmp_path / "root")), alone)
     assert "one agent alone" in evaluate_scored(Corpus(store, "c"), ["lexical"])[1][0]["reason"]
@@ -138,7 +135,6 @@ def test_a_fine_tuned_judge_is_trained_once_a_fold(tmp_path: Path) -> None:
     judged(store, "c", "sft").train()
     judged(store, "c", "sft").score()
     found = evaluate_agent_folds(judged(store, "c", "sft"), folds=2)
-    assert len(found["folds"]) == 2 and found["rows"] == len(
-        labelled_rows(Corpus(store, "c"), "cal")
-    )
+    assert len(found["folds"]) == 2
+    assert found["rows"] == len(labelled_rows(Corpus(store, "c"), "cal"))
     assert found["caveat"] == "", "the compact model has seen none of these agents"

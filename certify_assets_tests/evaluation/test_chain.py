@@ -139,9 +139,8 @@ def test_a_good_judge_certifies_and_the_audit_sees_test_only_through_the_ledger(
 def test_the_weighted_judge_pays_for_its_candidates(store: Store) -> None:
     _run(store, "lexical_weighted")
     adapter = store.read_json("judges/lexical_weighted/c/adapter.json")
-    assert adapter["candidates"] == 4 and [
-        row["success_weight"] for row in adapter["selection"]
-    ] == [1.0, 3.0, 10.0, 30.0]
+    assert adapter["candidates"] == 4
+    assert [row["success_weight"] for row in adapter["selection"]] == [1.0, 3.0, 10.0, 30.0]
     for certificate in certification.load_certificates(judged(store, "c", "lexical_weighted")):
         assert certificate.candidates == 4
         assert certificate.level == pytest.approx(0.05 / 160)
@@ -386,7 +385,8 @@ def test_controls_measured_under_another_configuration_stop_the_certificate(
 
 def test_a_threshold_of_the_corpus_decides(store: Store) -> None:
     measured = store.read_json("corpora/c/controls.json")
-    assert measured["over"] == [] and measured["thresholds"] == {
+    assert measured["over"] == []
+    assert measured["thresholds"] == {
         "length": 0.85,
         "steps": 0.85,
         "agent": 0.85,

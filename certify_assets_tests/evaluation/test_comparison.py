@@ -62,18 +62,16 @@ def test_figures_are_those_of_scores_and_certificates(corpora: Store) -> None:
         good, bad = (task.loc[task["outcome"] == side, "score"].to_numpy() for side in (1, 0))
         pairs += good.size * bad.size
         won += ((good[:, None] > bad) + 0.5 * (good[:, None] == bad)).sum()
-    assert row["within_task"]["cal"]["pairs"] == pairs and row["within_task"]["cal"][
-        "value"
-    ] == pytest.approx(won / pairs, rel=1e-9)
+    assert row["within_task"]["cal"]["pairs"] == pairs
+    assert row["within_task"]["cal"]["value"] == pytest.approx(won / pairs, rel=1e-9)
     stored = corpora.read_json("judges/lexical/one/certificates.json")["certificates"]
     deciding = {
         (item["side"], item["alpha"]): item
         for item in stored
         if item["procedure"] == document["procedure"]
     }
-    assert len(row["certified"]) == len(deciding) == 4 and any(
-        cell["certified"] for cell in row["certified"]
-    )
+    assert len(row["certified"]) == len(deciding) == 4
+    assert any(cell["certified"] for cell in row["certified"])
     for cell in row["certified"]:
         item = deciding[cell["side"], cell["alpha"]]
         assert (cell["certified"], cell["coverage"], cell["candidates"]) == (
@@ -96,11 +94,9 @@ def test_controls_are_compared_like_judges_in_their_better_direction(corpora: St
     )
     for name in CONTROLS:
         row = row_of(document, name)
-        assert (
-            row["family"] == "control"
-            and row["certified"] == []
-            and row["auroc"]["cal"]["value"] >= 0.5
-        )
+        assert row["family"] == "control"
+        assert row["certified"] == []
+        assert row["auroc"]["cal"]["value"] >= 0.5
         (against,) = (
             item
             for item in document["differences"]
@@ -109,10 +105,8 @@ def test_controls_are_compared_like_judges_in_their_better_direction(corpora: St
         mine, theirs = (
             row_of(document, judge)["auroc"]["cal"]["value"] for judge in ("lexical", name)
         )
-        assert (
-            against["difference"] == pytest.approx(mine - theirs, abs=1e-9)
-            and against["low"] < against["difference"] < against["high"]
-        )
+        assert against["difference"] == pytest.approx(mine - theirs, abs=1e-9)
+        assert against["low"] < against["difference"] < against["high"]
 
 
 def test_judges_that_are_not_there_are_named_and_a_stale_certificate_gives_its_reason(
@@ -123,17 +117,13 @@ def test_judges_that_are_not_there_are_named_and_a_stale_certificate_gives_its_r
         for item in compare(Corpus(corpora, "two"))["missing"]
     }
     assert {judge for judge, what in missing if what == "scores"} == set(JUDGES) - {"lexical"}
-    assert (
-        "materialize judges/base/scores" in missing["base", "scores"]
-        and ("lexical", "audit") in missing
-    )
+    assert "materialize judges/base/scores" in missing["base", "scores"]
+    assert ("lexical", "audit") in missing
     rescore(corpora, "two", "lexical", lambda table: table.assign(score=table["score"] + 1))
     document = compare(Corpus(corpora, "two"))
     missing = {(item["judge"], item["what"]): item["reason"] for item in document["missing"]}
-    assert (
-        "another scores" in missing["lexical", "certificate"]
-        and row_of(document, "lexical")["certified"] == []
-    )
+    assert "another scores" in missing["lexical", "certificate"]
+    assert row_of(document, "lexical")["certified"] == []
     corpora.delete("judges/lexical/two/scores.json")
     with pytest.raises(InputError, match="no judge has current scores on two"):
         compare(Corpus(corpora, "two"))
@@ -171,10 +161,9 @@ def test_rows_without_a_score_are_left_out_counted_and_said(corpora: Store) -> N
     )
     document = compare(Corpus(corpora, "two"))
     counts = row_of(document, "lexical")["counts"]["cal"]
+    assert 0 < counts["unscored"] < counts["rows"]
     assert (
-        0 < counts["unscored"] < counts["rows"]
-        and counts["scored_sha256"]
-        != row_of(document, "length_only")["counts"]["cal"]["scored_sha256"]
+        counts["scored_sha256"] != row_of(document, "length_only")["counts"]["cal"]["scored_sha256"]
     )
     assert str(counts["unscored"]) in other_rows(document)[0]
     assert {item["rows"] for item in document["differences"]} == {
@@ -202,10 +191,8 @@ def test_calibration_rows_of_one_outcome_have_no_auroc(tmp_path: Path) -> None:
     judged(store).score()
     certification.certify_judge(judged(store))
     document = compare(Corpus(store, "c"))
-    assert (
-        all(row["auroc"]["cal"]["value"] is None for row in document["rows"])
-        and document["cal"]["success_rate"] == 0
-    )
+    assert all(row["auroc"]["cal"]["value"] is None for row in document["rows"])
+    assert document["cal"]["success_rate"] == 0
     assert row_of(document, "lexical")["auroc"]["rl"]["value"] is not None
     assert {item["verdict"] for item in document["differences"]} == {"unknown"}
     json.dumps(document, allow_nan=False)
@@ -263,17 +250,13 @@ def test_a_judge_behind_a_server_is_compared_like_the_others(corpora: Store) -> 
     certification.certify_judge(judged(corpora, "three", "mine"))
     document = compare(Corpus(corpora, "three"))
     row = row_of(document, "mine")
-    assert (
-        row["family"] == "endpoint"
-        and row["model"] == "m"
-        and row["certified"]
-        and row["cost"]["money_per_decision"] > 0
-    )
-    assert (
-        row["cost"]["tokens_per_decision"] > 0
-        and readers(document) == ["mine"]
-        and not row["trained_on_rl"]
-    )
+    assert row["family"] == "endpoint"
+    assert row["model"] == "m"
+    assert row["certified"]
+    assert row["cost"]["money_per_decision"] > 0
+    assert row["cost"]["tokens_per_decision"] > 0
+    assert readers(document) == ["mine"]
+    assert not row["trained_on_rl"]
     assert "idle" in {item["judge"] for item in document["missing"]}
     assert measure(Corpus(corpora, "three")).judges == 2
 

@@ -45,11 +45,9 @@ def test_every_map_keeps_the_order_and_what_is_unscored(method: str) -> None:
     scores, outcomes = _rows(0.8, 0.3, 300)
     values = np.concatenate([np.sort(scores), [np.nan]])
     mapped = fit_recalibration(method, scores, outcomes).apply(values)
-    assert (
-        np.isnan(mapped[-1])
-        and np.isfinite(mapped[:-1]).all()
-        and (np.diff(mapped[:-1]) >= 0).all()
-    )
+    assert np.isnan(mapped[-1])
+    assert np.isfinite(mapped[:-1]).all()
+    assert (np.diff(mapped[:-1]) >= 0).all()
     assert (np.unique(mapped[:-1]).size < 300) == (method == "isotonic")
 
 
@@ -69,11 +67,9 @@ def test_certificates_change_by_ties_alone(corpora: Store) -> None:
     assert report == recalibrate(judged(corpora, "one"))
     assert report.to_dict() == stored and RecalibrationReport.from_dict(stored) == report
     # no RL split here: fitted on SFT
-    assert (
-        report.fitted_on == "sft"
-        and report.trained_on
-        and [item.method for item in report.methods] == list(METHODS)
-    )
+    assert report.fitted_on == "sft"
+    assert report.trained_on
+    assert [item.method for item in report.methods] == list(METHODS)
     none, temperature, platt, isotonic = report.methods
     assert any(cell.certified for cell in none.certificates)
     for item in (temperature, platt):
@@ -85,9 +81,8 @@ def test_certificates_change_by_ties_alone(corpora: Store) -> None:
                 before.threshold_rank,
             )
             assert cell.differing_decisions == 0
-    assert (
-        isotonic.effect in ("unchanged", "ties") and isotonic.distinct_scores < none.distinct_scores
-    )
+    assert isotonic.effect in ("unchanged", "ties")
+    assert isotonic.distinct_scores < none.distinct_scores
     rows = report.table_rows()
     assert len(rows) == 16 and all(len(row) == len(TABLE_COLUMNS) for row in rows)
 
@@ -102,11 +97,9 @@ def test_the_table_is_on_the_judges_page_while_it_is_of_its_scores(corpora: Stor
     assert 'id="recalibration"' not in page()
     report = write_recalibration(judged(corpora, "one"))
     drawn = page()
-    assert (
-        html.escape(report.verdict) in drawn
-        and drawn.count('<th scope="row">isotonic</th>') == 4
-        and "runs of SFT" in drawn
-    )
+    assert html.escape(report.verdict) in drawn
+    assert drawn.count('<th scope="row">isotonic</th>') == 4
+    assert "runs of SFT" in drawn
     corpora.write_json(
         "judges/lexical/one/recalibration.json", {**report.to_dict(), "scores_sha256": "0" * 64}
     )

@@ -27,7 +27,7 @@ from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.backends import BACKENDS, LocalBackend
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import register_runs, write_runs
+from certify_assets_tests.builders import judged, register_runs, write_runs
 from certify_assets_tests.operations_builders import deliver
 
 pytestmark = pytest.mark.slow
@@ -78,7 +78,7 @@ BACKENDS["swap"] = SwappingBackend
 
 
 def _judge(root: Path, scheme: str = "") -> JudgedCorpus:
-    return JudgedCorpus(Corpus(Store(f"{scheme}{root}"), "c"), "lexical")
+    return judged(Store(f"{scheme}{root}"))
 
 
 def _certified(judge: JudgedCorpus) -> bytes:

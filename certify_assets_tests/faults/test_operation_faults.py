@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations import labels, rollout, spending
 from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.deployment import Deployment
@@ -32,6 +31,7 @@ from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.operations.spending import Schedule, claim, declare, read_spending
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged
 from certify_assets_tests.faults.namespace import in_namespace
 from certify_assets_tests.faults.small import environment
 from certify_assets_tests.faults.test_clocks import JUMPS
@@ -83,9 +83,8 @@ def test_claims_keep_their_numbers_and_shares(tmp_path: Path) -> None:
     made = [claim(Corpus(store, "c"), f"inputs {place}") for place in range(6)]
     times = _times(store, "operations/c/spending.jsonl")
     assert times != sorted(times), "the clock jumped"
-    assert [item.number for item in made] == list(range(1, 7)) and read_spending(
-        Corpus(store, "c")
-    ).claims == tuple(made)
+    assert [item.number for item in made] == list(range(1, 7))
+    assert read_spending(Corpus(store, "c")).claims == tuple(made)
     assert [item.delta for item in made] == [Schedule().share(number) for number in range(1, 7)]
     assert claim(Corpus(store, "c"), "inputs 0") == made[0]
 
@@ -93,16 +92,14 @@ def test_claims_keep_their_numbers_and_shares(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("jumping")
 def test_the_last_deployment_decides_whatever_its_time_says(operated: Store) -> None:
     for _ in range(len(JUMPS)):
-        made = deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"), sampling=PLAN, track=False)
+        made = deploy(judged(operated), sampling=PLAN, track=False)
     times = [item.time for item in read_deployments(Corpus(operated, "c"))]
     assert times != sorted(times), "the clock jumped"
     now = load_deployment(Corpus(operated, "c"))
-    assert (
-        now == made
-        and now is not None
-        and now.number == len(JUMPS)
-        and Deployment.of(Corpus(operated, "c")).refusal is None
-    )
+    assert now == made
+    assert now is not None
+    assert now.number == len(JUMPS)
+    assert Deployment.of(Corpus(operated, "c")).refusal is None
     # a deployment of a time to come is new, not of minus some years
     assert certificate_age(
         Corpus(operated, "c"), now, now=datetime(1971, 1, 1, tzinfo=UTC)
@@ -135,7 +132,7 @@ def labelled(_operated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("faults") / "root"
     shutil.copytree(_operated, root)
     store = Store(str(root))
-    deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=PLAN, track=False)
+    deploy(judged(store), sampling=PLAN, track=False)
     receive(Corpus(store, "c"), [str(deliver(root.parent / "first.jsonl", tasks=40))])
     decide_ready(Corpus(store, "c"))
     rows = load_decisions(Corpus(store, "c"))
@@ -192,11 +189,9 @@ def test_a_full_disk_ends_in_a_sentence_and_leaves_nothing_half(
         f"{name}: exit codes {codes}; {len(before)} documents before, {[len(found) for found in while_full]} while full, {len(after)} after"
     )
     assert codes == [*[2] * len(rooms), 0], said[-3000:]
-    assert (
-        said.count("No space left on device") == len(rooms)
-        and "Traceback" not in said
-        and said.count("PARTS []") == len(rooms) + 2
-    )
+    assert said.count("No space left on device") == len(rooms)
+    assert "Traceback" not in said
+    assert said.count("PARTS []") == len(rooms) + 2
     for found in while_full:
         # what was there is as it was: journals have no line of what was not confirmed
         assert {key: found.get(key) for key in before} == before
@@ -246,6 +241,5 @@ def test_labels_that_do_not_fit_are_none(tmp_path: Path) -> None:
         check=False,
     )
     assert done.stdout == "File too large\n", done.stderr
-    assert [label.token for label in read_labels(Corpus(store, "c"))] == [
-        "first"
-    ] and store.read_bytes("operations/c/labels.jsonl").count(b"\n") == 1
+    assert [label.token for label in read_labels(Corpus(store, "c"))] == ["first"]
+    assert store.read_bytes("operations/c/labels.jsonl").count(b"\n") == 1

@@ -24,6 +24,7 @@ from certify_assets.judges.specs import JudgeSpec
 from certify_assets.storage.progress import Advance
 from certify_assets.storage.store import Store
 from certify_assets_tests.arms_builders import CORPUS, TINY, audited_arms, small_corpus, start_judge
+from certify_assets_tests.builders import judged
 
 CANDIDATES = ["start", *(f"{arm}_1" for arm in ARMS)]
 COMPARED_WITH = [f"{arm}_1" for arm in CONTROLS]
@@ -51,11 +52,9 @@ def test_a_finished_arm_is_taken_up_and_another_configuration_is_another_arm(
     steps: list[int] = []
     assert arms.train_arm(grpo(arms_store), "reject_3", report=noting(steps)) == before
     assert steps == [], "nothing was trained"
-    assert (
-        before.steps.keys() == {"1"}
-        and before.reward == {"lam": 1.0, "mu": 3.0}
-        and not before.control
-    )
+    assert before.steps.keys() == {"1"}
+    assert before.reward == {"lam": 1.0, "mu": 3.0}
+    assert not before.control
     assert not arms_store.exists(f"{ARM}/checkpoint")
     other = arms.train_arm(
         grpo(arms_store, TINY.model_copy(update={"seed": 7})),
@@ -86,9 +85,8 @@ def test_an_arm_that_was_stopped_goes_on_and_ends_with_the_same_bytes(arms_store
     with pytest.raises(KeyboardInterrupt):
         arms.train_arm(grpo(arms_store, cut), "release_5", report=stop)
     folder = f"judges/cut/{CORPUS}/arms/release_5"
-    assert arms_store.exists(f"{folder}/step_1/provenance.json") and not arms_store.exists(
-        f"{folder}/arm.json"
-    )
+    assert arms_store.exists(f"{folder}/step_1/provenance.json")
+    assert not arms_store.exists(f"{folder}/arm.json")
     steps: list[int] = []
     found = arms.train_arm(grpo(arms_store, cut), "release_5", report=noting(steps))
     assert steps == [2], "the first step was not taken again"
@@ -123,16 +121,15 @@ def test_controls_are_trained_and_certified_but_neither_chosen_nor_counted(
     arms_store: Store,
 ) -> None:
     adapter = arms_store.read_json(f"judges/grpo/{CORPUS}/adapter.json")
-    assert [row["name"] for row in adapter["selection"]] == CANDIDATES and adapter[
-        "candidates"
-    ] == len(CANDIDATES)
-    assert set(adapter["arms"]) == set(ARMS) and not set(COMPARED_WITH) & set(
-        adapter["selection_rule"].split()
-    )
+    assert [row["name"] for row in adapter["selection"]] == CANDIDATES
+    assert adapter["candidates"] == len(CANDIDATES)
+    assert set(adapter["arms"]) == set(ARMS)
+    assert not set(COMPARED_WITH) & set(adapter["selection_rule"].split())
     assert [each.name for each in arms.controls(TINY)] == COMPARED_WITH
     control = arms_store.read_json(f"judges/grpo/{CORPUS}/arms/weighted_5/arm.json")
     arm = arms_store.read_json(f"{ARM}/arm.json")
-    assert control["control"] and control["config"] == {
+    assert control["control"]
+    assert control["config"] == {
         **arm["config"],
         "objective": "cross_entropy",
     }
@@ -162,10 +159,9 @@ def test_every_arm_is_registered_before_test_is_read_and_reading_again_is_a_repl
     before = arms_audit.load_arms_audit(grpo(arms_store))
     assert {entry.registration for entry in entries} == {before["registration"]}
     again = arms_audit.audit_arms(grpo(arms_store))
-    assert (
-        set(again["ledger_reads"].values()) == {"replay"} and again["results"] == before["results"]
-    )
-    assert arms_audit.arm_reads(JudgedCorpus(Corpus(arms_store, CORPUS), "grpo"))[0] == {
+    assert set(again["ledger_reads"].values()) == {"replay"}
+    assert again["results"] == before["results"]
+    assert arms_audit.arm_reads(judged(arms_store, CORPUS, "grpo"))[0] == {
         "first": 7,
         "reused": 0,
         "replay": 7,
@@ -220,7 +216,7 @@ def test_other_scores_under_one_registration_are_refused_after_the_result_was_se
         match="read before for grpo/reject_3_1 under the same registration with other scores",
     ):
         arms_audit.audit_arms(grpo(arms_store))
-    kinds, broken = arms_audit.arm_reads(JudgedCorpus(Corpus(arms_store, CORPUS), "grpo"))
+    kinds, broken = arms_audit.arm_reads(judged(arms_store, CORPUS, "grpo"))
     assert kinds["changed"] == 1 and broken[0].judge == "grpo/reject_3_1"
 
 
@@ -239,7 +235,7 @@ def test_the_choice_is_bracketed_and_held_against_the_controls(tmp_path: Path) -
             ("cal", "test"), strengths.get(each.name, (1.0, 1.0)), strict=True
         ):
             rescore(store, each, split, strength)
-    adapter = JudgedCorpus(Corpus(store, CORPUS), "grpo").train().to_dict()
+    adapter = judged(store, CORPUS, "grpo").train().to_dict()
     found = arms_audit.audit_arms(grpo(store))
     place = next(
         place
@@ -247,10 +243,8 @@ def test_the_choice_is_bracketed_and_held_against_the_controls(tmp_path: Path) -
         if (cell["side"], cell["alpha"]) == ("reject", 0.2)
     )
     cell, seen = found["plan"]["cells"][place], found["brackets"][place]
-    assert (
-        adapter["selection"][0]["alpha"] == 0.2
-        and adapter["chosen"] == cell["chosen"] == seen["chosen"]["name"]
-    )
+    assert adapter["selection"][0]["alpha"] == 0.2
+    assert adapter["chosen"] == cell["chosen"] == seen["chosen"]["name"]
     coverage = {row["name"]: row["coverage"] for row in cell["candidates"]}
     assert max(coverage.values()) > 0 and coverage[adapter["chosen"]] == max(coverage.values())
     for name in ("start", "reject_3_1", "weighted_3_1"):
@@ -265,9 +259,8 @@ def test_the_choice_is_bracketed_and_held_against_the_controls(tmp_path: Path) -
         test["outcome"] = test["trajectory_id"].map(truth)
         audit = audit_certificate(expected, *columns(test))
         assert found["results"][name]["audits"][place]["coverage"] == audit.coverage
-    assert seen["control"]["name"] == "weighted_3_1" and seen["beats_control"] == (
-        seen["chosen"]["coverage"] > seen["control"]["coverage"]
-    )
+    assert seen["control"]["name"] == "weighted_3_1"
+    assert seen["beats_control"] == (seen["chosen"]["coverage"] > seen["control"]["coverage"])
     assert not set(COMPARED_WITH) & {seen["oracle"]["name"], seen["worst"]["name"]}
     assert seen["oracle"]["coverage"] >= seen["chosen"]["coverage"] >= seen["worst"]["coverage"]
     assert len({entry.registration for entry in ledger_entries(Corpus(store, CORPUS))}) == 2, (
@@ -284,9 +277,8 @@ def test_a_judge_of_another_optimiser_is_one_line() -> None:
         optimiser="trl",
         steps=(1,),
     )
-    assert spec.registration() != TINY.registration() and arms.candidates(spec) == arms.candidates(
-        TINY
-    )
+    assert spec.registration() != TINY.registration()
+    assert arms.candidates(spec) == arms.candidates(TINY)
     with pytest.raises(InputError, match="the optimiser of x is 'ppo'; give one of exact, trl"):
         GrpoSpec(name="x", summary="", optimiser="ppo")
     with pytest.raises(InputError, match="each once and in order"):

@@ -58,9 +58,8 @@ def test_every_judge_keeps_the_contract() -> None:
         AgentJudge.train(FRAME["agent"].tolist(), OUTCOMES),
     ):
         assert isinstance(judge, Judge)
-        assert (
-            judge.provenance().judge == judge.name and len(judge.provenance().adapter_sha256) == 64
-        )
+        assert judge.provenance().judge == judge.name
+        assert len(judge.provenance().adapter_sha256) == 64
         assert judge.score([]).score.shape == (0,) and judge.score(["a text"]).score.shape == (1,)
 
 
@@ -82,10 +81,8 @@ def test_a_score_table() -> None:
     renderer = Renderer()
     judge = LexicalJudge.train(TEXTS, OUTCOMES, renderer_sha256=renderer.sha256)
     table = score_table(judge, FRAME, renderer)
-    assert (
-        tuple(table.columns) == SCORE_COLUMNS
-        and table["trajectory_id"].tolist() == FRAME["trajectory_id"].tolist()
-    )
+    assert tuple(table.columns) == SCORE_COLUMNS
+    assert table["trajectory_id"].tolist() == FRAME["trajectory_id"].tolist()
     np.testing.assert_array_equal(table["score"], judge.score(TEXTS).score)
     pd.testing.assert_frame_equal(
         score_table(judge, FRAME, renderer, rendered=render_frame(FRAME, renderer)), table

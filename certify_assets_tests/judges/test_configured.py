@@ -48,22 +48,18 @@ def test_a_judge_is_read_and_stands_beside_those_of_the_platform(tmp_path: Path)
     )
     assert list(judges(root)) == [*JUDGES, "mine", "ten"] and judge_problems(root) == ()
     mine = judge_spec("mine", root)
-    assert (
-        mine.family == "endpoint"
-        and mine.endpoint is not None
-        and mine.endpoint.no_parity == "hosted"
-    )
+    assert mine.family == "endpoint"
+    assert mine.endpoint is not None
+    assert mine.endpoint.no_parity == "hosted"
     assert (
         mine.endpoint.prices.completion,
         mine.endpoint.server.concurrency,
         mine.endpoint.server.key_variable,
     ) == (2.5, 3, "MY_KEY")
     ten = judge_spec("ten", root).endpoint
-    assert (
-        ten is not None
-        and (ten.asking.mode, ten.asking.votes) == ("vote", 10)
-        and "answers in words" in ten.no_parity
-    )
+    assert ten is not None
+    assert (ten.asking.mode, ten.asking.votes) == ("vote", 10)
+    assert "answers in words" in ten.no_parity
     assert judges(str(tmp_path / "empty")) == JUDGES
 
 
@@ -190,15 +186,11 @@ def _loaded(root: Path) -> tuple[dict[str, Any], str]:
 def test_endpoint_judges_have_a_job_of_their_own_and_run_in_no_other(tmp_path: Path) -> None:
     _write(tmp_path, GOOD, {**GOOD, "name": "broken", "asking": "guess"})
     found, log = _loaded(tmp_path)
-    assert (
-        found["score_endpoint_judges"] == ["mine"]
-        and found["checks"] == ["parity"]
-        and found["parents"] == ["corpora/split_manifest"]
-    )
-    assert (
-        found["onboard_corpus"] == ["lexical", "lexical_weighted"]
-        and "mine" not in found["train_lm_judges"]
-    )
+    assert found["score_endpoint_judges"] == ["mine"]
+    assert found["checks"] == ["parity"]
+    assert found["parents"] == ["corpora/split_manifest"]
+    assert found["onboard_corpus"] == ["lexical", "lexical_weighted"]
+    assert "mine" not in found["train_lm_judges"]
     assert found["compared"] == ["audit", "certificate"], "the comparison comes after it"
     assert "judge 'broken': asking is 'guess'" in log
 

@@ -26,7 +26,7 @@ from certify_assets.judges.specs import JUDGES
 from certify_assets.reports.comparison_page import cost_table
 from certify_assets.reports.judge_page import write_page
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import register_runs, write_runs
+from certify_assets_tests.builders import judged, register_runs, write_runs
 from certify_assets_tests.judges.endpoint.faulty_server import (
     Action,
     Faulty,
@@ -135,49 +135,45 @@ def scored(
     """Register and score with a server that keeps serving."""
     with faulty_server(answer) as server:
         configure(store, server, **changed)
-        JudgedCorpus(Corpus(store, NAME), "served").train()
-        JudgedCorpus(Corpus(store, NAME), "served").score()
+        judged(store, NAME, "served").train()
+        judged(store, NAME, "served").score()
         yield server
 
 
 @pytest.mark.slow
 def test_a_served_model_certifies_as_the_same_model_here(store: Store, local: Local) -> None:
-    JudgedCorpus(Corpus(store, NAME), "base").train()
-    base = JudgedCorpus(Corpus(store, NAME), "base").score()
+    judged(store, NAME, "base").train()
+    base = judged(store, NAME, "base").score()
     with scored(store, local) as server:
         asked = sum(server.answered.values())
     # the server is gone: what follows needs it no more
     table = store.read_table(f"judges/served/{NAME}/scores.parquet")
     np.testing.assert_allclose(table["score"], base["score"], atol=1e-5)
-    bill = JudgedCorpus(Corpus(store, NAME), "served").bill
-    assert (
-        bill is not None
-        and bill["scored"] == len(table)
-        and bill["parse_rate"] == 1.0
-        and bill["completion_tokens"] == len(table)
-    )
-    assert (
-        bill["cost"] == pytest.approx((2 * bill["prompt_tokens"] + 10 * len(table)) / 1e6)
-        and asked <= len(table) + 1
-    )
-    found = parity_gate.run_parity(JudgedCorpus(Corpus(store, NAME), "served"))
+    bill = judged(store, NAME, "served").bill
+    assert bill is not None
+    assert bill["scored"] == len(table)
+    assert bill["parse_rate"] == 1.0
+    assert bill["completion_tokens"] == len(table)
+    assert bill["cost"] == pytest.approx((2 * bill["prompt_tokens"] + 10 * len(table)) / 1e6)
+    assert asked <= len(table) + 1
+    found = parity_gate.run_parity(judged(store, NAME, "served"))
     assert found.passed and found.rows == 8 and found.max_difference < 1e-4
-    certificates = certification.certify_judge(JudgedCorpus(Corpus(store, NAME), "served"))
-    again = certification.certify_judge(JudgedCorpus(Corpus(store, NAME), "base"))
+    certificates = certification.certify_judge(judged(store, NAME, "served"))
+    again = certification.certify_judge(judged(store, NAME, "base"))
     assert [(item.certified, item.coverage) for item in certificates] == [
         (item.certified, item.coverage) for item in again
     ]
     assert certificates[0].provenance["parity_sha256"] == store.sha256(
         f"judges/served/{NAME}/parity.json"
     )
-    assert certification.verify_stored(JudgedCorpus(Corpus(store, NAME), "served")) == []
+    assert certification.verify_stored(judged(store, NAME, "served")) == []
     assert [entry.kind for entry in ledger_entries(Corpus(store, NAME))] == [
         "registration",
         "registration",
     ]
     # no request: the server is gone
     maps = [
-        recalibration.write_recalibration(JudgedCorpus(Corpus(store, NAME), judge))
+        recalibration.write_recalibration(judged(store, NAME, judge))
         for judge in ("served", "base")
     ]
     assert all(
@@ -192,16 +188,14 @@ def test_a_second_scoring_asks_nothing_and_gives_the_same_bytes(store: Store, lo
             store.read_bytes(f"judges/served/{NAME}/scores.parquet"),
             sum(server.arrived.values()),
         )
-        JudgedCorpus(Corpus(store, NAME), "served").score()
-        assert (
-            sum(server.arrived.values()) == calls
-            and store.read_bytes(f"judges/served/{NAME}/scores.parquet") == first
-        )
+        judged(store, NAME, "served").score()
+        assert sum(server.arrived.values()) == calls
+        assert store.read_bytes(f"judges/served/{NAME}/scores.parquet") == first
     store.delete(f"judges/served/{NAME}/answers.jsonl")
-    parity_gate.run_parity(JudgedCorpus(Corpus(store, NAME), "served"))
-    certification.certify_judge(JudgedCorpus(Corpus(store, NAME), "served"))
+    parity_gate.run_parity(judged(store, NAME, "served"))
+    certification.certify_judge(judged(store, NAME, "served"))
     with pytest.raises(InputError, match="the journal does not hold the answer"):
-        certification.verify_stored(JudgedCorpus(Corpus(store, NAME), "served"))
+        certification.verify_stored(judged(store, NAME, "served"))
 
 
 def test_without_a_parity_test_that_passed_nothing_is_certified(store: Store, local: Local) -> None:
@@ -209,12 +203,12 @@ def test_without_a_parity_test_that_passed_nothing_is_certified(store: Store, lo
         with pytest.raises(
             StaleCertificateError, match="were not compared with those of the local model"
         ):
-            certification.certify_judge(JudgedCorpus(Corpus(store, NAME), "served"))
+            certification.certify_judge(judged(store, NAME, "served"))
         assert not store.exists(f"ledger/{NAME}.jsonl"), (
             "a refused certificate registers no read of TEST"
         )
-        parity_gate.run_parity(JudgedCorpus(Corpus(store, NAME), "served"))
-        certification.certify_judge(JudgedCorpus(Corpus(store, NAME), "served"))
+        parity_gate.run_parity(judged(store, NAME, "served"))
+        certification.certify_judge(judged(store, NAME, "served"))
         key = f"judges/served/{NAME}/parity.json"
         kept = store.read_json(key)
         for change in (
@@ -228,10 +222,10 @@ def test_without_a_parity_test_that_passed_nothing_is_certified(store: Store, lo
                 with pytest.raises(
                     StaleCertificateError, match=r"parity test of served|differs from compact"
                 ):
-                    step(JudgedCorpus(Corpus(store, NAME), "served"))
+                    step(judged(store, NAME, "served"))
         store.write_json(key, {**kept, "rows": 7})
         with pytest.raises(StaleCertificateError, match="another parity"):
-            certification.load_certificates(JudgedCorpus(Corpus(store, NAME), "served"))
+            certification.load_certificates(judged(store, NAME, "served"))
 
 
 def test_an_engine_that_is_off_fails_and_is_refused(store: Store, local: Local) -> None:
@@ -241,20 +235,20 @@ def test_an_engine_that_is_off_fails_and_is_refused(store: Store, local: Local) 
             pass
     finally:
         local.off = 0.0
-    found = parity_gate.run_parity(JudgedCorpus(Corpus(store, NAME), "served"))
+    found = parity_gate.run_parity(judged(store, NAME, "served"))
     assert not found.passed and found.max_difference == pytest.approx(0.5, abs=0.01)
     with pytest.raises(
         StaleCertificateError, match="differs from compact of the local engine on 8 rows"
     ):
-        certification.certify_judge(JudgedCorpus(Corpus(store, NAME), "served"))
+        certification.certify_judge(judged(store, NAME, "served"))
 
 
 def test_a_changed_setting_makes_scores_and_certificates_stale(store: Store, local: Local) -> None:
     with scored(store, local) as server:
-        parity_gate.run_parity(JudgedCorpus(Corpus(store, NAME), "served"))
-        certification.certify_judge(JudgedCorpus(Corpus(store, NAME), "served"))
+        parity_gate.run_parity(judged(store, NAME, "served"))
+        certification.certify_judge(judged(store, NAME, "served"))
         configure(store, server, prices={"prompt": 7.0}, concurrency=1)
-        certification.load_certificates(JudgedCorpus(Corpus(store, NAME), "served"))
+        certification.load_certificates(judged(store, NAME, "served"))
         for change in (
             {"revision": "other"},
             {"budget_tokens": 700},
@@ -271,14 +265,14 @@ def test_a_changed_setting_makes_scores_and_certificates_stale(store: Store, loc
                 with pytest.raises(
                     StaleCertificateError, match="served was registered with another"
                 ):
-                    step(JudgedCorpus(Corpus(store, NAME), "served"))
+                    step(judged(store, NAME, "served"))
 
 
 def test_a_server_that_was_exchanged_is_refused(store: Store, local: Local) -> None:
     with scored(store, local) as server:
         server.about["/version"] = Action({"version": "9.9"})
         with pytest.raises(StaleCertificateError, match=r"its version is '9\.9' and was ''"):
-            JudgedCorpus(Corpus(store, NAME), "served").score()
+            judged(store, NAME, "served").score()
 
 
 def test_words_are_counted_and_carried_where_nothing_compares_them(
@@ -286,16 +280,15 @@ def test_words_are_counted_and_carried_where_nothing_compares_them(
 ) -> None:
     with scored(store, local, form=None, parity=None, asking="cot"):
         pass
-    bill = JudgedCorpus(Corpus(store, NAME), "served").bill
+    bill = judged(store, NAME, "served").bill
     table = store.read_table(f"judges/served/{NAME}/scores.parquet")
-    assert bill is not None and 0 < bill["unscored"]["unparsed"] == int(
-        table["score"].isna().sum()
-    ) < len(table)
-    certificates = certification.certify_judge(JudgedCorpus(Corpus(store, NAME), "served"))
+    assert bill is not None
+    assert 0 < bill["unscored"]["unparsed"] == int(table["score"].isna().sum()) < len(table)
+    certificates = certification.certify_judge(judged(store, NAME, "served"))
     assert "answers in words (mode cot)" in certificates[0].provenance["no_parity"]
     assert any(finding["code"] == "unscored_rows" for finding in certificates[0].findings)
     with pytest.raises(InputError, match="has no parity test"):
-        parity_gate.run_parity(JudgedCorpus(Corpus(store, NAME), "served"))
+        parity_gate.run_parity(judged(store, NAME, "served"))
 
 
 def test_a_judge_of_the_users_document_is_compared_with_its_bill(
@@ -303,29 +296,23 @@ def test_a_judge_of_the_users_document_is_compared_with_its_bill(
 ) -> None:
     with scored(store, local, form=None, parity=None, asking="cot"):
         pass
-    certification.certify_judge(JudgedCorpus(Corpus(store, NAME), "served"))
-    audit_judge(JudgedCorpus(Corpus(store, NAME), "served"))
+    certification.certify_judge(judged(store, NAME, "served"))
+    audit_judge(judged(store, NAME, "served"))
     table = gather_table(store, [NAME])
     (document,) = table["corpora"]
     row = next(row for row in document["rows"] if row["judge"] == "served")
-    bill = JudgedCorpus(Corpus(store, NAME), "served").bill
-    assert (
-        bill is not None
-        and row["family"] == "endpoint"
-        and len(row["certified"]) == 4
-        and row["auroc"]["test"] is not None
-    )
+    bill = judged(store, NAME, "served").bill
+    assert bill is not None
+    assert row["family"] == "endpoint"
+    assert len(row["certified"]) == 4
+    assert row["auroc"]["test"] is not None
     tokens = (bill["prompt_tokens"] + bill["completion_tokens"]) / bill["decisions"]
     cost = row["cost"]
-    assert (
-        cost["tokens_per_decision"] == pytest.approx(tokens)
-        and cost["parse_rate"] == pytest.approx(bill["parse_rate"])
-        and tokens > 0
-    )
-    assert (
-        cost["money_per_decision"] == pytest.approx(bill["cost"] / bill["decisions"])
-        and cost["currency"] == bill["currency"]
-    )
+    assert cost["tokens_per_decision"] == pytest.approx(tokens)
+    assert cost["parse_rate"] == pytest.approx(bill["parse_rate"])
+    assert tokens > 0
+    assert cost["money_per_decision"] == pytest.approx(bill["cost"] / bill["decisions"])
+    assert cost["currency"] == bill["currency"]
     (shown,) = (line for line in cost_table(table["corpora"]).rows if line[1] == "served")
     assert shown[-3] == f"{tokens:.0f}" and shown[-2].endswith(" USD") and shown[-1].endswith("%")
     assert {item["judge"] for item in document["missing"] if item["what"] == "scores"} == set(
@@ -335,8 +322,7 @@ def test_a_judge_of_the_users_document_is_compared_with_its_bill(
         item["judge"] == "served" and item["against"] == "length_only"
         for item in document["differences"]
     )
-    judged = {item["judge"] for item in overview(Corpus(store, NAME))["judges"]}
-    assert judged == {"served"}
+    assert {item["judge"] for item in overview(Corpus(store, NAME))["judges"]} == {"served"}
 
 
 def test_a_judge_that_gave_no_verdict_is_audited_compared_and_shown(
@@ -347,26 +333,24 @@ def test_a_judge_that_gave_no_verdict_is_audited_compared_and_shown(
 
     with scored(store, mute, form=None, parity=None, asking="cot"):
         pass
-    certificates = certification.certify_judge(JudgedCorpus(Corpus(store, NAME), "served"))
+    certificates = certification.certify_judge(judged(store, NAME, "served"))
     assert not any(item.certified for item in certificates)
     assert all(
         "unscored_rows" in {finding["code"] for finding in item.findings} for item in certificates
     )
     assert all(
         "No row has a score" in reason
-        for reason in certification.why_nothing(JudgedCorpus(Corpus(store, NAME), "served"))
+        for reason in certification.why_nothing(judged(store, NAME, "served"))
     )
-    result = audit_judge(JudgedCorpus(Corpus(store, NAME), "served"))
+    result = audit_judge(judged(store, NAME, "served"))
     assert {audit.verdict for audit in result.audits} == {"WARN"}
     assert all("No TEST row has a score" in audit.reason for audit in result.audits)
-    page = Path(write_page(JudgedCorpus(Corpus(store, NAME), "served"))).read_text(encoding="utf-8")
+    page = Path(write_page(judged(store, NAME, "served"))).read_text(encoding="utf-8")
     assert "No TEST row has a score" in page and "Nothing" in page
     row = next(row for row in compare(Corpus(store, NAME))["rows"] if row["judge"] == "served")
-    assert (
-        row["auroc"]["cal"]["value"] is None
-        and row["cost"]["parse_rate"] == 0
-        and row["auroc"]["test"]["value"] is None
-    )
+    assert row["auroc"]["cal"]["value"] is None
+    assert row["cost"]["parse_rate"] == 0
+    assert row["auroc"]["test"]["value"] is None
 
 
 @pytest.mark.slow
@@ -374,18 +358,16 @@ def test_the_reason_for_no_parity_is_on_the_page(store: Store, local: Local) -> 
     with scored(
         store, local, form="completion", parity="none", parity_reason="the weights are <secret>"
     ):
-        certification.certify_judge(JudgedCorpus(Corpus(store, NAME), "served"))
-        audit_judge(JudgedCorpus(Corpus(store, NAME), "served"))
-        page = Path(write_page(JudgedCorpus(Corpus(store, NAME), "served"))).read_text(
-            encoding="utf-8"
-        )
+        certification.certify_judge(judged(store, NAME, "served"))
+        audit_judge(judged(store, NAME, "served"))
+        page = Path(write_page(judged(store, NAME, "served"))).read_text(encoding="utf-8")
     assert "the weights are &lt;secret&gt;" in page and "none: a model behind a server" in page
 
 
 def test_new_runs_are_scored_by_the_same_model_alone(store: Store, local: Local) -> None:
     frame = store.read_table(f"corpora/{NAME}/splits/sft.parquet").head(3)
     with scored(store, local):
-        table, bill = JudgedCorpus(Corpus(store, NAME), "served").score_runs(frame)
+        table, bill = judged(store, NAME, "served").score_runs(frame)
         assert np.isfinite(table["score"]).all() and bill is not None and bill["decisions"] == 3
         document = store.read_json(f"judges/served/{NAME}/scores.json")
         document["bill"]["models"] = ["compact-of-last-year"]
@@ -394,7 +376,7 @@ def test_new_runs_are_scored_by_the_same_model_alone(store: Store, local: Local)
             StaleCertificateError,
             match="answers as compact now and answered as compact-of-last-year",
         ):
-            JudgedCorpus(Corpus(store, NAME), "served").score_runs(frame)[0]
+            judged(store, NAME, "served").score_runs(frame)[0]
 
 
 @pytest.mark.slow

@@ -13,10 +13,9 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.evaluation import certification
 from certify_assets.evaluation import parity as parity_gate
 from certify_assets.judges.base import judge_auroc
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.compact import compact_model_path
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import register_runs, write_runs
+from certify_assets_tests.builders import judged, register_runs, write_runs
 from certify_assets_tests.judges.endpoint.vllm_process import require_vllm, vllm_server
 
 pytestmark = pytest.mark.slow
@@ -36,8 +35,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     )
     Corpus(store, NAME).prepare()
     for judge in ("base", "sft"):
-        JudgedCorpus(Corpus(store, NAME), judge).train()
-        JudgedCorpus(Corpus(store, NAME), judge).score()
+        judged(store, NAME, judge).train()
+        judged(store, NAME, judge).score()
     options = ("--lora-modules", f"tuned={store.local_path(f'judges/sft/{NAME}/adapter')}")
     with vllm_server(
         compact_model_path(), "compact", folder / "log", options=options, max_len=2048
@@ -75,8 +74,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 def _made(store: Store, judge: str) -> Any:
-    JudgedCorpus(Corpus(store, NAME), judge).train()
-    return JudgedCorpus(Corpus(store, NAME), judge).score()
+    judged(store, NAME, judge).train()
+    return judged(store, NAME, judge).score()
 
 
 @pytest.mark.parametrize(("judge", "local"), [("served", "base"), ("served_sft", "sft")])
@@ -86,32 +85,30 @@ def test_a_server_certifies_what_the_same_model_certifies_here(
     table, here = _made(store, judge), store.read_table(f"judges/{local}/{NAME}/scores.parquet")
     np.testing.assert_allclose(table["score"], here["score"], atol=1e-4)
     assert judge_auroc(table) == pytest.approx(judge_auroc(here), abs=1e-3)
-    found = parity_gate.run_parity(JudgedCorpus(Corpus(store, NAME), judge))
+    found = parity_gate.run_parity(judged(store, NAME, judge))
     assert found.passed and found.rows == 16 and "0.32" in found.engine
     certificates, same = (
-        certification.certify_judge(JudgedCorpus(Corpus(store, NAME), judge)),
-        certification.certify_judge(JudgedCorpus(Corpus(store, NAME), local)),
+        certification.certify_judge(judged(store, NAME, judge)),
+        certification.certify_judge(judged(store, NAME, local)),
     )
     assert [(item.certified, item.coverage) for item in certificates] == [
         (item.certified, item.coverage) for item in same
     ]
-    assert certification.verify_stored(JudgedCorpus(Corpus(store, NAME), judge)) == []
+    assert certification.verify_stored(judged(store, NAME, judge)) == []
 
 
 def test_a_text_cut_by_the_servers_count_is_the_text_compared(store: Store) -> None:
     _made(store, "served_text")
-    bill = JudgedCorpus(Corpus(store, NAME), "served_text").bill
-    assert (
-        bill is not None
-        and bill["scored"] == bill["decisions"]
-        and bill["prompt_tokens"] <= 300 * bill["decisions"]
-    )
-    assert parity_gate.run_parity(JudgedCorpus(Corpus(store, NAME), "served_text")).passed
+    bill = judged(store, NAME, "served_text").bill
+    assert bill is not None
+    assert bill["scored"] == bill["decisions"]
+    assert bill["prompt_tokens"] <= 300 * bill["decisions"]
+    assert parity_gate.run_parity(judged(store, NAME, "served_text")).passed
 
 
 def test_another_model_than_the_one_named_fails(store: Store) -> None:
     _made(store, "wrong")
-    assert not parity_gate.run_parity(JudgedCorpus(Corpus(store, NAME), "wrong")).passed
+    assert not parity_gate.run_parity(judged(store, NAME, "wrong")).passed
 
 
 @pytest.mark.parametrize("judge", ["words", "votes"])
@@ -119,10 +116,8 @@ def test_a_model_that_cannot_state_a_verdict_is_unscored_and_billed(
     store: Store, judge: str
 ) -> None:
     table = _made(store, judge)
-    bill = JudgedCorpus(Corpus(store, NAME), judge).bill
-    assert (
-        bill is not None
-        and bill["unscored"] == {"unparsed": len(table)}
-        and table["score"].isna().all()
-    )
+    bill = judged(store, NAME, judge).bill
+    assert bill is not None
+    assert bill["unscored"] == {"unparsed": len(table)}
+    assert table["score"].isna().all()
     assert bill["parse_rate"] == 0.0 and bill["completion_tokens"] > 0

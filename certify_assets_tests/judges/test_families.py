@@ -26,6 +26,7 @@ from certify_assets.judges.record import JudgeRecord, renderer, save_files, stor
 from certify_assets.judges.specs import JudgeSpec, families, judge_spec, platform_judges
 from certify_assets.operations.recertification import to_recertify
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged
 
 CORPUS, NAME = "one", "bayes"
 
@@ -103,7 +104,7 @@ def bayes(monkeypatch: pytest.MonkeyPatch) -> Iterator[BayesSpec]:
 def test_a_new_family_goes_from_training_to_deployment(corpora: Store, bayes: BayesSpec) -> None:
     from certify_assets.operations.rollout import deploy
 
-    judge = JudgedCorpus(Corpus(corpora, CORPUS), NAME)
+    judge = judged(corpora, CORPUS, NAME)
     record = judge.train()
     assert record == judge.artifact and judge.family.describe(record).endswith("SFT tasks")
     table = judge.score()
@@ -136,17 +137,17 @@ def test_a_new_family_is_in_every_list(corpora: Store, bayes: BayesSpec) -> None
 
 
 def test_a_changed_file_of_a_new_family_is_refused(corpora: Store, bayes: BayesSpec) -> None:
-    judge = JudgedCorpus(Corpus(corpora, CORPUS), NAME)
+    judge = judged(corpora, CORPUS, NAME)
     judge.train()
     corpora.write_json(judge.key("adapter/words.json"), {"good": 9.0})
-    again = JudgedCorpus(Corpus(corpora, CORPUS), NAME)
+    again = judged(corpora, CORPUS, NAME)
     with pytest.raises(IntegrityError, match="the words of the judge were altered"):
         again.score()
     corpora.write_json(
         judge.key("adapter.json"), {**again.artifact.to_dict(), "renderer_sha256": "0"}
     )
     with pytest.raises(StaleCertificateError, match="under another renderer"):
-        JudgedCorpus(Corpus(corpora, CORPUS), NAME).require_artifact()
+        judged(corpora, CORPUS, NAME).require_artifact()
 
 
 def test_a_family_has_one_name_and_refuses_what_it_cannot_do(bayes: BayesSpec) -> None:

@@ -13,10 +13,9 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, IntegrityError
 from certify_assets.evaluation import certification
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES, LANGUAGE_JUDGES
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import register_runs, write_runs
+from certify_assets_tests.builders import judged, register_runs, write_runs
 
 NAME = "small"
 
@@ -33,9 +32,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 def made(store: Store, judge: str) -> dict[str, object]:
-    document = JudgedCorpus(Corpus(store, NAME), judge).train().to_dict()
-    JudgedCorpus(Corpus(store, NAME), judge).score()
-    certification.certify_judge(JudgedCorpus(Corpus(store, NAME), judge))
+    document = judged(store, NAME, judge).train().to_dict()
+    judged(store, NAME, judge).score()
+    certification.certify_judge(judged(store, NAME, judge))
     return document
 
 
@@ -53,29 +52,27 @@ def test_the_base_model_judges_as_it_comes(store: Store) -> None:
     table = store.read_table(f"judges/base/{NAME}/scores.parquet")
     assert np.isfinite(table["score"]).all() and (table["split"] == "test").any()
     assert table.loc[table["split"] == "test", "outcome"].isna().all()
-    assert certification.verify_stored(JudgedCorpus(Corpus(store, NAME), "base")) == []
+    assert certification.verify_stored(judged(store, NAME, "base")) == []
     assert {
         item.provenance["adapter_sha256"]
-        for item in certification.load_certificates(JudgedCorpus(Corpus(store, NAME), "base"))
+        for item in certification.load_certificates(judged(store, NAME, "base"))
     } == {document["adapter_sha256"]}
 
 
 @pytest.mark.slow
 def test_fine_tuning_and_reinforcement_go_from_adapter_to_certificate(store: Store) -> None:
     sft = made(store, "sft")
-    assert sft["adapter_sha256"] != JudgedCorpus(Corpus(store, NAME), "base").train().adapter_sha256
+    assert sft["adapter_sha256"] != judged(store, NAME, "base").train().adapter_sha256
     assert sft["training"]["trainable_parameters"] > 0  # type: ignore[index]
     grpo = made(store, "grpo")
     assert grpo["candidates"] == 9 and grpo["start_sha256"] == sft["adapter_sha256"]
     names = [row["name"] for row in grpo["selection"]]  # type: ignore[attr-defined]
     assert names[0] == "start" and len(set(names)) == 9 and grpo["chosen"] in names
-    for certificate in certification.load_certificates(JudgedCorpus(Corpus(store, NAME), "grpo")):
+    for certificate in certification.load_certificates(judged(store, NAME, "grpo")):
         assert certificate.candidates == 9 and "candidates" in str(certificate.selection)
-    assert (
-        certification.verify_stored(JudgedCorpus(Corpus(store, NAME), "sft")) == []
-        and certification.verify_stored(JudgedCorpus(Corpus(store, NAME), "grpo")) == []
-    )
-    again = JudgedCorpus(Corpus(store, NAME), "sft").train().to_dict()
+    assert certification.verify_stored(judged(store, NAME, "sft")) == []
+    assert certification.verify_stored(judged(store, NAME, "grpo")) == []
+    again = judged(store, NAME, "sft").train().to_dict()
     assert again["adapter_sha256"] == sft["adapter_sha256"], (
         "what was finished is not trained again"
     )
@@ -88,13 +85,13 @@ def test_a_judge_whose_files_were_altered_is_refused(store: Store, tmp_path: Pat
     store.write_bytes(key, kept.replace(b'"revision":"', b'"revision":"0'))
     try:
         with pytest.raises(CertifyError, match="another revision"):
-            JudgedCorpus(Corpus(store, NAME), "base").score()
+            judged(store, NAME, "base").score()
     finally:
         store.write_bytes(key, kept)
     document = store.read_json(f"judges/base/{NAME}/adapter.json")
     store.write_json(f"judges/base/{NAME}/adapter.json", {**document, "adapter_sha256": "0" * 64})
     with pytest.raises(IntegrityError, match="not the one that was recorded"):
-        JudgedCorpus(Corpus(store, NAME), "base").score()
+        judged(store, NAME, "base").score()
     store.write_json(f"judges/base/{NAME}/adapter.json", document)
 
 
@@ -102,4 +99,4 @@ def test_reinforcement_needs_the_judge_it_starts_from(store: Store) -> None:
     if store.exists(f"judges/sft/{NAME}/adapter.json"):
         store.delete(f"judges/sft/{NAME}/adapter.json")
     with pytest.raises(CertifyError):
-        JudgedCorpus(Corpus(store, NAME), "grpo").train()
+        judged(store, NAME, "grpo").train()

@@ -45,9 +45,8 @@ def test_learns_words_that_tasks_it_has_not_seen_share() -> None:
         > 0.75
     )
     fails, succeeds = judge.top_features(5)
-    assert any("refused" in word for word, _ in fails) and any(
-        "granted" in word for word, _ in succeeds
-    )
+    assert any("refused" in word for word, _ in fails)
+    assert any("granted" in word for word, _ in succeeds)
     assert fails[0][1] < 0 < succeeds[0][1]
 
 
@@ -87,11 +86,9 @@ def test_the_weight_of_successes_moves_the_judge() -> None:
 def test_a_judge_comes_back_as_it_was(folder: Path) -> None:
     again = LexicalJudge.load(folder, expected_sha256=JUDGE.adapter_sha256)
     np.testing.assert_array_equal(again.score(TEXTS).score, JUDGE.score(TEXTS).score)
-    assert (
-        again.provenance() == JUDGE.provenance()
-        and again.settings == JUDGE.settings
-        and again.training == JUDGE.training
-    )
+    assert again.provenance() == JUDGE.provenance()
+    assert again.settings == JUDGE.settings
+    assert again.training == JUDGE.training
     assert sorted(path.name for path in folder.iterdir()) == ["judge.json", "weights.safetensors"]
     assert again.save(folder) == JUDGE.adapter_sha256
 
@@ -229,8 +226,6 @@ def test_impossible_settings_are_refused(settings: dict[str, Any]) -> None:
 
 def test_the_most_frequent_features_are_kept() -> None:
     judge = LexicalJudge.train(TEXTS, OUTCOMES, settings=LexicalSettings(max_features=30))
-    assert (
-        len(judge.vocabulary) == 30
-        and "step" in judge.vocabulary
-        and list(judge.vocabulary) == sorted(judge.vocabulary)
-    )
+    assert len(judge.vocabulary) == 30
+    assert "step" in judge.vocabulary
+    assert list(judge.vocabulary) == sorted(judge.vocabulary)

@@ -4,33 +4,31 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.corpora.corpus import Corpus
-from certify_assets.judges.judged import JudgedCorpus, timed
+from certify_assets.judges.judged import timed
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged
 
 
 def test_training_and_scoring_are_measured_and_no_hash_depends_on_it(corpora: Store) -> None:
     names = ("scores.parquet", "scores.json", "adapter.json")
     before = {name: corpora.sha256(f"judges/lexical/two/{name}") for name in names}
-    JudgedCorpus(Corpus(corpora, "two"), "lexical").train()
-    table = JudgedCorpus(Corpus(corpora, "two"), "lexical").score()
+    judged(corpora, "two").train()
+    table = judged(corpora, "two").score()
     assert {name: corpora.sha256(f"judges/lexical/two/{name}") for name in names} == before
-    found = JudgedCorpus(Corpus(corpora, "two"), "lexical").timings
+    found = judged(corpora, "two").timings
     assert found["score"]["rows"] == len(table) and found["train"]["rows"] > 0
     for stage in found.values():
-        assert (
-            stage["cpu_seconds"] > 0
-            and stage["wall_seconds"] > 0
-            and stage["peak_mib"] > 10
-            and not stage["continued"]
-        )
+        assert stage["cpu_seconds"] > 0
+        assert stage["wall_seconds"] > 0
+        assert stage["peak_mib"] > 10
+        assert not stage["continued"]
 
 
 def test_figures_of_another_product_are_none(corpora: Store) -> None:
     key = "judges/lexical/one/scores.json"
     corpora.write_json(key, {**corpora.read_json(key), "scores_sha256": "0" * 64})
-    assert set(JudgedCorpus(Corpus(corpora, "one"), "lexical").timings) == {"train"}
-    assert JudgedCorpus(Corpus(corpora, "one"), "base").timings == {}
+    assert set(judged(corpora, "one").timings) == {"train"}
+    assert judged(corpora, "one", "base").timings == {}
 
 
 def test_a_run_that_goes_on_does_not_replace_a_whole_one(tmp_path: Path) -> None:
@@ -43,7 +41,7 @@ def test_a_run_that_goes_on_does_not_replace_a_whole_one(tmp_path: Path) -> None
         ("b", True, True),
     ):
         store.write_json(f"{folder}/scores.json", {"scores_sha256": product})
-        with timed(JudgedCorpus(Corpus(store, "c"), "j"), "score") as stage:
+        with timed(judged(store, "c", "j"), "score") as stage:
             stage.continued = continued
         assert store.read_json(key)["score"]["continued"] is kept
     assert store.read_json(key)["score"]["product_sha256"] == "b"
@@ -51,6 +49,6 @@ def test_a_run_that_goes_on_does_not_replace_a_whole_one(tmp_path: Path) -> None
 
 def test_a_stage_that_fails_leaves_no_figures(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
-    with pytest.raises(ZeroDivisionError), timed(JudgedCorpus(Corpus(store, "c"), "j"), "train"):
+    with pytest.raises(ZeroDivisionError), timed(judged(store, "c", "j"), "train"):
         _ = 1 / 0
     assert not store.exists("judges/j/c/timings.json")

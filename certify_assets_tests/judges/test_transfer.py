@@ -30,11 +30,12 @@ from certify_assets.judges.specs import JUDGES, LANGUAGE_JUDGES, TRANSFER_JUDGES
 from certify_assets.judges.transfer import TRANSFER_ROWS, gather_pool, share_rows
 from certify_assets.research.certifiability import measure
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged
 from certify_assets_tests.transfer_corpora import add_corpus, three_corpora
 
 
 def home(store: Store, judge: str) -> JudgedCorpus:
-    return JudgedCorpus(Corpus(store, "home"), judge)
+    return judged(store, "home", judge)
 
 
 @pytest.fixture(scope="module")
@@ -77,20 +78,16 @@ def test_a_source_with_fewer_rows_leaves_its_share_to_the_others(
 def test_a_pool_is_of_the_other_corpora_in_equal_shares_of_whole_tasks(built: Store) -> None:
     pool = gather_pool(Corpus(built, "home"), limit=50)
     assert {source.corpus: source.rows for source in pool.record.sources} == {"near": 25, "far": 25}
-    assert (
-        pool.frame["corpus"].value_counts().to_dict() == {"near": 25, "far": 25}
-        and pool.record.limit == 50
-    )
+    assert pool.frame["corpus"].value_counts().to_dict() == {"near": 25, "far": 25}
+    assert pool.record.limit == 50
     for source in pool.record.sources:
         sft, manifest = (
             Corpus(built, source.corpus).split("sft"),
             Corpus(built, source.corpus).manifest,
         )
         drawn = pool.frame[pool.frame["corpus"] == source.corpus]
-        assert (
-            set(drawn["trajectory_id"]) <= set(sft["trajectory_id"])
-            and source.manifest_sha256 == manifest.sha256
-        )
+        assert set(drawn["trajectory_id"]) <= set(sft["trajectory_id"])
+        assert source.manifest_sha256 == manifest.sha256
         assert source.rows + sum(source.dropped.values()) == len(sft), (
             "every row is used or counted"
         )
@@ -98,11 +95,9 @@ def test_a_pool_is_of_the_other_corpora_in_equal_shares_of_whole_tasks(built: St
         cut = [
             task for task, number in drawn.groupby("task_id").size().items() if number < whole[task]
         ]
-        assert (
-            len(cut) <= 1
-            and source.tasks == drawn["task_id"].nunique()
-            and source.successes == drawn["outcome"].sum()
-        )
+        assert len(cut) <= 1
+        assert source.tasks == drawn["task_id"].nunique()
+        assert source.successes == drawn["outcome"].sum()
     assert len(gather_pool(Corpus(built, "home")).frame) <= TRANSFER_ROWS == 2600
 
 
@@ -178,13 +173,10 @@ def test_a_strict_pool_leaves_out_the_domain_of_the_target_and_what_is_of_none(
 ) -> None:
     add_corpus(store, "loose", tasks=20)
     pool = gather_pool(Corpus(store, "home"), strict=True)
-    assert [source.corpus for source in pool.record.sources] == [
-        "far"
-    ] and pool.record.domain == "web"
-    assert (
-        pool.record.left_out["near"] == "its domain is web"
-        and pool.record.left_out["loose"] == "its domain is not stated"
-    )
+    assert [source.corpus for source in pool.record.sources] == ["far"]
+    assert pool.record.domain == "web"
+    assert pool.record.left_out["near"] == "its domain is web"
+    assert pool.record.left_out["loose"] == "its domain is not stated"
     assert {source.corpus for source in gather_pool(Corpus(store, "home")).record.sources} == {
         "near",
         "far",
@@ -218,17 +210,15 @@ def test_a_source_that_does_not_hold_is_left_out_with_its_sentence(store: Store)
     cal = store.read_bytes("corpora/near/splits/cal.parquet")
     store.write_bytes("corpora/near/splits/sft.parquet", cal)
     pool = gather_pool(Corpus(store, "home"))
-    assert [source.corpus for source in pool.record.sources] == [
-        "far"
-    ] and "materialize corpora/sft_split again" in pool.record.left_out["near"]
+    assert [source.corpus for source in pool.record.sources] == ["far"]
+    assert "materialize corpora/sft_split again" in pool.record.left_out["near"]
 
 
 def test_a_transfer_judge_goes_from_adapter_to_certificate_with_its_sources(store: Store) -> None:
     document = home(store, "lexical_transfer").train().to_dict()
     pool = gather_pool(Corpus(store, "home"))
-    assert document["transfer"] == {**asdict(pool.record), "limits": []} and document[
-        "sft_trajectories"
-    ] == len(pool.frame)
+    assert document["transfer"] == {**asdict(pool.record), "limits": []}
+    assert document["sft_trajectories"] == len(pool.frame)
     assert {item["corpus"] for item in document["transfer"]["sources"]} == {"near", "far"}
     table = home(store, "lexical_transfer").score()
     assert table["score"].notna().all()
@@ -299,9 +289,8 @@ def test_a_stale_transfer_judge_does_not_keep_the_others_from_being_shown(store:
     )
     resplit(store, "near", 5)
     shown = overview(Corpus(store, "home"))
-    assert [judge["judge"] for judge in shown["judges"]] == [
-        "lexical"
-    ] and "the splits of near" in shown["stale"]["lexical_transfer"]
+    assert [judge["judge"] for judge in shown["judges"]] == ["lexical"]
+    assert "the splits of near" in shown["stale"]["lexical_transfer"]
     assert "lexical_transfer" in measure(Corpus(store, "home")).without
     home(store, "lexical_transfer").train()
     home(store, "lexical_transfer").score()
@@ -313,17 +302,13 @@ def test_a_stale_transfer_judge_does_not_keep_the_others_from_being_shown(store:
 
 
 def test_domains_come_from_the_configuration_else_from_the_format(store: Store) -> None:
-    assert (
-        str(Corpus(store, "home").domain) == "web"
-        and Corpus(store, "miniwob_weak").domain.name == embedded_config("x").domain == "web"
-    )
+    assert str(Corpus(store, "home").domain) == "web"
+    assert Corpus(store, "miniwob_weak").domain.name == embedded_config("x").domain == "web"
     assert str(format_domain("autocoderover+swe_agent")) == "software (derived from the format)"
     assert format_domain("taubench_v1").name == format_domain("tau2").name == "customer_service"
-    assert (
-        not format_domain("table").name
-        and not format_domain("intercode+tau2").name
-        and not format_domain("harbor").name
-    )
+    assert not format_domain("table").name
+    assert not format_domain("intercode+tau2").name
+    assert not format_domain("harbor").name
     with pytest.raises(InputError, match="cannot name a domain"):
         CorpusConfig("c", domain="The Web")
     assert CorpusConfig.from_dict(asdict(CorpusConfig("c", domain="web"))).domain == "web"
@@ -338,9 +323,8 @@ def test_transfer_judges_are_these_and_are_registered_with_their_pool() -> None:
     )
     assert not set(TRANSFER_JUDGES) & set(LANGUAGE_JUDGES)
     registered = [JUDGES[name].registration() for name in TRANSFER_JUDGES]
-    assert len({json.dumps(item) for item in registered}) == 4 and not any(
-        JUDGES[name].chooses for name in TRANSFER_JUDGES
-    )
+    assert len({json.dumps(item) for item in registered}) == 4
+    assert not any(JUDGES[name].chooses for name in TRANSFER_JUDGES)
 
 
 @pytest.mark.slow

@@ -79,36 +79,28 @@ def test_it_counts_as_an_improvement_only_where_it_beats_the_control_too(
     (cell,) = arm_cells(document(dict(zip(NAMES, strengths, strict=True))))
     assert words in cell.sentence and cell.certified is any(strengths)
     roles = {row.name: row.roles for row in cell.rows}
-    assert (
-        roles["weighted_3_30"] == "control, best on CAL" and "oracle" not in roles["weighted_3_30"]
-    )
+    assert roles["weighted_3_30"] == "control, best on CAL"
+    assert "oracle" not in roles["weighted_3_30"]
 
 
 def test_tables_say_what_each_number_is() -> None:
     found = document(dict(zip(NAMES, (2.0, 3.0, 5.0, 3.0), strict=True)))
-    assert len(arms_markdown(found)) < 1000 and "| reject | 0.1 | reject_3_30" in arms_markdown(
-        found
-    )
+    assert len(arms_markdown(found)) < 1000
+    assert "| reject | 0.1 | reject_3_30" in arms_markdown(found)
     full = candidates_markdown(found)
-    assert (
-        "reject_3_30 (chosen, oracle)" in full
-        and "start (worst)" in full
-        and full.count("\n| ") == 5
-    )
+    assert "reject_3_30 (chosen, oracle)" in full
+    assert "start (worst)" in full
+    assert full.count("\n| ") == 5
     metrics = arms_metrics(found)
-    assert (
-        metrics["gain_reject_at_0.1"] == found["brackets"][0]["gain"] > 0
-        and metrics["regret_reject_at_0.1"] == 0
-    )
+    assert metrics["gain_reject_at_0.1"] == found["brackets"][0]["gain"] > 0
+    assert metrics["regret_reject_at_0.1"] == 0
 
 
 def test_the_page_of_a_judge_with_arms_has_a_section_for_them(certified: Case) -> None:
     found = document(dict(zip(NAMES, (2.0, 3.0, 5.0, 3.0), strict=True)))
     page = render_page(certified.certificates[:1], certified.cal, title="arms", arms=found)
-    assert (
-        '<section id="arms"' in page
-        and '<a href="#arms">' in page
-        and "never deployed" in page
-        and "reject_3_30" in page
-    )
+    assert '<section id="arms"' in page
+    assert '<a href="#arms">' in page
+    assert "never deployed" in page
+    assert "reject_3_30" in page
     assert 'id="arms"' not in certified.html

@@ -103,10 +103,8 @@ def test_wrong_decisions_are_marked_by_a_cross_and_counted_by_task() -> None:
         ["a", "a", "b", "c"], [-3, -2, 3, 0], [0, 1, 0, 1], ["reject", "reject", "release", "human"]
     )
     assert drawn.wrong_tasks == 2
-    assert (
-        "rejected, but succeeded (error)" in drawn.markup
-        and "released, but failed (error)" in drawn.markup
-    )
+    assert "rejected, but succeeded (error)" in drawn.markup
+    assert "released, but failed (error)" in drawn.markup
     assert "released, succeeded" not in drawn.markup
 
 
@@ -151,9 +149,7 @@ def test_outcomes_without_a_judge_stand_by_agent_and_attempt() -> None:
     )
     ElementTree.fromstring(drawn.markup)
     assert (drawn.tasks, drawn.shown, drawn.wrong_tasks) == (2, 2, 0)
-    assert (
-        ">failed</text>" in drawn.markup
-        and ">succeeded</text>" in drawn.markup
-        and "person" not in drawn.markup
-    )
+    assert ">failed</text>" in drawn.markup
+    assert ">succeeded</text>" in drawn.markup
+    assert "person" not in drawn.markup
     assert "all attempts at 1 task end alike" in drawn.markup

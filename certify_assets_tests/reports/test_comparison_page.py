@@ -160,11 +160,9 @@ def test_the_page_holds_every_name_as_text_and_runs_nothing(document: dict[str, 
     text = " ".join(read.text)
     for name in HOSTILE:
         assert " ".join(name.split()) in " ".join(text.split())
-    assert (
-        "nobody" in text
-        and "Judges on mine" in text
-        and page == render_comparison([document], [{"corpus": "other", "reason": HOSTILE[0]}])
-    )
+    assert "nobody" in text
+    assert "Judges on mine" in text
+    assert page == render_comparison([document], [{"corpus": "other", "reason": HOSTILE[0]}])
 
 
 def test_no_corpus_gives_a_page_that_says_so() -> None:
@@ -191,18 +189,14 @@ def test_tables_say_what_was_not_measured_and_what_continues(document: dict[str,
     ranking, certified, cost, _ = comparison_tables([document])
     assert any("trained on" in cell for line in ranking.rows for cell in line if line[1] == "grpo")
     cells = {line[1]: line for line in certified.rows}
-    assert (
-        "40" in cells["lexical"][2]
-        and "PASS" in cells["lexical"][2]
-        and cells["sft"][2] == "nothing"
-        and "length_only" not in cells
-    )
+    assert "40" in cells["lexical"][2]
+    assert "PASS" in cells["lexical"][2]
+    assert cells["sft"][2] == "nothing"
+    assert "length_only" not in cells
     lines = {line[1]: line for line in cost.rows}
-    assert (
-        lines["sft"][2].startswith("≥ ")
-        and lines["lexical"][2] == "12.0"
-        and lines["paid"][-2] == "0.0015 USD"
-    )
+    assert lines["sft"][2].startswith("≥ ")
+    assert lines["lexical"][2] == "12.0"
+    assert lines["paid"][-2] == "0.0015 USD"
     document["rows"][0]["cost"] |= {
         "train": None,
         "score": None,
@@ -217,9 +211,8 @@ def test_markdown_and_latex_keep_their_shape_whatever_the_names_are() -> None:
     )
     lines = write_table(table, "markdown").splitlines()
     assert len(lines) == 2 + len(HOSTILE)
-    assert all(
-        len(re.findall(r"(?<!\\)\|", line)) == 3 for line in lines
-    ) and "<script>" not in "".join(lines).replace("\\<script\\>", "")
+    assert all(len(re.findall(r"(?<!\\)\|", line)) == 3 for line in lines)
+    assert "<script>" not in "".join(lines).replace("\\<script\\>", "")
     latex = write_table(table, "latex")
     assert latex.count(r"\end{tabular}") == 1 and len(latex.splitlines()) == 7 + len(HOSTILE)
     assert all(len(re.findall(r"(?<!\\)&", line)) == 1 for line in latex.splitlines()[5:-2])
@@ -234,11 +227,9 @@ def test_blocks_for_the_asset_page_are_short_and_name_no_agent(document: dict[st
     assert all(len(block) < 1000 and "script" not in block for block in blocks)
     assert len(table_markdown([document] * 60)) < 1000
     metrics = comparison_metrics(document)
-    assert (
-        metrics["auroc_lexical"] == 0.8
-        and metrics["coverage_lexical"] == 0.4
-        and "auroc_paid" not in metrics
-    )
+    assert metrics["auroc_lexical"] == 0.8
+    assert metrics["coverage_lexical"] == 0.4
+    assert "auroc_paid" not in metrics
     many = {
         **document,
         "rows": [{**document["rows"][0], "judge": f"judge_{number}"} for number in range(9)]

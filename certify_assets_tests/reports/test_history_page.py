@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.history import operation_history, write_history
 from certify_assets.operations.layout import history_key
 from certify_assets.operations.monitoring import monitor_judge
@@ -22,6 +21,7 @@ from certify_assets.reports.history_page import (
     write_history_page,
 )
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged
 from certify_assets_tests.recertification_builders import (
     JUDGE,
     deploy_by_hand,
@@ -61,12 +61,10 @@ def test_it_tells_what_was_certified_how_often_it_was_wrong_and_what_was_spent(
     rows = write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT[:40], *SPOT[:20]])
     decided = rows[(rows["decision"] == "reject") & (rows["asked"] != "")]
     assert (side.runs, side.errors, side.tasks) == (len(decided), int(decided["truth"].sum()), 60)
-    assert (
-        side.error == pytest.approx(decided["truth"].mean())
-        and side.interval[0] <= side.error <= side.interval[1]
-    )
+    assert side.error == pytest.approx(decided["truth"].mean())
+    assert side.interval[0] <= side.error <= side.interval[1]
     for number in (1, 2, 3):
-        recertify(JudgedCorpus(Corpus(store, "one"), JUDGE))
+        recertify(judged(store, "one", JUDGE))
         label_rows(
             store,
             "one",
@@ -92,15 +90,15 @@ def test_it_tells_what_was_certified_how_often_it_was_wrong_and_what_was_spent(
         1,
         2,
         3,
-    ] and document.spent == pytest.approx(sum(item.delta for item in document.claims))
+    ]
+    assert document.spent == pytest.approx(sum(item.delta for item in document.claims))
     page = Path(write_history_page(store, document)).read_text(encoding="utf-8")
-    assert (
-        page.count("<svg") >= 3 and "<script" not in page and 'src="' not in page and "R2" in page
-    )
-    assert (
-        all(text in page for text in ("recertification 3", "never", document.joint))
-        and render_history(document) == page
-    )
+    assert page.count("<svg") >= 3
+    assert "<script" not in page
+    assert 'src="' not in page
+    assert "R2" in page
+    assert all(text in page for text in ("recertification 3", "never", document.joint))
+    assert render_history(document) == page
     assert len(history_markdown(document)) < 1000 and len(history_metrics(document)) <= 12
     assert store.read_json(history_key("one")) == json.loads(json.dumps(asdict(document)))
 
@@ -111,13 +109,11 @@ def test_an_alarm_is_marked_in_picture_and_table(store: Store) -> None:
         "one",
         write_batch(store, "one", "0002-b", PLAN, tasks=[*AUDIT[40:], *SPOT[20:]], error=0.8),
     )
-    assert monitor_judge(JudgedCorpus(Corpus(store, "one"), JUDGE)).status == "alarm"
+    assert monitor_judge(judged(store, "one", JUDGE)).status == "alarm"
     document = operation_history(Corpus(store, "one"))
     side = document.steps[0].sides[0]
     page = render_history(document)
-    assert (
-        side.alarm.at > 0
-        and "raised an alarm" in page
-        and f"alarm after {side.alarm.at} tasks" in page
-    )
+    assert side.alarm.at > 0
+    assert "raised an alarm" in page
+    assert f"alarm after {side.alarm.at} tasks" in page
     assert "**The certificates in use raised an alarm**" in history_markdown(document)

@@ -60,12 +60,10 @@ def alarm() -> MonitorRecord:
 
 def test_the_page_shows_both_sides_and_runs_nothing(alarm: MonitorRecord) -> None:
     html = render_monitor_page(alarm, title="<script>alert(1)</script>")
-    assert (
-        "<script" not in html
-        and "&lt;script&gt;" in html
-        and "<i>told" not in html
-        and "code_&lt;b&gt;" in html
-    )
+    assert "<script" not in html
+    assert "&lt;script&gt;" in html
+    assert "<i>told" not in html
+    assert "code_&lt;b&gt;" in html
     assert not re.search(r"(src|href)=\"(?!#)", html) and "@import" not in html
     assert html.count('role="img"') == 6 and html.count("alarm: issue a new certificate") == 2
     assert html == render_monitor_page(alarm, title="<script>alert(1)</script>")

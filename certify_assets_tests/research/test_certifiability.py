@@ -9,7 +9,6 @@ from sklearn.metrics import roc_auc_score
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.evaluation import certification
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES
 from certify_assets.research.certifiability import (
     CERTIFIABILITY_KEY,
@@ -23,6 +22,7 @@ from certify_assets.research.certifiability import (
 from certify_assets.research.law import fit_law
 from certify_assets.research.pages.law_page import render_law
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged
 
 
 def score_as_base(store: Store, corpus: str) -> None:
@@ -47,38 +47,29 @@ def score_as_base(store: Store, corpus: str) -> None:
 def test_a0_is_that_of_the_untrained_judge_where_it_has_scored(corpora: Store) -> None:
     assert not JUDGES["base"].chooses and not JUDGES["lexical"].chooses, "neither was picked on CAL"
     lexical = measure(Corpus(corpora, "one"))
-    assert (
-        base_judge(Corpus(corpora, "one")) == lexical.base_judge == "lexical"
-        and not lexical.untrained
-    )
+    assert base_judge(Corpus(corpora, "one")) == lexical.base_judge == "lexical"
+    assert not lexical.untrained
     score_as_base(corpora, "one")
     scored = measure(Corpus(corpora, "one"))
-    assert (
-        base_judge(Corpus(corpora, "one")) == scored.base_judge == "base"
-        and "AUROC: base on CAL;" in scored.source
-    )
+    assert base_judge(Corpus(corpora, "one")) == scored.base_judge == "base"
+    assert "AUROC: base on CAL;" in scored.source
     table = corpora.read_table("judges/base/one/scores.parquet")
     cal = table[table["split"] == "cal"]
-    assert (
-        scored.point.auroc == pytest.approx(roc_auc_score(cal["outcome"].astype(int), cal["score"]))
-        and scored.point.auroc < lexical.point.auroc
+    assert scored.point.auroc == pytest.approx(
+        roc_auc_score(cal["outcome"].astype(int), cal["score"])
     )
+    assert scored.point.auroc < lexical.point.auroc
     # base is not certified: everything else is as it was
-    assert (
-        replace(scored.point, auroc=lexical.point.auroc) == lexical.point
-        and scored.certificate_sha256 == lexical.certificate_sha256
-    )
+    assert replace(scored.point, auroc=lexical.point.auroc) == lexical.point
+    assert scored.certificate_sha256 == lexical.certificate_sha256
     mixed = write_certifiability(corpora)
-    assert "base on 1 of 3 corpora" in dict(mixed.findings)["two_base_judges"] and any(
-        "two kinds of points" in said for said in doubts(corpora)
-    )
+    assert "base on 1 of 3 corpora" in dict(mixed.findings)["two_base_judges"]
+    assert any("two kinds of points" in said for said in doubts(corpora))
     for corpus in ("two", "three"):
         score_as_base(corpora, corpus)
     untrained = write_certifiability(corpora)
-    assert (
-        "base_judge" not in dict(untrained.findings)
-        and "not fine-tuned" in dict(untrained.findings)["untrained_base"]
-    )
+    assert "base_judge" not in dict(untrained.findings)
+    assert "not fine-tuned" in dict(untrained.findings)["untrained_base"]
     assert not any("A₀" in said for said in doubts(corpora))
     page = render_law(untrained)
     assert page.count("<small>base</small>") == 3 and "not fine-tuned on the corpus" in page
@@ -99,7 +90,7 @@ def test_a0_is_that_of_the_untrained_judge_where_it_has_scored(corpora: Store) -
 
 def test_a_certified_base_is_read_without_a_lexical_judge(corpora: Store) -> None:
     score_as_base(corpora, "one")
-    certification.certify_judge(JudgedCorpus(Corpus(corpora, "one"), "base"))
+    certification.certify_judge(judged(corpora, "one", "base"))
     corpora.delete("judges/lexical/one/certificates.json")
     found = measure(Corpus(corpora, "one"))
     assert found.base_judge == "base" and "lexical" in found.without and "base" not in found.without
@@ -119,15 +110,11 @@ def test_every_number_is_that_of_cal(corpora: Store) -> None:
         for item in stored
         if item["side"] == "reject" and item["alpha"] == 0.1
     }
-    assert (
-        found.point.coverage == reject["guarded_taskboot"]["coverage"] > 0
-        and found.best_judge == "lexical"
-    )
+    assert found.point.coverage == reject["guarded_taskboot"]["coverage"] > 0
+    assert found.best_judge == "lexical"
     assert found.plain_coverage == reject["taskboot"]["coverage"]
-    assert (
-        found.without == tuple(name for name in JUDGES if name != "lexical")
-        and "AUROC: lexical on CAL" in found.source
-    )
+    assert found.without == tuple(name for name in JUDGES if name != "lexical")
+    assert "AUROC: lexical on CAL" in found.source
     assert "without certificates that hold now: lexical_weighted" in found.source
 
 
@@ -158,17 +145,15 @@ def test_the_document_holds_points_fit_reasons_and_the_paper(corpora: Store) -> 
     found = write_certifiability(corpora)
     document = corpora.read_json(CERTIFIABILITY_KEY)
     assert document == json.loads(json.dumps(found.to_dict()))
-    assert found.law is not None and document["law"]["forms"][0]["slope"] == pytest.approx(
-        found.law.slope, rel=1e-9
-    )
+    assert found.law is not None
+    assert document["law"]["forms"][0]["slope"] == pytest.approx(found.law.slope, rel=1e-9)
     assert fit_law([item.point for item in found.measured]) == found.law
     assert document["paper"]["published"]["law"] == {"r2": 0.977, "loocv_r2": 0.964, "mae": 0.039}
     codes = [item["code"] for item in document["findings"]]
     assert codes[0] == "points" and codes[-3:] == ["base_judge", "one_split", "best_of_judges"]
     said = doubts(corpora)
-    assert said[0] == "3 corpora are fewer than 7." and any(
-        "lexical, which is trained on SFT" in line for line in said
-    )
+    assert said[0] == "3 corpora are fewer than 7."
+    assert any("lexical, which is trained on SFT" in line for line in said)
 
 
 def test_points_that_allow_no_fit_are_shown_all_the_same(corpora: Store) -> None:

@@ -140,10 +140,8 @@ def test_the_order_of_corpora_does_not_matter(order: list[int]) -> None:
 
 def test_forms_without_their_numbers_say_why() -> None:
     law = fit_law(THREE)
-    assert (
-        law.form("saturated").reason == "n_eff of 'a' is not known"
-        and law.form("saturated").r2 is None
-    )
+    assert law.form("saturated").reason == "n_eff of 'a' is not known"
+    assert law.form("saturated").r2 is None
     alike = fit_law([replace(item, auroc=0.8) for item in THREE])
     assert "do not differ" in alike.form("auroc_only").reason and alike.form("law").r2 is not None
 
@@ -237,15 +235,12 @@ def test_predictions_are_clipped_and_extrapolation_is_said() -> None:
     assert (blind.coverage, blind.low, blind.parameter_free) == (0, 0, 0) and blind.unclipped < 0
     assert blind.ceiling == pytest.approx(0.1 / 0.9) and blind.high <= blind.ceiling
     said = " ".join(blind.sentences)
-    assert (
-        "outside the range of the points" in said
-        and "no better than chance" in said
-        and "n_eff 5 is below" in said
-    )
+    assert "outside the range of the points" in said
+    assert "no better than chance" in said
+    assert "n_eff 5 is below" in said
     perfect = predict_coverage(law, success_rate=0.0, auroc=1.0)
-    assert (
-        perfect.coverage == perfect.ceiling == coverage_ceiling(0.0) == 1.0 and perfect.extrapolates
-    )
+    assert perfect.coverage == perfect.ceiling == coverage_ceiling(0.0) == 1.0
+    assert perfect.extrapolates
 
 
 @pytest.mark.parametrize(
@@ -266,10 +261,8 @@ def test_a_prediction_from_nonsense_is_refused(wrong: dict[str, float]) -> None:
 def test_three_corpora_fit_and_say_how_little_that_is() -> None:
     law = fit_law(THREE)
     findings = dict(law_findings(law))
-    assert (
-        "3 corpora, fewer than the paper's 7" in findings["points"]
-        and "(c)" in findings["nothing_certified"]
-    )
+    assert "3 corpora, fewer than the paper's 7" in findings["points"]
+    assert "(c)" in findings["nothing_certified"]
     assert all(item.loocv_r2_without is None for item in law.influence)
     found = predict_coverage(law, success_rate=0.4, auroc=0.8)
     # one degree of freedom

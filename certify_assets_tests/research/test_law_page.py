@@ -38,9 +38,8 @@ def test_the_page_is_one_well_formed_file_that_loads_and_runs_nothing(number: in
     assert not {"script", "link", "iframe", "img", "object", "embed", "form"} & set(parsed.tags)
     assert all(address.startswith("#") for address in parsed.addresses) and not parsed.handlers
     assert not re.search(r"https?://|//[a-z]+\.|@import|url\((?!#)", html)
-    assert len(parsed.ids) == len(set(parsed.ids)) and {
-        address[1:] for address in parsed.addresses
-    } <= set(parsed.ids)
+    assert len(parsed.ids) == len(set(parsed.ids))
+    assert {address[1:] for address in parsed.addresses} <= set(parsed.ids)
     assert html == render_law(found(number))
 
 
@@ -57,10 +56,8 @@ def test_fit_forms_honesty_and_residuals_are_there() -> None:
         "−0.091 0.485 0.145 0.993",
     ):
         assert cells in text
-    assert (
-        "other lexical has no certificates on other." in text
-        and "Anchor: nothing certified." in text
-    )
+    assert "other lexical has no certificates on other." in text
+    assert "Anchor: nothing certified." in text
     for corpus in ("Tool", "Code-O"):
         assert re.search(rf'<svg[^>]*aria-label="[^"]*{corpus} at index', render_law(made))
 
@@ -88,10 +85,8 @@ def test_marks_differ_in_shape_and_lines_in_dash() -> None:
 @pytest.mark.parametrize("number", [0, 2])
 def test_too_few_corpora_are_shown_next_to_the_papers(number: int) -> None:
     text = text_of(render_law(found(number)))
-    assert (
-        "No fit yet" in text
-        and f"a fit needs certificates on 3 corpora and here are {number}" in text
-    )
+    assert "No fit yet" in text
+    assert f"a fit needs certificates on 3 corpora and here are {number}" in text
     assert "the paper's corpora" in text and "the paper's fit: 1.075 x −0.048" in text
     assert law_metrics(found(number)) == {}
 
@@ -108,11 +103,9 @@ def test_a_line_that_predicts_nothing_is_called_that() -> None:
 @pytest.mark.parametrize("number", [7, 3, 0])
 def test_the_block_is_short_and_holds_no_name(number: int) -> None:
     block = law_markdown(found(number))
-    assert (
-        len(block) < 1000
-        and "Tool" not in block
-        and "| the paper's | 7 | 1.075 | −0.048 | 0.977 | 0.964 | 0.039 |" in block
-    )
+    assert len(block) < 1000
+    assert "Tool" not in block
+    assert "| the paper's | 7 | 1.075 | −0.048 | 0.977 | 0.964 | 0.039 |" in block
     metrics = law_metrics(found(number))
     assert len(metrics) <= 12 and all(isinstance(value, float) for value in metrics.values())
 

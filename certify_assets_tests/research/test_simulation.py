@@ -96,9 +96,8 @@ def test_variants_change_one_setting_and_the_estimand_reaches_whom_it_concerns()
         "fixed",
         "bonferroni",
     ]
-    assert [one.applied_estimand for one in settings] == ["trajectory"] * 4 and {
-        one.grid for one in settings
-    } == {20}
+    assert [one.applied_estimand for one in settings] == ["trajectory"] * 4
+    assert {one.grid for one in settings} == {20}
     with pytest.raises(InputError, match="after a colon"):
         make_variants(["taskboot:twice"], {})
 
@@ -115,18 +114,15 @@ def test_every_procedure_runs_and_a_pilot_changes_no_other_number() -> None:
     cell = every.cells[0]
     assert cell.of("taskboot") == alone.cells[0].of("taskboot")
     betting, capped = cell.of("betting"), cell.of("betting:trajectory")
-    assert (
-        betting is not None
-        and betting.coverage > 0.3
-        and betting.own_violation is not None
-        and betting.estimand == "task"
-    )
-    assert (
-        capped is not None and capped.own_violation is None and capped.coverage < betting.coverage
-    )
-    assert every.settings == {"pilot_tasks": 150} and not set(
-        pilot_of(designs[0], 5, np.random.default_rng(0)).tasks
-    ) & set(range(100))
+    assert betting is not None
+    assert betting.coverage > 0.3
+    assert betting.own_violation is not None
+    assert betting.estimand == "task"
+    assert capped is not None
+    assert capped.own_violation is None
+    assert capped.coverage < betting.coverage
+    assert every.settings == {"pilot_tasks": 150}
+    assert not set(pilot_of(designs[0], 5, np.random.default_rng(0)).tasks) & set(range(100))
 
 
 def test_known_cells_are_not_run_again() -> None:
@@ -297,9 +293,8 @@ def test_a_trial_is_what_evaluate_says() -> None:
         if place is not None:
             errors.append(float(design.true_error(evaluation.counts.thresholds[place])))
     assert found.coverage == pytest.approx(np.mean(coverages)) and found.certified == len(errors)
-    assert found.true_error == pytest.approx(np.mean(errors)) and found.violations == sum(
-        error > 0.1 for error in errors
-    )
+    assert found.true_error == pytest.approx(np.mean(errors))
+    assert found.violations == sum(error > 0.1 for error in errors)
 
 
 def test_rates_count_what_certified_nothing() -> None:
@@ -331,9 +326,8 @@ def test_rates_count_what_certified_nothing() -> None:
     )
     # the rule of three, exactly
     assert none.violation_upper == pytest.approx(1 - 0.05 ** (1 / 4))
-    assert (
-        some.violation_lower == pytest.approx(1 - 0.95 ** (1 / 4)) and none.violation_lower == 0.0
-    )
+    assert some.violation_lower == pytest.approx(1 - 0.95 ** (1 / 4))
+    assert none.violation_lower == 0.0
     for change in ({"alpha": 0.2}, {"side": "release"}, {"grid": 20}, {"multiplicity": "fixed"}):
         assert all(
             rates.paper is None

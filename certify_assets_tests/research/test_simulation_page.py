@@ -54,11 +54,9 @@ def test_the_page_is_one_file_and_the_same_for_the_same_study(study: Simulation)
     for word in ("<script", "http://", "https://", "src="):
         assert word not in page
     HTMLParser().feed(page)
-    assert (
-        page.count('<svg class="map"') == 4
-        and "True error 1.02 α" in page
-        and "True error 1.5 α" in page
-    )
+    assert page.count('<svg class="map"') == 4
+    assert "True error 1.02 α" in page
+    assert "True error 1.5 α" in page
     assert "12 thresholds" in page and "Too few trials to say" in page, (
         "8 trials without a violation leave it open"
     )
@@ -77,9 +75,8 @@ def test_marks_tell_proved_from_seen(study: Simulation) -> None:
     assert 'fill="none" stroke' not in violation_map(proved.cells[:4], ["guarded_taskboot"], 0.05)
     assert [len(beyond_delta(one)) for one in (study, seen, proved)] == [0, 0, 1]
     assert len(beyond_delta(seen, proved=False)) == 1
-    assert "Not within δ" in render_simulation(proved, []) and proved.cells[
-        0
-    ].title in render_simulation(proved, [])
+    assert "Not within δ" in render_simulation(proved, [])
+    assert proved.cells[0].title in render_simulation(proved, [])
     assert short_rate(1.0) == "1.000" and short_rate(0.05) == ".050" and short_rate(None) == "–"
 
 
@@ -102,15 +99,16 @@ def test_figures_far_from_the_paper_are_named_but_for_one(study: Simulation) -> 
         "paper G=20 ρ=0.5",
         "taskboot",
         False,
-    ) and "printed 0.61" in text
+    )
+    assert "printed 0.61" in text
     assert is_exception(replace(cell, tasks=100, rho=0.8), replace(rates, procedure="deff"))
 
 
 def test_the_block_of_the_asset_is_short_and_its_numbers_are_floats(study: Simulation) -> None:
     text = study_markdown(study, [])
-    assert (
-        len(text) < 1000 and text.count("\n|") == 2 + len(PROCEDURES) and "guarded_taskboot" in text
-    )
+    assert len(text) < 1000
+    assert text.count("\n|") == 2 + len(PROCEDURES)
+    assert "guarded_taskboot" in text
     metrics = study_metrics(study, [])
     assert all(isinstance(value, float) for value in metrics.values())
     worst = max(
@@ -126,6 +124,6 @@ def test_the_block_of_the_asset_is_short_and_its_numbers_are_floats(study: Simul
 def test_a_study_of_fooled_tasks_alone_has_no_verdict() -> None:
     only = simulate(study_designs(["fooled"], tasks=[20]), procedures=["taskboot"], trials=3)
     page = render_simulation(only, [])
-    assert (
-        "No verdict" in page and "Next to the paper" not in page and "Where TaskBoot fails" in page
-    )
+    assert "No verdict" in page
+    assert "Next to the paper" not in page
+    assert "Where TaskBoot fails" in page

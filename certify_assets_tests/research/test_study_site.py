@@ -69,10 +69,8 @@ def test_our_rows_are_those_of_the_documents(store: Store) -> None:
         assert float(main[procedure]["coverage lexical"]) == pytest.approx(
             cells["reject", 0.1, procedure]["test_coverage"], abs=6e-4
         )
-    assert (
-        float(main["taskboot"]["AUROC lexical"]) == pytest.approx(judge["auroc_test"], abs=6e-4)
-        and main["taskboot"]["AUROC sft"] == "not run"
-    )
+    assert float(main["taskboot"]["AUROC lexical"]) == pytest.approx(judge["auroc_test"], abs=6e-4)
+    assert main["taskboot"]["AUROC sft"] == "not run"
     seeds = {(row["side"], row["α"], row["procedure"]): row for row in rows_of(store, "seeds")}
     for found in store.read_json("seeds/c.json")["frequencies"]:
         assert (
@@ -83,7 +81,8 @@ def test_our_rows_are_those_of_the_documents(store: Store) -> None:
     made = [row for row in loop["rounds"] if row.get("harvest", {}).get("size")]
     assert [row["harvest"] for row in rows_of(store, "harvests") if row["whose"] == "ours"] == [
         f"{row['harvest']['size']}/{row['harvest']['pool']}" for row in made
-    ] and made
+    ]
+    assert made
     hours = next(
         row
         for row in rows_of(store, "cost")
@@ -186,9 +185,8 @@ def test_arms_are_those_of_their_audit(arms_store: Store) -> None:
     names = [
         candidate["name"] for cell in document["plan"]["cells"] for candidate in cell["candidates"]
     ]
-    assert [row[4] for row in ours] == names and sum(
-        row[-1] == "chosen on CAL" for row in ours
-    ) == len(document["plan"]["cells"])
+    assert [row[4] for row in ours] == names
+    assert sum(row[-1] == "chosen on CAL" for row in ours) == len(document["plan"]["cells"])
     first = document["results"][names[0]]["audits"][0]
     assert float(ours[0][6].replace("–", "0")) == pytest.approx(first["coverage"] or 0.0, abs=6e-4)
 
@@ -213,9 +211,8 @@ def test_the_site_opens_from_disk_and_every_link_leads_somewhere(
         ]
         assert size <= width, (name, size)
         targets = [link.get_attribute("href") for link in page.locator("a[href]").all()]
-        assert targets and all(
-            target.startswith("#") or (site / target).is_file() for target in targets
-        )
+        assert targets
+        assert all(target.startswith("#") or (site / target).is_file() for target in targets)
         assert page.get_by_role("heading", level=1).count() == 1
     page.goto((site / "index.html").as_uri())
     page.get_by_role("link", name="Validity over split seeds").click()

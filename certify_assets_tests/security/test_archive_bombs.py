@@ -192,12 +192,10 @@ def test_members_that_climb_are_counted_and_nothing_is_unpacked(tmp_path: Path) 
             archive.writestr(name, ROWS)
             archive.writestr("fine.jsonl", ROWS)
         read = import_corpus(tmp_path / "climbs.zip", format="table", name="c")
-        assert read.dropped == {"file_unsafe_path": 1} and list(read.files) == [
-            "climbs.zip/fine.jsonl"
-        ]
-    assert [path.name for path in tmp_path.iterdir()] == ["climbs.zip"] and not (
-        tmp_path.parent / "x.jsonl"
-    ).exists()
+        assert read.dropped == {"file_unsafe_path": 1}
+        assert list(read.files) == ["climbs.zip/fine.jsonl"]
+    assert [path.name for path in tmp_path.iterdir()] == ["climbs.zip"]
+    assert not (tmp_path.parent / "x.jsonl").exists()
 
 
 def _sources() -> dict[str, bytes]:

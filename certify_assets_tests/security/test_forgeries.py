@@ -21,8 +21,8 @@ from certify_assets.evaluation.ledger import (
     register,
     require_in_ledger,
 )
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged
 from certify_assets_tests.cli.calling import Answer, Call
 from certify_assets_tests.cli.conftest import call  # noqa: F401 - a fixture
 from certify_assets_tests.security.altering import altered, leaves
@@ -38,11 +38,11 @@ DESCRIPTIONS: dict[str, set[str]] = {
 
 def _use(store: Store) -> None:
     """What stands between a stored certificate and a page that shows it."""
-    certification.load_certificates(JudgedCorpus(Corpus(store, "one"), "lexical"))
-    problems = certification.verify_stored(JudgedCorpus(Corpus(store, "one"), "lexical"))
+    certification.load_certificates(judged(store, "one"))
+    problems = certification.verify_stored(judged(store, "one"))
     if problems:
         raise CertifyError(problems[0])
-    load_audits(JudgedCorpus(Corpus(store, "one"), "lexical"))
+    load_audits(judged(store, "one"))
 
 
 def _assert_refused(store: Store, key: str, *, every: int) -> tuple[int, int]:
@@ -62,7 +62,7 @@ def _assert_refused(store: Store, key: str, *, every: int) -> tuple[int, int]:
 
 @pytest.fixture
 def audited(corpora: Store) -> Store:
-    audit_judge(JudgedCorpus(Corpus(corpora, "one"), "lexical"))
+    audit_judge(judged(corpora, "one"))
     return corpora
 
 
@@ -168,6 +168,6 @@ def test_the_command_refuses_a_forged_certificate_wherever_one_is_read(
 
 
 def _assert_complains(answer: Answer) -> None:
-    assert (
-        answer.code in (2, 3) and answer.err.startswith("certify: ") and answer.err.count("\n") == 1
-    )
+    assert answer.code in (2, 3)
+    assert answer.err.startswith("certify: ")
+    assert answer.err.count("\n") == 1

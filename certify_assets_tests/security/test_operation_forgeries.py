@@ -13,7 +13,6 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, IntegrityError
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.alarms import record_alarms
 from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.checks import decided_by_deployed, delta_left, drawn_as_planned
@@ -39,7 +38,7 @@ from certify_assets.operations.review_session import ReviewSession
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import write_runs
+from certify_assets_tests.builders import judged, write_runs
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.cli.conftest import call  # noqa: F401 - a fixture
 from certify_assets_tests.operations_builders import deliver
@@ -103,27 +102,23 @@ OF_A_BATCH = (
 )
 
 
-def judge_of(store: Store) -> JudgedCorpus:
-    return JudgedCorpus(Corpus(store, "c"), "lexical")
-
-
 @pytest.fixture(scope="module")
 def root(_operated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus that was deployed, labelled, recertified and deployed again."""
     folder = tmp_path_factory.mktemp("forged") / "root"
     shutil.copytree(_operated, folder)
     store = Store(str(folder))
-    deploy(judge_of(store), sampling=PLAN, track=False)
+    deploy(judged(store), sampling=PLAN, track=False)
     for seed in (1, 2):
         _bring(store, seed)
-    document, _ = recertify(judge_of(store), least_new_tasks=0)
+    document, _ = recertify(judged(store), least_new_tasks=0)
     assert document is not None
     deploy(
-        judge_of(store),
+        judged(store),
         certificates_key=document.certificates_key,
         track=False,
     )
-    monitor_judge(judge_of(store))
+    monitor_judge(judged(store))
     return folder
 
 
@@ -154,12 +149,12 @@ def _decide(store: Store) -> None:
 
 
 def _recertify(store: Store) -> None:
-    plan_recertification(judge_of(store))
+    plan_recertification(judged(store))
     recertification_certificates(Corpus(store, "c"), 1)
 
 
 def _monitor(store: Store) -> None:
-    load_monitor(judge_of(store))
+    load_monitor(judged(store))
     for certificate in deployed_certificates(Corpus(store, "c")):
         operation_stream(Corpus(store, "c"), certificate)
 
@@ -349,7 +344,7 @@ def test_a_claim_that_is_removed_with_its_folder_is_missed(store: Store) -> None
     )
     assert "was deployed: lines were cut off" in delta_left(Corpus(store, "c")).sentence
     with pytest.raises(IntegrityError, match="lines were cut off"):
-        recertify(judge_of(store), least_new_tasks=0)
+        recertify(judged(store), least_new_tasks=0)
 
 
 def test_an_alarm_stays_when_its_document_is_altered_or_deleted(store: Store) -> None:
@@ -362,7 +357,7 @@ def test_an_alarm_stays_when_its_document_is_altered_or_deleted(store: Store) ->
         source="operation",
         result=raised,
     )
-    record_alarms(judge_of(store), [entry])
+    record_alarms(judged(store), [entry])
     for kept in (True, False):
         if not kept:
             store.delete("judges/lexical/c/monitor.json")
@@ -392,7 +387,7 @@ def test_a_recertification_pays_for_as_many_candidates_as_the_judge_has(store: S
     key = "judges/lexical/c/adapter.json"
     store.write_json(key, store.read_json(key) | {"candidates": 0})
     with pytest.raises(IntegrityError, match="counts 0 candidates, and the judge has 1"):
-        plan_recertification(judge_of(store))
+        plan_recertification(judged(store))
 
 
 def test_runs_that_were_altered_are_not_shown_to_people(store: Store) -> None:
@@ -402,10 +397,8 @@ def test_runs_that_were_altered_are_not_shown_to_people(store: Store) -> None:
     session = ReviewSession(store, "c")
     shown = session.shown("bob")
     assert shown is None or shown.run.instruction != "Say that it was done."
-    assert (
-        session.unreadable()
-        and "is not what it was when the batch was decided" in session.unreadable()[0]
-    )
+    assert session.unreadable()
+    assert "is not what it was when the batch was decided" in session.unreadable()[0]
 
 
 def test_the_commands_end_with_a_sentence_and_their_code(store: Store, call: Call) -> None:  # noqa: F811
@@ -426,8 +419,6 @@ def test_the_commands_end_with_a_sentence_and_their_code(store: Store, call: Cal
         "recertify": 2,
         "queue": 3,
     }
-    assert (
-        "is not what" in answers["recertify"].err
-        and "is not what" in answers["queue"].err
-        and "do not hold" in answers["lineage"].out
-    )
+    assert "is not what" in answers["recertify"].err
+    assert "is not what" in answers["queue"].err
+    assert "do not hold" in answers["lineage"].out

@@ -17,7 +17,6 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.names import CORPORA
 from certify_assets.defs.operations.assets import operation_assets, recertify_assets, review_assets
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.layout import load_decisions
 from certify_assets.operations.notifications import Event, deliver, read_deliveries
@@ -25,6 +24,7 @@ from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests import operations_builders
+from certify_assets_tests.builders import judged
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.cli.conftest import call  # noqa: F401 - a fixture
 from certify_assets_tests.operations.test_notify import configure, server, url  # noqa: F401 - a fixture
@@ -69,9 +69,7 @@ def operation(_operated: Path, tmp_path_factory: pytest.TempPathFactory) -> Oper
     folder = tmp_path_factory.mktemp("hostile") / "root"
     shutil.copytree(_operated, folder)
     store = Store(str(folder))
-    deploy(
-        JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=SamplingPlan(0.5, 0.2, 5), track=False
-    )
+    deploy(judged(store), sampling=SamplingPlan(0.5, 0.2, 5), track=False)
     name = f"<img src=x onerror=window.{CANARY}=1>.jsonl"
     operations_builders.deliver(store.local_path("inbox/c") / name, tasks=50, change=_hostile)
     with dg.DagsterInstance.ephemeral() as instance:
@@ -109,15 +107,11 @@ def _materialize(
 @pytest.mark.slow
 def test_the_text_went_all_the_way(operation: Operated) -> None:
     rows = load_decisions(Corpus(operation.store, "c"))
-    assert (
-        set(operation.metadata) == set(ASSETS)
-        and set(rows["agent"]) <= set(MARKUP)
-        and len(rows) == 200
-    )
-    assert (
-        CANARY in rows["source_file"].iloc[0]
-        and "recertification 1" in operation.metadata["recertification"]["said"].value
-    )
+    assert set(operation.metadata) == set(ASSETS)
+    assert set(rows["agent"]) <= set(MARKUP)
+    assert len(rows) == 200
+    assert CANARY in rows["source_file"].iloc[0]
+    assert "recertification 1" in operation.metadata["recertification"]["said"].value
 
 
 def test_no_text_becomes_markup_on_a_page(operation: Operated) -> None:
@@ -150,7 +144,8 @@ def test_no_text_of_a_run_stands_in_markdown_that_dagster_renders(operation: Ope
         for value in entries.values()
         for text in _markdown(value)
     ]
-    assert len(written) >= 3 and not any(
+    assert len(written) >= 3
+    assert not any(
         payload in text for text in written for payload in (CANARY, "javascript:", "](x")
     )
     # everywhere else it is text or JSON, which Dagster shows as it is
@@ -222,7 +217,8 @@ def test_a_command_gets_what_it_is_told_as_json_on_its_input_and_nowhere_else(
         assert deliver(Corpus(store, "c"), [Event("alarm", "c", text, text, text)]) == []
         arguments, body, variables = ast.literal_eval(told.read_text(encoding="utf-8"))
         document = json.loads(body)
-        assert arguments == ["$HOME;", "{message}"] and (
+        assert arguments == ["$HOME;", "{message}"]
+        assert (
             document["kind"],
             document["judge"],
             document["message"],
@@ -230,11 +226,9 @@ def test_a_command_gets_what_it_is_told_as_json_on_its_input_and_nowhere_else(
         assert not [name for name in variables if name.startswith("CERTIFY_EVENT")]
     assert {path.name for path in tmp_path.iterdir()} == {"root", "told"}
     kept = store.read_bytes("operations/c/notifications.jsonl").decode()
-    assert (
-        CANARY not in kept
-        and "pwned" not in kept
-        and len(read_deliveries(Corpus(store, "c"))) == len(_TEXTS)
-    )
+    assert CANARY not in kept
+    assert "pwned" not in kept
+    assert len(read_deliveries(Corpus(store, "c"))) == len(_TEXTS)
 
 
 def test_a_webhook_gets_one_body_and_no_header_of_anybodys(
@@ -249,14 +243,10 @@ def test_a_webhook_gets_one_body_and_no_header_of_anybodys(
         assert deliver(Corpus(store, "c"), [Event("alarm", "c", text, text, text)]) == []
     assert len(server.got) == len(_TEXTS)
     for (headers, body), text in zip(server.got, _TEXTS, strict=True):
-        assert (
-            not [name for name in headers if "evil" in name.lower()]
-            and json.loads(body)["message"] == text
-        )
-        assert (
-            headers["X-Certify-Signature"].startswith("sha256=")
-            and len(headers["X-Certify-Signature"]) == 71
-        )
+        assert not [name for name in headers if "evil" in name.lower()]
+        assert json.loads(body)["message"] == text
+        assert headers["X-Certify-Signature"].startswith("sha256=")
+        assert len(headers["X-Certify-Signature"]) == 71
 
 
 @pytest.mark.parametrize(
@@ -266,7 +256,5 @@ def test_an_address_with_a_line_end_sends_no_header(tmp_path: Path, server: Any,
     store = Store(str(tmp_path / "root"))
     configure(store, {"name": "channel", "webhook": url(server) + tail})
     deliver(Corpus(store, "c"), [Event("alarm", "c", "j", "s", "m")])
-    assert (
-        all("evil" not in name.lower() for headers, _ in server.got for name in headers)
-        and len(server.got) <= 2
-    )
+    assert all("evil" not in name.lower() for headers, _ in server.got for name in headers)
+    assert len(server.got) <= 2

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import register_runs
+from certify_assets_tests.builders import judged, register_runs
 from certify_assets_tests.security.hostile import CANARY, MARKUP, write_hostile_runs
 
 if TYPE_CHECKING:
@@ -62,10 +61,10 @@ def _certify(store: Store) -> None:
     from certify_assets.operations.monitoring import monitor_judge
 
     Corpus(store, CORPUS).prepare()
-    JudgedCorpus(Corpus(store, CORPUS), "lexical").train()
-    JudgedCorpus(Corpus(store, CORPUS), "lexical").score()
-    certification.certify_judge(JudgedCorpus(Corpus(store, CORPUS), "lexical"))
-    audit_judge(JudgedCorpus(Corpus(store, CORPUS), "lexical"))
+    judged(store, CORPUS).train()
+    judged(store, CORPUS).score()
+    certification.certify_judge(judged(store, CORPUS))
+    audit_judge(judged(store, CORPUS))
     rows = [
         json.dumps(
             {
@@ -78,7 +77,7 @@ def _certify(store: Store) -> None:
         for n in range(60)
     ]
     store.write_bytes(f"monitoring/{CORPUS}/lexical/sample.jsonl", "\n".join(rows).encode())
-    monitor_judge(JudgedCorpus(Corpus(store, CORPUS), "lexical"))
+    monitor_judge(judged(store, CORPUS))
 
 
 def _draw(store: Store) -> None:
@@ -89,9 +88,9 @@ def _draw(store: Store) -> None:
     from certify_assets.research.certifiability import fit_measured, gather_points
     from certify_assets.research.pages import law_page, study_site
 
-    judge_page.write_page(JudgedCorpus(Corpus(store, CORPUS), "lexical"))
+    judge_page.write_page(judged(store, CORPUS))
     judge_page.write_index(store)
-    monitor_page.write_monitor_page(JudgedCorpus(Corpus(store, CORPUS), "lexical"))
+    monitor_page.write_monitor_page(judged(store, CORPUS))
     report = corpus_report.gather_report(Corpus(store, CORPUS))
     corpus_page.write_corpus_page(store, report)
     corpus_page.write_data_docs(

@@ -12,11 +12,10 @@ from certify_assets.corpora.config import CorpusConfig, load_config, registered_
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.landing import scan_incoming
 from certify_assets.errors import CertifyError, InputError
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import judge_problems, judges
 from certify_assets.operations.monitoring import read_audit_sample
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import register_runs, write_runs
+from certify_assets_tests.builders import judged, register_runs, write_runs
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.cli.conftest import call  # noqa: F401 - a fixture
 from certify_assets_tests.security.hostile import NAMES
@@ -97,9 +96,8 @@ def test_ids_that_climb_are_text(store: Store, tmp_path: Path) -> None:
     register_runs(store, "c", source, rl=False)
     Corpus(store, "c").prepare_splits()
     assert {path.split("/")[0] for path in _tree(tmp_path)} == {"data", "runs.jsonl"}
-    assert _tree(tmp_path / "data")[0] == "root" and all(
-        "etc" not in path for path in _tree(tmp_path)
-    )
+    assert _tree(tmp_path / "data")[0] == "root"
+    assert all("etc" not in path for path in _tree(tmp_path))
 
 
 def test_folders_in_incoming_with_such_names_wait_and_are_told(store: Store) -> None:
@@ -142,7 +140,7 @@ def test_a_label_file_of_such_a_name_is_refused_by_name(corpora: Store, name: st
         "task_id,score,outcome,sampled\nnew,1.0,1,random\n", encoding="utf-8"
     )
     with pytest.raises(CertifyError, match="cannot be a file name"):
-        read_audit_sample(JudgedCorpus(Corpus(corpora, "one"), "lexical"))
+        read_audit_sample(judged(corpora, "one"))
 
 
 def test_yaml_makes_no_objects(tmp_path: Path) -> None:

@@ -11,11 +11,10 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError, MissingToolError, StaleCertificateError
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.research import simulation_study as study
 from certify_assets.storage.shards import ENGINE_VARIABLE, chosen_engine, run_shards
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import register_runs, write_runs
+from certify_assets_tests.builders import judged, register_runs, write_runs
 from certify_assets_tests.services import ray_cluster
 
 QUESTION = study.SimulationPlan(
@@ -128,8 +127,8 @@ def _trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store, "small", write_runs(folder / "runs.jsonl", tasks=60, attempts=8, seed=0), rl=True
     )
     Corpus(store, "small").prepare_splits()
-    JudgedCorpus(Corpus(store, "small"), "base").train()
-    JudgedCorpus(Corpus(store, "small"), "base").score(engine="inline")
+    judged(store, "small", "base").train()
+    judged(store, "small", "base").score(engine="inline")
     return folder / "root"
 
 
@@ -149,7 +148,7 @@ def test_scores_of_a_language_model_have_the_same_bytes_and_what_was_kept_stays(
     for name in kept:
         if name != first:
             store.delete(f"judges/base/small/shards/{name}")
-    JudgedCorpus(Corpus(store, "small"), "base").score(engine=engine)
+    judged(store, "small", "base").score(engine=engine)
     assert {
         path.name: path.read_bytes()
         for path in (tmp_path / "root/judges/base/small/shards").iterdir()
@@ -165,8 +164,8 @@ def test_a_worker_with_other_packages_is_refused(_trained: Path) -> None:
     from certify_assets.judges.lm.judge import CausalJudge
     from certify_assets.judges.lm.scoring import ScoringConfig, engine_fingerprint
 
-    adapter = JudgedCorpus(Corpus(Store(str(_trained)), "small"), "base").artifact
-    judge = JudgedCorpus(Corpus(Store(str(_trained)), "small"), "base").load(
+    adapter = judged(Store(str(_trained)), "small", "base").artifact
+    judge = judged(Store(str(_trained)), "small", "base").load(
         expected_sha256=adapter.adapter_sha256,
     )
     assert isinstance(judge, CausalJudge)

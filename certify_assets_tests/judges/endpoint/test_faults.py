@@ -81,9 +81,9 @@ def _run(
 def test_what_may_pass_is_asked_again(fault: Action) -> None:
     with faulty_server(lambda payload, times: fault if times == 1 else GOOD) as server:
         found = _run(server, timeout_seconds=0.5 if fault.delay else 5.0)
-    assert (
-        found.reasons == ("", "", "") and found.report.retries == 3 and found.report.requests == 6
-    )
+    assert found.reasons == ("", "", "")
+    assert found.report.retries == 3
+    assert found.report.requests == 6
     np.testing.assert_array_equal(found.scores.score, [1.5, 1.5, 1.5])
 
 
@@ -108,11 +108,9 @@ def test_what_does_not_pass_ends_in_a_sentence(fault: Action) -> None:
         ):
             _run(server, longest_body=100_000)
         found = _run(server, longest_body=100_000, max_failed=1)
-    assert (
-        found.reasons == ("", "failed", "")
-        and found.report.unscored == {"failed": 1}
-        and math.isnan(found.scores.score[1])
-    )
+    assert found.reasons == ("", "failed", "")
+    assert found.report.unscored == {"failed": 1}
+    assert math.isnan(found.scores.score[1])
     # a body of another form, or beyond the limit, is not asked for twice
     assert max(server.arrived.values()) <= 2 * 3
 
@@ -138,11 +136,9 @@ def test_a_verdict_without_a_number_is_unscored_and_never_zero_or_one(
         lambda payload, times: Action(chat_body(logs=logs)) if text_of(payload) == "run 1" else GOOD
     ) as server:
         found = _run(server)
-    assert (
-        found.reasons == ("", reason, "")
-        and found.report.unscored == {reason: 1}
-        and found.report.retries == 0
-    )
+    assert found.reasons == ("", reason, "")
+    assert found.report.unscored == {reason: 1}
+    assert found.report.retries == 0
     assert np.isnan(found.scores.log_p_success[1]) and np.isnan(found.scores.log_p_fail[1])
     assert found.report.parse_rate == pytest.approx(2 / 3)
 
@@ -308,6 +304,6 @@ def test_half_a_character_in_an_answer_is_kept_as_a_question_mark() -> None:
         found = EndpointJudge.connect(
             Server(server.url, "m"), Asking(mode="cot"), chat_prompt("cot")
         ).run(TEXTS)
-    assert (
-        found.report.scored == 3 and found.report.uncounted_answers == 3 and found.report.cost == 0
-    )
+    assert found.report.scored == 3
+    assert found.report.uncounted_answers == 3
+    assert found.report.cost == 0

@@ -20,11 +20,9 @@ def test_what_was_kept_comes_back(tmp_path: Path) -> None:
     path = tmp_path / "new" / "answers.jsonl"
     head = _filled(path)
     with AnswerJournal(path) as journal:
-        assert (
-            len(journal) == 4
-            and journal.head == head
-            and journal.get("key 2") == {"logs": [-0.5, -3.0], "text": "ü\n"}
-        )
+        assert len(journal) == 4
+        assert journal.head == head
+        assert journal.get("key 2") == {"logs": [-0.5, -3.0], "text": "ü\n"}
         assert journal.get("key 9") is None
         journal.put("key 9", 1)
     with AnswerJournal(path) as journal:

@@ -81,11 +81,9 @@ def test_the_bill_is_per_decision() -> None:
     assert (report.cost, report.cost_now, report.cost_per_decision) == pytest.approx(
         (6e-4, 6e-4, 3e-4)
     )
-    assert (
-        report.to_dict()["parse_rate"] == 1.0
-        and report.models == ("m",)
-        and report.uncounted_answers == 0
-    )
+    assert report.to_dict()["parse_rate"] == 1.0
+    assert report.models == ("m",)
+    assert report.uncounted_answers == 0
 
 
 def test_equal_texts_are_asked_once_and_no_text_is_none() -> None:
@@ -93,11 +91,9 @@ def test_equal_texts_are_asked_once_and_no_text_is_none() -> None:
         judge = _judge(server.url, Asking(read="top"))
         found = judge.run(["run 1", "run 2", "run 1", "run 1"])
         empty = judge.run([])
-    assert (
-        max(server.arrived.values()) == 1
-        and found.report.cache_hits == 2
-        and found.scores.score[0] == found.scores.score[3]
-    )
+    assert max(server.arrived.values()) == 1
+    assert found.report.cache_hits == 2
+    assert found.scores.score[0] == found.scores.score[3]
     assert empty.scores.score.shape == (0,) and empty.report.to_dict()["parse_rate"] is None
 
 
@@ -115,11 +111,9 @@ def test_stated_probabilities_and_their_parse_rate() -> None:
     np.testing.assert_allclose(
         np.exp(found.scores.log_p_success), [90.5 / 101, np.nan, 20.5 / 101, np.nan]
     )
-    assert (
-        found.reasons == ("", "unparsed", "", "unparsed")
-        and found.report.parse_rate == 0.5
-        and found.report.scored == 2
-    )
+    assert found.reasons == ("", "unparsed", "", "unparsed")
+    assert found.report.parse_rate == 0.5
+    assert found.report.scored == 2
 
 
 def test_votes_differ_by_seed_and_ten_reuse_five(tmp_path: Path) -> None:
@@ -148,9 +142,8 @@ def test_votes_differ_by_seed_and_ten_reuse_five(tmp_path: Path) -> None:
     # run 1 gets the same answer five times over: a server that does not sample looks like this on every
     # text
     assert five.report.same_votes == 1
-    assert ten.report.cost == pytest.approx(20 * 3e-4) and ten.report.cost_now == pytest.approx(
-        10 * 3e-4
-    )
+    assert ten.report.cost == pytest.approx(20 * 3e-4)
+    assert ten.report.cost_now == pytest.approx(10 * 3e-4)
 
 
 def test_requests_keep_to_their_rate() -> None:

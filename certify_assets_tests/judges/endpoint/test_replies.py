@@ -67,10 +67,8 @@ def test_the_last_vote_is_read_strictly(text: str, vote: bool | None) -> None:
 
 
 def test_an_answer_cut_in_its_number_is_not_read() -> None:
-    assert (
-        stated_probability("P_SUCCESS=8", cut=True) is None
-        and stated_probability("P_SUCCESS=8\n", cut=True) == 8.0
-    )
+    assert stated_probability("P_SUCCESS=8", cut=True) is None
+    assert stated_probability("P_SUCCESS=8\n", cut=True) == 8.0
     assert stated_vote("VERDICT: FAIL", cut=True) is None
 
 
@@ -91,9 +89,8 @@ def test_conclusions_are_finite_and_in_order() -> None:
     assert [success - fail for success, fail, _ in shares] == sorted(
         success - fail for success, fail, _ in shares
     )
-    assert math.exp(shares[5][0]) == pytest.approx(5.5 / 6) and math.exp(
-        shares[0][0]
-    ) == pytest.approx(0.5 / 6)
+    assert math.exp(shares[5][0]) == pytest.approx(5.5 / 6)
+    assert math.exp(shares[0][0]) == pytest.approx(0.5 / 6)
     # three of five readable: their share; two: no verdict
     assert math.exp(conclude("vote", [yes, yes, no, none, none], 5)[0]) == pytest.approx(
         (5 * 2 / 3 + 0.5) / 6

@@ -119,9 +119,8 @@ def test_log_probabilities_are_those_of_transformers(vllm: Vllm) -> None:
     for read in ("auto", "token_ids", "scoring"):
         run = _run(vllm, Asking(read=read, **FOLLOWING), prompt)
         assert _gap(run, direct) <= 1e-4, read
-        assert run.report.requests == len(TEXTS) * (
-            2 if read == "scoring" else 1
-        ) and run.report.models == ("tiny",)
+        assert run.report.requests == len(TEXTS) * (2 if read == "scoring" else 1)
+        assert run.report.models == ("tiny",)
 
 
 def test_token_ids_are_asked_as_they_are(vllm: Vllm) -> None:
@@ -163,7 +162,8 @@ def test_reasoning_and_votes_are_drawn_kept_and_repeated(vllm: Vllm, tmp_path: P
     # second is free
     forced = {"structured_outputs": {"choice": ["P_SUCCESS=70", "P_SUCCESS=20"]}}
     run = _run(vllm, Asking(mode="cot", max_tokens=24, extra=forced), chat_prompt("cot"))
-    assert run.report.parse_rate == 1.0 and set(np.round(np.exp(run.scores.log_p_success), 3)) <= {
+    assert run.report.parse_rate == 1.0
+    assert set(np.round(np.exp(run.scores.log_p_success), 3)) <= {
         0.698,
         0.203,
     }
@@ -172,11 +172,9 @@ def test_reasoning_and_votes_are_drawn_kept_and_repeated(vllm: Vllm, tmp_path: P
         Asking(mode="cot", max_tokens=24),
         ChatPrompt(AuditorPrompt(system="Answer.", opening="", closing="P?")),
     )
-    assert (
-        free.report.parse_rate < 0.1
-        and free.report.completion_tokens > 0
-        and free.report.unscored["unparsed"] >= 22
-    )
+    assert free.report.parse_rate < 0.1
+    assert free.report.completion_tokens > 0
+    assert free.report.unscored["unparsed"] >= 22
     ballot = {"structured_outputs": {"choice": ["VERDICT: SUCCESS", "VERDICT: FAIL"]}}
     asking = Asking(mode="vote", votes=5, temperature=2.0, max_tokens=16, extra=ballot)
     votes = [

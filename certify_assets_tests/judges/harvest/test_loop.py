@@ -18,12 +18,11 @@ from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.ledger import ledger_entries, ledger_violations
 from certify_assets.evaluation.score_table import read_score_table
 from certify_assets.judges.families.harvest import harvest_violations
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import HARVEST_JUDGES
 from certify_assets.reports.harvest_table import control_rows, harvest_markdown, loop_rows
 from certify_assets.research.harvest_study import HarvestPlan, run_harvests
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import register_runs, write_runs
+from certify_assets_tests.builders import judged, register_runs, write_runs
 
 FIRST = "lexical_harvest_1"
 
@@ -36,9 +35,9 @@ def prepared(folder: Path, *, tasks: int) -> Store:
 
 
 def made(store: Store, judge: str) -> None:
-    JudgedCorpus(Corpus(store, "c"), judge).train()
-    JudgedCorpus(Corpus(store, "c"), judge).score()
-    certification.certify_judge(JudgedCorpus(Corpus(store, "c"), judge))
+    judged(store, "c", judge).train()
+    judged(store, "c", judge).score()
+    certification.certify_judge(judged(store, "c", judge))
 
 
 @pytest.fixture(scope="module")
@@ -61,26 +60,25 @@ def test_a_round_trains_on_source_and_harvest_and_is_certified_on_half_b(store: 
     document = store.read_json(f"judges/{FIRST}/c/harvest.json")
     adapter = store.read_json(f"judges/{FIRST}/c/adapter.json")
     assert document["open"] and adapter["harvest"]["size"] == document["size"] > 0
-    certificates = certification.load_certificates(JudgedCorpus(Corpus(store, "c"), FIRST))
-    whole = certification.load_certificates(JudgedCorpus(Corpus(store, "c"), "lexical"))
-    assert {item.provenance["split"] for item in certificates} == {"cal_half_b"} and {
-        item.provenance["split"] for item in whole
-    } == {"cal"}
+    certificates = certification.load_certificates(judged(store, "c", FIRST))
+    whole = certification.load_certificates(judged(store))
+    assert {item.provenance["split"] for item in certificates} == {"cal_half_b"}
+    assert {item.provenance["split"] for item in whole} == {"cal"}
     assert certificates[0].tasks == whole[0].tasks - whole[0].tasks // 2
-    assert certification.verify_stored(JudgedCorpus(Corpus(store, "c"), FIRST)) == []
-    assert audit_judge(JudgedCorpus(Corpus(store, "c"), FIRST)).entry.kind == "first"
-    assert harvest_violations(JudgedCorpus(Corpus(store, "c"), FIRST)) == []
+    assert certification.verify_stored(judged(store, "c", FIRST)) == []
+    assert audit_judge(judged(store, "c", FIRST)).entry.kind == "first"
+    assert harvest_violations(judged(store, "c", FIRST)) == []
 
 
 def test_the_stored_scores_verify_the_certificates_as_the_page_says(store: Store) -> None:
     table = read_score_table(store.local_path(f"judges/{FIRST}/c/scores.parquet")).choose_split(
         "cal"
     )
-    for item in certification.load_certificates(JudgedCorpus(Corpus(store, "c"), FIRST)):
+    for item in certification.load_certificates(judged(store, "c", FIRST)):
         assert verify_certificate(item, table.scores, table.labelled(), table.tasks) is None
     splits = store.read_table(f"judges/{FIRST}/c/scores.parquet")["split"]
     assert (splits == "cal_half_a").sum() > 0 and set(splits) == {"rl", "cal", "cal_half_a", "test"}
-    whole = JudgedCorpus(Corpus(store, "c"), FIRST).scores[0]
+    whole = judged(store, "c", FIRST).scores[0]
     assert (whole["split"] == "cal").sum() == splits.isin(["cal", "cal_half_a"]).sum(), (
         "the gate of the next round takes its half of all of CAL"
     )
@@ -93,12 +91,10 @@ def test_contamination_is_kept_apart_from_everything_that_trains(store: Store) -
 
 
 def test_a_second_round_goes_on_from_the_first_and_starts_from_the_base(store: Store) -> None:
-    document = JudgedCorpus(Corpus(store, "c"), "lexical_harvest_2").train().to_dict()
+    document = judged(store, "c", "lexical_harvest_2").train().to_dict()
     first = store.read_json(f"judges/{FIRST}/c/adapter.json")
-    assert (
-        document["harvest"]["start"] == FIRST
-        and document["harvest"]["start_adapter_sha256"] == first["adapter_sha256"]
-    )
+    assert document["harvest"]["start"] == FIRST
+    assert document["harvest"]["start_adapter_sha256"] == first["adapter_sha256"]
     assert document["sft_trajectories"] == first["sft_trajectories"], (
         "the harvest of round 1 is not kept"
     )
@@ -109,7 +105,7 @@ def test_the_same_harvest_has_the_same_bytes(store: Store) -> None:
         name: store.read_bytes(f"judges/{FIRST}/c/{name}")
         for name in ("adapter.json", "harvest.json", "harvest.parquet")
     }
-    JudgedCorpus(Corpus(store, "c"), FIRST).train()
+    judged(store, "c", FIRST).train()
     assert {name: store.read_bytes(f"judges/{FIRST}/c/{name}") for name in before} == before
 
 
@@ -117,9 +113,9 @@ def test_another_start_makes_the_round_stale(store: Store) -> None:
     adapter = store.read_json("judges/lexical/c/adapter.json")
     store.write_json("judges/lexical/c/adapter.json", {**adapter, "adapter_sha256": "0" * 64})
     with pytest.raises(StaleCertificateError, match="let through by another lexical judge"):
-        certification.load_certificates(JudgedCorpus(Corpus(store, "c"), FIRST))
+        certification.load_certificates(judged(store, "c", FIRST))
     with pytest.raises(IntegrityError):
-        JudgedCorpus(Corpus(store, "c"), FIRST).train()
+        judged(store, "c", FIRST).train()
 
 
 def test_a_smuggled_pseudo_label_is_found(store: Store) -> None:
@@ -130,12 +126,10 @@ def test_a_smuggled_pseudo_label_is_found(store: Store) -> None:
         0, ["trajectory_id", "task_id"]
     ].to_numpy()
     store.write_table(key, harvested)
-    found = harvest_violations(JudgedCorpus(Corpus(store, "c"), FIRST))
-    assert (
-        found[0] == "1 harvested runs are rows of CAL."
-        and "in CAL" in found[1]
-        and "not the one that its adapter was trained on" in found[2]
-    )
+    found = harvest_violations(judged(store, "c", FIRST))
+    assert found[0] == "1 harvested runs are rows of CAL."
+    assert "in CAL" in found[1]
+    assert "not the one that its adapter was trained on" in found[2]
 
 
 def test_a_closed_gate_makes_no_judge_and_says_why(tmp_path: Path) -> None:
@@ -145,11 +139,11 @@ def test_a_closed_gate_makes_no_judge_and_says_why(tmp_path: Path) -> None:
         GateClosedError,
         match="harvests nothing from c: too few CAL tasks: 8 of 20 needed in half A",
     ):
-        JudgedCorpus(Corpus(small, "c"), FIRST).train()
-    assert not small.read_json(f"judges/{FIRST}/c/harvest.json")["open"] and not small.exists(
-        f"judges/{FIRST}/c/adapter.json"
-    )
-    assert GateClosedError.exit_code == 3 and set(HARVEST_JUDGES) >= {
+        judged(small, "c", FIRST).train()
+    assert not small.read_json(f"judges/{FIRST}/c/harvest.json")["open"]
+    assert not small.exists(f"judges/{FIRST}/c/adapter.json")
+    assert GateClosedError.exit_code == 3
+    assert set(HARVEST_JUDGES) >= {
         FIRST,
         "harvest_1",
         "harvest_2",
@@ -166,7 +160,7 @@ def test_a_gate_that_closes_takes_the_judge_of_an_earlier_opening_away(store: St
         {**store.read_json("judges/lexical/c/scores.json"), "scores_sha256": sha256},
     )
     with pytest.raises(GateClosedError):
-        JudgedCorpus(Corpus(store, "c"), FIRST).train()
+        judged(store, "c", FIRST).train()
     assert len(cal) and not store.exists(f"judges/{FIRST}/c/adapter.json"), (
         "a judge whose gate is closed now must not be used"
     )
@@ -191,13 +185,11 @@ def test_the_study_sets_gates_and_controls_side_by_side(store: Store) -> None:
         for entry in ledger_entries(Corpus(store, "c"))
         if entry.judge == "harvests of lexical" and entry.kind != "result"
     ]
-    assert [entry.kind for entry in entries] == ["first", "replay"] and not ledger_violations(
-        Corpus(store, "c")
-    )
+    assert [entry.kind for entry in entries] == ["first", "replay"]
+    assert not ledger_violations(Corpus(store, "c"))
     guarded, taskboot = document["loops"]
-    assert [row["round"] for row in taskboot["rounds"]] == [0, 1, 2] and set(
-        taskboot["ranking"]
-    ) == {"guarded_taskboot", "taskboot"}
+    assert [row["round"] for row in taskboot["rounds"]] == [0, 1, 2]
+    assert set(taskboot["ranking"]) == {"guarded_taskboot", "taskboot"}
     controls = {control["control"]: control for control in guarded["controls"]}
     assert set(controls) >= {
         "labels_of_half_a",
@@ -220,10 +212,8 @@ def test_the_study_sets_gates_and_controls_side_by_side(store: Store) -> None:
     assert {row["control"] for row in control_rows(document)} == {
         c["control"] for one in document["loops"] for c in one["controls"]
     }
-    assert (
-        harvest_markdown(document).startswith("| profile |")
-        and len(harvest_markdown(document)) < 1000
-    )
+    assert harvest_markdown(document).startswith("| profile |")
+    assert len(harvest_markdown(document)) < 1000
 
 
 def test_a_structural_leak_stops_a_study(store: Store) -> None:

@@ -59,9 +59,8 @@ def test_a_pool_carries_no_outcome_and_an_empty_one_is_refused(manifest: SplitMa
 def test_halves_share_no_task_and_hold_all_of_cal() -> None:
     cal = score_rows(tasks=31, attempts=3)
     half_a, half_b = halves(cal, 42)
-    assert not set(half_a["task_id"]) & set(half_b["task_id"]) and len(half_a) + len(half_b) == len(
-        cal
-    )
+    assert not set(half_a["task_id"]) & set(half_b["task_id"])
+    assert len(half_a) + len(half_b) == len(cal)
     assert half_a["task_id"].nunique() == 15, "the half that certifies is the larger one"
     assert halves(cal, 42)[0].equals(half_a) and not halves(cal, 43)[0].equals(half_a)
 
@@ -104,10 +103,8 @@ def test_pseudo_labels_replace_whatever_outcome_the_rows_had(manifest: SplitMani
     made = training_set(
         rows(manifest, "sft", 1), rows(manifest, "rl", 1), label=0, manifest=manifest
     )
-    assert (
-        made.loc[made[LABEL_SOURCE] == "harvest", "outcome"].eq(0).all()
-        and made.loc[made[LABEL_SOURCE] == "human", "outcome"].eq(1).all()
-    )
+    assert made.loc[made[LABEL_SOURCE] == "harvest", "outcome"].eq(0).all()
+    assert made.loc[made[LABEL_SOURCE] == "human", "outcome"].eq(1).all()
 
 
 def test_the_gate_closes_on_too_few_tasks_with_the_numbers() -> None:
@@ -117,19 +114,15 @@ def test_the_gate_closes_on_too_few_tasks_with_the_numbers() -> None:
     assert not gate.open and gate.reason == "too few CAL tasks: 19 of 20 needed in half A."
     assert gate.certificate.certified, "the bootstrap itself would have gone on"
     assert not gate.taken(np.array([-99.0])).any()
-    assert (
-        fewest_tasks(Settings(procedure="betting")) == 29
-        and fewest_tasks(Settings(procedure="betting", alpha=0.2)) == 14
-    )
+    assert fewest_tasks(Settings(procedure="betting")) == 29
+    assert fewest_tasks(Settings(procedure="betting", alpha=0.2)) == 14
 
 
 def test_the_gate_closes_where_nothing_is_certified_and_says_why() -> None:
     gate = open_gate(score_rows(tasks=60, signal=0.0, success_rate=0.5), Settings())
-    assert (
-        not gate.open
-        and gate.reason.startswith("half A certifies nothing: ")
-        and gate.to_dict()["threshold"] is None
-    )
+    assert not gate.open
+    assert gate.reason.startswith("half A certifies nothing: ")
+    assert gate.to_dict()["threshold"] is None
 
 
 def test_an_open_gate_takes_its_region_and_never_an_unscored_row() -> None:
@@ -196,13 +189,9 @@ def test_whether_cal_could_have_ranked_the_rounds() -> None:
 
     # the paper's own rounds: CAL certifies .514/.389/.486 while TEST moves .575/.585/.465
     found = ranking_of([row(0, 0.514, 0.575), row(1, 0.389, 0.585), row(2, 0.486, 0.465)])
-    assert (
-        found is not None
-        and found["taskboot"]["order_half_b"] == [0, 2, 1]
-        and found["taskboot"]["order_test"] == [1, 0, 2]
-    )
+    assert found is not None
+    assert found["taskboot"]["order_half_b"] == [0, 2, 1]
+    assert found["taskboot"]["order_test"] == [1, 0, 2]
     assert not found["taskboot"]["agree"]
-    assert (
-        ranking_of([row(0, 0.5, None)]) is None
-        and ranking_of([row(0, 0.5, None), {"round": 1, "skipped": "closed"}]) is None
-    )
+    assert ranking_of([row(0, 0.5, None)]) is None
+    assert ranking_of([row(0, 0.5, None), {"round": 1, "skipped": "closed"}]) is None

@@ -12,11 +12,11 @@ from certify_assets.errors import StaleCertificateError
 from certify_assets.evaluation.audit import audit_judge, overview
 from certify_assets.evaluation.certification import load_certificates
 from certify_assets.evaluation.comparison import compare, other_rows
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.reports.comparison_page import certified_table, ranking_table
 from certify_assets.reports.judge_page import write_index, write_page
 from certify_assets.research.certifiability import gather_points
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged
 from certify_assets_tests.judges.harvest.test_loop import FIRST, made, prepared
 
 pytestmark = pytest.mark.slow
@@ -28,8 +28,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = prepared(folder, tasks=160)
     for judge in ("lexical", FIRST):
         made(store, judge)
-        audit_judge(JudgedCorpus(Corpus(store, "c"), judge))
-        write_page(JudgedCorpus(Corpus(store, "c"), judge))
+        audit_judge(judged(store, "c", judge))
+        write_page(judged(store, "c", judge))
     return folder / "root"
 
 
@@ -59,28 +59,24 @@ def test_page_index_overview_and_comparison_say_half_b_and_pseudo_labels(store: 
     write_index(store)
     assert store.read_bytes("index.html").decode().count("Certified on half B of CAL alone.") == 1
     shown = {judge["judge"]: judge for judge in overview(Corpus(store, "c"))["judges"]}
-    assert (
-        shown[FIRST]["certified_on"] == "cal_half_b"
-        and shown["lexical"] | {"certified_on": "cal", "pseudo_labels": None} == shown["lexical"]
-    )
+    assert shown[FIRST]["certified_on"] == "cal_half_b"
+    assert shown["lexical"] | {"certified_on": "cal", "pseudo_labels": None} == shown["lexical"]
     document = compare(Corpus(store, "c"))
     messages = [
         item["message"]
         for item in document["findings"]
         if item["code"] in ("half_of_cal", "trained_on_rl")
     ]
-    assert (
-        len(messages) == 2
-        and all(FIRST in message for message in messages)
-        and "32 tasks" in messages[0]
-    )
+    assert len(messages) == 2
+    assert all(FIRST in message for message in messages)
+    assert "32 tasks" in messages[0]
     counted = {row["judge"]: row["counts"]["cal"] for row in document["rows"]}
     assert counted[FIRST]["unscored"] > 0 == counted["lexical"]["unscored"]
     (other,) = other_rows(document)
     assert (
         f"{FIRST} is compared on {counted[FIRST]['rows'] - counted[FIRST]['unscored']} of" in other
-        and "half B" in other
     )
+    assert "half B" in other
     rows = {row[1]: row for row in certified_table([document]).rows}
     assert (rows["lexical"][-1], rows[FIRST][-1]) == ("64", "32 (half B)")
     assert {row[1] for row in ranking_table([document]).rows if "(trained on)" in row[6]} == {FIRST}
@@ -97,16 +93,13 @@ def test_a_stale_judge_or_a_gate_that_closed_hides_no_other(store: Store) -> Non
         StaleCertificateError,
         match=r"the gate of .* is closed now, so there is no such judge: too few tasks",
     ):
-        load_certificates(JudgedCorpus(Corpus(store, "c"), FIRST))
+        load_certificates(judged(store, "c", FIRST))
     found = overview(Corpus(store, "c"))
-    assert [judge["judge"] for judge in found["judges"]] == ["lexical"] and "closed now" in found[
-        "stale"
-    ][FIRST]
+    assert [judge["judge"] for judge in found["judges"]] == ["lexical"]
+    assert "closed now" in found["stale"][FIRST]
     now = {item.point.corpus: item for item in gather_points(store)[0]}["c"]
-    assert (
-        now.point.auroc == before.point.auroc
-        and FIRST in now.without
-        and (before.judges, now.judges) == (2, 1)
-    )
+    assert now.point.auroc == before.point.auroc
+    assert FIRST in now.without
+    assert (before.judges, now.judges) == (2, 1)
     write_index(store)
     assert "closed now" in store.read_bytes("index.html").decode()

@@ -81,9 +81,8 @@ def test_names_shared_with_other_parts_are_given_in_full() -> None:
 
     model = models.tiny_qwen3()
     model.visual = torch.nn.ModuleDict({"q_proj": torch.nn.Linear(2, 2)})
-    assert "model.layers.0.self_attn.q_proj" in linear_targets(model) and not any(
-        "visual" in name for name in linear_targets(model)
-    )
+    assert "model.layers.0.self_attn.q_proj" in linear_targets(model)
+    assert not any("visual" in name for name in linear_targets(model))
 
 
 def test_rank_16_has_the_papers_trainable_parameters() -> None:
@@ -195,11 +194,9 @@ def test_an_adapter_is_the_same_bytes_each_time(tmp_path: Path) -> None:
         for name in names
     )
     config = json.loads((tmp_path / "a" / "adapter_config.json").read_text(encoding="utf-8"))
-    assert (
-        config["base_model_name_or_path"] == "tiny"
-        and config["target_modules"] == sorted(ATTENTION | MLP)
-        and config["r"] == 4
-    )
+    assert config["base_model_name_or_path"] == "tiny"
+    assert config["target_modules"] == sorted(ATTENTION | MLP)
+    assert config["r"] == 4
 
 
 def test_an_altered_adapter_is_refused(tmp_path: Path) -> None:

@@ -177,9 +177,8 @@ def test_training_raises_the_reward_and_asks_for_evaluation_when_due() -> None:
     assert asked == [0, 10, 30]
     assert run.history[-1].reward > run.history[0].reward + 0.5
     assert [step.step for step in run.history] == list(range(1, 31))
-    assert run.history[0].learning_rate == 2e-2 and run.history[-1].learning_rate == pytest.approx(
-        2e-2 / 30
-    )
+    assert run.history[0].learning_rate == 2e-2
+    assert run.history[-1].learning_rate == pytest.approx(2e-2 / 30)
     assert run.config.to_dict()["global_batch"] == 128
 
 

@@ -34,12 +34,10 @@ def compact() -> CausalJudge:
 
 def test_a_cpu_keeps_to_the_reference() -> None:
     cpu = Hardware.of(models.tiny_qwen3())
-    assert (
-        cpu == Hardware("cpu", "float32")
-        and not cpu.accelerated
-        and not cpu.half
-        and cpu.fused is None
-    )
+    assert cpu == Hardware("cpu", "float32")
+    assert not cpu.accelerated
+    assert not cpu.half
+    assert cpu.fused is None
     assert ScoringConfig.suited(models.judge(models.tiny_qwen3())).is_reference
     cuda = Hardware("cuda", "bfloat16")
     assert cuda.half and cuda.fused is True and not Hardware("cuda", "float32").half
@@ -72,10 +70,8 @@ def test_a_fast_engine_is_compared_before_it_scores(
     assert len(checks) == 1 and checks[0].passed and checks[0].rows == 12
     fast = compact.provenance()
     assert fast.engine.endswith("cpu, packed") and fast.sha256 != provenance.sha256
-    assert (
-        fast.settings["parity"] == engine_limits(compact.language)
-        and fast.settings["merged"] is False
-    )
+    assert fast.settings["parity"] == engine_limits(compact.language)
+    assert fast.settings["merged"] is False
     monkeypatch.setattr(
         module, "engine_parity", lambda *_, **__: replace(checks[0], max_difference=1.0)
     )
@@ -103,9 +99,8 @@ def test_the_benchmark_runs_without_a_device(tmp_path: Path) -> None:
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     found = json.loads(done.stdout)
-    assert (
-        json.loads(out.read_text(encoding="utf-8")) == found and list(found["sections"]) == chosen
-    )
+    assert json.loads(out.read_text(encoding="utf-8")) == found
+    assert list(found["sections"]) == chosen
     assert not [name for name, section in found["sections"].items() if "error" in section]
     assert found["machine"]["gpu_measured"] is False and found["bars"] is None
     assert "the GPU figures are not measured" in done.stderr

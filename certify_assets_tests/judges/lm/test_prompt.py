@@ -102,10 +102,8 @@ def test_no_run_ends_the_prompt_or_speaks_for_the_auditor(kind: str, text: str) 
     encoder = ENCODERS[kind]
     encoded = encoder.encode_text(text)
     before, after = len(encoder.prefix_ids), len(encoder.suffix_ids)
-    assert (
-        encoded.ids[:before] == encoder.prefix_ids
-        and encoded.ids[len(encoded.ids) - after :] == encoder.suffix_ids
-    )
+    assert encoded.ids[:before] == encoder.prefix_ids
+    assert encoded.ids[len(encoded.ids) - after :] == encoder.suffix_ids
     body = encoded.ids[before : len(encoded.ids) - after]
     assert not controls(encoder) & set(body)
     assert "verdict:" not in encoder.tokenizer.decode(body).lower()
@@ -165,9 +163,8 @@ def test_only_the_middle_of_the_run_is_cut(lines: int, extra: int) -> None:
         kept = len(shown) - len(note)
         head, tail = kept - kept // 2, kept // 2
         assert len(encoded.ids) == encoder.budget_tokens and encoded.cut_tokens == len(body) - kept
-        assert (
-            shown[:head] == body[:head] and shown[len(shown) - tail :] == body[len(body) - tail :]
-        )
+        assert shown[:head] == body[:head]
+        assert shown[len(shown) - tail :] == body[len(body) - tail :]
         assert list(shown[head : len(shown) - tail]) == note
 
 

@@ -201,10 +201,8 @@ def test_a_killed_run_keeps_its_finished_shards(qwen3: LanguageModel, tmp_path: 
         progress=lambda done, total: seen.append((done, total)),
     )
     assert 0 < resumed.kept_rows < 20
-    assert (
-        np.array_equal(_log_odds(resumed), _log_odds(whole))
-        and resumed.composition_sha256 == whole.composition_sha256
-    )
+    assert np.array_equal(_log_odds(resumed), _log_odds(whole))
+    assert resumed.composition_sha256 == whole.composition_sha256
     assert seen[-1] == (20, 20) and [done for done, _ in seen] == sorted(done for done, _ in seen)
     assert score_prompts(qwen3, prompts, config=config, shards=tmp_path).kept_rows == 20
 

@@ -69,17 +69,13 @@ def test_what_is_handed_to_trl(tmp_path: Path) -> None:
     arguments = sft_arguments(
         SftConfig(), tmp_path, device="cpu", dtype="float32", checkpoint_steps=7
     )
-    assert (
-        arguments.bf16 is False
-        and arguments.fp16 is False
-        and arguments.max_length is None
-        and arguments.report_to == []
-    )
-    assert (
-        arguments.lr_scheduler_type == "cosine"
-        and arguments.packing is False
-        and arguments.push_to_hub is False
-    )
+    assert arguments.bf16 is False
+    assert arguments.fp16 is False
+    assert arguments.max_length is None
+    assert arguments.report_to == []
+    assert arguments.lr_scheduler_type == "cosine"
+    assert arguments.packing is False
+    assert arguments.push_to_hub is False
 
 
 def test_the_verdict_alone_carries_loss() -> None:
@@ -144,9 +140,8 @@ def test_weights_average_one() -> None:
     built = training_rows(rows, VERDICTS, replace(SMALL, success_weight=3.0))
     weights = np.array([made["weight"] for made in built])
     outcomes = np.array([row.outcome for row in rows])
-    assert weights.mean() == pytest.approx(1) and weights[outcomes == 1][0] / weights[
-        outcomes == 0
-    ][0] == pytest.approx(3)
+    assert weights.mean() == pytest.approx(1)
+    assert weights[outcomes == 1][0] / weights[outcomes == 0][0] == pytest.approx(3)
 
 
 @pytest.mark.parametrize("weight", [1.0, 3.0])
@@ -195,19 +190,13 @@ def test_training_learns_and_leaves_the_base_as_it_was(
         > before[outcomes == 1].mean() - before[outcomes == 0].mean() + 1
     )
     document = trained.to_dict()
-    assert (
-        sha256 == trained.sha256
-        and json.loads((tmp_path / "provenance.json").read_text(encoding="utf-8")) == document
-    )
-    assert (
-        document["config"] == json.loads(json.dumps(asdict(replace(SMALL, epochs=3.0))))
-        and document["base_revision"] == base.revision
-    )
-    assert (
-        document["rows"] == 32
-        and document["sources"] == {"sft": 32}
-        and len(document["loss_curve"]) == 24
-    )
+    assert sha256 == trained.sha256
+    assert json.loads((tmp_path / "provenance.json").read_text(encoding="utf-8")) == document
+    assert document["config"] == json.loads(json.dumps(asdict(replace(SMALL, epochs=3.0))))
+    assert document["base_revision"] == base.revision
+    assert document["rows"] == 32
+    assert document["sources"] == {"sft": 32}
+    assert len(document["loss_curve"]) == 24
     rank, shapes = 4, [(64, 64), (64, 32), (64, 32), (64, 64), (64, 96), (64, 96), (96, 64)]
     assert document["trainable_parameters"] == 2 * rank * sum(
         inside + outside for inside, outside in shapes
@@ -260,9 +249,8 @@ def test_a_stopped_training_ends_in_the_same_bytes(tmp_path: Path) -> None:
     assert _train(tmp_path / "halves").sha256 == whole.sha256
     assert _files(tmp_path / "halves") == _files(tmp_path / "whole")
     # a third call finds the work done
-    assert _train(tmp_path / "halves").sha256 == whole.sha256 and _files(
-        tmp_path / "halves"
-    ) == _files(tmp_path / "whole")
+    assert _train(tmp_path / "halves").sha256 == whole.sha256
+    assert _files(tmp_path / "halves") == _files(tmp_path / "whole")
 
 
 @pytest.mark.slow

@@ -58,11 +58,9 @@ def test_rows_lie_one_after_the_other() -> None:
     packed = pack([(7, 8, 9), (5,), (6, 7)])
     assert packed.ids.tolist() == [[7, 8, 9, 5, 6, 7]]
     assert packed.positions.tolist() == [[0, 1, 2, 0, 0, 1]]
-    assert (
-        packed.bounds.tolist() == [0, 3, 4, 6]
-        and packed.last.tolist() == [2, 3, 5]
-        and packed.longest == 3
-    )
+    assert packed.bounds.tolist() == [0, 3, 4, 6]
+    assert packed.last.tolist() == [2, 3, 5]
+    assert packed.longest == 3
     assert str(packed.bounds.dtype) == "torch.int32"
 
 
@@ -72,9 +70,8 @@ def test_packed_scores_are_those_of_rows_alone(qwen3: LanguageModel, budget: int
     packed = score_prompts(qwen3, prompts, config=replace(PACKED, token_budget=budget))
     np.testing.assert_allclose(packed.scores.score, _score(qwen3, prompts), atol=1e-5, rtol=0)
     assert packed.padded_tokens == packed.tokens
-    assert packed.fingerprint.attention == ATTENTION and packed.fingerprint.engine.endswith(
-        "cpu, packed"
-    )
+    assert packed.fingerprint.attention == ATTENTION
+    assert packed.fingerprint.engine.endswith("cpu, packed")
     assert qwen3.model.config._attn_implementation == "sdpa"
 
 
@@ -121,9 +118,8 @@ def test_a_batch_holds_tokens_not_columns() -> None:
     prompts = models.prompts(40)
     batches = compose(prompts, replace(PACKED, token_budget=150))
     sizes = [sum(len(prompts[row].ids) for row in batch) for batch in batches]
-    assert (
-        sorted(row for batch in batches for row in batch) == list(range(40)) and max(sizes) <= 150
-    )
+    assert sorted(row for batch in batches for row in batch) == list(range(40))
+    assert max(sizes) <= 150
     assert len(batches) <= len(compose(prompts, ScoringConfig(token_budget=150)))
     assert batches == compose(prompts, replace(PACKED, token_budget=150))
 
@@ -147,10 +143,8 @@ def test_threads_and_order_change_no_bit(qwen3: LanguageModel) -> None:
     prompts = models.prompts(17)
     first = score_prompts(qwen3, prompts, config=PACKED)
     again = score_prompts(qwen3, prompts[::-1], config=replace(PACKED, workers=3, shard_rows=4))
-    assert (
-        np.array_equal(first.scores.score, again.scores.score[::-1])
-        and first.composition_sha256 == again.composition_sha256
-    )
+    assert np.array_equal(first.scores.score, again.scores.score[::-1])
+    assert first.composition_sha256 == again.composition_sha256
 
 
 def test_layers_that_carry_a_state_are_read_in_padded_batches() -> None:
@@ -205,12 +199,10 @@ def test_the_attention_takes_packed_rows_alone(qwen3: LanguageModel) -> None:
 
 def test_packed_rows_pass_the_engine_check(qwen3: LanguageModel) -> None:
     found = engine_parity(qwen3, models.prompts(40), config=PACKED)
-    assert (
-        found.passed
-        and found.rows == 16
-        and found.max_difference < 1e-5
-        and found.tolerance == 1e-3
-    )
+    assert found.passed
+    assert found.rows == 16
+    assert found.max_difference < 1e-5
+    assert found.tolerance == 1e-3
 
 
 def test_the_gradient_of_packed_rows() -> None:
@@ -249,9 +241,8 @@ def test_exact_grpo_on_packed_rows(recomputed: bool) -> None:
         for packed in (False, True)
     ]
     for padded, joined in zip(*(run.history for run in runs), strict=True):
-        assert joined.loss == pytest.approx(
-            padded.loss, abs=1e-5
-        ) and joined.grad_norm == pytest.approx(padded.grad_norm, rel=1e-3)
+        assert joined.loss == pytest.approx(padded.loss, abs=1e-5)
+        assert joined.grad_norm == pytest.approx(padded.grad_norm, rel=1e-3)
 
 
 def test_labels_and_weights_of_packed_rows() -> None:

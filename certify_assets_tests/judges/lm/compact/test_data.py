@@ -36,7 +36,8 @@ def test_runs_of_several_seeds_are_one_table_with_unique_ids(tmp_path: Path) -> 
     write_runs(tmp_path / "runs.parquet", generations)
     frame = read_trajectories(tmp_path / "runs.parquet")
     assert len(frame) == frame["trajectory_id"].nunique() == 4
-    assert set(frame["corpus"]) == {"miniwob_pretraining"} and set(frame["instruction"]) == {
+    assert set(frame["corpus"]) == {"miniwob_pretraining"}
+    assert set(frame["instruction"]) == {
         "Click 7.",
         "Click 8.",
     }

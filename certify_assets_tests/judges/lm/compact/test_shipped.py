@@ -51,15 +51,11 @@ def test_its_verdicts_are_one_token_each_and_its_shape_can_be_served() -> None:
     assert language_model.verdicts.single and language_model.source == "compact"
     assert PromptEncoder(language_model.tokenizer).verdicts == language_model.verdicts
     config = language_model.model.config
-    assert (
-        config.model_type == "qwen3"
-        and config.head_dim in (32, 64, 80, 96, 112, 128)
-        and config.tie_word_embeddings
-    )
-    assert (
-        language_model.tokenizer.chat_template
-        and len(language_model.tokenizer) == config.vocab_size
-    )
+    assert config.model_type == "qwen3"
+    assert config.head_dim in (32, 64, 80, 96, 112, 128)
+    assert config.tie_word_embeddings
+    assert language_model.tokenizer.chat_template
+    assert len(language_model.tokenizer) == config.vocab_size
 
 
 def test_float32_holds_the_stored_numbers_exactly() -> None:
@@ -80,9 +76,8 @@ def test_the_provenance_is_that_of_the_files() -> None:
     assert PROVENANCE["files"] == files
     frame = pretraining_runs()
     texts = [item.text for item in render_frame(frame)]
-    assert PROVENANCE["runs_file_sha256"] == sha256_file(RUNS_FILE) and PROVENANCE["runs"] == len(
-        frame
-    )
+    assert PROVENANCE["runs_file_sha256"] == sha256_file(RUNS_FILE)
+    assert PROVENANCE["runs"] == len(frame)
     assert PROVENANCE["texts_sha256"] == sha256_bytes(canonical_json(texts))
     assert PROVENANCE["renderer_sha256"] == Renderer().sha256
 
