@@ -1,7 +1,5 @@
 """A small corpus with a judge to start from, and a judge of the family grpo with one step an arm."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Small corpora and score tables that tests build by themselves."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

@@ -16,7 +16,7 @@ import pytest
 from certify_assets_tests.paths import REPOSITORY
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
     from certify_assets.storage.store import Store
 
@@ -54,6 +54,30 @@ def browser(chromium: str) -> Iterator[Browser]:
         started = playwright.chromium.launch(executable_path=chromium, args=list(CHROMIUM_FLAGS))
         yield started
         started.close()
+
+
+@pytest.fixture
+def opened(browser: Browser, tmp_path: Path) -> Iterator[Callable[[str, int], Page]]:
+    """Open a page from disk in a width, scripts off; it may load nothing else."""
+    contexts = []
+
+    def show(html: str, width: int) -> Page:
+        path = tmp_path / "page.html"
+        path.write_text(html, encoding="utf-8")
+        context = browser.new_context(
+            java_script_enabled=False, viewport={"width": width, "height": 900}
+        )
+        contexts.append(context)
+        page = context.new_page()
+        asked = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(path.as_uri())
+        assert asked == [path.as_uri()]
+        return page
+
+    yield show
+    for context in contexts:
+        context.close()
 
 
 def prepared_world(

@@ -1,7 +1,5 @@
 """A certified corpus and deliveries of new runs for the tests of operation."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Where tests find what is outside the package, and whether a picture shows anything."""
 
-from __future__ import annotations
-
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path

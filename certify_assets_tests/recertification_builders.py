@@ -1,7 +1,5 @@
 """A corpus in operation, made by hand: a deployment, batches of decisions, and what people said of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 

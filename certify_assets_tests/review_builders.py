@@ -1,7 +1,5 @@
 """A decided batch, written by hand: runs, and a row of decision for each."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Real servers that tests start on this machine and end with all their children: a small Ray cluster, a PostgreSQL server."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import secrets

@@ -1,7 +1,5 @@
 """A data root with two corpora, and the study of it in this process."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

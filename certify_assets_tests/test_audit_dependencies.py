@@ -1,7 +1,5 @@
 """The audit of dependencies in ``make lint``: an advisory fails it, and silence is never taken for a pass."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import sys

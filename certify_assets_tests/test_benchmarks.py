@@ -1,7 +1,5 @@
 """Every benchmark runs in its quick form from an installation, wherever it is started."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """docs/certificates.md names everything that a certificate can say, and says of the paper what is measured."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

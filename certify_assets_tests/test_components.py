@@ -1,7 +1,5 @@
 """Corpora declared in YAML, loaded as Dagster loads a project."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """docs/corpora.md names every format, option, reason and suffix there is, and its example loads."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The example files of deploy/: Dagster takes each, they agree with one another and with the code, and the page names every switch."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

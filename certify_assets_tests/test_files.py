@@ -1,7 +1,5 @@
 """Files as this package reads and writes them: strictly, whole or not at all."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """docs/review.md says what the code does: options, limits, kinds and the labelling interface."""
 
-from __future__ import annotations
-
 import re
 
 from certify_assets.cli.review import review
@@ -28,16 +26,12 @@ def test_the_labelling_interface_is_the_one_that_tasks_are_made_for() -> None:
 
 def test_limits_and_folds_are_as_written() -> None:
     text = " ".join(PAGE.split())
-    assert (
-        f"{ReviewLimits().body_bytes // 1024} KiB" in text
-        and f"more than {ReviewLimits().seconds:g} seconds" in text
-    )
+    assert f"{ReviewLimits().body_bytes // 1024} KiB" in text
+    assert f"more than {ReviewLimits().seconds:g} seconds" in text
     assert f"at most {ReviewLimits().connections} are served" in text
     assert f"send nothing for {ReviewLimits().header_seconds:g} seconds" in text
-    assert (
-        f"more than {review_page._SHOWN_CHARS} characters" in text
-        and f"more than {review_page._WHOLE_CHARS:,}" in text
-    )
+    assert f"more than {review_page._SHOWN_CHARS} characters" in text
+    assert f"more than {review_page._WHOLE_CHARS:,}" in text
     assert f"more than {review_page._STEPS} steps" in text
     assert [words[0].lower() for words in review_page.KIND_WORDS.values()] == re.findall(
         r"^\| (batch draws|audit sample|spot checks|undecided) \|", PAGE, re.MULTILINE

@@ -1,7 +1,5 @@
 """How the package hangs together: layers, what loading costs, what the top level offers."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """docs/study.md and docs/harvest.md name the tables, profiles, gates and controls that there are."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

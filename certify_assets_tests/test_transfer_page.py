@@ -1,7 +1,5 @@
 """docs/transfer.md names the judges, domains, reasons and staleness that there are."""
 
-from __future__ import annotations
-
 import re
 
 from certify_assets.judges.specs import TRANSFER_JUDGES

@@ -1,7 +1,5 @@
 """The platform from Python: one object per thing, from runs to a decided batch."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Small corpora over tasks of their own, to train judges on one another."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Plain numpy and scipy twins of the compiled kernels: slow, short, and compared by the tests."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Betting: what the pilot fixes, what is refused, and whether the promise holds."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Numbers of the paper that follow from its own numbers, and the clustering summaries."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

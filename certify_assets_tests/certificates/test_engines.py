@@ -2,8 +2,6 @@
 tasks and equal ones of 1, 8, 16.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

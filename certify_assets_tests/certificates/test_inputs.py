@@ -2,8 +2,6 @@
 are one table.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -2,8 +2,6 @@
 with known truth.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from fractions import Fraction

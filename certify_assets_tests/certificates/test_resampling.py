@@ -2,8 +2,6 @@
 threads and pieces.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -2,8 +2,6 @@
 beside each bound.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

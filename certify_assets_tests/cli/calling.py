@@ -1,7 +1,5 @@
 """What a call of the command gives back."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -1,7 +1,6 @@
 """Calling the command as a user would, and a score table to call it on."""
 
-from __future__ import annotations
-
+import shlex
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,12 @@ from certify_assets_tests.cli.calling import Answer, Call
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    """Run a command line given as one string, or its words one by one."""
+
     def run(*arguments: object) -> Answer:
+        words = list(map(str, arguments)) if len(arguments) > 1 else shlex.split(str(*arguments))
         with pytest.raises(SystemExit) as end:
-            main([str(argument) for argument in arguments])
+            main(words)
         captured = capsys.readouterr()
         assert "Traceback" not in captured.err
         return Answer(int(end.value.code or 0), captured.out, captured.err)

@@ -1,7 +1,5 @@
 """The review server in a process of its own, and a client without scripts."""
 
-from __future__ import annotations
-
 import html
 import http.client
 import json

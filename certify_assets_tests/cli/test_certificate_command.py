@@ -1,7 +1,5 @@
 """``certify certificate``: what is listed, what is refused, and what the document promises."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -48,7 +46,7 @@ def test_all_lists_every_procedure_of_the_contract(
     call: Call, scores: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "all.json"
-    answer = call("certificate", scores, "--procedure", "all", "--json", "--out", out)
+    answer = call(f"certificate {scores} --procedure all --json --out {out}")
     items = answer.json["certificates"]
     assert answer.code == 0
     assert [item["procedure"] for item in items] == EVERY
@@ -57,23 +55,23 @@ def test_all_lists_every_procedure_of_the_contract(
         lacking = "pilot_missing" in [finding["code"] for finding in item["findings"]]
         assert lacking == (item["procedure"] == "betting")
         assert not (lacking and (item["certified"] or item["coverage"]))
-    assert call("verify", out, scores).code == 0
+    assert call(f"verify {out} {scores}").code == 0
 
 
 def test_side_by_side_each_says_its_estimand_and_each_finding_whose_it_is(
     call: Call, scores: Path
 ) -> None:
-    out = call("certificate", scores, "--procedure", "all", "--side", "both").out
+    out = call(f"certificate {scores} --procedure all --side both").out
     assert "estimand" in out
     assert "  betting reject, betting release: pilot_missing: betting fixes" in out
     assert "  taskboot reject, taskboot release: unguarded: " in out
-    single = call("certificate", scores).out
+    single = call(f"certificate {scores}").out
     assert "error by trajectory" in single and "  bad_tasks_larger: " in single
 
 
 def test_noise_never_counts_as_certified(call: Call, tmp_path: Path) -> None:
     noise(tmp_path / "noise.csv")
-    answer = call("certificate", tmp_path / "noise.csv", "--procedure", "all", "--json")
+    answer = call(f"certificate {tmp_path}/noise.csv --procedure all --json")
     assert [item["procedure"] for item in answer.json["certificates"]] == EVERY
     assert answer.code == 3 and not any(item["certified"] for item in answer.json["certificates"])
 
@@ -124,22 +122,20 @@ def test_both_sides_promise_together_in_the_document(
     call: Call, scores: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "both.json"
-    apart = call("certificate", scores, "--side", "both", "--alpha", "0.2", "--json", "--out", out)
+    apart = call(f"certificate {scores} --side both --alpha 0.2 --json --out {out}")
     assert set(apart.json) == {"certificates", "promise"}
     assert "confidence 90 %" in apart.json["promise"]
     assert json.loads(out.read_text(encoding="utf-8")) == apart.json
-    assert call("verify", out, scores).code == 0 and call("decide", out, scores).code == 0
-    joint = call(
-        "certificate", scores, "--side", "both", "--alpha", "0.2", "--joint", "--json"
-    ).json
+    assert call(f"verify {out} {scores}").code == 0 and call(f"decide {out} {scores}").code == 0
+    joint = call(f"certificate {scores} --side both --alpha 0.2 --joint --json").json
     assert "confidence 95 %" in joint["promise"]
     assert {item["delta"] for item in joint["certificates"]} == {0.025}
-    assert "confidence 90 %" in call("certificate", scores, "--side", "both", "--alpha", "0.2").out
+    assert "confidence 90 %" in call(f"certificate {scores} --side both --alpha 0.2").out
 
 
 def test_an_altered_promise_is_refused(call: Call, scores: Path, tmp_path: Path) -> None:
     out = tmp_path / "both.json"
-    document = call("certificate", scores, "--side", "both", "--alpha", "0.2", "--json").json
+    document = call(f"certificate {scores} --side both --alpha 0.2 --json").json
     for change in (
         {"promise": document["promise"].replace("90 %", "99 %")},
         {"promise": 3},
@@ -147,32 +143,30 @@ def test_an_altered_promise_is_refused(call: Call, scores: Path, tmp_path: Path)
         {"more": 1},
     ):
         out.write_text(json.dumps({**document, **change}), encoding="utf-8")
-        answer = call("verify", out, scores)
+        answer = call(f"verify {out} {scores}")
         assert answer.code == 3 and answer.err
-        assert call("decide", out, scores).code == 2
+        assert call(f"decide {out} {scores}").code == 2
     del document["promise"]
     out.write_text(json.dumps(document), encoding="utf-8")
     # two certificates put together by hand promise nothing together, and each is what it is
-    assert call("verify", out, scores).code == 0
+    assert call(f"verify {out} {scores}").code == 0
 
 
 def test_every_procedure_on_both_sides_promises_line_by_line(
     call: Call, scores: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "all.json"
-    document = call(
-        "certificate", scores, "--procedure", "all", "--side", "both", "--json", "--out", out
-    ).json
+    document = call(f"certificate {scores} --procedure all --side both --json --out {out}").json
     assert len(document["certificates"]) == 2 * len(EVERY)
     assert [line.split(":")[0] for line in document["promise"].splitlines()] == [
         f"By {name}" for name in EVERY
     ]
-    assert call("verify", out, scores).code == 0
+    assert call(f"verify {out} {scores}").code == 0
 
 
 def test_rows_in_both_regions_are_spoken_of(call: Call, scores: Path) -> None:
     said = [
-        call("certificate", scores, "--side", "both", "--guard", "none", "--alpha", alpha).out
+        call(f"certificate {scores} --side both --guard none --alpha {alpha}").out
         for alpha in ("0.4", "0.02")
     ]
     assert "lie in both regions: those rows go to a person" in said[0]
@@ -183,15 +177,7 @@ def test_one_draw_certifies_no_noise(call: Call, tmp_path: Path) -> None:
     noise(tmp_path / "noise.csv")
     for seed in range(8):
         answer = call(
-            "certificate",
-            tmp_path / "noise.csv",
-            "--engine",
-            "montecarlo",
-            "--draws",
-            1,
-            "--seed",
-            seed,
-            "--json",
+            f"certificate {tmp_path}/noise.csv --engine montecarlo --draws 1 --seed {seed} --json"
         )
         assert answer.code == 3
         assert "coarse_draws" in [finding["code"] for finding in answer.json["findings"]]
@@ -212,54 +198,34 @@ def test_betting_takes_a_pilot_and_verify_asks_for_it(
 ) -> None:
     out = tmp_path / "betting.json"
     answer = call(
-        "certificate",
-        scores,
-        "--procedure",
-        "betting",
-        "--pilot",
-        pilot,
-        "--alpha",
-        "0.2",
-        "--json",
-        "--out",
-        out,
+        f"certificate {scores} --procedure betting --pilot {pilot} --alpha 0.2 --json --out {out}"
     )
     assert answer.code == 0
     assert answer.json["certified"]
     assert answer.json["validity"] == "finite-sample"
     assert answer.json["parameters"]["pilot"] and answer.json["estimand"] == "task"
-    assert call("verify", out, scores, "--pilot", pilot).code == 0
-    lacking = call("verify", out, scores, "--json")
+    assert call(f"verify {out} {scores} --pilot {pilot}").code == 0
+    lacking = call(f"verify {out} {scores} --json")
     assert lacking.code == 3 and "cannot be recomputed without it" in lacking.json["difference"]
-    assert call("verify", out, scores, "--pilot", scores).code == 3
+    assert call(f"verify {out} {scores} --pilot {scores}").code == 3
     everything = call(
-        "certificate",
-        scores,
-        "--procedure",
-        "all",
-        "--pilot",
-        pilot,
-        "--alpha",
-        "0.2",
-        "--json",
-        "--out",
-        out,
+        f"certificate {scores} --procedure all --pilot {pilot} --alpha 0.2 --json --out {out}"
     ).json
     assert {item["procedure"]: item for item in everything["certificates"]}[
         "betting"
     ] == answer.json
-    assert call("verify", out, scores).code == 3
-    assert call("verify", out, scores, "--pilot", pilot).code == 0
-    assert call("decide", out, scores, "--procedure", "betting").code == 0
+    assert call(f"verify {out} {scores}").code == 3
+    assert call(f"verify {out} {scores} --pilot {pilot}").code == 0
+    assert call(f"decide {out} {scores} --procedure betting").code == 0
 
 
 def test_betting_without_a_pilot_exits_3_with_a_finding(call: Call, scores: Path) -> None:
-    answer = call("certificate", scores, "--procedure", "betting", "--json")
+    answer = call(f"certificate {scores} --procedure betting --json")
     assert answer.code == 3
     assert [finding["code"] for finding in answer.json["findings"]] == ["pilot_missing"]
-    assert "give one (--pilot)" in call(
-        "certificate", scores, "--procedure", "betting"
-    ).out.replace("\n", " ")
+    assert "give one (--pilot)" in call(f"certificate {scores} --procedure betting").out.replace(
+        "\n", " "
+    )
 
 
 def test_the_pilot_is_its_own_split(call: Call, scores: Path, pilot: Path, tmp_path: Path) -> None:
@@ -269,32 +235,14 @@ def test_the_pilot_is_its_own_split(call: Call, scores: Path, pilot: Path, tmp_p
     whole = tmp_path / "whole.csv"
     frame.to_csv(whole, index=False)
     apart = call(
-        "certificate",
-        scores,
-        "--procedure",
-        "betting",
-        "--pilot",
-        pilot,
-        "--alpha",
-        "0.2",
-        "--json",
+        f"certificate {scores} --procedure betting --pilot {pilot} --alpha 0.2 --json"
     ).json
     assert (
-        call(
-            "certificate",
-            whole,
-            "--procedure",
-            "betting",
-            "--pilot",
-            whole,
-            "--alpha",
-            "0.2",
-            "--json",
-        ).json
+        call(f"certificate {whole} --procedure betting --pilot {whole} --alpha 0.2 --json").json
         == apart
     )
     frame.assign(split="cal").to_csv(whole, index=False)
-    refused = call("certificate", scores, "--procedure", "betting", "--pilot", whole, "--json")
+    refused = call(f"certificate {scores} --procedure betting --pilot {whole} --json")
     assert refused.code == 2 and "split='pilot'" in refused.err
 
 
@@ -318,4 +266,4 @@ def test_the_grid_is_paid_for_as_asked(call: Call, scores: Path, tmp_path: Path)
             *arguments,
         )
         assert answer.code == 0 and answer.json["parameters"]["multiplicity"] == arguments[0]
-        assert call("verify", out, scores).code == 0
+        assert call(f"verify {out} {scores}").code == 0

@@ -1,7 +1,5 @@
 """``certify judge compare``: tables, documents, exports, and what cannot be compared."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 
@@ -14,13 +12,13 @@ pytestmark = pytest.mark.slow
 
 
 def test_the_judges_of_named_corpora_are_compared(call: Call, corpora: Store) -> None:
-    answer = call("judge", "compare", "one", "two", "--root", corpora.root, "--json")
+    answer = call(f"judge compare one two --root {corpora.root} --json")
     assert answer.code == 0
     assert [item["corpus"] for item in answer.json["corpora"]] == [
         "one",
         "two",
     ]
-    shown = call("judge", "compare", "one", "--root", corpora.root)
+    shown = call(f"judge compare one --root {corpora.root}")
     assert shown.code == 0
     assert "lexical" in shown.out
     assert "length_only" in shown.out
@@ -31,10 +29,10 @@ def test_the_judges_of_named_corpora_are_compared(call: Call, corpora: Store) ->
 def test_without_names_every_corpus_is_and_those_without_scores_are_left_out(
     call: Call, corpora: Store, tmp_path: Path
 ) -> None:
-    answer = call("judge", "compare", "--root", corpora.root, "--json")
+    answer = call(f"judge compare --root {corpora.root} --json")
     assert len(answer.json["corpora"]) == 3
     assert {item["corpus"] for item in answer.json["left_out"]} == {"miniwob_mixed", "miniwob_weak"}
-    nothing = call("judge", "compare", "--root", tmp_path / "empty", "--json")
+    nothing = call(f"judge compare --root {tmp_path}/empty --json")
     assert nothing.code == 3 and nothing.json["corpora"] == []
 
 
@@ -68,19 +66,9 @@ def test_unseen_agents_page_and_tables_are_written(
 
 
 def test_what_cannot_be_compared_is_a_sentence(call: Call, corpora: Store, tmp_path: Path) -> None:
-    unknown = call("judge", "compare", "nope", "--root", corpora.root)
+    unknown = call(f"judge compare nope --root {corpora.root}")
     assert unknown.code == 2 and "no corpus is called 'nope'" in unknown.err
-    untrained = call("judge", "compare", "one", "--judge", "base", "--root", corpora.root)
+    untrained = call(f"judge compare one --judge base --root {corpora.root}")
     assert untrained.code == 2 and "not trained on SFT alone" in untrained.err
-    same = call(
-        "judge",
-        "compare",
-        "one",
-        "--html",
-        tmp_path / "x",
-        "--csv",
-        tmp_path / "x",
-        "--root",
-        corpora.root,
-    )
+    same = call(f"judge compare one --html {tmp_path}/x --csv {tmp_path}/x --root {corpora.root}")
     assert same.code == 2 and "would be overwritten" in same.err

@@ -1,7 +1,5 @@
 """``certify corpus``: what an import says, refuses and leaves behind."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 from pathlib import Path
@@ -32,24 +30,12 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_gates_are_those_of_cal_and_test(call: Call, root: Path, tmp_path: Path) -> None:
     write_runs(tmp_path / "runs.jsonl", tasks=110, attempts=2)
-    answer = call(
-        "corpus", "import", tmp_path / "runs.jsonl", "--name", "c", "--root", root, "--json"
-    )
+    answer = call(f"corpus import {tmp_path}/runs.jsonl --name c --root {root} --json")
     assert answer.code == 0
     gates = {(gate["split"], gate["alpha"]): gate["tasks"] for gate in answer.json["gates"]}
     assert set(gates) == {(split, alpha) for split in ("cal", "test") for alpha in (0.1, 0.2)}
     assert gates["cal", 0.1] == 50 and gates["test", 0.1] < 50
-    paper = call(
-        "corpus",
-        "import",
-        tmp_path / "runs.jsonl",
-        "--name",
-        "p",
-        "--root",
-        root,
-        "--profile",
-        "paper",
-    )
+    paper = call(f"corpus import {tmp_path}/runs.jsonl --name p --root {root} --profile paper")
     assert "CAL has 17 tasks" in paper.out or "CAL has 16 tasks" in paper.out
 
 
@@ -57,7 +43,7 @@ def test_a_corpus_too_small_to_split_is_stored_and_told(
     call: Call, root: Path, tmp_path: Path
 ) -> None:
     write_runs(tmp_path / "runs.jsonl", tasks=2, attempts=2)
-    answer = call("corpus", "import", tmp_path / "runs.jsonl", "--name", "c", "--root", root)
+    answer = call(f"corpus import {tmp_path}/runs.jsonl --name c --root {root}")
     assert answer.code == 0 and "cannot be split" in answer.err and "ALL has 2 tasks" in answer.out
 
 
@@ -69,7 +55,7 @@ def test_what_was_left_out_is_said_and_many_agents_are_not_all_listed(
         "\n".join(["task_id,outcome,agent,text", *rows, "t1,,nobody,x", "t2,maybe,nobody,y"]),
         encoding="utf-8",
     )
-    answer = call("corpus", "import", tmp_path / "runs.csv", "--name", "c", "--root", root)
+    answer = call(f"corpus import {tmp_path}/runs.csv --name c --root {root}")
     assert answer.code == 0 and "person 0: 1" in answer.out and "and 70 more" in answer.out
     assert (
         "no_label (1), the first: runs.csv row 92 has no outcome; keep such runs with the "
@@ -81,19 +67,12 @@ def test_what_was_left_out_is_said_and_many_agents_are_not_all_listed(
     ) in answer.out
     assert (
         call(
-            "corpus",
-            "import",
-            tmp_path / "runs.csv",
-            "--name",
-            "a_name_of_forty_characters_that_is_not_cut",
-            "--root",
-            root,
+            f"corpus import {tmp_path}/runs.csv "
+            f"--name a_name_of_forty_characters_that_is_not_cut --root {root}"
         ).code
         == 0
     )
-    assert (
-        "a_name_of_forty_characters_that_is_not_cut" in call("corpus", "list", "--root", root).out
-    )
+    assert "a_name_of_forty_characters_that_is_not_cut" in call(f"corpus list --root {root}").out
 
 
 def test_a_domain_is_stated_or_said_to_be_unknown(call: Call, root: Path, tmp_path: Path) -> None:
@@ -174,16 +153,16 @@ def test_a_delivery_that_another_one_overtook_is_not_confirmed(
 
 
 def test_a_failed_import_leaves_nothing_behind(call: Call, root: Path, tmp_path: Path) -> None:
-    answer = call("corpus", "import", tmp_path / "none.csv", "--name", "c", "--root", root)
+    answer = call(f"corpus import {tmp_path}/none.csv --name c --root {root}")
     assert answer.code == 2 and not root.parent.exists()
     root.mkdir(parents=True)
-    call("corpus", "import", tmp_path / "none.csv", "--name", "c", "--root", root)
+    call(f"corpus import {tmp_path}/none.csv --name c --root {root}")
     assert root.is_dir() and not list(root.iterdir())
 
 
 def test_a_file_without_outcomes_is_diagnosed(call: Call, root: Path, tmp_path: Path) -> None:
     (tmp_path / "runs.csv").write_text("task_id,text\na,x\n", encoding="utf-8")
-    answer = call("corpus", "import", tmp_path / "runs.csv", "--name", "c", "--root", root)
+    answer = call(f"corpus import {tmp_path}/runs.csv --name c --root {root}")
     assert answer.code == 2
     assert "runs.csv has no column 'outcome'" in answer.err
     assert "--option" in answer.err
@@ -207,7 +186,7 @@ def test_thresholds_of_leak_controls_are_kept(call: Call, root: Path, tmp_path: 
         call(*imported, "--leak-threshold", "length=.501", "--leak-threshold", "agent=0.9").code
         == 0
     )
-    shown = call("corpus", "show", "c", "--root", root, "--json").json
+    shown = call(f"corpus show c --root {root} --json").json
     assert shown["config"]["leak_thresholds"] == {"length": 0.501, "agent": 0.9}
     assert shown["controls"]["thresholds"] == {
         "length": 0.501,
@@ -226,15 +205,7 @@ def test_impossible_thresholds_are_refused(
 ) -> None:
     write_runs(tmp_path / "runs.jsonl", tasks=4)
     answer = call(
-        "corpus",
-        "import",
-        tmp_path / "runs.jsonl",
-        "--name",
-        "c",
-        "--root",
-        root,
-        "--leak-threshold",
-        value,
+        f"corpus import {tmp_path}/runs.jsonl --name c --root {root} --leak-threshold {value}"
     )
     assert answer.code == 2 and said in answer.err and not root.exists()
 
@@ -248,19 +219,9 @@ def test_a_corpus_is_shown_as_tables_and_as_its_page(
     from certify_assets.storage.store import Store
 
     write_runs(tmp_path / "runs.jsonl", tasks=40)
-    call(
-        "corpus",
-        "import",
-        tmp_path / "runs.jsonl",
-        "--name",
-        "c",
-        "--root",
-        root,
-        "--domain",
-        "shell",
-    )
+    call(f"corpus import {tmp_path}/runs.jsonl --name c --root {root} --domain shell")
     page = tmp_path / "page.html"
-    answer = call("corpus", "show", "c", "--root", root, "--page", page)
+    answer = call(f"corpus show c --root {root} --page {page}")
     assert answer.code == 0
     for words in (
         "Corpus c",
@@ -281,33 +242,33 @@ def test_a_corpus_is_shown_as_tables_and_as_its_page(
         "import.json",
         "trajectories.parquet",
     ]
-    assert call("corpus", "show", "c", "--root", root, "--page", tmp_path).code == 2
+    assert call(f"corpus show c --root {root} --page {tmp_path}").code == 2
     listed = {
         entry["name"]: entry["domain"]
-        for entry in call("corpus", "list", "--root", root, "--json").json["corpora"]
+        for entry in call(f"corpus list --root {root} --json").json["corpora"]
     }
     assert listed == {"c": "shell", "miniwob_mixed": "web", "miniwob_weak": "web"}
-    assert "shell" in call("corpus", "list", "--root", root).out
+    assert "shell" in call(f"corpus list --root {root}").out
 
 
 def test_an_embedded_corpus_is_shown_from_nothing(call: Call, root: Path) -> None:
-    shown = call("corpus", "show", "miniwob_weak", "--root", root, "--json").json
+    shown = call(f"corpus show miniwob_weak --root {root} --json").json
     assert shown["domain"] == {"name": "web", "origin": "stated"}
     assert shown["profile"]["tasks"] == 125
     assert shown["split_tasks"]["cal"] >= 50
     assert not root.exists()
     assert shown["page"] is None
     assert 0 < shown["profile"]["flips"]["cell_rate"] < shown["profile"]["flips"]["task_rate"]
-    assert call("corpus", "show", "nothing", "--root", root).code == 2
+    assert call(f"corpus show nothing --root {root}").code == 2
 
 
 def test_help_names_every_profile(call: Call) -> None:
-    assert "certify" in call("corpus", "import", "--help").out
-    assert "paper_miniwob" in call("corpus", "import", "--help").out
+    assert "certify" in call("corpus import --help").out
+    assert "paper_miniwob" in call("corpus import --help").out
 
 
 def test_a_root_without_its_package_is_one_sentence(call: Call) -> None:
-    answer = call("corpus", "list", "--root", "nowhere://x")
+    answer = call("corpus list --root nowhere://x")
     assert answer.code == 2
     assert "nowhere://x cannot be opened" in answer.err
     assert answer.err.count("\n") == 1
@@ -321,7 +282,7 @@ def test_labels_without_runs_are_imported_only_when_asked_and_say_so(
         for number in range(40)
     ]
     labels = write_annotations(tmp_path / "labels", rows)
-    refused = call("corpus", "import", labels, "--name", "c", "--root", root)
+    refused = call(f"corpus import {labels} --name c --root {root}")
     assert refused.code == 2
     assert "40 annotations of 40 trajectories" in refused.err
     assert "labels_only=true" in refused.err
@@ -348,7 +309,7 @@ def test_labels_without_runs_are_imported_only_when_asked_and_say_so(
     Corpus(store, "c").make_splits()
     with pytest.raises(InputError, match="labels alone cannot be judged"):
         Corpus(store, "c").write_split("cal")
-    judged = call("run", "c", "--root", root)
+    judged = call(f"run c --root {root}")
     assert judged.code == 2
     assert "c holds labels without runs" in judged.err
     assert "again" not in judged.err
@@ -356,14 +317,13 @@ def test_labels_without_runs_are_imported_only_when_asked_and_say_so(
 
 def test_the_list_counts_what_was_read(call: Call, root: Path, tmp_path: Path) -> None:
     write_runs(tmp_path / "runs.jsonl", tasks=20, attempts=2)
-    call("corpus", "import", tmp_path / "runs.jsonl", "--name", "c", "--root", root)
+    call(f"corpus import {tmp_path}/runs.jsonl --name c --root {root}")
     found = {
-        entry["name"]: entry
-        for entry in call("corpus", "list", "--root", root, "--json").json["corpora"]
+        entry["name"]: entry for entry in call(f"corpus list --root {root} --json").json["corpora"]
     }
     assert (found["c"]["trajectories"], found["c"]["tasks"], found["c"]["versions"]) == (40, 20, 1)
     assert found["miniwob_weak"]["trajectories"] is None
-    assert "40" in call("corpus", "list", "--root", root).out
+    assert "40" in call(f"corpus list --root {root}").out
 
 
 def test_a_removed_corpus_keeps_its_history(
@@ -373,7 +333,7 @@ def test_a_removed_corpus_keeps_its_history(
 
     monkeypatch.setattr(launching, "remove_partition", lambda store, name: "removed")
     write_runs(tmp_path / "runs.jsonl", tasks=20, attempts=2)
-    call("corpus", "import", tmp_path / "runs.jsonl", "--name", "c", "--root", root)
+    call(f"corpus import {tmp_path}/runs.jsonl --name c --root {root}")
     history = [
         root / "corpora/c/versions.jsonl",
         root / "ledger/c.jsonl",
@@ -383,9 +343,9 @@ def test_a_removed_corpus_keeps_its_history(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("", encoding="utf-8")
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
-    assert call("corpus", "rm", "c", "--root", root).code == 130
+    assert call(f"corpus rm c --root {root}").code == 130
     assert (root / "corpora/c/trajectories.parquet").exists()
-    answer = call("corpus", "rm", "c", "--root", root, "--yes", "--json")
+    answer = call(f"corpus rm c --root {root} --yes --json")
     assert answer.code == 0
     assert set(answer.json["removed"]) == {
         "corpus.json",
@@ -394,20 +354,17 @@ def test_a_removed_corpus_keeps_its_history(
     }
     assert all(path.exists() for path in history)
     assert not (root / "corpora/c/trajectories.parquet").exists()
-    assert call("corpus", "rm", "c", "--root", root, "--yes").code == 2
-    call("corpus", "import", tmp_path / "runs.jsonl", "--name", "d", "--root", root)
-    assert call("corpus", "rm", "d", "--root", root, "--yes").code == 0
+    assert call(f"corpus rm c --root {root} --yes").code == 2
+    call(f"corpus import {tmp_path}/runs.jsonl --name d --root {root}")
+    assert call(f"corpus rm d --root {root} --yes").code == 0
     assert not (root / "corpora/d").exists()
-    assert (
-        "comes with the package"
-        in call("corpus", "rm", "miniwob_weak", "--root", root, "--yes").err
-    )
+    assert "comes with the package" in call(f"corpus rm miniwob_weak --root {root} --yes").err
 
 
 def test_splits_are_shown_and_nothing_is_stored(call: Call, root: Path, tmp_path: Path) -> None:
     write_runs(tmp_path / "runs.jsonl", tasks=110, attempts=2)
-    call("corpus", "import", tmp_path / "runs.jsonl", "--name", "c", "--root", root, "--no-rl")
-    answer = call("corpus", "splits", "c", "--root", root, "--json")
+    call(f"corpus import {tmp_path}/runs.jsonl --name c --root {root} --no-rl")
+    answer = call(f"corpus splits c --root {root} --json")
     assert answer.code == 0
     assert not answer.json["stored"]
     assert not (root / "corpora/c/splits").exists()
@@ -416,16 +373,16 @@ def test_splits_are_shown_and_nothing_is_stored(call: Call, root: Path, tmp_path
     assert all(split["trajectories"] == 2 * split["tasks"] for split in counts.values())
     assert counts["rl"]["tasks"] == 0 and answer.json["manifest"]["sha256"] == answer.json["sha256"]
     assert (
-        call("corpus", "splits", "c", "--root", root, "--seed", 7, "--json").json["sha256"]
+        call(f"corpus splits c --root {root} --seed 7 --json").json["sha256"]
         != answer.json["sha256"]
     )
-    shown = call("corpus", "splits", "c", "--root", root, "--profile", "paper")
+    shown = call(f"corpus splits c --root {root} --profile paper")
     assert shown.code == 0 and "profile paper" in shown.out and "manifest sha256" in shown.out
 
 
 def test_splits_of_what_is_not_there_are_a_sentence(call: Call, root: Path, tmp_path: Path) -> None:
-    assert "no corpus is called 'c'" in call("corpus", "splits", "c", "--root", root).err
+    assert "no corpus is called 'c'" in call(f"corpus splits c --root {root}").err
     write_runs(tmp_path / "runs.jsonl", tasks=2, attempts=2)
-    call("corpus", "import", tmp_path / "runs.jsonl", "--name", "c", "--root", root)
-    answer = call("corpus", "splits", "c", "--root", root)
+    call(f"corpus import {tmp_path}/runs.jsonl --name c --root {root}")
+    answer = call(f"corpus splits c --root {root}")
     assert answer.code == 2 and "too few" in answer.err

@@ -1,7 +1,5 @@
 """``certify judge`` with a judge behind a server."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,66 +53,52 @@ def root(tmp_path_factory: pytest.TempPathFactory, server: Faulty) -> Path:
 
 
 def test_an_endpoint_judge_is_listed_registered_and_scores(call: Call, root: Path) -> None:
-    listed = call("judge", "list", "--root", root, "--json")
+    listed = call(f"judge list --root {root} --json")
     assert listed.code == 0
     assert listed.json["judges"][-1]["family"] == "endpoint"
     assert listed.json["problems"] == []
-    assert call("judge", "score", "c", "--judge", "mine", "--root", root).code == 2, (
-        "not registered yet"
-    )
-    trained = call("judge", "train", "c", "--judge", "mine", "--root", root, "--json")
+    assert call(f"judge score c --judge mine --root {root}").code == 2, "not registered yet"
+    trained = call(f"judge train c --judge mine --root {root} --json")
     assert trained.code == 0
     assert trained.json["reading"]["read"] == "top"
     assert trained.json["settings"]["model"] == "m"
-    scored = call("judge", "score", "c", "--judge", "mine", "--root", root)
+    scored = call(f"judge score c --judge mine --root {root}")
     assert scored.code == 0
     assert "Cost: " in scored.out
     assert "parse rate 100.0 %" in scored.out
     assert "a decision" in scored.out
     assert "scoring cal: 16 of 16" in scored.err, "progress is said"
-    again = call("judge", "score", "c", "--judge", "mine", "--root", root, "--json").json
+    again = call(f"judge score c --judge mine --root {root} --json").json
     assert again["bill"]["cost_now"] == 0.0
     assert again["bill"]["cost"] > 0
     assert again["bill"]["scored"] == again["rows"]
 
 
 def test_new_runs_are_scored_with_their_bill(call: Call, root: Path, tmp_path: Path) -> None:
-    call("judge", "train", "c", "--judge", "mine", "--root", root)
+    call(f"judge train c --judge mine --root {root}")
     runs = write_runs(tmp_path / "new.jsonl", tasks=3, attempts=2, seed=9)
     found = call(
-        "judge",
-        "score",
-        "c",
-        runs,
-        "--judge",
-        "mine",
-        "--root",
-        root,
-        "--out",
-        tmp_path / "scores.csv",
-        "--json",
+        f"judge score c {runs} --judge mine --root {root} --out {tmp_path}/scores.csv --json"
     )
     assert found.code == 0 and found.json["rows"] == 6 and found.json["bill"]["decisions"] == 6
     assert (tmp_path / "scores.csv").read_text(encoding="utf-8").count("\n") == 7
 
 
 def test_what_has_no_counterpart_is_not_compared(call: Call, root: Path) -> None:
-    refused = call("judge", "parity", "c", "--judge", "mine", "--root", root)
+    refused = call(f"judge parity c --judge mine --root {root}")
     assert refused.code == 2 and "nobody has the weights" in refused.err
-    assert (
-        "reference engine" in call("judge", "parity", "c", "--judge", "lexical", "--root", root).err
-    )
+    assert "reference engine" in call(f"judge parity c --judge lexical --root {root}").err
 
 
 def test_a_judge_is_recalibrated_in_a_table(call: Call, root: Path) -> None:
     for step in ("train", "score"):
         call("judge", step, "c", "--judge", "mine", "--root", root)
-    document = call("judge", "recalibrate", "c", "--judge", "mine", "--root", root, "--json")
+    document = call(f"judge recalibrate c --judge mine --root {root} --json")
     assert document.code == 0
     assert len(document.json["methods"]) == 4
     assert document.json["fitted_on"] in ("rl", "sft")
     assert not document.json["trained_on"]
-    shown = call("judge", "recalibrate", "c", "--judge", "mine", "--root", root).out
+    shown = call(f"judge recalibrate c --judge mine --root {root}").out
     assert "temperature" in shown
     assert "isotonic: log loss" in shown
     assert "was trained on" not in shown
@@ -122,13 +106,13 @@ def test_a_judge_is_recalibrated_in_a_table(call: Call, root: Path) -> None:
 
 def test_a_broken_document_is_told_and_the_rest_listed(call: Call, tmp_path: Path) -> None:
     (tmp_path / "judges.yaml").write_text("judges: [{name: x}]", encoding="utf-8")
-    listed = call("judge", "list", "--root", tmp_path, "--json")
+    listed = call(f"judge list --root {tmp_path} --json")
     assert listed.code == 2
     assert len(listed.json["judges"]) == len(JUDGES)
     assert "judge 'x': it has no url" in listed.err
-    assert call("judge", "train", "c", "--judge", "x", "--root", tmp_path).code == 2
+    assert call(f"judge train c --judge x --root {tmp_path}").code == 2
 
 
 @pytest.mark.parametrize("command", ["parity", "recalibrate", "list"])
 def test_every_command_has_help(call: Call, command: str) -> None:
-    assert "Usage" in call("judge", command, "--help").out
+    assert "Usage" in call(f"judge {command} --help").out

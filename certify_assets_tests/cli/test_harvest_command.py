@@ -1,7 +1,5 @@
 """``certify research harvest`` on a corpus of its own: tables, JSON, exit codes."""
 
-from __future__ import annotations
-
 import pytest
 
 from certify_assets_tests.cli.calling import Call

@@ -1,7 +1,5 @@
 """``certify judge arms``: candidates on CAL, the choice, and its place on TEST."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -42,7 +40,7 @@ def test_the_arms_are_shown_as_the_ledger_has_them(call: Call, arms_store: Store
 def test_what_cannot_be_shown_is_a_sentence(call: Call, arms_store: Store, tmp_path: Path) -> None:
     missing = call("judge", "arms", CORPUS, "--root", tmp_path / "empty")
     assert missing.code == 2 and "no corpus is called 'small'" in missing.err
-    untrained = call("judge", "arms", "miniwob_weak", "--root", tmp_path / "empty")
+    untrained = call(f"judge arms miniwob_weak --root {tmp_path}/empty")
     assert untrained.code == 2 and "certify judge train miniwob_weak --judge grpo" in untrained.err
     document = arms_store.read_json(f"judges/grpo/{CORPUS}/arms_audit.json")
     document["results"]["start"]["auroc"] = 1.0

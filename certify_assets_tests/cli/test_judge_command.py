@@ -1,7 +1,5 @@
 """``certify judge``: trained, scored, and new runs scored for a decision."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -28,15 +26,15 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_judges_are_listed(call: Call) -> None:
-    assert [row["judge"] for row in call("judge", "list", "--json").json["judges"]] == list(JUDGES)
-    assert "lexical_weighted" in call("judge", "list").out
+    assert [row["judge"] for row in call("judge list --json").json["judges"]] == list(JUDGES)
+    assert "lexical_weighted" in call("judge list").out
 
 
 def test_a_judge_is_trained_and_scores_its_corpus(call: Call, root: Path) -> None:
-    trained = call("judge", "train", "c", "--root", root, "--json")
+    trained = call(f"judge train c --root {root} --json")
     assert trained.code == 0 and trained.json["candidates"] == 1
-    assert "sft_tasks" in call("judge", "train", "c", "--root", root).out
-    scored = call("judge", "score", "c", "--root", root, "--json")
+    assert "sft_tasks" in call(f"judge train c --root {root}").out
+    scored = call(f"judge score c --root {root} --json")
     assert scored.code == 0 and scored.json["unscored"] == 0 and scored.json["auroc"] > 0.5
     table = Store(str(root)).read_table("judges/lexical/c/scores.parquet")
     assert len(table) == scored.json["rows"]
@@ -47,13 +45,13 @@ def test_a_judge_is_trained_and_scores_its_corpus(call: Call, root: Path) -> Non
 def test_new_runs_are_scored_into_a_table_that_other_commands_read(
     call: Call, root: Path, tmp_path: Path, suffix: str
 ) -> None:
-    call("judge", "train", "c", "--root", root)
+    call(f"judge train c --root {root}")
     runs = write_runs(tmp_path / "new.jsonl", tasks=40, attempts=3, seed=5)
     lines = runs.read_text(encoding="utf-8").splitlines()
     first = {**json.loads(lines[0]), "outcome": None}
     runs.write_text("\n".join([json.dumps(first), *lines[1:]]), encoding="utf-8")
     out = tmp_path / f"scores{suffix}"
-    answer = call("judge", "score", "c", runs, "--root", root, "--out", out, "--json")
+    answer = call(f"judge score c {runs} --root {root} --out {out} --json")
     assert answer.code == 0
     assert answer.json["rows"] == 120
     assert answer.json["dropped"] == {}
@@ -62,12 +60,12 @@ def test_new_runs_are_scored_into_a_table_that_other_commands_read(
         assert int(pd.read_csv(out)["outcome"].isna().sum()) == 1, (
             "a run without an outcome is scored for a decision"
         )
-    certified = call("certificate", out, "--alpha", "0.2", "--json")
+    certified = call(f"certificate {out} --alpha 0.2 --json")
     assert certified.code in (0, 2, 3) and "Traceback" not in certified.err
 
 
 def test_a_table_without_outcomes_is_scored(call: Call, root: Path, tmp_path: Path) -> None:
-    call("judge", "train", "c", "--root", root)
+    call(f"judge train c --root {root}")
     records = map(
         json.loads,
         write_runs(tmp_path / "labelled.jsonl", tasks=4, attempts=2, seed=5)
@@ -89,41 +87,32 @@ def test_a_table_without_outcomes_is_scored(call: Call, root: Path, tmp_path: Pa
 
 def test_what_cannot_be_scored_is_a_sentence(call: Call, root: Path, tmp_path: Path) -> None:
     runs = write_runs(tmp_path / "new.jsonl", tasks=3, attempts=1)
-    assert "give one with --out" in call("judge", "score", "c", runs, "--root", root).err
+    assert "give one with --out" in call(f"judge score c {runs} --root {root}").err
     assert (
-        "does not end in"
-        in call("judge", "score", "c", runs, "--root", root, "--out", tmp_path / "x.txt").err
+        "does not end in" in call(f"judge score c {runs} --root {root} --out {tmp_path}/x.txt").err
     )
-    assert call("judge", "score", "c", runs, "--root", root, "--out", runs).code == 2
-    assert (
-        call("judge", "score", "nope", runs, "--root", root, "--out", tmp_path / "x.csv").code == 2
-    )
-    untrained = call(
-        "judge", "score", "c", runs, "--judge", "base", "--root", root, "--out", tmp_path / "x.csv"
-    )
+    assert call(f"judge score c {runs} --root {root} --out {runs}").code == 2
+    assert call(f"judge score nope {runs} --root {root} --out {tmp_path}/x.csv").code == 2
+    untrained = call(f"judge score c {runs} --judge base --root {root} --out {tmp_path}/x.csv")
     assert untrained.code == 2 and untrained.err.count("\n") <= 2
 
 
 def test_the_sources_of_a_transfer_judge_are_shown_and_trained_on(call: Call, root: Path) -> None:
-    none = call("judge", "sources", "c", "--root", root)
+    none = call(f"judge sources c --root {root}")
     assert none.code == 2 and "no corpus can train a judge for c" in none.err
-    missing = call("judge", "sources", "c", "--root", root, "--json")
+    missing = call(f"judge sources c --root {root} --json")
     assert missing.code == 0
     assert missing.json["rows"] == 0
     assert "miniwob_weak" in missing.json["left_out"]
     add_corpus(Store(str(root)), "d", tasks=20, domain="shell")
-    shown = call("judge", "sources", "c", "--root", root)
+    shown = call(f"judge sources c --root {root}")
     assert shown.code == 0 and "shell" in shown.out and "miniwob_weak" in shown.out
-    found = call("judge", "sources", "c", "--root", root, "--json").json
-    trained = call(
-        "judge", "train", "c", "--judge", "lexical_transfer", "--root", root, "--json"
-    ).json
+    found = call(f"judge sources c --root {root} --json").json
+    trained = call(f"judge train c --judge lexical_transfer --root {root} --json").json
     assert found["rows"] == trained["sft_trajectories"] > 0
     assert trained["transfer"]["sources"] == found["sources"]
-    assert call("judge", "score", "c", "--judge", "lexical_transfer", "--root", root).code == 0
-    assert (
-        "domain of c is not stated" in call("judge", "sources", "c", "--strict", "--root", root).err
-    )
+    assert call(f"judge score c --judge lexical_transfer --root {root}").code == 0
+    assert "domain of c is not stated" in call(f"judge sources c --strict --root {root}").err
 
 
 @pytest.mark.parametrize(

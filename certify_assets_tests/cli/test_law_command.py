@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -22,7 +20,7 @@ def table(tmp_path: Path) -> Path:
 
 
 def test_the_papers_points_beside_its_table(call: Call) -> None:
-    answer = call("research", "law", "--paper")
+    answer = call("research law --paper")
     assert answer.code == 0 and "…" not in answer.out
     for words in (
         "1.075",
@@ -42,13 +40,13 @@ def test_the_papers_points_beside_its_table(call: Call) -> None:
 
 def test_a_table_of_points_as_json_and_file(call: Call, table: Path, tmp_path: Path) -> None:
     out = tmp_path / "law.json"
-    answer = call("research", "law", table, "--json", "--out", out)
+    answer = call(f"research law {table} --json --out {out}")
     assert answer.code == 0 and json.loads(out.read_text(encoding="utf-8")) == answer.json
     assert [point["corpus"] for point in answer.json["points"]] == ["a", "b", "c", "d"]
     assert {fit["form"] for fit in answer.json["law"]["forms"]} >= {"law", "parameter_free"}
     assert answer.json["findings"][0]["code"] == "points" and "published" not in answer.json
     # the document is a table of points itself
-    assert call("research", "law", out, "--json").json == answer.json
+    assert call(f"research law {out} --json").json == answer.json
 
 
 def test_a_prediction_comes_with_what_it_rests_on(call: Call, table: Path) -> None:
@@ -75,7 +73,7 @@ def test_a_prediction_comes_with_what_it_rests_on(call: Call, table: Path) -> No
 
 
 def test_the_corpora_of_the_data_root(call: Call, corpora: Store) -> None:
-    answer = call("research", "law", "--root", corpora.root, "--json")
+    answer = call(f"research law --root {corpora.root} --json")
     assert answer.code == 0
     assert [point["corpus"] for point in answer.json["points"]] == [
         "one",
@@ -86,16 +84,14 @@ def test_the_corpora_of_the_data_root(call: Call, corpora: Store) -> None:
         "CAL" in point["source"] and "TEST" not in point["source"]
         for point in answer.json["points"]
     )
-    text = call("research", "law", "--root", corpora.root).out
+    text = call(f"research law --root {corpora.root}").out
     assert "Left out: miniwob_mixed: lexical has no certificates" in text and "taken" not in text
 
 
 def test_a_data_root_with_too_little_is_exit_three(call: Call, tmp_path: Path) -> None:
-    answer = call("research", "law", "--root", tmp_path / "root")
+    answer = call(f"research law --root {tmp_path}/root")
     assert answer.code == 3 and "a fit needs certificates on 3 corpora and here are 0" in answer.out
-    refused = call(
-        "research", "law", "--root", tmp_path / "root", "--success-rate", 0.3, "--auroc", 0.8
-    )
+    refused = call(f"research law --root {tmp_path}/root --success-rate 0.3 --auroc 0.8")
     assert refused.code == 2 and "--paper" in refused.err and not refused.out
 
 
@@ -123,5 +119,5 @@ def test_refusals(call: Call, table: Path, arguments: tuple[object, ...], words:
 def test_names_from_a_table_cannot_steer_the_terminal(call: Call, tmp_path: Path) -> None:
     path = tmp_path / "points.csv"
     path.write_text(TABLE.replace("\nc,", "\nc\x1b[31m[bold],"), encoding="utf-8")
-    answer = call("research", "law", path)
+    answer = call(f"research law {path}")
     assert answer.code == 0 and "\x1b" not in answer.out and "[bold]" in answer.out

@@ -1,7 +1,5 @@
 """``certify ledger status``: registrations, reads, broken rules, altered ledgers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -33,11 +31,11 @@ def read(store: Store, registration: str, scores: str) -> None:
 
 
 def test_what_was_registered_and_read_is_shown(call: Call, store: Store) -> None:
-    assert call("ledger", "status", "--root", store.root).code == 0
+    assert call(f"ledger status --root {store.root}").code == 0
     registration = register(Corpus(store, "c"), {"seed": 42}, run_id="r")
     read(store, registration, "a")
     read(store, registration, "a")
-    answer = call("ledger", "status", "c", "--root", store.root, "--json")
+    answer = call(f"ledger status c --root {store.root} --json")
     one = answer.json
     assert [(item["kind"], item["version"]) for item in one["reads"]] == [
         ("first", 1),
@@ -46,7 +44,7 @@ def test_what_was_registered_and_read_is_shown(call: Call, store: Store) -> None
     assert answer.code == 0 and one["registrations"][0]["plan"] == {"seed": 42}
     (reader,) = one["readers"]
     assert (reader["first"], reader["replay"], reader["changed"], reader["results"]) == (1, 1, 0, 2)
-    assert "TEST of c: 1 registrations" in call("ledger", "status", "--root", store.root).out
+    assert "TEST of c: 1 registrations" in call(f"ledger status --root {store.root}").out
 
 
 def test_a_broken_rule_is_exit_3(call: Call, store: Store) -> None:
@@ -55,7 +53,7 @@ def test_a_broken_rule_is_exit_3(call: Call, store: Store) -> None:
     read(store, registration, "b")
     with pytest.raises(LedgerError):
         read(store, "0" * 64, "a")
-    answer = call("ledger", "status", "--root", store.root)
+    answer = call(f"ledger status --root {store.root}")
     assert answer.code == 3 and "is changed" in answer.err and "is unregistered" in answer.err
 
 
@@ -66,7 +64,7 @@ def test_a_rule_broken_under_an_earlier_registration_is_shown_and_no_longer_exit
         registration = register(Corpus(store, "c"), {"seed": seed}, run_id="r")
         for name in scores:
             read(store, registration, name)
-    answer = call("ledger", "status", "c", "--root", store.root, "--json")
+    answer = call(f"ledger status c --root {store.root} --json")
     assert answer.code == 0 and answer.json["violations"] == []
     assert [(item["kind"], item["version"]) for item in answer.json["reads"]] == [
         ("first", 1),
@@ -83,11 +81,11 @@ def test_an_altered_ledger_is_exit_3_with_the_line(call: Call, store: Store) -> 
     path.write_text(
         "\n".join([lines[0].replace('"r"', '"s"'), *lines[1:]]) + "\n", encoding="utf-8"
     )
-    answer = call("ledger", "status", "--root", store.root)
+    answer = call(f"ledger status --root {store.root}")
     assert answer.code == 3 and "line 2 does not follow" in answer.err
-    assert call("ledger", "status", "--root", store.root, "--json").json["corpora"][0]["fault"]
+    assert call(f"ledger status --root {store.root} --json").json["corpora"][0]["fault"]
 
 
 def test_an_unknown_corpus_is_named(call: Call, store: Store) -> None:
-    answer = call("ledger", "status", "d", "--root", store.root)
+    answer = call(f"ledger status d --root {store.root}")
     assert answer.code == 2 and "no corpus 'd'" in answer.err

@@ -1,7 +1,5 @@
 """``certify monitor``: the document, the exit codes, and which labels it takes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -19,7 +17,7 @@ KEYS = {
 
 @pytest.fixture
 def certificate(call: Call, scores: Path, tmp_path: Path) -> Path:
-    assert call("certificate", scores, "--out", tmp_path / "c.json").code == 0
+    assert call(f"certificate {scores} --out {tmp_path}/c.json").code == 0
     return tmp_path / "c.json"
 
 
@@ -44,7 +42,7 @@ def test_no_alarm_is_zero_with_every_key_of_the_contract(
     assert "provenance_not_stated" in {finding["code"] for finding in document["findings"]}
     assert (
         document["certificate_sha256"]
-        == call("audit", certificate, tmp_path / "l.csv", "--json").json["certificate_sha256"]
+        == call(f"audit {certificate} {tmp_path}/l.csv --json").json["certificate_sha256"]
     )
 
 
@@ -52,11 +50,11 @@ def test_an_alarm_is_three_and_says_where(call: Call, certificate: Path, tmp_pat
     frame = score_rows(tasks=200, attempts=6, seed=11)
     frame["outcome"] = frame["outcome"].where(frame["task_id"] < "t100", 1 - frame["outcome"])
     frame.to_parquet(tmp_path / "l.parquet")
-    answer = call("monitor", certificate, tmp_path / "l.parquet", "--json")
+    answer = call(f"monitor {certificate} {tmp_path}/l.parquet --json")
     assert answer.code == 3
     assert answer.json["alarm"] is True
     assert "t100" <= answer.json["first_alarm_task"] < "t140"
-    shown = call("monitor", certificate, tmp_path / "l.parquet", "--detector", "shiryaev_roberts")
+    shown = call(f"monitor {certificate} {tmp_path}/l.parquet --detector shiryaev_roberts")
     assert shown.code == 3 and "Alarm after" in shown.out and "issue a new certificate" in shown.out
 
 
@@ -104,7 +102,7 @@ def test_what_else_is_refused(call: Call, certificate: Path, scores: Path, tmp_p
     frame.assign(outcome=frame["outcome"].where(frame.index != 4)).to_csv(
         tmp_path / "unlabelled.csv", index=False
     )
-    answer = call("monitor", certificate, tmp_path / "unlabelled.csv")
+    answer = call(f"monitor {certificate} {tmp_path}/unlabelled.csv")
     assert answer.code == 2 and "row 5" in answer.err
     assert call("monitor", certificate, path, "--estimand", "trajectory").code == 2
     assert (
@@ -113,10 +111,10 @@ def test_what_else_is_refused(call: Call, certificate: Path, scores: Path, tmp_p
         ).json["estimand"]
         == "trajectory"
     )
-    own = call("monitor", certificate, scores, "--split", "cal")
+    own = call(f"monitor {certificate} {scores} --split cal")
     assert own.code == 2 and "issued on" in own.err
     score_rows(tasks=6, attempts=3).to_csv(tmp_path / "few.csv", index=False)
-    assert call("certificate", tmp_path / "few.csv", "--out", tmp_path / "none.json").code == 3
+    assert call(f"certificate {tmp_path}/few.csv --out {tmp_path}/none.json").code == 3
     answer = call("monitor", tmp_path / "none.json", path)
     assert answer.code == 2 and "certifies nothing" in answer.err
     (tmp_path / "no.json").write_text(json.dumps({"alarm": False}), encoding="utf-8")

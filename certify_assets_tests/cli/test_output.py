@@ -1,7 +1,5 @@
 """Output in a terminal: names cannot steer it, a poor encoding gives no traceback."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -56,7 +54,7 @@ def test_everything_that_prints_is_harmless(capsys: pytest.CaptureFixture[str]) 
 
 def test_an_error_about_a_hostile_name_is_harmless(call: Call, tmp_path: Path) -> None:
     path = write_scores(tmp_path / "a.csv", ["task_id,score,outcome", "t,\x1b[2Jx,1"])
-    answer = call("certificate", path)
+    answer = call(f"certificate {path}")
     assert answer.code == 2 and "\x1b" not in answer.err and "not a number" in answer.err
     assert "\x1b" not in call("certificate", tmp_path / "\x1b[31m.csv").err
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -46,7 +44,7 @@ def test_the_keys_of_the_contract(call: Call, tmp_path: Path) -> None:
 
 
 def test_facts_of_a_table_and_lamps_for_people(call: Call, scores: Path) -> None:
-    answer = call("plan", scores, "--most-tasks", 2, "--side", "release", "--json")
+    answer = call(f"plan {scores} --most-tasks 2 --side release --json")
     cal = read_score_table(scores).choose_split("cal")
     seen = observe(cal.scores, cal.labelled(), cal.tasks)
     found = certify(cal.scores, cal.labelled(), cal.tasks, side="release")
@@ -67,7 +65,7 @@ def test_facts_of_a_table_and_lamps_for_people(call: Call, scores: Path) -> None
     assert answer.json["certified_now"] is found.certified
     assert answer.json["gates"][2]["value"] == pytest.approx(found.n_eff)
     assert "task bootstrap" in answer.json["gates"][0]["reason"]
-    told = call("plan", scores, "--most-tasks", 2, "--auroc", 0.55)
+    told = call(f"plan {scores} --most-tasks 2 --auroc 0.55")
     assert told.code == 3
     assert "○ not passed: judge can learn" in told.out
     assert "? unknown: fine-tuning" in told.out
@@ -75,7 +73,7 @@ def test_facts_of_a_table_and_lamps_for_people(call: Call, scores: Path) -> None
 
 
 def test_a_blind_judge_ends_with_three(call: Call) -> None:
-    answer = call("plan", "--success-rate", 0.5, "--auroc", 0.5, "--icc", 0.3, "--json")
+    answer = call("plan --success-rate 0.5 --auroc 0.5 --icc 0.3 --json")
     assert answer.code == 3
     assert (answer.json["tasks_needed"], answer.json["success_probability"]) == (
         None,
@@ -112,6 +110,6 @@ def test_a_table_of_one_outcome_needs_the_facts(call: Call, tmp_path: Path) -> N
         "task_id,score,outcome\n" + "".join(f"t{place},{place},1\n" for place in range(9)),
         encoding="utf-8",
     )
-    answer = call("plan", path)
+    answer = call(f"plan {path}")
     assert answer.code == 2 and "--success-rate and --auroc" in answer.err
-    assert call("plan", path, "--out", path, "--json").code == 2
+    assert call(f"plan {path} --out {path} --json").code == 2

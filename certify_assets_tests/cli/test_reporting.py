@@ -1,7 +1,5 @@
 """What a command stores is reported to Dagster, where the data root has an instance."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 from pathlib import Path
@@ -78,8 +76,8 @@ def done(answer: Answer) -> None:
 
 def test_training_and_scoring_are_reported(call: Call, watched: Store) -> None:
     names = ("judges/lexical/model", "judges/lexical/scores")
-    done(call("judge", "train", "c", "--judge", "lexical", "--root", watched.root))
-    done(call("judge", "score", "c", "--judge", "lexical", "--root", watched.root))
+    done(call(f"judge train c --judge lexical --root {watched.root}"))
+    done(call(f"judge score c --judge lexical --root {watched.root}"))
     assert reported(watched, *names) == of_documents(watched, *names)
 
 
@@ -93,11 +91,11 @@ def test_new_runs_are_scored_without_a_report(call: Call, watched: Store, tmp_pa
 
 @pytest.mark.slow
 def test_a_deployment_is_reported(call: Call, watched: Store) -> None:
-    done(call("ops", "deploy", "c", "lexical", "--root", watched.root))
+    done(call(f"ops deploy c lexical --root {watched.root}"))
     assert reported(watched, "operations/deployment") == of_documents(
         watched, "operations/deployment"
     )
-    done(call("ops", "rollback", "c", 1, "--root", watched.root))
+    done(call(f"ops rollback c 1 --root {watched.root}"))
     with pytest.raises(ValueError, match="too many values"):
         reported(watched, "operations/deployment")
 
@@ -105,11 +103,11 @@ def test_a_deployment_is_reported(call: Call, watched: Store) -> None:
 def test_batches_and_decisions_are_reported(call: Call, watched: Store) -> None:
     deploy(judged(watched), sampling=PLAN, track=False)
     deliver(watched.local_path("inbox/c/new.jsonl"))
-    done(call("ops", "ingest", "c", "--root", watched.root))
+    done(call(f"ops ingest c --root {watched.root}"))
     names = ("operations/incoming_runs", "operations/decisions")
     versions = reported(watched, *names)
     # nothing is new in the same files
-    done(call("ops", "ingest", "c", "--root", watched.root))
+    done(call(f"ops ingest c --root {watched.root}"))
     assert reported(watched, *names) == versions and len(set(versions)) == 2
 
 
@@ -120,7 +118,7 @@ def test_versions_are_those_of_a_run(call: Call, watched: Store) -> None:
 
     deploy(judged(watched), sampling=PLAN, track=False)
     deliver(watched.local_path("inbox/c/new.jsonl"))
-    done(call("ops", "ingest", "c", "--root", watched.root))
+    done(call(f"ops ingest c --root {watched.root}"))
     names = ("operations/incoming_runs", "operations/decisions")
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions(CORPORA, ["c"])
@@ -174,7 +172,7 @@ def test_a_recertification_and_its_deployment_are_reported(call: Call, watched: 
     deploy(judged(watched), sampling=PLAN, track=False)
     audit = drawn_tasks(PLAN, "c", "audit", 40)
     label_rows(watched, "c", write_batch(watched, "c", "0001-a", PLAN, tasks=audit))
-    made = call("ops", "recertify", "c", "--deploy", "--root", watched.root, "--json")
+    made = call(f"ops recertify c --deploy --root {watched.root} --json")
     done(made)
     version, deployed = reported(watched, "operations/recertification", "operations/deployment")
     assert version == made.json["inputs_sha256"]
@@ -189,7 +187,7 @@ def test_a_reported_model_is_up_to_date_for_the_study(call: Call, watched: Store
     splits = [f"corpora/{name}_split" for name in ("sft", "rl", "cal", "test")]
     corpus = Corpus(watched, "c")
     launching.report_stored(corpus, "earlier", "corpora/split_manifest", *splits)
-    done(call("judge", "train", "c", "--judge", "lexical", "--root", watched.root))
+    done(call(f"judge train c --judge lexical --root {watched.root}"))
     with (
         dg.DagsterInstance.from_config(str(watched.local_path("dagster"))) as instance,
         pytest.MonkeyPatch.context() as patch,
@@ -205,10 +203,10 @@ def test_without_an_instance_nothing_of_dagster_is_touched(
     call: Call, operated: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(launching, "platform")
-    done(call("judge", "train", "c", "--judge", "lexical", "--root", operated.root))
+    done(call(f"judge train c --judge lexical --root {operated.root}"))
     # a home that is named and not there is no instance either
     monkeypatch.setenv("DAGSTER_HOME", str(operated.local_path("nowhere")))
-    done(call("judge", "train", "c", "--judge", "lexical", "--root", operated.root))
+    done(call(f"judge train c --judge lexical --root {operated.root}"))
     assert not operated.local_path("dagster").exists()
     assert not operated.local_path("nowhere").exists()
 
@@ -218,7 +216,7 @@ def test_a_report_that_fails_is_one_warning(
 ) -> None:
     watched.local_path("dagster/dagster.yaml").write_text("storage: nothing\n", encoding="utf-8")
     with caplog.at_level(logging.WARNING, logger="certify_assets"):
-        answer = call("judge", "train", "c", "--judge", "lexical", "--root", watched.root)
+        answer = call(f"judge train c --judge lexical --root {watched.root}")
     assert answer.code == 0 and "lexical" in answer.out
     (warning,) = [record for record in caplog.records if record.name == "certify_assets"]
     assert warning.levelno == logging.WARNING

@@ -1,7 +1,5 @@
 """Commands on score tables: arguments in, exit code, stdout and stderr out."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -43,12 +41,12 @@ KEYS = [
 
 @pytest.fixture
 def certificate(call: Call, scores: Path, tmp_path: Path) -> Path:
-    assert call("certificate", scores, "--json", "--out", tmp_path / "c.json").code == 0
+    assert call(f"certificate {scores} --json --out {tmp_path}/c.json").code == 0
     return tmp_path / "c.json"
 
 
 def test_a_certificate_has_every_key_of_the_contract(call: Call, scores: Path) -> None:
-    answer = call("certificate", scores, "--json")
+    answer = call(f"certificate {scores} --json")
     assert answer.code == 0 and set(KEYS) <= set(answer.json)
     document = answer.json
     assert document["certified"]
@@ -56,33 +54,33 @@ def test_a_certificate_has_every_key_of_the_contract(call: Call, scores: Path) -
     assert document["level"] == pytest.approx(0.05 / 40)
     assert document["tail"] <= document["level"] and 0 < document["coverage"] < 1
     assert document["tasks"] == 80 and document["inputs"]["rows"] == 480
-    assert call("certificate", scores, "--json").out == answer.out
+    assert call(f"certificate {scores} --json").out == answer.out
 
 
 def test_people_get_a_table_and_the_promise(call: Call, scores: Path) -> None:
-    answer = call("certificate", scores)
+    answer = call(f"certificate {scores}")
     assert answer.code == 0
     assert "guarded_taskboot" in answer.out and "With approximate confidence 95 %" in answer.out
 
 
 def test_all_procedures_and_both_sides(call: Call, scores: Path) -> None:
-    document = call("certificate", scores, "--procedure", "all", "--side", "both", "--json").json
+    document = call(f"certificate {scores} --procedure all --side both --json").json
     pairs = {(item["procedure"], item["side"]) for item in document["certificates"]}
     assert {("guarded_taskboot", "reject"), ("taskboot", "release"), ("naive", "reject")} <= pairs
     assert len(pairs) == len(document["certificates"])
 
 
 def test_joint_sides_share_delta(call: Call, scores: Path) -> None:
-    apart = call("certificate", scores, "--side", "both", "--json").json["certificates"]
-    joint = call("certificate", scores, "--side", "both", "--joint", "--json").json["certificates"]
+    apart = call(f"certificate {scores} --side both --json").json["certificates"]
+    joint = call(f"certificate {scores} --side both --joint --json").json["certificates"]
     assert [item["delta"] for item in apart] == [0.05, 0.05]
     assert [item["delta"] for item in joint] == [0.025, 0.025]
-    assert call("certificate", scores, "--joint").code == 2
+    assert call(f"certificate {scores} --joint").code == 2
 
 
 def test_nothing_certified_is_exit_three_with_reasons(call: Call, tmp_path: Path) -> None:
     score_rows(tasks=6, attempts=3).to_csv(tmp_path / "few.csv", index=False)
-    answer = call("certificate", tmp_path / "few.csv", "--json")
+    answer = call(f"certificate {tmp_path}/few.csv --json")
     assert answer.code == 3
     document = answer.json
     assert not document["certified"]
@@ -104,7 +102,7 @@ def test_formats_and_row_order_do_not_matter(
         frame.to_parquet(path, index=False)
     else:
         frame.to_json(path, orient="records", lines=True, double_precision=15)
-    answer = call("verify", certificate, path, "--json")
+    answer = call(f"verify {certificate} {path} --json")
     # JSON Lines of pandas keep fifteen digits, which may move a score by one bit: then the table is
     # another one
     assert answer.code == 0 or (suffix == "jsonl" and "inputs" in answer.json["difference"])
@@ -113,7 +111,7 @@ def test_formats_and_row_order_do_not_matter(
 def test_verify_refuses_forged_documents_and_other_data(
     call: Call, scores: Path, certificate: Path, tmp_path: Path
 ) -> None:
-    assert call("verify", certificate, scores).code == 0
+    assert call(f"verify {certificate} {scores}").code == 0
     document = json.loads(certificate.read_text(encoding="utf-8"))
     for key, value in (
         ("coverage", 0.99),
@@ -126,7 +124,7 @@ def test_verify_refuses_forged_documents_and_other_data(
         (tmp_path / "forged.json").write_text(
             json.dumps({**document, key: value}), encoding="utf-8"
         )
-        answer = call("verify", tmp_path / "forged.json", scores, "--json")
+        answer = call(f"verify {tmp_path}/forged.json {scores} --json")
         assert answer.code == 3
         assert not answer.json["verified"]
         assert answer.json["difference"]
@@ -136,26 +134,26 @@ def test_verify_refuses_forged_documents_and_other_data(
             json.dumps({name: value for name, value in document.items() if name != key}),
             encoding="utf-8",
         )
-        assert call("verify", tmp_path / "forged.json", scores).code == 3
+        assert call(f"verify {tmp_path}/forged.json {scores}").code == 3
     frame = pd.read_csv(scores)
     frame.loc[frame.index[frame["split"] == "cal"][0], "outcome"] ^= 1
     frame.to_csv(tmp_path / "other.csv", index=False)
-    assert call("verify", certificate, tmp_path / "other.csv").code == 3
+    assert call(f"verify {certificate} {tmp_path}/other.csv").code == 3
 
 
 def test_a_list_of_certificates_verifies_one_by_one(
     call: Call, scores: Path, tmp_path: Path
 ) -> None:
-    call("certificate", scores, "--side", "both", "--json", "--out", tmp_path / "both.json")
-    assert call("verify", tmp_path / "both.json", scores, "--json").json["certificates"] == 2
+    call(f"certificate {scores} --side both --json --out {tmp_path}/both.json")
+    assert call(f"verify {tmp_path}/both.json {scores} --json").json["certificates"] == 2
     document = json.loads((tmp_path / "both.json").read_text(encoding="utf-8"))
     document["certificates"][1]["coverage"] = 0.5
     (tmp_path / "both.json").write_text(json.dumps(document), encoding="utf-8")
-    assert "certificate 2 of 2" in call("verify", tmp_path / "both.json", scores).err
+    assert "certificate 2 of 2" in call(f"verify {tmp_path}/both.json {scores}").err
 
 
 def test_audit_uses_test_and_names_its_verdict(call: Call, scores: Path, certificate: Path) -> None:
-    answer = call("audit", certificate, scores, "--json")
+    answer = call(f"audit {certificate} {scores} --json")
     assert answer.code == 0
     assert {
         "verdict",
@@ -174,23 +172,19 @@ def test_an_audit_that_fails_is_exit_three(
     frame = pd.read_csv(scores)
     frame["outcome"] = 1
     frame.to_csv(tmp_path / "drifted.csv", index=False)
-    answer = call("audit", certificate, tmp_path / "drifted.csv", "--json")
+    answer = call(f"audit {certificate} {tmp_path}/drifted.csv --json")
     assert answer.code == 3
     assert answer.json["verdict"] == "ERROR"
     assert answer.json["realized_error"] == 1.0
 
 
 def test_resample_exactly_and_by_draws(call: Call, scores: Path) -> None:
-    exact = call(
-        "resample", scores, "--threshold", "0", "--draws", "exact", "--split", "test", "--json"
-    ).json
-    drawn = call(
-        "resample", scores, "--threshold", "0", "--draws", "3000", "--split", "test", "--json"
-    ).json
+    exact = call(f"resample {scores} --threshold 0 --draws exact --split test --json").json
+    drawn = call(f"resample {scores} --threshold 0 --draws 3000 --split test --json").json
     assert exact["draws"] == "exact" and drawn["draws"] == 3000
     # three standard errors of a share of 3,000 draws
     assert abs(exact["exceedance"] - drawn["exceedance"]) <= 3 * 0.5 / 3000**0.5
-    assert call("resample", scores, "--threshold", "0", "--draws", "many").code == 2
+    assert call(f"resample {scores} --threshold 0 --draws many").code == 2
 
 
 def test_decide_counts_and_writes_the_queue(
@@ -200,14 +194,8 @@ def test_decide_counts_and_writes_the_queue(
     frame.loc[0, "score"] = None
     frame.to_csv(tmp_path / "new.csv", index=False)
     answer = call(
-        "decide",
-        certificate,
-        tmp_path / "new.csv",
-        "--queue",
-        tmp_path / "q.csv",
-        "--decisions",
-        tmp_path / "d.parquet",
-        "--json",
+        f"decide {certificate} {tmp_path}/new.csv --queue {tmp_path}/q.csv "
+        f"--decisions {tmp_path}/d.parquet --json"
     )
     assert answer.code == 0
     document = answer.json
@@ -224,27 +212,18 @@ def test_decide_with_two_sides_sends_the_overlap_to_people(
     call: Call, scores: Path, tmp_path: Path
 ) -> None:
     call(
-        "certificate",
-        scores,
-        "--side",
-        "both",
-        "--alpha",
-        "0.4",
-        "--guard",
-        "none",
-        "--json",
-        "--out",
-        tmp_path / "both.json",
+        f"certificate {scores} --side both --alpha 0.4 --guard none --json "
+        f"--out {tmp_path}/both.json"
     )
-    document = call("decide", tmp_path / "both.json", scores, "--json").json
+    document = call(f"decide {tmp_path}/both.json {scores} --json").json
     assert document["reject"] and document["release"]
     assert len(document["certificate_sha256"]) == 2
 
 
 def test_without_a_certificate_everything_goes_to_people(call: Call, tmp_path: Path) -> None:
     score_rows(tasks=6, attempts=3).to_csv(tmp_path / "few.csv", index=False)
-    call("certificate", tmp_path / "few.csv", "--out", tmp_path / "c.json")
-    answer = call("decide", tmp_path / "c.json", tmp_path / "few.csv", "--json")
+    call(f"certificate {tmp_path}/few.csv --out {tmp_path}/c.json")
+    answer = call(f"decide {tmp_path}/c.json {tmp_path}/few.csv --json")
     assert answer.code == 3
     assert answer.json["human"] == 18
     assert answer.json["reasons"] == {"not_certified": 18}
@@ -270,7 +249,7 @@ def test_report_draws_what_verifies_and_nothing_else(
     (tmp_path / "forged.json").write_text(
         json.dumps({**document, "coverage": 0.99}), encoding="utf-8"
     )
-    forged = call("report", tmp_path / "forged.json", scores, "--out", tmp_path / "no.html")
+    forged = call(f"report {tmp_path}/forged.json {scores} --out {tmp_path}/no.html")
     assert forged.code in {2, 3} and not (tmp_path / "no.html").exists()
 
 

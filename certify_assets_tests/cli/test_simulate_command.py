@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -58,12 +56,12 @@ def test_a_small_study_as_json_and_file(call: Call, tmp_path: Path) -> None:
 
 
 def test_a_table_for_people(call: Call) -> None:
-    answer = call("research", "simulate", "--design", "fooled", "--tasks", 20, "--trials", 3)
+    answer = call("research simulate --design fooled --tasks 20 --trials 3")
     assert answer.code == 0
     for word in ("fooled G=20", "fooled_larger G=20", "guarded_taskboot", "coverage"):
         assert word in answer.out
     assert "…" not in answer.out
-    assert ".650" in call("research", "simulate", "--tasks", 20, "--rho", 0.1, "--trials", 2).out
+    assert ".650" in call("research simulate --tasks 20 --rho 0.1 --trials 2").out
 
 
 @pytest.mark.parametrize(
@@ -87,7 +85,7 @@ def test_refusals(call: Call, arguments: tuple[object, ...], words: str) -> None
 
 
 def test_help_after_a_list(call: Call) -> None:
-    assert "--workers" in call("research", "simulate", "--tasks", 20, "-h").out
+    assert "--workers" in call("research simulate --tasks 20 -h").out
 
 
 def test_sides_variants_and_settings(call: Call) -> None:
@@ -115,17 +113,7 @@ def test_sides_variants_and_settings(call: Call) -> None:
     assert (
         len(
             call(
-                "research",
-                "simulate",
-                "--design",
-                "failure",
-                "--tasks",
-                20,
-                "--trials",
-                1,
-                "--procedure",
-                "naive",
-                "--json",
+                "research simulate --design failure --tasks 20 --trials 1 --procedure naive --json"
             ).json["cells"]
         )
         == 10
@@ -188,18 +176,8 @@ def test_an_interrupted_study_goes_on_to_the_same_bytes(
 def test_a_page_beside_the_table(call: Call, tmp_path: Path) -> None:
     page = tmp_path / "study.html"
     answer = call(
-        "research",
-        "simulate",
-        "--design",
-        "fooled",
-        "--tasks",
-        20,
-        "--trials",
-        2,
-        "--procedure",
-        "guarded_taskboot:kish",
-        "--page",
-        page,
+        "research simulate --design fooled --tasks 20 --trials 2 "
+        f"--procedure guarded_taskboot:kish --page {page}"
     )
     assert answer.code == 0 and "<svg" in page.read_text(encoding="utf-8") and "…" not in answer.out
-    assert call("research", "simulate", "--page", page, "--out", page).code == 2
+    assert call(f"research simulate --page {page} --out {page}").code == 2

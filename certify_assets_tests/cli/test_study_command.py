@@ -1,7 +1,5 @@
 """``certify research study`` on a small corpus: a site, counts, exit codes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

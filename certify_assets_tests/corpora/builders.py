@@ -1,7 +1,5 @@
 """Small corpora for the tests of this folder."""
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

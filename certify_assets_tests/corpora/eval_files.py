@@ -1,7 +1,5 @@
 """Inspect AI logs written by hand, byte by byte where zipfile cannot write them."""
 
-from __future__ import annotations
-
 import json
 import struct
 import zlib

@@ -1,7 +1,5 @@
 """Runs and reports of code repair harnesses, written by hand."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

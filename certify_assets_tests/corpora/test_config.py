@@ -1,7 +1,5 @@
 """The configuration of a corpus: its JSON schema is shipped, and what is wrong is a sentence."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from importlib.resources import files

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from certify_assets.corpora.profile import flip_rates, profile_corpus, text_lengths

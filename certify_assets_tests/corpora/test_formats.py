@@ -1,7 +1,5 @@
 """Every format is recognised, reads folders and archives alike, leaks nothing, survives damage."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

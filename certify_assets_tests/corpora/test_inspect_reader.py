@@ -1,7 +1,5 @@
 """Inspect AI logs through inspect-ai's own reader, and what happens where it is missing or ends."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -1,7 +1,5 @@
 """Every format is read without its labels where none are needed, and dropped where they are."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Folders, archives, compressed files and what must not be read from them."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

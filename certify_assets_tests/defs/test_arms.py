@@ -1,7 +1,5 @@
 """Arms as assets: partitions of two dimensions, lineage, and the checks of their audit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import dagster as dg

@@ -1,7 +1,5 @@
 """The comparison as assets: of what is there, with its checks."""
 
-from __future__ import annotations
-
 import dagster as dg
 
 from certify_assets.defs.names import CORPORA, corpora_partitions

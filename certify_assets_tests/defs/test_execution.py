@@ -1,7 +1,5 @@
 """A job executed in process on small corpora: what runs, what a check stops, what is reported."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """One variable names the executor; runs and steps as Ray jobs, kept in a PostgreSQL server."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The study as jobs: each asset once, resumed after a kill, failures reported, the same bytes."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """Rounds of CertHarvest as Dagster runs them: an open gate passes, a closed one is skipped."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Adapters and scores of language-model judges as graphs of ops, run for real."""
 
-from __future__ import annotations
-
 import threading
 import time
 import uuid

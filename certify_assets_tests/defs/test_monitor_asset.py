@@ -1,7 +1,5 @@
 """The monitor as Dagster runs it: nothing to read, quiet labels, and an alarm."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

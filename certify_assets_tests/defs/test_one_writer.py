@@ -1,7 +1,5 @@
 """Steps and commands take turns on a corpus, by its lease."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

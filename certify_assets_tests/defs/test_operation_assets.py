@@ -1,7 +1,5 @@
 """Assets of operation as Dagster runs them: decisions, refusals, checks, the sensor."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

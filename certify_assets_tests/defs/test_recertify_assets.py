@@ -1,7 +1,5 @@
 """Recertification as Dagster runs it: job, checks of three states, sensor, weekly schedule."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from datetime import UTC, datetime, timedelta

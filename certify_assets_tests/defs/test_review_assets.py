@@ -1,7 +1,5 @@
 """The queue and the labels as Dagster makes them, and their checks in all three states."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The sensors that import new files, on a real instance with the daemon's own evaluation."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

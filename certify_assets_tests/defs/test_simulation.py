@@ -1,7 +1,5 @@
 """The synthetic study as an asset: document, page, metadata, checks, and resuming."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is made over all corpora, materialized as a user would."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The model of a transfer judge as Dagster runs it: trained on other partitions, or skipped."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

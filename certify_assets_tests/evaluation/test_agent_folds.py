@@ -1,7 +1,5 @@
 """Folds over agents: the held-out are not trained on; a judge of agents' own words is found out."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Error budgets and thresholds of a corpus: from its configuration to what is deployed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The chain of a judge on a small corpus, and everything that must make it refuse."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

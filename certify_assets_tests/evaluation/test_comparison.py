@@ -1,7 +1,5 @@
 """Judges of small corpora compared: figures of certificates and scores, and what is missing."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

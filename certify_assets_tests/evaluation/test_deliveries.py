@@ -1,7 +1,5 @@
 """A benchmark that stays while agents change: deliveries, versions, and TEST read again."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

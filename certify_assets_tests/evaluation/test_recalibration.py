@@ -1,7 +1,5 @@
 """Recalibration: maps that keep the order change nothing, isotonic regression ties alone."""
 
-from __future__ import annotations
-
 import html
 from typing import Any
 

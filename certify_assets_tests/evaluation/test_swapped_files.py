@@ -5,8 +5,6 @@ half of the cases puts them back before the read after it. Whatever n is, the re
 one version, or the operation ends with an integrity error and stores nothing.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

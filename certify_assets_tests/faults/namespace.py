@@ -1,7 +1,5 @@
 """Run a script where a folder is a small disk or cannot be written, without touching the machine: a mount namespace of its own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """A real Dagster web server, or the whole of ``dagster dev``, on a data root; the process group is ended afterwards."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """A small corpus whose whole pipeline takes seconds, run as users run it, in a process of its own."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

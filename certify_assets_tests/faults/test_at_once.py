@@ -1,7 +1,5 @@
 """Two materializations of one partition at once: whoever is second waits or does the same work, and the bytes are those of one alone."""
 
-from __future__ import annotations
-
 import subprocess
 import threading
 from pathlib import Path

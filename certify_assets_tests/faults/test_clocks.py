@@ -1,7 +1,5 @@
 """Clocks that jump: no order, key or decision rests on the time of day."""
 
-from __future__ import annotations
-
 import os
 import time
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """A disk that is full or cannot be written: a sentence, no half file, and the work goes on once there is space."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

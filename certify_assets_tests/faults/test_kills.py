@@ -1,7 +1,5 @@
 """kill -9 at random points of a full materialization: nothing finished is lost, a rerun completes, the bytes are those of an undisturbed run."""
 
-from __future__ import annotations
-
 import os
 import random
 import re

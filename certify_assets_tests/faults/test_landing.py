@@ -1,7 +1,5 @@
 """What lands all at once, lands broken or takes long: the sensor answers within its minute, one run a corpus, nobody waits for another."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

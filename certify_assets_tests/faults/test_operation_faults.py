@@ -1,7 +1,5 @@
 """Operation on a full or read-only disk, and under a clock that jumps: a sentence, nothing half, and the work goes on."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The Dagster web server with fifty readers at once: every answer arrives and is right; latencies are printed."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

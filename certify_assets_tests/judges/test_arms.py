@@ -1,7 +1,5 @@
 """Arms of GRPO: trained once, resumed after a kill, chosen on CAL, and read on TEST once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

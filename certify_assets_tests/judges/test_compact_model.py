@@ -3,8 +3,6 @@
 What was altered is named, and no task of CAL or TEST was read.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

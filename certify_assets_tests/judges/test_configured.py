@@ -1,7 +1,5 @@
 """`judges.yaml`: what is read, what is refused, and a broken judge that leaves the others."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

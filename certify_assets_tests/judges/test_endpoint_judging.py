@@ -1,7 +1,5 @@
 """An endpoint judge against a real HTTP server with the compact model's log-probabilities."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The compact model behind a real vLLM, compared with the same model read here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

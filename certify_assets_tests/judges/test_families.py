@@ -1,7 +1,5 @@
 """A family is one module: one made up here is trained, scored, certified, audited and deployed."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

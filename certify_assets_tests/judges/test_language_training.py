@@ -3,8 +3,6 @@
 A changed adapter is refused.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

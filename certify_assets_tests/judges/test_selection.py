@@ -1,7 +1,5 @@
 """The choice among candidates on CAL, and what it costs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Out-of-fold judges: none saw the task that it scores, and none certifies the judge."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 

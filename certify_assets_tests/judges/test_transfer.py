@@ -3,8 +3,6 @@
 An equal share of every other corpus, and nothing that the target's CAL or TEST holds.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Pages that several tests read: rendered once, from synthetic tables of known design."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pandas as pd

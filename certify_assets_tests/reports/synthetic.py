@@ -1,7 +1,5 @@
 """Clustered judge scores with known truth."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

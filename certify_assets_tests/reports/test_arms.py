@@ -1,7 +1,5 @@
 """The arms in words: where GRPO counts as an improvement, and where it does not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Charts written by hand: histogram, sparkline, task-by-attempt map."""
 
-from __future__ import annotations
-
 import base64
 import re
 from xml.etree import ElementTree

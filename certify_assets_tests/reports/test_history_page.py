@@ -1,7 +1,5 @@
 """The history of certificates in use: what it gathers, and the page that it becomes."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from pathlib import Path

@@ -1,8 +1,5 @@
 """The monitor's page and verdict: one file, no script, short enough to be inline."""
 
-from __future__ import annotations
-
-import re
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +17,7 @@ from certify_assets.reports.monitor_page import (
     render_monitor_page,
 )
 from certify_assets_tests.builders import score_rows
+from certify_assets_tests.pages import assert_figures_seen, assert_fits, assert_stands_alone
 from certify_assets_tests.paths import assert_painted
 
 
@@ -60,15 +58,12 @@ def alarm() -> MonitorRecord:
 
 def test_the_page_shows_both_sides_and_runs_nothing(alarm: MonitorRecord) -> None:
     html = render_monitor_page(alarm, title="<script>alert(1)</script>")
-    assert "<script" not in html
     assert "&lt;script&gt;" in html
     assert "<i>told" not in html
     assert "code_&lt;b&gt;" in html
-    assert not re.search(r"(src|href)=\"(?!#)", html) and "@import" not in html
+    assert_stands_alone(html)
     assert html.count('role="img"') == 6 and html.count("alarm: issue a new certificate") == 2
     assert html == render_monitor_page(alarm, title="<script>alert(1)</script>")
-    ids = re.findall(r"\bid=\"([^\"]+)\"", html)
-    assert len(ids) == len(set(ids))
 
 
 def test_the_status_is_the_worst_of_the_monitors(alarm: MonitorRecord) -> None:
@@ -108,19 +103,11 @@ def test_the_figures_say_in_words_what_they_show() -> None:
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [1280, 420])
 def test_the_page_is_whole_in_a_browser(
-    browser: Any, alarm: MonitorRecord, width: int, tmp_path: Path
+    opened, alarm: MonitorRecord, width: int, tmp_path: Path
 ) -> None:
-    (tmp_path / "page.html").write_text(
-        render_monitor_page(alarm, title="corpus, judge"), encoding="utf-8"
-    )
-    page = browser.new_page(java_script_enabled=False, viewport={"width": width, "height": 900})
-    page.goto((tmp_path / "page.html").as_uri())
+    page = opened(render_monitor_page(alarm, title="corpus, judge"), width)
     assert page.get_by_role("heading", name="Alarm").first.is_visible()
-    for figure in page.locator("figure svg[role=img]").all():
-        box = figure.bounding_box()
-        assert box is not None and box["width"] > 250 and box["height"] > 120
-    sizes = page.context.new_cdp_session(page).send("Page.getLayoutMetrics")
-    assert sizes["cssContentSize"]["width"] <= width
+    assert_figures_seen(page)
+    assert_fits(page, width)
     page.screenshot(path=tmp_path / "page.png", full_page=True)
     assert_painted(tmp_path / "page.png")
-    page.close()

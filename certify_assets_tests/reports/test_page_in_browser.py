@@ -1,45 +1,15 @@
 """The page in a real browser: from disk, with scripts off, on a wide screen, a phone and paper."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from certify_assets.reports.certificate_page import IndexEntry, render_index
+from certify_assets_tests.pages import assert_figures_seen, assert_fits
 from certify_assets_tests.paths import assert_painted
 from certify_assets_tests.reports.conftest import Case
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-
-@pytest.fixture
-def opened(browser, tmp_path: Path):
-    contexts = []
-
-    def show(html: str, width: int):
-        path = tmp_path / "page.html"
-        path.write_text(html, encoding="utf-8")
-        context = browser.new_context(
-            java_script_enabled=False, viewport={"width": width, "height": 900}
-        )
-        contexts.append(context)
-        page = context.new_page()
-        asked = []
-        page.on("request", lambda request: asked.append(request.url))
-        page.goto(path.as_uri())
-        assert asked == [path.as_uri()]
-        return page
-
-    yield show
-    for context in contexts:
-        context.close()
-
-
-def assert_fits(page, width: int) -> None:
-    # scripts are off, so the browser is asked from outside the page
-    sizes = page.context.new_cdp_session(page).send("Page.getLayoutMetrics")
-    assert sizes["cssContentSize"]["width"] <= width
 
 
 @pytest.mark.parametrize("width", [1280, 420])
@@ -64,11 +34,7 @@ def test_the_certificate_page_is_whole_and_fits(
         "Where the guarantee ends",
     ]
     assert page.get_by_role("main").count() == 1 and page.get_by_role("navigation").count() == 1
-    figures = page.locator("figure svg[role=img]").all()
-    assert len(figures) == 10
-    for figure in figures:
-        box = figure.bounding_box()
-        assert box is not None and box["width"] > 250 and box["height"] > 120
+    assert assert_figures_seen(page) == 10
     assert_fits(page, width)
     page.screenshot(path=tmp_path / "page.png", full_page=True)
     assert_painted(tmp_path / "page.png")

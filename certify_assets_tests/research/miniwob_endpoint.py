@@ -1,7 +1,5 @@
 """A local server that speaks the chat protocol as far as the model agent needs it."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from html import unescape
@@ -11,9 +9,15 @@ from certify_assets.research.certifiability import Certifiability, Measured, fit
 from certify_assets.research.law import LawPoint
 from certify_assets.research.pages.law_page import law_markdown, law_metrics, render_law
 from certify_assets.research.paper import law_points
+from certify_assets_tests.pages import (
+    HOSTILE,
+    assert_figures_seen,
+    assert_fits,
+    assert_stands_alone,
+    outline,
+    text_of,
+)
 from certify_assets_tests.paths import assert_painted
-from certify_assets_tests.reports.test_certificate_page import HOSTILE, outline, text_of
-from certify_assets_tests.reports.test_page_in_browser import assert_fits, opened  # noqa: F401
 
 PAPER_POINTS = law_points()
 
@@ -34,12 +38,7 @@ def found(number: int = 7) -> Certifiability:
 @pytest.mark.parametrize("number", [7, 5, 2, 0])
 def test_the_page_is_one_well_formed_file_that_loads_and_runs_nothing(number: int) -> None:
     html = render_law(found(number))
-    parsed = outline(html)
-    assert not {"script", "link", "iframe", "img", "object", "embed", "form"} & set(parsed.tags)
-    assert all(address.startswith("#") for address in parsed.addresses) and not parsed.handlers
-    assert not re.search(r"https?://|//[a-z]+\.|@import|url\((?!#)", html)
-    assert len(parsed.ids) == len(set(parsed.ids))
-    assert {address[1:] for address in parsed.addresses} <= set(parsed.ids)
+    assert_stands_alone(html)
     assert html == render_law(found(number))
 
 
@@ -123,12 +122,7 @@ def test_names_are_text(text: str) -> None:
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [1280, 420])
 @pytest.mark.parametrize("number", [7, 0])
-def test_the_page_is_whole_and_fits(
-    opened,  # noqa: F811 - the fixture
-    width: int,
-    number: int,
-    tmp_path: Path,
-) -> None:
+def test_the_page_is_whole_and_fits(opened, width: int, number: int, tmp_path: Path) -> None:
     page = opened(render_law(found(number)), width)
     headings = [heading.inner_text() for heading in page.get_by_role("heading", level=2).all()]
     assert headings[1:] == [
@@ -138,8 +132,7 @@ def test_the_page_is_whole_and_fits(
         "Corpora, residuals and what each does to the fit",
         "The paper's points, for reference",
     ]
-    box = page.locator("figure svg[role=img]").bounding_box()
-    assert box is not None and box["width"] > 250 and box["height"] > 160
+    assert assert_figures_seen(page, height=160) == 1
     assert_fits(page, width)
     page.screenshot(path=tmp_path / "page.png", full_page=True)
     assert_painted(tmp_path / "page.png")

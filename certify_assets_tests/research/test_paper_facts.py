@@ -2,8 +2,6 @@
 Monte-Carlo standard errors.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -80,10 +78,8 @@ def test_the_floors_in_tasks() -> None:
 
 def test_a_rate_has_an_error_even_where_nothing_was_seen() -> None:
     assert facts.Rate(25, 100).error == pytest.approx(math.sqrt(0.25 * 0.75 / 100))
-    assert (
-        0 < facts.Rate(0, 100).error < 0.01
-        and facts.Rate(0, 100).error == facts.Rate(100, 100).error
-    )
+    assert 0 < facts.Rate(0, 100).error < 0.01
+    assert facts.Rate(0, 100).error == facts.Rate(100, 100).error
     assert str(facts.Rate(1, 4)) == "0.250 ± 0.217"
 
 
@@ -128,17 +124,13 @@ def test_every_simulated_statement() -> None:
             <= (0.05 if fact.key != "fooled_larger_50" else 0.25) + 4 * 0.011
         ), fact.key
     others = facts.other_fact(400).values
-    assert (
-        others["max-T_0.15_50"] > 0.15
-        and others["naive_0.11_20"] > 0.08
-        and others["korn_graubard_0.15_50_x5"] > 0.1
-    )
+    assert others["max-T_0.15_50"] > 0.15
+    assert others["naive_0.11_20"] > 0.08
+    assert others["korn_graubard_0.15_50_x5"] > 0.1
     assert others["korn_graubard_0.15_50"] < 0.03 and others["naive_0.15_50"] < 0.08
     chosen = facts.selection_fact(400).values
-    assert (
-        chosen["taskboot_three"] > chosen["taskboot_one"] + 0.1
-        and chosen["guarded_taskboot_three"] > 0.05
-    )
+    assert chosen["taskboot_three"] > chosen["taskboot_one"] + 0.1
+    assert chosen["guarded_taskboot_three"] > 0.05
     assert chosen["guarded_taskboot_paid"] <= 0.05 + 4 * 0.011
     fact = facts.isotonic_fact(30)
     assert fact.values["changed"] > 15 and fact.values["changed_strictly"] == 0

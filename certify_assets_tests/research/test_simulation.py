@@ -2,8 +2,6 @@
 (slow tier).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

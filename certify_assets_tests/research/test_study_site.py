@@ -2,8 +2,6 @@
 is escaped, and a browser opens it from disk.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import re
@@ -20,6 +18,7 @@ from certify_assets.research.seed_study import SeedPlan, run_seeds
 from certify_assets.research.study import RUN_KEY
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
+from certify_assets_tests.pages import assert_fits
 from certify_assets_tests.paths import assert_painted
 from certify_assets_tests.study_builders import named, studied
 
@@ -206,10 +205,7 @@ def test_the_site_opens_from_disk_and_every_link_leads_somewhere(
         asked.clear()
         page.goto((site / name).as_uri())
         assert asked == [(site / name).as_uri()], "a page loads nothing else"
-        size = page.context.new_cdp_session(page).send("Page.getLayoutMetrics")["cssContentSize"][
-            "width"
-        ]
-        assert size <= width, (name, size)
+        assert_fits(page, width)
         targets = [link.get_attribute("href") for link in page.locator("a[href]").all()]
         assert targets
         assert all(target.startswith("#") or (site / target).is_file() for target in targets)
@@ -226,12 +222,7 @@ def test_the_site_opens_from_disk_and_every_link_leads_somewhere(
         page.emulate_media(media="print")
         for item in PAGES:
             page.goto((site / item.href).as_uri())
-            assert (
-                page.context.new_cdp_session(page).send("Page.getLayoutMetrics")["cssContentSize"][
-                    "width"
-                ]
-                <= 1024
-            ), item.href
+            assert_fits(page, 1024)
         page.goto((site / "results.html").as_uri())
         paper = page.pdf(prefer_css_page_size=True, print_background=True)
         assert paper.startswith(b"%PDF") and len(re.findall(rb"/Type /Page\n", paper)) >= 2

@@ -1,7 +1,5 @@
 """Altering documents, journals and tables one value at a time, as somebody would who can write the data root."""
 
-from __future__ import annotations
-
 import copy
 import io
 import json

@@ -1,7 +1,5 @@
 """What an attacker writes into runs, names and files: one list for every suite, so that a new surface is tested by all of it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Archives and tables made to fill memory or disk: each costs a sentence, and memory stays bounded."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """Altered manifests, certificates, scores, audits and ledgers: every value of what a result rests on, each refused in a sentence."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Altered documents of operation: every value that a decision, a recertification or the monitor rests on, and who refuses it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import Counter

@@ -1,7 +1,5 @@
 """Hostile text through the surfaces of operation: pages, the terminal, what is sent out, and what Dagster shows."""
 
-from __future__ import annotations
-
 import ast
 import json
 import shutil

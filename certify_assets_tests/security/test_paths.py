@@ -1,7 +1,5 @@
 """No name leads out of the data root: corpora, judges, keys, partitions, ids, and what lies in folders that others write."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from pathlib import Path

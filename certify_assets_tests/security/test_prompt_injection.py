@@ -1,7 +1,5 @@
 """No text of a trajectory makes a control token or leaves its fence, in any prompt of any judge; what it may still do is move a score."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Secrets of the environment reach no log, no metadata, no MLflow run and no stored document; MLflow is down on the way."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

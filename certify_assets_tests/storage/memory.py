@@ -1,7 +1,5 @@
 """A data root in the memory of this process: what another storage backend takes."""
 
-from __future__ import annotations
-
 import threading
 from collections import defaultdict
 from collections.abc import Callable

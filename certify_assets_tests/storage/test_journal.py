@@ -1,7 +1,5 @@
 """Journals: chain, torn lines, appends that depend on what is stored, bytes that never change."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

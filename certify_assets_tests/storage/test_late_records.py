@@ -1,7 +1,5 @@
 """MLflow down, slow or refusing: records wait in the data root and are sent once."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import time

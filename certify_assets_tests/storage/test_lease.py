@@ -1,7 +1,5 @@
 """Leases: one owner at a time, whatever is killed, on local and remote data roots."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from certify_assets.storage.progress import Advance, ProgressLines, counted
 
 

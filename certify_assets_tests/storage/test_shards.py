@@ -1,7 +1,5 @@
 """Shards give the same bytes on every engine: answers, a synthetic study, scores."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A snapshot: one version of every file, every answer once."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ into every field on the outcome or the solution that could hold text; the runs s
 ``COUNTS``: trajectories, tasks and successes that its import has, and what it drops.
 """
 
-from __future__ import annotations
-
 import tarfile
 import zipfile
 from collections.abc import Callable

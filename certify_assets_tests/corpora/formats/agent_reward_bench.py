@@ -1,7 +1,5 @@
 """Cleaned runs of two agents at three tasks, with two annotators, a judgment and a list."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

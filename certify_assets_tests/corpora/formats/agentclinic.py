@@ -1,7 +1,5 @@
 """AgentClinic runs: two runs of twelve cases and one of two, which is too small."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """AutoCodeRover: two attempts of one agent in two buckets, with the solution next to each run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from certify_assets_tests.corpora.formats import Counts

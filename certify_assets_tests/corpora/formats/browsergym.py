@@ -1,7 +1,5 @@
 """A study of two agents: runs as JSON, one that broke down, one superseded, and pickles."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Harbor: trials that succeed, fail, run out of time, break, continue, or have stages."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Inspect AI logs: .eval with deflated and zstd members, one unfinished, and a failed .json."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

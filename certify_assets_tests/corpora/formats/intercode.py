@@ -1,7 +1,5 @@
 """InterCode results of two models: episodes by index, with thoughts, and below settings."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

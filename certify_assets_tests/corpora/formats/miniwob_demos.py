@@ -1,7 +1,5 @@
 """MiniWoB++ demonstrations by two workers: gzip, keys in two orders, one run without events."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

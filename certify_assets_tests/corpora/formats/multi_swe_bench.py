@@ -1,7 +1,5 @@
 """Multi-SWE-bench: runs of SWE-agent with old ids, a report with new ones, an OpenHands output."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from certify_assets_tests.corpora.formats import Counts

@@ -1,7 +1,5 @@
 """An output of OpenHands with reports written back, as events in one record, pairs in another."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

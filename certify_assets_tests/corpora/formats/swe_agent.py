@@ -1,7 +1,5 @@
 """SWE-agent runs of three folders: a full report, an old one, and one on a third of its runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from certify_assets_tests.corpora.formats import Counts

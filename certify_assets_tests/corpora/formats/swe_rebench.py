@@ -1,7 +1,5 @@
 """Two Parquet tables, one of each schema."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from certify_assets_tests.corpora.formats import Counts

@@ -1,7 +1,5 @@
 """A generic table; it has no fields but those that are named, so nothing can leak from others."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

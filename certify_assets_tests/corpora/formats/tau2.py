@@ -1,7 +1,5 @@
 """τ²-bench: a file of the old schema, one of the new, and a folder of simulations, one spoken."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

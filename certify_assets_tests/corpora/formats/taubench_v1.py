@@ -1,7 +1,5 @@
 """τ-bench v1 results of two agents in the retail domain."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Terminal-Bench: a submission with runs, one without that level, and one with results alone."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

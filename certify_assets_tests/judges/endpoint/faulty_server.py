@@ -1,7 +1,5 @@
 """A real HTTP server on the loopback that answers as OpenAI's and misbehaves on demand."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

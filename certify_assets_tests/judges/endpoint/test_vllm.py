@@ -3,8 +3,6 @@
 `tools/vllm_server.sh install` makes its venv.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """A random Qwen3 with a tokenizer and LoRA weights, small enough to serve in seconds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 TEMPLATE = (

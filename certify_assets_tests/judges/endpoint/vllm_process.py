@@ -3,8 +3,6 @@
 `tools/vllm_server.sh install` makes its venv.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -3,8 +3,6 @@
 Rounds, studies, chains, and everything that must close or refuse.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Parts of a harvest: what is withheld, what is refused, when the gate opens, what is measured."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

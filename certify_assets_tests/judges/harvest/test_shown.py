@@ -1,7 +1,5 @@
 """What pages, overview and comparison say of a harvest judge, and of one whose gate closed."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

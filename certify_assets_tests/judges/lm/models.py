@@ -1,7 +1,5 @@
 """Tiny language models with random weights, and a tokenizer of their own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Adapters: layers, swaps that leave the base alone, and that a folder is what it says it is."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

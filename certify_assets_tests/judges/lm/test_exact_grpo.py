@@ -1,7 +1,5 @@
 """Exact GRPO: the closed form against enumeration and finite differences, training, checkpoints."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator

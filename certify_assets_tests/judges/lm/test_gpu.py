@@ -3,8 +3,6 @@
 Without a device each test says so and skips.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What follows from a device, and that a fast engine stands behind a comparison."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The report that an engine must pass before its scores may certify."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The prompt around a run: the run can neither end it nor speak for the auditor."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -3,8 +3,6 @@
 The same numbers in any batch, on any thread, after a crash and with little memory.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import asdict

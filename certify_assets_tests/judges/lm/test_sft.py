@@ -3,8 +3,6 @@
 Loss on the verdict alone, the paper's settings, and a training that can be stopped at any step.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """TRL's trainer next to the exact one: what it samples, its gradient, and where that converges."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Packed rows: the numbers of padded ones, and no token of a row seen by another."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """A random language model with random rows, for tests of training and for timing it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

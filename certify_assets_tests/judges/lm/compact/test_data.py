@@ -1,7 +1,5 @@
 """The runs behind the compact model, and the command that builds it."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

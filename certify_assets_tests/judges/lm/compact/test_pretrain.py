@@ -1,7 +1,5 @@
 """Pretraining at a tiny scale: batches, losses, the same bytes twice, and going on after a kill."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Small, quick to load, a judge as it stands, and pretrained on no CAL or TEST task.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterable
