@@ -70,7 +70,8 @@ def arms(corpus: Corpus, name: str, audit: bool, as_json: bool) -> None:
         )
     record = judged.artifact
     if audit:
-        audit_arms(judged, report=ProgressLines(say))
+        with corpus.writing("judge arms"):
+            audit_arms(judged, report=ProgressLines(say))
     done = judged.store.exists(judged.key("arms_audit.json"))
     seen = load_arms_audit(judged) if done else None
     if not as_json:

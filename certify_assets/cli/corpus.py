@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
@@ -147,6 +146,10 @@ def import_(
         raise InputError(
             f"{name} is the name of a corpus that comes with the package; choose another."
         )
+    missing = next((path for path in paths if not path.exists()), None)
+    if missing is not None:
+        # before the lease makes a data root
+        raise InputError(f"{missing} does not exist; check the path.")
     config = CorpusConfig(
         name,
         format=format_name,
@@ -155,25 +158,16 @@ def import_(
         leak_thresholds=parse_options(leak_thresholds, "--leak-threshold", "length=.8"),
         **split,
     )
-    registered = Corpus(store, name)
-    if registered.has("corpus.json"):
-        if not dry_run:
-            _require_replacement(registered, add=add, replace=replace)
-        config = _delivered(ctx, registered.config, config, add=add)
     if dry_run:
+        registered = Corpus(store, name)
+        if registered.has("corpus.json"):
+            config = _delivered(ctx, registered.config, config, add=add)
         _show_changes(registered, registered.preview_import(config), as_json=as_json)
         return
-    known = registered.deliveries.read()
-    summary = _register(store, config)
-    imported = Corpus(store, name)
+    with Corpus(store, name).writing("corpus import"):
+        imported, summary, profile = _imported(ctx, store, config, add=add, replace=replace)
+        say(add_partitions(store, [name]))
     version = imported.version
-    if version in known:
-        say(_UNCHANGED)
-    elif known and version.changes:
-        for sentence in version.changes.sentences():
-            say(f"Version {version.number}: {sentence}")
-    profile = _profile(imported, config, summary.dropped)
-    say(add_partitions(store, [name]))
     figures = {
         "domain": str(imported.domain),
         **{name: getattr(profile, name) for name in _IMPORTED},
@@ -207,6 +201,26 @@ def import_(
     for gate in profile.gates:
         if gate.split != "test":
             show_line(f"α={gate.alpha:g}: {gate.reason}")
+
+
+def _imported(
+    ctx: click.Context, store: Store, config: CorpusConfig, *, add: bool, replace: bool
+) -> tuple[Corpus, ImportSummary, CorpusProfile]:
+    """Read runs into a corpus, registered or not; say what that changes."""
+    registered = Corpus(store, config.name)
+    if registered.has("corpus.json"):
+        _require_replacement(registered, add=add, replace=replace)
+        config = _delivered(ctx, registered.config, config, add=add)
+    known = registered.deliveries.read()
+    summary = registered.import_trajectories(config)
+    imported = Corpus(store, config.name)
+    version = imported.version
+    if version in known:
+        say(_UNCHANGED)
+    elif known and version.changes:
+        for sentence in version.changes.sentences():
+            say(f"Version {version.number}: {sentence}")
+    return imported, summary, _profile(imported, config, summary.dropped)
 
 
 def _require_replacement(corpus: Corpus, *, add: bool, replace: bool) -> None:
@@ -258,39 +272,6 @@ def _show_changes(corpus: Corpus, changes: RunChanges, *, as_json: bool) -> None
     for sentence in changes.sentences():
         show_line(sentence)
     show_line("Nothing is stored: give the command without --dry-run.")
-
-
-def _register(store: Store, config: CorpusConfig) -> ImportSummary:
-    """Register a corpus and read it; on failure the old configuration, if any, is restored."""
-    from certify_assets.corpora.config import save_config
-
-    key = Corpus(store, config.name).key("corpus.json")
-    previous = store.read_bytes(key) if store.exists(key) else None
-    new = _missing_folders(store.local_path(key).parent) if store.is_local else []
-    save_config(store, config)
-    try:
-        summary = Corpus(store, config.name).import_trajectories()
-    except BaseException:
-        if previous is None:
-            store.delete(key)
-        else:
-            store.write_bytes(key, previous)
-        for folder in new:
-            # a folder with something in it, stays
-            with suppress(OSError):
-                folder.rmdir()
-        raise
-    if Corpus(store, config.name).config != config:
-        raise InputError(
-            f"another delivery of {config.name} was given at the same time and is the one that is "
-            "stored; give this one again."
-        )
-    return summary
-
-
-def _missing_folders(folder: Path) -> list[Path]:
-    """Folders that writing into this one makes, the innermost first."""
-    return [path for path in (folder, *folder.parents) if not path.exists()]
 
 
 def _profile(imported: Corpus, config: CorpusConfig, dropped: dict[str, int]) -> CorpusProfile:
@@ -363,8 +344,9 @@ def remove(name: str, yes: bool, store: Store, as_json: bool) -> None:
         f"Remove the trajectories and splits of {name} from {store.root}?", err=True
     ):
         raise click.Abort
-    gone = remove_corpus(store, name)
-    say(remove_partition(store, name))
+    with Corpus(store, name).writing("corpus rm"):
+        gone = remove_corpus(store, name)
+        say(remove_partition(store, name))
     if as_json:
         emit_json({"corpus": name, "removed": gone})
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -104,24 +105,27 @@ def ingest(
     if undo is not None:
         if paths or dry_run:
             raise InputError("--undo takes a batch back and reads nothing; give it alone.")
-        undo_batch(corpus, undo)
-        report_stored(corpus, "ops ingest --undo", "operations/decisions")
+        with corpus.writing("ops ingest"):
+            undo_batch(corpus, undo)
+            report_stored(corpus, "ops ingest --undo", "operations/decisions")
         if as_json:
             emit_json({"corpus": corpus.name, "undone": undo})
         else:
             show_line(f"{undo} is taken back; its runs may come again.")
         return
-    received = receive(
-        corpus,
-        [_absolute(path) for path in paths],
-        format=format_name,
-        options=parse_options(options),
-        dry_run=dry_run,
-    )
-    records = [] if dry_run else decide_ready(corpus, report=ProgressLines(say))
-    new = ["operations/incoming_runs"] if received.batch and received.new + received.changed else []
-    if stored := new + (["operations/decisions"] if records else []):
-        report_stored(corpus, "ops ingest", *stored)
+    with nullcontext() if dry_run else corpus.writing("ops ingest"):
+        received = receive(
+            corpus,
+            [_absolute(path) for path in paths],
+            format=format_name,
+            options=parse_options(options),
+            dry_run=dry_run,
+        )
+        records = [] if dry_run else decide_ready(corpus, report=ProgressLines(say))
+        came = received.batch and received.new + received.changed
+        new = ["operations/incoming_runs"] if came and not dry_run else []
+        if stored := new + (["operations/decisions"] if records else []):
+            report_stored(corpus, "ops ingest", *stored)
     records += _decided_before(corpus, received, records)
     _write(corpus, records, decisions, queue)
     if as_json:
@@ -135,7 +139,7 @@ def ingest(
             }
         )
     else:
-        _show(received, records)
+        _show(received, records, dry_run=dry_run)
     ctx.exit(NOTHING if any(not item.decided for item in records) else 0)
 
 
@@ -181,17 +185,19 @@ def _queue(frame: pd.DataFrame) -> pd.DataFrame:
     return rows.iloc[sorted(range(len(rows)), key=lambda row: ASKED.index(rows["asked"].iloc[row]))]
 
 
-def _show(received: Received, records: list[BatchRecord]) -> None:
+def _show(received: Received, records: list[BatchRecord], *, dry_run: bool) -> None:
     dropped = (
         ", ".join(f"{reason}: {number}" for reason, number in (received.dropped or {}).items())
         or "nothing"
     )
-    say(
+    # the result of a dry run, else what came before the result
+    tell = show_line if dry_run else say
+    tell(
         f"{received.runs} runs read; {received.new} new, {received.changed} changed, "
         f"{received.known} decided before; left out: {dropped}."
     )
     for sentence in received.sentences:
-        say(sentence)
+        tell(sentence)
     for record in records:
         rows = [
             [name, str(number), percent(number / max(1, record.rows))]

@@ -103,8 +103,9 @@ def train(corpus: Corpus, name: str, as_json: bool) -> None:
     """
     from certify_assets.cli.launching import report_stored
 
-    document = JudgedCorpus(corpus, name).train().to_dict()
-    report_stored(corpus, "judge train", f"judges/{name}/model")
+    with corpus.writing("judge train"):
+        document = JudgedCorpus(corpus, name).train().to_dict()
+        report_stored(corpus, "judge train", f"judges/{name}/model")
     if as_json:
         emit_json(document)
         return
@@ -197,9 +198,12 @@ def score(
         {"--out": out}, {f"run {number}": path for number, path in enumerate(paths, 1)}
     )
     judged = JudgedCorpus(corpus, name)
-    table, dropped, bill = _new_runs(judged, paths, format_name) if paths else _splits(judged)
-    if not paths:
-        report_stored(corpus, "judge score", f"judges/{name}/scores")
+    if paths:
+        table, dropped, bill = _new_runs(judged, paths, format_name)
+    else:
+        with corpus.writing("judge score"):
+            table, dropped, bill = _splits(judged)
+            report_stored(corpus, "judge score", f"judges/{name}/scores")
     if out is not None:
         _write(table, out)
     document = {
@@ -257,7 +261,8 @@ def parity(ctx: click.Context, /, corpus: Corpus, name: str, as_json: bool) -> N
     """
     from certify_assets.evaluation.parity import run_parity
 
-    report = run_parity(JudgedCorpus(corpus, name))
+    with corpus.writing("judge parity"):
+        report = run_parity(JudgedCorpus(corpus, name))
     if as_json:
         emit_json(asdict(report))
     else:
@@ -281,7 +286,8 @@ def recalibrate(corpus: Corpus, name: str, as_json: bool) -> None:
     """
     from certify_assets.evaluation.recalibration import TABLE_COLUMNS, write_recalibration
 
-    report = write_recalibration(JudgedCorpus(corpus, name))
+    with corpus.writing("judge recalibrate"):
+        report = write_recalibration(JudgedCorpus(corpus, name))
     if as_json:
         emit_json(report.to_dict())
         return

@@ -114,16 +114,15 @@ def deploy(
     from certify_assets.operations.deployment_record import plan_before
     from certify_assets.operations.rollout import deploy as deploy_judge
 
-    made = deploy_judge(
-        JudgedCorpus(corpus, judge),
-        alpha=_budgets(alphas),
-        sampling=replace(
-            plan_before(corpus),
-            **{name: value for name, value in plan.items() if value is not None},
-        ),
-        certificates_key=certificates_key,
-    )
-    report_stored(corpus, "ops deploy", "operations/deployment")
+    given = {name: value for name, value in plan.items() if value is not None}
+    with corpus.writing("ops deploy"):
+        made = deploy_judge(
+            JudgedCorpus(corpus, judge),
+            alpha=_budgets(alphas),
+            sampling=replace(plan_before(corpus), **given),
+            certificates_key=certificates_key,
+        )
+        report_stored(corpus, "ops deploy", "operations/deployment")
     _show_made(made, as_json=as_json)
 
 
@@ -152,16 +151,17 @@ def rollback(corpus: Corpus, number: int | None, as_json: bool) -> None:
     from certify_assets.operations.deployment_record import read_deployments
     from certify_assets.operations.rollout import redeploy
 
-    if number is None:
-        earlier = read_deployments(corpus)[:-1]
-        if not earlier:
-            raise InputError(
-                f"{corpus} has no deployment before the current one; `certify ops status {corpus}` "
-                "shows those that there are."
-            )
-        number = earlier[-1].number
-    made = redeploy(corpus, number)
-    report_stored(corpus, "ops rollback", "operations/deployment")
+    with corpus.writing("ops rollback"):
+        if number is None:
+            earlier = read_deployments(corpus)[:-1]
+            if not earlier:
+                raise InputError(
+                    f"{corpus} has no deployment before the current one; `certify ops status "
+                    f"{corpus}` shows those that there are."
+                )
+            number = earlier[-1].number
+        made = redeploy(corpus, number)
+        report_stored(corpus, "ops rollback", "operations/deployment")
     _show_made(made, as_json=as_json)
 
 

@@ -91,7 +91,8 @@ def recertify(
     from certify_assets.operations.spending import Schedule
 
     if training_labels:
-        _train(corpus, as_json)
+        with corpus.writing("ops recertify"):
+            _train(corpus, as_json)
         return
     if schedule is None:
         _require_schedule(ctx)
@@ -105,7 +106,9 @@ def recertify(
         preview = _preview(judged, declared)
         emit_json(asdict(preview)) if as_json else _show_preview(preview)
         return
-    ctx.exit(_recertify(judged, declared, reason, at_least, deploys=deploys, as_json=as_json))
+    with corpus.writing("ops recertify"):
+        code = _recertify(judged, declared, reason, at_least, deploys=deploys, as_json=as_json)
+    ctx.exit(code)
 
 
 def _require_schedule(ctx: click.Context) -> None:

@@ -146,9 +146,10 @@ def import_(corpus: str, path: Path, reviewer: str | None, store: Store, as_json
     from certify_assets.operations.label_files import import_labels
 
     opened = _open(store, corpus)
-    done = import_labels(opened, path, reviewer=reviewer)
-    if done.added:
-        report_stored(opened, "review import", "operations/reviewed_labels")
+    with opened.writing("review import"):
+        done = import_labels(opened, path, reviewer=reviewer)
+        if done.added:
+            report_stored(opened, "review import", "operations/reviewed_labels")
     if as_json:
         emit_json(
             {

@@ -15,6 +15,7 @@ from certify_assets.corpora.config import (
     complete_thresholds,
     format_domain,
     load_config,
+    save_config,
 )
 from certify_assets.corpora.deliveries import (
     CorpusDelivery,
@@ -42,6 +43,7 @@ from certify_assets.corpora.splits import (
     without_test,
 )
 from certify_assets.errors import InputError, LeakError, ManifestError
+from certify_assets.storage.lease import holding
 from certify_assets.storage.snapshot import Snapshot, remembered
 
 if TYPE_CHECKING:
@@ -137,6 +139,14 @@ class Corpus:
     def split_key(self, split: str) -> str:
         """Return the storage key of the trajectories of a split."""
         return self.key("splits", f"{split}.parquet")
+
+    @contextmanager
+    def writing(self, what: str) -> Iterator[None]:
+        """Hold the lease of the corpus for a block and what it calls; wait for another owner."""
+        with holding(self.store, self.name, what=what):
+            # who held it before may have written
+            self.store.refresh()
+            yield
 
     # What is stored, verified as it is read
 
@@ -275,9 +285,13 @@ class Corpus:
         self.write_splits()
         return manifest
 
-    def import_trajectories(self) -> ImportSummary:
-        """Read the source again and store its trajectories as one table."""
-        config, key = self.config, self.key("trajectories.parquet")
+    def import_trajectories(self, given: CorpusConfig | None = None) -> ImportSummary:
+        """Read the source again and store its trajectories as one table.
+
+        A configuration that is given is registered last: a kill before leaves the old one, whose
+        next import makes its own table again.
+        """
+        config, key = given or self.config, self.key("trajectories.parquet")
         if config.format == "embedded":
             imported = embedded_import(self.name)
             summary = ImportSummary.of_embedded(imported, self._store(key, imported.frame))
@@ -286,7 +300,9 @@ class Corpus:
                 size = len(runs.rows), runs.tasks(), runs.agents()
                 summary = ImportSummary._of(facts, size, self.store.write_stream(key, runs.write))
         self.store.write_json(self.key("import.json"), asdict(summary))
-        self._record_version(summary.files)
+        self._record_version(summary.files, config)
+        if given is not None:
+            save_config(self.store, given)
         return summary
 
     @contextmanager
@@ -316,12 +332,12 @@ class Corpus:
         manifest = self._planned(table, config)
         return RunChanges.between(self.deliveries.last_runs(), table, manifest)
 
-    def _record_version(self, files: Mapping[str, str]) -> None:
+    def _record_version(self, files: Mapping[str, str], config: CorpusConfig) -> None:
         if self.version.number:
             return
         with self.store.as_file(self.key("trajectories.parquet")) as path:
             table = run_table(path)
-        manifest = self._planned(table, self.config)
+        manifest = self._planned(table, config)
         self.deliveries.record(self.trajectories_sha256, table, manifest, files)
 
     def _planned(self, table: pd.DataFrame, config: CorpusConfig) -> SplitManifest | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,11 +21,11 @@ from certify_assets.defs.names import (
     key,
     stored_version,
 )
-from certify_assets.defs.resources import OWNER_VARIABLE, DataRoot, MlflowTracker
+from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.judges.base import JUDGED_COLUMNS, RUN_COLUMNS
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JudgeSpec
-from certify_assets.storage.lease import Held, Lease
+from certify_assets.storage.lease import Held, holding
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
@@ -59,7 +58,6 @@ def writing(
     if isinstance(partition, dg.MultiPartitionKey):
         # arms of one corpus write folders of their own, each in a run, on a cluster at once
         corpus, owner = partition.keys_by_dimension["corpus"], "training of arms"
-    owner = os.environ.get(OWNER_VARIABLE) or owner
     said = 0.0
 
     def wait(held: Held, seconds: float) -> None:
@@ -73,7 +71,7 @@ def writing(
                 max_retries=context.retry_number + 1, seconds_to_wait=_LOGGED_SECONDS
             )
 
-    with Lease(data_root.store(), corpus, owner=owner, what=context.op_def.name).hold(wait):
+    with holding(data_root.store(), corpus, what=context.op_def.name, waiting=wait, owner=owner):
         yield
 
 

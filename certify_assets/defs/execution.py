@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,10 +13,8 @@ import dagster as dg
 
 from certify_assets._version import __version__
 from certify_assets.defs.names import CORPORA, VERSION, judge_of, key, name_of
-from certify_assets.defs.resources import OWNER_VARIABLE
-from certify_assets.errors import CertifyError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.storage.lease import Held, Lease, Waiting
+from certify_assets.storage.lease import OWNER_VARIABLE, holding, refusing
 from certify_assets.storage.locks import lock_file
 from certify_assets.storage.store import Store, default_root
 
@@ -156,10 +153,10 @@ def failures(result: dg.JobExecutionResult) -> dict[str, str]:
 @contextmanager
 def one_writer(corpus: str) -> Iterator[None]:
     """Hold the lease of a corpus as this command, whose steps share it; refuse where it is held."""
-    owner = f"command {uuid.uuid4().hex[:8]}"
-    lease = Lease(Store(default_root()), corpus, owner=owner, what="materialization")
     before = os.environ.get(OWNER_VARIABLE)
-    with lease.hold(_refuse(corpus)):
+    with holding(
+        Store(default_root()), corpus, what="materialization", waiting=refusing(corpus)
+    ) as owner:
         # steps may be processes of their own
         os.environ[OWNER_VARIABLE] = owner
         try:
@@ -169,13 +166,6 @@ def one_writer(corpus: str) -> Iterator[None]:
                 del os.environ[OWNER_VARIABLE]
             else:
                 os.environ[OWNER_VARIABLE] = before
-
-
-def _refuse(corpus: str) -> Waiting:
-    def refuse(held: Held, _: float) -> None:
-        raise CertifyError(f"{held.describe(corpus)}. Wait for its end, or end it first.")
-
-    return refuse
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from certify_assets.defs.names import name_of
 from certify_assets.errors import InputError, MissingToolError
+from certify_assets.storage.lease import OWNER_VARIABLE
 from certify_assets.storage.store import Store, default_root
 from certify_assets.storage.tracking import Record, Tracker, without_credentials, write_or_keep
 
@@ -109,8 +110,6 @@ def resources() -> dict[str, DataRoot | MlflowTracker]:
 
 
 EXECUTOR_VARIABLE = "CERTIFY_EXECUTOR"
-#: who holds the lease of the corpus that a process works on, where a command does
-OWNER_VARIABLE = "CERTIFY_LEASE_OWNER"
 _NAMES = ("in_process", "multiprocess", "ray")
 # variables that a Ray job gets from the process that submits it; no passwords, since Ray's
 # dashboard shows them

@@ -7,9 +7,8 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,17 +26,9 @@ from certify_assets.operations.delivery import DeliveredRun, Identities, local_c
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.deployment_record import load_deployment
 from certify_assets.operations.labels import read_labels
-from certify_assets.operations.layout import (
-    batch_folders,
-    batch_key,
-    is_decided,
-    operation_key,
-    ready_batches,
-)
+from certify_assets.operations.layout import batch_folders, batch_key, is_decided, ready_batches
 from certify_assets.operations.monitoring import monitor_deployed
 from certify_assets.operations.sampling import Draw
-from certify_assets.storage.lease import Held, Lease
-from certify_assets.storage.locks import lock_file
 from certify_assets.storage.progress import Report, silent
 
 if TYPE_CHECKING:
@@ -46,7 +37,6 @@ if TYPE_CHECKING:
     from certify_assets.corpora.schema import Trajectory
 
 SCHEMA: Final = "certify_assets/incoming/1"
-_PATIENCE_SECONDS = 300.0
 _TABLES = (".csv", ".parquet", ".jsonl")
 
 
@@ -87,7 +77,7 @@ def receive(
         sentence = f"{places[0]} holds no file: put new runs there, or name them."
         return Received(corpus.name, None, sentences=(sentence,))
     with (
-        corpus_lock(corpus, "receive"),
+        nullcontext() if dry_run else corpus.writing("import of a batch"),
         settled_inbox(corpus, watched=not paths) as unchanged,
         local_copies(places) as roots,
     ):
@@ -149,7 +139,7 @@ def decide_ready(corpus: Corpus, *, report: Report = silent) -> list[BatchRecord
     """Decide the batches that wait, the oldest first; return their documents."""
     # What must hold is checked again for every batch. A batch whose deciding was killed still
     # waits, and resumes with the scores that were stored.
-    with corpus_lock(corpus, "decide"):
+    with corpus.writing("deciding"):
         fault = None
         # a refusal stays whatever the labels are
         if Deployment.of(corpus).refusal is None:
@@ -175,34 +165,6 @@ def decide_ready(corpus: Corpus, *, report: Report = silent) -> list[BatchRecord
         return records
 
 
-@contextmanager
-def corpus_lock(corpus: Corpus, what: str) -> Iterator[None]:
-    """Let one process at a time do something with a corpus: by a lock, or a lease where remote."""
-    if not corpus.store.is_local:
-        lease = Lease(
-            corpus.store, f"{corpus}.{what}", owner=f"command {uuid.uuid4().hex[:8]}", what=what
-        )
-        with lease.hold(lambda held, seconds: _patient(corpus, held, seconds)):
-            corpus.store.refresh()
-            yield
-        return
-    path = corpus.store.local_path(operation_key(corpus.name, f"{what}.lock"))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as stream:
-        lock_file(stream.fileno())
-        # the process that held the lock before may have written
-        corpus.store.refresh()
-        yield
-
-
-def _patient(corpus: Corpus, held: Held, seconds: float) -> None:
-    if seconds > _PATIENCE_SECONDS:
-        raise CertifyError(
-            f"{held.describe(corpus.name)}. Waited {seconds:.0f} seconds for it; call this again "
-            "after its end."
-        )
-
-
 def _identified(runs: Gathered) -> Iterator[DeliveredRun]:
     for row, trajectory in zip(runs.rows, runs.trajectories(), strict=True):
         numbered = row.kept.run.trajectory_id is None
@@ -212,7 +174,7 @@ def _identified(runs: Gathered) -> Iterator[DeliveredRun]:
 def undo_batch(corpus: Corpus, batch: str) -> None:
     """Take a batch back: its runs are in no queue and no figure, and may come again."""
     # its files stay, and so does a batch with a labelled run: what reviewers said depends on it
-    with corpus_lock(corpus, "decide"):
+    with corpus.writing("taking a batch back"):
         if batch not in batch_folders(corpus):
             known = ", ".join(batch_folders(corpus)[-5:]) or "none"
             raise InputError(f"{corpus} has no batch {batch!r}; its last ones are {known}.")

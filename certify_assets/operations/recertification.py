@@ -28,7 +28,6 @@ from certify_assets.operations.audit_sample import (
     CountedTasks,
     count_audit_tasks,
 )
-from certify_assets.operations.batches import corpus_lock
 from certify_assets.operations.deployment_record import stored_deployment
 from certify_assets.operations.layout import (
     batch_runs,
@@ -138,7 +137,7 @@ def recertify(
     # None where too few tasks are new, and nothing was spent
     corpus = judge.corpus
     # one at a time: the files of one number belong to one reading of the labels
-    with corpus_lock(corpus, "recertify"):
+    with corpus.writing("recertification"):
         spending = read_spending(corpus)
         if schedule is not None or spending.schedule is None:
             spending = declare(corpus, schedule or Schedule(), reason=reason)

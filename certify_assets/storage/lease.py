@@ -3,10 +3,12 @@
 # A lease is a document that its holders renew and remove. One that was killed stops renewing, so
 # that its place is free when the time has passed, and at once where the next one is on the same
 # machine and sees that the process is gone. Clocks of hosts that share a data root must agree
-# within a minute. One owner may hold a lease several times: the steps of a run, each a process.
+# within a minute. One owner may hold a lease several times: the steps of a run, each a process, and
+# what a block calls that holds it already.
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import threading
@@ -14,19 +16,25 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Final
 
-from certify_assets.errors import IntegrityError
+from certify_assets.errors import CertifyError, IntegrityError
 from certify_assets.files import canonical_json, parse_json
 from certify_assets.storage.store import Store
 
 SCHEMA: Final = "certify_assets/lease/1"
 TTL: Final = 120.0
+#: who holds the leases that a process takes, where the command that started it does
+OWNER_VARIABLE: Final = "CERTIFY_LEASE_OWNER"
 _POLL_SECONDS = 2.0
+_PATIENCE_SECONDS = 300.0
+_LOG = logging.getLogger("certify_assets")
+_OWNER: ContextVar[str] = ContextVar("owner of leases", default="")
 
 
 class Clock:
@@ -125,8 +133,9 @@ class Lease:
         """Hold the lease for a block, renewed by a thread; wait while another owner has it."""
         started = self._clock.now()
         while (other := self.take()) is not None:
-            waiting(other, self._clock.now() - started)
-            self._clock.sleep(_POLL_SECONDS)
+            waited = self._clock.now() - started
+            waiting(other, waited)
+            self._clock.sleep(min(_POLL_SECONDS, 0.1 + waited))
         ended, lost = threading.Event(), threading.Event()
         thread = threading.Thread(
             target=self._keep, args=(ended, lost), name=f"lease of {self.name}", daemon=True
@@ -214,6 +223,50 @@ class Lease:
                 if not self.renew():
                     lost.set()
                     return
+
+
+@contextmanager
+def holding(
+    store: Store, name: str, *, what: str, waiting: Waiting | None = None, owner: str = ""
+) -> Iterator[str]:
+    """Hold a lease for a block and all that it calls; give the name of its owner.
+
+    Where the block is part of one that holds leases, or its process of a command that does, that
+    owner holds this one too. Without `waiting` another owner's end is awaited for five minutes.
+    """
+    before = _OWNER.get()
+    mine = before or os.environ.get(OWNER_VARIABLE) or owner or f"command {uuid.uuid4().hex[:8]}"
+    with Lease(store, name, owner=mine, what=what).hold(waiting or _patient(name)):
+        _OWNER.set(mine)
+        try:
+            yield mine
+        finally:
+            _OWNER.set(before)
+
+
+def refusing(name: str) -> Waiting:
+    """Wait for nobody: say who holds the lease."""
+
+    def refuse(held: Held, _: float) -> None:
+        raise CertifyError(f"{held.describe(name)}. Wait for its end, or end it first.")
+
+    return refuse
+
+
+def _patient(name: str) -> Waiting:
+    said: list[Held] = []
+
+    def wait(held: Held, seconds: float) -> None:
+        if seconds > _PATIENCE_SECONDS:
+            raise CertifyError(
+                f"{held.describe(name)}. Waited {seconds:.0f} seconds for it; call this again "
+                "after its end."
+            )
+        if not said:
+            _LOG.warning("%s. Waiting for its end.", held.describe(name))
+            said.append(held)
+
+    return wait
 
 
 @cache

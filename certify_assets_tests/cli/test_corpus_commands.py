@@ -1,12 +1,10 @@
 """``certify corpus``: what an import says, refuses and leaves behind."""
 
 import io
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.storage.store import Store
@@ -132,24 +130,6 @@ def test_a_delivery_is_listed_before_it_is_applied_and_keeps_what_is_not_named(
     again = call(*imported, one, two, "--replace", "--json")
     assert again.json["version"] == 2 and "Nothing changes" in again.err
     assert "assigns every task to a split again" in call(*imported, one, "--replace", "--rl").err
-
-
-def test_a_delivery_that_another_one_overtook_is_not_confirmed(
-    call: Call, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, two = (write_runs(tmp_path / f"{name}.jsonl", tasks=12) for name in ("one", "two"))
-    asked = ("corpus", "import", "--name", "c", "--root", root)
-    assert call(*asked, one).code == 0
-    read = Corpus.import_trajectories
-
-    def overtaken(corpus: Corpus) -> object:
-        store = Store(str(root))
-        save_config(store, replace(Corpus(store, "c").config, paths=(str(one),)))
-        return read(corpus)
-
-    monkeypatch.setattr(Corpus, "import_trajectories", overtaken)
-    answer = call(*asked, two, "--replace")
-    assert answer.code == 2 and "give this one again" in answer.err
 
 
 def test_a_failed_import_leaves_nothing_behind(call: Call, root: Path, tmp_path: Path) -> None:

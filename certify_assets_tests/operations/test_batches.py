@@ -16,13 +16,12 @@ from certify_assets.corpora import formats
 from certify_assets.corpora.config import load_config, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.landing import scan_inbox
-from certify_assets.errors import CertifyError, InputError
-from certify_assets.operations import batches, delivery
-from certify_assets.operations.batches import corpus_lock, receive, undo_batch
+from certify_assets.errors import InputError
+from certify_assets.operations import delivery
+from certify_assets.operations.batches import receive, undo_batch
 from certify_assets.operations.delivery import local_copies, shown_url
 from certify_assets.operations.labels import Label, append_label
 from certify_assets.operations.layout import batch_key, batch_runs, ready_batches
-from certify_assets.storage import backends, lease
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.corpora.builders import tau_record, write_json
@@ -50,34 +49,6 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 def row(task: str, text: str, **more: Any) -> dict[str, Any]:
     return {"task_id": task, "text": text, **more}
-
-
-def test_calls_on_a_remote_root_take_turns_and_lose_patience(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(backends, "_SETTLE_SECONDS", 0.02)
-    monkeypatch.setattr(lease, "_POLL_SECONDS", 0.02)
-    corpus = Corpus(Store("memory://turns"), "c")
-    order: list[str] = []
-
-    def second() -> None:
-        with corpus_lock(corpus, "receive"):
-            order.append("second")
-
-    thread = threading.Thread(target=second)
-    with corpus_lock(corpus, "receive"), corpus_lock(corpus, "decide"):
-        thread.start()
-        thread.join(0.3)
-        order.append("first")
-    thread.join()
-    assert order == ["first", "second"] and corpus.store.names("leases") == []
-    monkeypatch.setattr(batches, "_PATIENCE_SECONDS", 0.1)
-    with (
-        corpus_lock(corpus, "decide"),
-        pytest.raises(CertifyError, match=r"at work on c \(decide\) .* call this again after"),
-        corpus_lock(corpus, "decide"),
-    ):
-        raise AssertionError
 
 
 def test_the_same_files_are_one_batch_under_any_name(store: Store, tmp_path: Path) -> None:

@@ -155,6 +155,9 @@ class SourceFile:
             raise BrokenFileError(
                 f"{self.name} cannot be decompressed ({error}); fetch it again."
             ) from None
+        except OSError as error:
+            # what fails in reading, unlike in opening, does not say which file it is of
+            raise OSError(error.errno, error.strerror, self.name) from error
 
     def sha256(self) -> str:
         """Return the SHA-256 of the file as it is stored."""

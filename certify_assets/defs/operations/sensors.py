@@ -19,8 +19,9 @@ from certify_assets.corpora.landing import (
 from certify_assets.defs.names import CORPORA, corpora_partitions
 from certify_assets.defs.operations.jobs import decide_job, onboard_job, recertify_job
 from certify_assets.defs.resources import DataRoot
-from certify_assets.errors import InputError
+from certify_assets.errors import CertifyError
 from certify_assets.operations.monitoring import stream_source
+from certify_assets.storage.lease import holding, refusing
 from certify_assets.storage.store import Store
 
 # a page label is a line of the journal: not a run for every one of them
@@ -137,9 +138,11 @@ def _request_runs(
         if seen.get(arrival.corpus) == arrival.version:
             continue
         try:
-            register(arrival.corpus)
-            number = record_version(store, arrival)
-        except (InputError, OSError, ValueError) as error:
+            corpus = arrival.corpus
+            with holding(store, corpus, what="sensor", waiting=refusing(corpus)):
+                register(arrival.corpus)
+                number = record_version(store, arrival)
+        except (CertifyError, OSError, ValueError) as error:
             waiting[arrival.corpus] = str(error)
             continue
         seen[arrival.corpus] = arrival.version

@@ -1,0 +1,218 @@
+"""Commands that start no job take turns on a corpus: with each other, with runs, after a kill."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import CertifyError
+from certify_assets.operations.deployment_record import read_deployments
+from certify_assets.storage import backends, lease
+from certify_assets.storage.store import Store
+from certify_assets_tests.faults.small import environment
+from certify_assets_tests.paths import REPOSITORY
+
+_COMMAND = """
+import sys, time
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.storage.store import Store
+with Corpus(Store(sys.argv[1]), "two").writing("a test"):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+_RUN = """
+import sys, time
+import dagster as dg
+from certify_assets.defs.assets import AssetStep, Made, asset
+from certify_assets.defs.names import CORPORA
+from certify_assets.defs.resources import DataRoot, MlflowTracker
+@asset("corpora", "corpora")
+def first(step: AssetStep) -> Made:
+    print("held", flush=True)
+    sys.stdin.readline()
+    return step.made({}, version="1")
+with dg.DagsterInstance.ephemeral() as instance:
+    instance.add_dynamic_partitions(CORPORA, ["two"])
+    resources = {"data_root": DataRoot(root=sys.argv[1]), "mlflow": MlflowTracker(enabled=False)}
+    assert dg.materialize([first], instance=instance, partition_key="two", resources=resources).success
+"""
+
+
+@contextmanager
+def _holder(code: str, root: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Give a process that holds the lease of the corpus two."""
+    with subprocess.Popen(
+        [sys.executable, "-c", code, root],
+        cwd=REPOSITORY,
+        env=environment(folder),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline() == "held\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _certify(root: str, folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "certify_assets.cli", *arguments, "--root", root],
+        cwd=REPOSITORY,
+        env=environment(folder),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _read_until(stream: Any, words: str) -> str:
+    said = ""
+    while words not in said:
+        line = stream.readline()
+        assert line, said
+        said += " " + line.strip()
+    return said
+
+
+@pytest.fixture(params=["local", "remote"])
+def root(request: pytest.FixtureRequest, corpora: Store) -> str:
+    """The data root with its corpora, as a folder or as a file system that fsspec opens."""
+    return corpora.root if request.param == "local" else f"local://{corpora.root}"
+
+
+@pytest.mark.slow
+def test_a_command_waits_for_a_run_and_says_for_whom(root: str, tmp_path: Path) -> None:
+    with _holder(_RUN, root, tmp_path) as run:
+        command = _certify(root, tmp_path, "judge", "recalibrate", "two")
+        said = _read_until(command.stderr, "Waiting for its end")
+        assert "is at work on two (corpora__first) since" in said and f"process {run.pid}" in said
+        assert command.poll() is None
+        stored = Corpus(Store(root), "two").store
+        assert not stored.exists("judges/lexical/two/recalibration.json")
+        assert run.stdin is not None
+        run.stdin.write("\n")
+        run.stdin.flush()
+        _, err = command.communicate(timeout=120)
+        assert command.returncode == 0 and run.wait() == 0, err
+    assert Store(root).exists("judges/lexical/two/recalibration.json")
+    assert not Store(root).exists("leases/two.json")
+
+
+@pytest.mark.slow
+def test_a_command_goes_on_at_once_after_a_kill(root: str, tmp_path: Path) -> None:
+    with _holder(_COMMAND, root, tmp_path) as victim:
+        command = _certify(root, tmp_path, "judge", "train", "two")
+        assert "(a test)" in _read_until(command.stderr, "Waiting for its end")
+        victim.send_signal(signal.SIGKILL)
+        victim.wait()
+        _, err = command.communicate(timeout=120)
+    assert command.returncode == 0, err
+    assert not Store(root).exists("leases/two.json")
+
+
+@pytest.mark.slow
+def test_two_deployments_at_once_are_two_numbers(corpora: Store, tmp_path: Path) -> None:
+    Corpus(corpora, "one").store.delete("leases/one.json")
+    from certify_assets.evaluation.audit import audit_judge
+    from certify_assets.judges.judged import JudgedCorpus
+
+    audit_judge(JudgedCorpus(Corpus(corpora, "one"), "lexical"))
+    commands = [
+        _certify(corpora.root, tmp_path, "ops", "deploy", "one", "lexical") for _ in range(2)
+    ]
+    said = [command.communicate(timeout=120)[1] for command in commands]
+    assert [command.returncode for command in commands] == [0, 0], said
+    made = [item.number for item in read_deployments(Corpus(corpora, "one"))]
+    assert made == [1, 2]
+    document = json.loads(corpora.read_bytes("operations/one/deployment.json"))
+    assert document["number"] == 2
+
+
+@pytest.mark.slow
+def test_two_imports_of_one_name_are_one_corpus(tmp_path: Path) -> None:
+    from certify_assets_tests.builders import write_runs
+
+    root = str(tmp_path / "root")
+    sources = [
+        write_runs(tmp_path / f"{seed}.jsonl", tasks=30, attempts=2, seed=seed) for seed in (1, 2)
+    ]
+    commands = [
+        _certify(root, tmp_path, "corpus", "import", str(path), "--name", "c") for path in sources
+    ]
+    said = [command.communicate(timeout=120)[1] for command in commands]
+    codes = [command.returncode for command in commands]
+    assert sorted(codes) == [0, 2], said
+    assert "a corpus called c is registered already (60 traj" in said[codes.index(2)]
+    corpus = Corpus(Store(root), "c")
+    assert corpus.config.paths == (str(sources[codes.index(0)]),)
+    assert corpus.import_summary.sha256 == corpus.trajectories_sha256
+
+
+@pytest.mark.slow
+def test_a_killed_import_leaves_the_corpus_that_was_there(corpora: Store, tmp_path: Path) -> None:
+    from certify_assets_tests.builders import write_runs
+
+    source = write_runs(tmp_path / "more.jsonl", tasks=4000, attempts=4, seed=9)
+    corpus = Corpus(corpora, "two")
+    before = corpus.config, corpus.import_summary, corpus.trajectories_sha256
+    arguments = ("corpus", "import", str(source), "--name", "two", "--replace", "--seed", "7")
+    killed = _certify(corpora.root, tmp_path, *arguments)
+    while not corpora.exists("leases/two.json"):
+        assert killed.poll() is None
+        time.sleep(0.01)
+    time.sleep(0.2)
+    killed.kill()
+    killed.communicate()
+    corpus = Corpus(corpora, "two")
+    assert (corpus.config, corpus.import_summary, corpus.trajectories_sha256) == before
+    again = _certify(corpora.root, tmp_path, *arguments)
+    _, err = again.communicate(timeout=120)
+    assert again.returncode == 0, err
+    corpus = Corpus(corpora, "two")
+    assert corpus.config.seed == 7 and corpus.import_summary.trajectories == 16_000
+
+
+def test_calls_take_turns_and_lose_patience(
+    corpora: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backends, "_SETTLE_SECONDS", 0.02)
+    monkeypatch.setattr(lease, "_POLL_SECONDS", 0.02)
+    remote = Store("memory://turns")
+    for store in (corpora, remote):
+        corpus, order = Corpus(store, "two"), []
+
+        def second(corpus: Corpus = corpus, order: list[str] = order) -> None:
+            with corpus.writing("second"):
+                order.append("second")
+
+        thread = threading.Thread(target=second)
+        with corpus.writing("first"), corpus.writing("part of the first"):
+            thread.start()
+            thread.join(0.3)
+            order.append("first")
+        thread.join()
+        assert order == ["first", "second"]
+        assert not store.exists("leases/two.json")
+    monkeypatch.setattr(lease, "_PATIENCE_SECONDS", 0.1)
+    held = lease.Lease(corpora, "two", owner="run 1", what="scores")
+    assert held.take() is None
+    with (
+        pytest.raises(CertifyError, match=r"run 1 is at work on two \(scores\) .* call this again"),
+        Corpus(corpora, "two").writing("another"),
+    ):
+        raise AssertionError
+    assert held.leave()
