@@ -2,12 +2,12 @@
 
 A certificate resamples tasks, so its δ covers new tasks of the agents that CAL has. For every
 agent the same procedure is run without its runs, and the threshold that comes of it is read on the
-agent's own. The judge is taken as it is, so where it was trained on runs of the agent it saw them.
+agent's own: on scores of a judge that was trained without the agent, where these are given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -16,13 +16,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.bootstrap import resample_errors
 from certify_assets.certificates.certificate import Certificate
-from certify_assets.certificates.counts import count_at
+from certify_assets.certificates.counts import TaskCounts, count_at
 from certify_assets.certificates.evaluation import evaluate
 from certify_assets.certificates.inputs import observe
+from certify_assets.certificates.procedures import binomial_tails
 from certify_assets.certificates.verification import settings_of
 
 #: with fewer agents, leaving one out says little of the next
 FEWEST_AGENTS: Final = 3
+#: with fewer, nothing is said of the next agent but what these did
+ENOUGH_AGENTS: Final = 10
+#: probability that `agent_shift` is found where no agent is above the budget, at most
+SHIFT_LEVEL: Final = 0.05
 _DRAWS = 2000
 _LEVELS = (0.05, 0.95)
 
@@ -44,10 +49,15 @@ class AgentError:
         Share of them that is decided wrongly; None where none is decided.
     low, high : float or None
         90 % interval over resamples of the agent's tasks.
+    tail : float or None
+        Probability of as large an error, or a larger one, were the true one α: binomial, with
+        Kish's number of the agent's covered tasks.
     own_covered : int
         Runs that the certificate itself decides.
     own_error : float or None
         Share of those that is decided wrongly.
+    unseen : bool
+        Whether the threshold and the error are of a judge that was trained without the agent.
     """
 
     agent: str
@@ -57,8 +67,10 @@ class AgentError:
     error: float | None
     low: float | None
     high: float | None
+    tail: float | None
     own_covered: int
     own_error: float | None
+    unseen: bool
 
 
 def leave_one_agent_out(
@@ -67,6 +79,8 @@ def leave_one_agent_out(
     outcomes: ArrayLike,
     tasks: Sequence[Any] | NDArray[Any],
     agents: Sequence[Any] | NDArray[Any],
+    *,
+    unseen: Mapping[str, ArrayLike] | None = None,
 ) -> list[AgentError]:
     """Certify without each agent in turn, and measure the threshold on the agent's own runs.
 
@@ -76,6 +90,10 @@ def leave_one_agent_out(
         A certified one; its settings are those of every certificate without an agent.
     scores, outcomes, tasks, agents
         The table that it is of, with the agent of every row.
+    unseen : mapping of str to array_like, optional
+        By agent, scores of all rows by a judge that was trained without the agent; the threshold
+        without the agent, and its error, are of these. An agent that is not a key is measured on
+        the scores of the certificate.
 
     Returns
     -------
@@ -96,43 +114,91 @@ def leave_one_agent_out(
         rest = names != agent
         if not mine.any():
             continue
-        evaluation = evaluate(observe(values[rest], labels[rest], groups[rest]), settings)
+        others = unseen[agent] if unseen and agent in unseen else values
+        used = np.asarray(others, dtype=np.float64)
+        evaluation = evaluate(observe(used[rest], labels[rest], groups[rest]), settings)
         if evaluation.missing_input:
             return []
         chosen = evaluation.chosen
         threshold = None if chosen is None else float(evaluation.counts.thresholds[chosen])
-        thresholds = np.array(
-            [certificate.threshold, certificate.threshold if threshold is None else threshold]
+        own, left_out = (
+            None
+            if at is None
+            else _counts(certificate, at, scored[mine], labels[mine], groups[mine])
+            for at, scored in ((certificate.threshold, values), (threshold, used))
         )
-        counts = count_at(
-            observe(values[mine], labels[mine], groups[mine]), certificate.side, thresholds
-        )
-        own, covered = (int(number) for number in counts.covered_trajectories)
-        wrong = counts.error_totals.tolist()
-        low = high = error = None
-        if threshold is None:
-            covered = 0
-        elif covered:
-            error = wrong[1] / covered
-            draws = resample_errors(counts.covered[1], counts.errors[1], _DRAWS, certificate.seed)
+        error = low = high = tail = None
+        if left_out is not None:
+            error = _error(left_out)
+            draws = resample_errors(
+                left_out.covered[0], left_out.errors[0], _DRAWS, certificate.seed
+            )
             low, high = (float(value) for value in np.quantile(draws, _LEVELS))
+            tail = _excess(left_out, certificate.alpha)
         found.append(
             AgentError(
                 agent=agent,
                 runs=int(mine.sum()),
                 threshold=threshold,
-                covered=covered,
+                covered=_covered(left_out),
                 error=error,
                 low=low,
                 high=high,
-                own_covered=own,
-                own_error=wrong[0] / own if own else None,
+                tail=tail,
+                own_covered=_covered(own),
+                own_error=None if own is None else _error(own),
+                unseen=unseen is not None and agent in unseen,
             )
         )
     return found
+
+
+def _counts(certificate: Certificate, threshold: float, *table: NDArray[Any]) -> TaskCounts | None:
+    """Return the counts of one threshold; None where it decides nothing."""
+    counts = count_at(observe(*table), certificate.side, np.array([threshold]))
+    return counts if counts.covered_trajectories[0] else None
+
+
+def _covered(counts: TaskCounts | None) -> int:
+    return 0 if counts is None else int(counts.covered_trajectories[0])
+
+
+def _error(counts: TaskCounts) -> float:
+    return float(counts.selective_error[0])
+
+
+def _excess(counts: TaskCounts, alpha: float) -> float:
+    """Return P(Binomial(n, α) ≥ k), n Kish's number of covered tasks, k its share of errors."""
+    # a task's share of errors varies no more than one trial of the same mean does
+    size = counts.effective_tasks
+    right = size * (1.0 - counts.selective_error)
+    return float(binomial_tails(right, size, 1.0 - alpha)[0])
 
 
 def largest_agent_error(rows: Sequence[AgentError]) -> AgentError | None:
     """Return the agent with the largest error; None where no run of any agent is decided."""
     measured = [row for row in rows if row.error is not None]
     return max(measured, key=lambda row: row.error or 0.0, default=None)
+
+
+def agent_shift(rows: Sequence[AgentError], alpha: float) -> str:
+    """Return which agents, left out, are above the budget beyond chance; empty for none.
+
+    An agent is where its `tail` is at most `SHIFT_LEVEL` over the number of agents with a decided
+    run (Bonferroni), so that the level is of all agents together. An interval over the agent's
+    tasks would not do: of few tasks a bootstrap is too short, and the largest of several is chosen.
+    """
+    measured = [row for row in rows if row.tail is not None]
+    level = SHIFT_LEVEL / max(1, len(measured))
+    above = [row for row in measured if row.tail is not None and row.tail <= level]
+    if not above:
+        return ""
+    names = ", ".join(
+        f"{row.agent} ({row.error:.3f} of {row.covered} runs)"
+        for row in sorted(above, key=lambda row: (row.tail, row.agent))
+    )
+    return (
+        f"Left out of the certificate, {len(above)} of {len(measured)} agents are decided with an "
+        f"error above alpha {alpha:g} beyond chance: {names}. A new agent may be another; a batch "
+        "certificate does not depend on it."
+    )

@@ -132,6 +132,8 @@ def _show(store: Store, corpora: Sequence[CorpusOverview], seconds: float) -> No
                 )
             for sentence in judge["why_nothing"]:
                 show_line(f"{corpus['corpus']}, {judge['judge']}: {sentence}")
+            for finding in judge["findings"]:
+                show_line(f"{corpus['corpus']}, {judge['judge']}: {finding['message']}")
         for name, reason in corpus["stale"].items():
             show_line(f"{corpus['corpus']}, {name} is not shown: {reason}")
     show_line(f"\nDone in {seconds:g} s. Open the pages:")

@@ -138,7 +138,7 @@ def evaluate_agent_folds(judge: JudgedCorpus, *, folds: int = 4, seed: int = 42)
     read = _Folds(
         sft,
         cal,
-        _runs_of(judge.corpus, cal),
+        runs_of(judge.corpus, cal),
         lambda known, number: judge.family.retrained(judge, known, f"agent_fold_{number}"),
         matched=not spec.uses_language_model,
         seed=seed,
@@ -213,9 +213,16 @@ def _key(corpus: str, judge: str) -> str:
     return f"comparison/{corpus}/agent_disjoint_{judge}.json"
 
 
-def _runs_of(corpus: Corpus, cal: pd.DataFrame) -> pd.DataFrame:
+def runs_of(corpus: Corpus, cal: pd.DataFrame) -> pd.DataFrame:
+    """Return the CAL runs of a score table, in its order."""
     frame = corpus.split("cal")
     return frame.set_index("trajectory_id").loc[cal["trajectory_id"]].reset_index()
+
+
+def runs_without(sft: pd.DataFrame, agents: Sequence[str]) -> pd.DataFrame | None:
+    """Return the training runs of the other agents; None where they lack one of both outcomes."""
+    known = sft[~sft["agent"].astype(str).isin(agents)]
+    return known if known["outcome"].nunique() == 2 else None
 
 
 class _Folds:
@@ -241,8 +248,8 @@ class _Folds:
     def fold(self, number: int, held: list[str]) -> None:
         """Train without the held-out agents and score their CAL runs, where both can be done."""
         inside = self._cal["agent"].astype(str).isin(held).to_numpy()
-        known = self._sft[~self._sft["agent"].astype(str).isin(held)]
-        if known["outcome"].nunique() < 2 or not inside.any():
+        known = runs_without(self._sft, held)
+        if known is None or not inside.any():
             reason = (
                 "the SFT runs of the others do not have both outcomes"
                 if inside.any()

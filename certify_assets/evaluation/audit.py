@@ -19,6 +19,7 @@ from certify_assets.evaluation.ledger import (
     record_result,
     require_in_ledger,
 )
+from certify_assets.evaluation.left_out_agents import stored_left_out_agents
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
@@ -199,6 +200,8 @@ class JudgeOverview(TypedDict):
     certified_on: str
     pseudo_labels: str | None
     why_nothing: list[str]
+    # agent_shift: agents that, left out, are above the budget; empty until the asset or page is made
+    findings: list[dict[str, str]]
     page: str
 
 
@@ -249,13 +252,14 @@ def judge_overview(judge: JudgedCorpus) -> JudgeOverview:
     """Return what a judge certified on a corpus, with its audit on TEST."""
     audits = {(audit.side, audit.alpha): audit for audit in load_audits(judge)[0]}
     deciding = deciding_certificates(judge)
-    provenance = deciding[0].provenance
+    provenance, left_out = deciding[0].provenance, stored_left_out_agents(judge)
     return {
         "judge": judge.name,
         "certificates": [_cell(item, audits.get((item.side, item.alpha))) for item in deciding],
         "certified_on": str(provenance["split"]),
         "pseudo_labels": provenance.get("pseudo_labels"),
         "why_nothing": why_nothing(judge),
+        "findings": [] if left_out is None else [dict(item) for item in left_out.findings],
         "page": judge.store.locate(judge.key("page.html")),
     }
 

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.evaluation.arms_audit import ArmsAudit
     from certify_assets.evaluation.audit import CertificateAudit
+    from certify_assets.evaluation.left_out_agents import LeftOutAgents
 
 _STALE = (
     "The stored table is of other scores than the ones of this page; run `certify judge "
@@ -82,6 +83,7 @@ def render_page(
     certificate_file: str = "CERTIFICATE.json",
     scores_file: str = "SCORES",
     arms: ArmsAudit | None = None,
+    left_out: LeftOutAgents | None = None,
     recalibration: RecalibrationTable | None = None,
 ) -> str:
     """Render the page on which a release is decided: any certificates of one score table."""
@@ -99,6 +101,7 @@ def render_page(
         minutes_per_review=minutes_per_review,
         score_scale=score_scale,
         arms=arms,
+        left_out=left_out,
     )
     main, reasons = source.headline, explain(source)
     return render(
@@ -131,7 +134,8 @@ def render_page(
         lineage=lineage_rows(source),
         documents=[_document(c) for c in source.deployed],
         arms=arm_cells(source.arms) if source.arms else [],
-        agent_shift=agent_shift(source),
+        largest_error=largest_error(source),
+        agent_note=agent_note(source),
     )
 
 
@@ -141,12 +145,12 @@ def _rows(source: PageSource) -> str:
     return f"{counted(main.trajectories, 'run')} of {counted(main.tasks, 'task')}{where}"
 
 
-def agent_shift(source: PageSource) -> str:
+def largest_error(source: PageSource) -> str:
     """Say what the agent with the largest error says of one that CAL never saw."""
     from certify_assets.certificates import largest_agent_error
 
     worst, alpha = largest_agent_error(source.agents), source.headline.alpha
-    if worst is None or worst.error is None or worst.low is None:
+    if worst is None or worst.error is None:
         return ""
     found = (
         f"The largest is that of {worst.agent}, {percent(worst.error)} of {count(worst.covered)} "
@@ -154,8 +158,32 @@ def agent_shift(source: PageSource) -> str:
     )
     if worst.error <= alpha:
         return f"{found}, within the budget of {percent(alpha)}."
-    surely = " even at the low end of its interval" if worst.low > alpha else ""
-    return f"{found}: above the budget of {percent(alpha)}{surely}."
+    shifted = any(certificate is source.headline for certificate, _ in source.agent_shifts)
+    return f"{found}: above the budget of {percent(alpha)}{', beyond chance' if shifted else ''}."
+
+
+def agent_note(source: PageSource) -> str:
+    """Say whether the judge has seen the agents that are left out, and what their number says."""
+    from certify_assets.certificates.agents import ENOUGH_AGENTS
+
+    number, found = len(source.agents), source.left_out
+    if found is None:
+        judge = (
+            "The judge is not trained again: where it was trained on runs of an agent, it has seen "
+            "that agent."
+        )
+    elif found.seen:
+        known = [row.agent for row in source.agents if not row.unseen]
+        whom = "the agents" if len(known) == number else ", ".join(known)
+        judge = f"The judge has seen {whom}, and is not trained again: {found.seen}."
+    else:
+        judge = "The judge is trained again without the agent as well."
+    if number < ENOUGH_AGENTS:
+        return f"{judge} {number} agents are too few for a bound on the next one;"
+    return (
+        f"{judge} Another agent like these {number} would be above the largest of them with "
+        f"probability 1/{number + 1} at most;"
+    )
 
 
 def _grouped(findings: list[FindingRow]) -> list[tuple[bool, list[FindingRow]]]:

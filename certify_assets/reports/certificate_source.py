@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.evaluation.arms_audit import ArmsAudit
     from certify_assets.evaluation.audit import CertificateAudit
+    from certify_assets.evaluation.left_out_agents import LeftOutAgents
 
 DEPLOYED = "guarded_taskboot"
 
@@ -76,6 +77,8 @@ class PageSource:
     minutes_per_review: float = 6.0
     score_scale: str = "log-odds"
     arms: ArmsAudit | None = None
+    #: every agent left out, where the judge's own training is known
+    left_out: LeftOutAgents | None = None
 
     def __post_init__(self) -> None:
         if not self.certificates:
@@ -123,10 +126,12 @@ class PageSource:
         return [str(choice) for choice in decide(self.sides, self.cal.scores).decisions]
 
     @cached_property
-    def agents(self) -> list[AgentError]:
+    def agents(self) -> Sequence[AgentError]:
         """Every agent, decided by the headline's procedure without it; from three agents on."""
         from certify_assets.certificates import leave_one_agent_out
 
+        if self.left_out is not None:
+            return self.left_out.errors.get(self.headline.sha256, ())
         if self.cal.agents is None:
             return []
         return leave_one_agent_out(
@@ -136,6 +141,17 @@ class PageSource:
             np.array(self.cal.tasks),
             self.cal.agents,
         )
+
+    @cached_property
+    def agent_shifts(self) -> list[tuple[Certificate, str]]:
+        """Certificates on which an agent that was left out is above the budget, and which."""
+        from certify_assets.certificates.agents import agent_shift
+
+        known = {self.headline.sha256: self.agents}
+        if self.left_out is not None:
+            known = dict(self.left_out.errors)
+        found = ((c, agent_shift(known.get(c.sha256, ()), c.alpha)) for c in self.deployed)
+        return [(certificate, sentence) for certificate, sentence in found if sentence]
 
     @property
     def evidence(self) -> str:

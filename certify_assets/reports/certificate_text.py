@@ -405,6 +405,8 @@ def finding_rows(source: PageSource) -> list[FindingRow]:
         if reason := certificate.provenance.get("no_parity"):
             message = f"The scores were not compared with those of a local model: {reason}"
             places.setdefault(("no_parity", message), []).append(certificate)
+    for certificate, message in source.agent_shifts:
+        places.setdefault(("agent_shift", message), []).append(certificate)
     deployed = source.headline.procedure
     return [
         FindingRow(

@@ -11,7 +11,12 @@ from certify_assets.corpora.profile import CorpusProfile
 from certify_assets.errors import CertifyError
 from certify_assets.evaluation.arms_audit import load_arms_audit
 from certify_assets.evaluation.audit import CertificateAudit, load_audits
-from certify_assets.evaluation.certification import certificate_of, load_certificates
+from certify_assets.evaluation.certification import (
+    certificate_of,
+    deciding_certificates,
+    load_certificates,
+)
+from certify_assets.evaluation.left_out_agents import left_out_agents
 from certify_assets.judges.harvest.gate import HALF_B
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import DELTA, judge_spec, judges
@@ -47,6 +52,7 @@ def write_page(judge: JudgedCorpus) -> str:
         certificate_file="certificates.json",
         scores_file="scores.parquet",
         arms=arms,
+        left_out=left_out_agents(judge),
         recalibration=_recalibration(judge, hashes),
     )
     judge.store.write_bytes(judge.key("page.html"), page.encode("utf-8"))
@@ -118,6 +124,21 @@ def audit_table(audits: Sequence[CertificateAudit]) -> str:
     ]
     columns = ("side", "α", "verdict", "error on TEST", "coverage on TEST")
     return "\n".join(markdown_table(columns, rows))
+
+
+def largest_agents(judge: JudgedCorpus) -> str:
+    """Return the agent with the largest error when left out, of each certificate."""
+    from certify_assets.certificates import largest_agent_error
+
+    found, said = left_out_agents(judge), []
+    for item in deciding_certificates(judge):
+        worst = largest_agent_error(found.errors[item.sha256])
+        if worst is not None and worst.error is not None:
+            said.append(
+                f"{item.side} at {item.alpha:g}: {worst.agent}, {worst.error:.3f} of "
+                f"{worst.covered} runs"
+            )
+    return "; ".join(said) or "no agent is decided by a certificate of the others"
 
 
 def headline(certificates: list[Certificate]) -> Certificate:

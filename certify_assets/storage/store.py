@@ -12,6 +12,8 @@
 #     judges/<judge>/<corpus>/adapter/…, adapter.json, scores.parquet, scores.json
 #     judges/<judge>/<corpus>/certificates.json, audits.json, test_scores.parquet, page.html
 #     judges/<judge>/<corpus>/monitor.json, monitor.html
+#     judges/<judge>/<corpus>/agents.json   every agent left out of certificates and training
+#     judges/<judge>/<corpus>/folds/…       judges that never saw some of the training tasks
 #     judges/<judge>/<corpus>/arms/<arm>/…  adapters and scores of a candidate of GRPO
 #     judges/<judge>/<corpus>/arms_audit.json
 #     judges/<judge>/<corpus>/answers.jsonl, parity.json, recalibration.json

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from certify_assets.certificates import certify, leave_one_agent_out
-from certify_assets.certificates.agents import largest_agent_error
+from certify_assets.certificates.agents import AgentError, agent_shift, largest_agent_error
 
 
 @pytest.fixture(scope="module")
@@ -66,3 +68,61 @@ def test_few_agents_or_nothing_certified_say_nothing(table: dict[str, np.ndarray
     strict = certify(**columns, alpha=0.001)
     assert leave_one_agent_out(strict, **columns, agents=table["agents"]) == []
     assert largest_agent_error([]) is None
+
+
+def of_error(agent: str, wrong: int, covered: int, tail: float | None) -> AgentError:
+    return AgentError(
+        agent=agent,
+        runs=100,
+        threshold=0.0,
+        covered=covered,
+        error=wrong / covered if covered else None,
+        low=None,
+        high=None,
+        tail=tail,
+        own_covered=0,
+        own_error=None,
+        unseen=False,
+    )
+
+
+def test_the_tail_is_binomial_where_every_task_is_covered_once(
+    table: dict[str, np.ndarray],
+) -> None:
+    columns = {name: values for name, values in table.items() if name != "agents"}
+    rows = leave_one_agent_out(certify(**columns, alpha=0.1), **columns, agents=table["agents"])
+    decided = [row for row in rows if row.tail is not None]
+    for row in decided:
+        assert row.error is not None and row.tail is not None
+        wrong = round(row.error * row.covered)
+        exact = sum(
+            math.comb(row.covered, k) * 0.1**k * 0.9 ** (row.covered - k)
+            for k in range(wrong, row.covered + 1)
+        )
+        assert row.tail == pytest.approx(exact)
+    assert len(decided) == 2 and agent_shift(rows, 0.1) == "", "12 of 85 may be chance"
+
+
+def test_a_shift_is_of_all_agents_together() -> None:
+    rows = [of_error("a", 3, 10, 0.03), of_error("b", 0, 10, 1.0)]
+    assert agent_shift(rows, 0.1) == agent_shift([], 0.1) == ""
+    assert "a (0.300 of 10 runs)" in agent_shift([rows[0], of_error("c", 0, 0, None)], 0.1)
+
+
+def test_scores_of_a_judge_without_the_agent_set_threshold_and_error(
+    table: dict[str, np.ndarray],
+) -> None:
+    columns = {name: values for name, values in table.items() if name != "agents"}
+    certificate = certify(**columns, alpha=0.1)
+    lower = {"odd": columns["scores"] - 5.0}
+    usual, moved = (
+        {row.agent: row for row in found}
+        for found in (
+            leave_one_agent_out(certificate, **columns, agents=table["agents"], unseen=unseen)
+            for unseen in (None, lower)
+        )
+    )
+    assert moved["a"] == usual["a"] and moved["odd"].unseen and not moved["a"].unseen
+    assert moved["odd"].threshold == pytest.approx((usual["odd"].threshold or 0.0) - 5.0)
+    assert moved["odd"].error == usual["odd"].error, "the same judge, moved"
+    assert moved["odd"].own_error == usual["odd"].own_error, "the certificate's own scores"

@@ -16,6 +16,7 @@ from certify_assets.defs.judges.training import progress_lines
 from certify_assets.defs.names import OPERATIONS_GROUP, judge_key, key, source
 from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import audit_judge
+from certify_assets.evaluation.left_out_agents import left_out_agents
 from certify_assets.judges.specs import PROCEDURES, JudgeSpec, judges
 from certify_assets.operations import monitoring
 from certify_assets.reports import judge_page, monitor_page
@@ -95,6 +96,8 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
             "gates": dg.MetadataValue.md(judge_page.gates(judge, headline)),
             **coverage,
             "page": dg.MetadataValue.path(step.store.locate(judge.key("page.html"))),
+            "largest_agent_error": judge_page.largest_agents(judge),
+            "agent_shift": [item["message"] for item in left_out_agents(judge).findings],
             "cal_tasks": headline.tasks,
             "cal_trajectories": headline.trajectories,
             "sha256": headline.sha256,

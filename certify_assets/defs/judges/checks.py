@@ -9,6 +9,7 @@ from certify_assets.defs.names import corpora_partitions, judge_key
 from certify_assets.defs.resources import DataRoot
 from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import load_audits
+from certify_assets.evaluation.left_out_agents import left_out_agents
 from certify_assets.evaluation.parity import run_parity
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import HARVEST_JUDGES, judges
@@ -87,6 +88,19 @@ def certified(judge: JudgedCorpus) -> dg.AssetCheckResult:
     )
 
 
+def agent_shift(judge: JudgedCorpus) -> dg.AssetCheckResult:
+    """Ask whether an agent that is left out is above the budget."""
+    document = left_out_agents(judge)
+    found = [item["message"] for item in document.findings]
+    measured = any(row.tail is not None for rows in document.errors.values() for row in rows)
+    said = "no agent that is left out is above the budget beyond chance."
+    return dg.AssetCheckResult(
+        passed=not found,
+        severity=_WARN,
+        description=" ".join(found) or (said if measured else "there is no agent to leave out."),
+    )
+
+
 def audit_verdict(judge: JudgedCorpus) -> dg.AssetCheckResult:
     """Take the worst verdict of the audits."""
     audits, _ = load_audits(judge)
@@ -160,6 +174,13 @@ _OF_EVERY_JUDGE: tuple[tuple[str, bool, Ask, str], ...] = (
         certified,
         "Something is certified on the reject side; the warning says which of tasks, success "
         "rate, ranking or guard stopped it.",
+    ),
+    (
+        "certificate",
+        False,
+        agent_shift,
+        "No agent of CAL, left out of certificate and training, is above the budget beyond chance; "
+        "the certificate itself covers new tasks, not new agents.",
     ),
     (
         "audit",
