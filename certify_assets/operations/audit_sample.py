@@ -7,15 +7,18 @@
 # whether a task gets complete must not depend on its outcomes: a few open tasks are enough to hide
 # half of the errors where reviewers put off what went badly.
 #
-# Labels of drawn tasks certify and monitor, so they never train. Those of runs that the judge could
-# not decide may train. They are of the hardest runs, so they neither certify nor monitor, which
-# their column ``provenance`` states and every reader of labels enforces.
+# `USES` says what the labels of each kind are for. Labels of drawn tasks certify and monitor, so they
+# never train. Those of runs that the judge could not decide may train. They are of the hardest runs,
+# so they neither certify nor monitor. Labels of a batch draw certify their batch and may train. They
+# are drawn by score, single runs and not tasks, among runs that the corpus certificate does not
+# cover, so they never extend CAL, and the monitor, which watches that certificate, leaves them out
+# with all such runs. A column ``provenance`` states the kind, and every reader of labels enforces it.
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
@@ -25,9 +28,13 @@ from certify_assets.operations.decisions import REFUSALS
 from certify_assets.operations.deployment_record import read_deployments
 from certify_assets.operations.labels import Label, read_labels, resolve_labels
 from certify_assets.operations.layout import (
+    CLOSED,
+    NOT_COVERED,
+    PROVISIONAL,
     batch_key,
     batch_names,
     decisions_of,
+    first_decisions_of,
     no_decisions,
     training_key,
 )
@@ -38,6 +45,13 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+#: what the labels of each kind may do outside of their own batch
+USES: Final[Mapping[str, frozenset[str]]] = {
+    "audit_sample": frozenset({"certify", "monitor"}),
+    "spot_check": frozenset({"monitor"}),
+    "batch_draw": frozenset({"train"}),
+    "undecided": frozenset({"train"}),
+}
 #: share of drawn tasks that are open or tied above which a recertification carries a warning
 OPEN_SHARE: Final = 0.05
 #: why a drawn task does not count
@@ -92,20 +106,36 @@ class CountedTasks:
         return waiting / able if able else 0.0
 
 
+def serves(kinds: pd.Series[str], use: Literal["certify", "monitor", "train"]) -> pd.Series[bool]:
+    """Return which rows are of a kind whose labels have a use."""
+    return kinds.isin([kind for kind, uses in USES.items() if use in uses])
+
+
+def not_covered(frame: pd.DataFrame) -> pd.Series[bool]:
+    """Return which decisions are of runs that the corpus certificate does not cover."""
+    return frame["reason"].isin([*NOT_COVERED, *CLOSED])
+
+
 @remembered
 def drawn_decisions(corpus: Corpus) -> pd.DataFrame:
-    """Return all decisions with the draw, recomputed, as column ``drawn``: audit, spot or empty."""
+    """Return all decisions with columns ``drawn``, recomputed, and ``kind``, a key of `USES`.
+
+    A task is drawn as audit, spot or not at all ("").
+    """
     # a row that is in the review queue for another reason than the draw gives is refused: its score
     # or outcome may be why
     import pandas as pd
 
     seen = frozenset(corpus.manifest.assignment)
     parts = [_drawn(corpus, name, seen) for name in batch_names(corpus)]
-    return pd.concat(parts, ignore_index=True) if parts else no_decisions().assign(drawn="")
+    return (
+        pd.concat(parts, ignore_index=True) if parts else no_decisions().assign(drawn="", kind="")
+    )
 
 
 def _drawn(corpus: Corpus, batch: str, in_splits: frozenset[str]) -> pd.DataFrame:
-    rows, draw = decisions_of(corpus, batch), Draw.load(corpus, batch)
+    # what a closing decided later is no part of the draw
+    rows, draw = first_decisions_of(corpus, batch), Draw.load(corpus, batch)
     where = corpus.store.locate(batch_key(corpus.name, batch, "decisions.parquet"))
     about = corpus.store.read_json(batch_key(corpus.name, batch, "batch.json"))
     if (about.get("corpus", corpus.name), about.get("batch", batch)) != (corpus.name, batch):
@@ -140,7 +170,19 @@ def _drawn(corpus: Corpus, batch: str, in_splits: frozenset[str]) -> pd.DataFram
             f"asked about as {row['asked'] or 'nothing'!r}, which is not what the plan draws"
             f"{_MIXED}"
         )
-    return rows.assign(drawn=drawn)
+    rows = decisions_of(corpus, batch).assign(drawn=drawn)
+    return rows.assign(kind=_kinds(rows))
+
+
+def _kinds(rows: pd.DataFrame) -> NDArray[np.str_]:
+    """Return the kind of each row's label; of a run drawn twice, that of the whole task."""
+    by_batch = (rows["decision"] == PROVISIONAL) | (rows["reason"] == "batch_draw")
+    cases = {
+        "audit_sample": rows["drawn"] == "audit",
+        "batch_draw": by_batch,
+        "spot_check": rows["drawn"] == "spot",
+    }
+    return np.select(list(cases.values()), list(cases), "undecided")
 
 
 def _excluded(
@@ -152,7 +194,7 @@ def _excluded(
     if corpus.store.exists(key):
         identities = corpus.store.read_table(key)
         changed = set(identities.loc[identities["changed"].astype(bool), "trajectory_id"])
-    seen = (rows["reason"] == "seen_task") & rows["task_id"].isin(in_splits)
+    seen = rows["reason"].isin(NOT_COVERED) & rows["task_id"].isin(in_splits)
     excluded: NDArray[np.bool_] = (seen | rows["trajectory_id"].isin(changed)).to_numpy(bool)
     return excluded
 
@@ -202,7 +244,7 @@ def count_audit_tasks(
     frame = drawn_decisions(corpus)
     labels = read_labels(corpus)
     frame["twice"] = frame["trajectory_id"].duplicated(keep=False)
-    tasks = set(frame.loc[frame["drawn"] == "audit", "task_id"])
+    tasks = set(frame.loc[serves(frame["kind"], "certify"), "task_id"])
     audit = with_labels(frame[frame["task_id"].isin(tasks)], labels)
     audit, came_again = _without_later_runs(audit, before or {}, corpus.name)
     reasons = _reasons(audit, corpus.manifest.assignment, adapter_sha256)
@@ -278,9 +320,9 @@ def write_training_labels(corpus: Corpus) -> TrainingLabels:
     frame = with_labels(drawn_decisions(corpus), read_labels(corpus))
     frame = frame[frame["outcome"].notna() | frame["tied"].astype(bool)]
     splits = frame["task_id"].map(corpus.manifest.assignment)
+    trains = serves(frame["kind"], "train")
     tests = {
-        "audit_sample": frame["drawn"] == "audit",
-        "spot_check": frame["drawn"] == "spot",
+        **{kind: ~trains & (frame["kind"] == kind) for kind in USES},
         # a task of the SFT split trains already
         "in_splits": splits.notna() & (splits != "sft"),
         "tied": frame["tied"].astype(bool),
@@ -292,7 +334,7 @@ def write_training_labels(corpus: Corpus) -> TrainingLabels:
         left_out |= {name: int(out.sum())} if out.any() else {}
         kept = kept[~out]
     names = ["trajectory_id", "task_id", "agent", "batch", "score", "outcome", "provenance"]
-    table = kept.assign(provenance="undecided")[names].astype({"outcome": "int8"})
+    table = kept.assign(provenance=kept["kind"])[names].astype({"outcome": "int8"})
     key = training_key(corpus.name)
     return TrainingLabels(
         key,

@@ -45,6 +45,7 @@ class StreamFigures:
     spot_tasks: int
     left_out: Mapping[str, int]
     sha256: str
+    batch_draws: int = 0  # labelled runs of batch draws, none of which is in the stream
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@
 # certified region. Where a batch was decided under narrower thresholds than the monitored ones,
 # spot tasks have unlabelled attempts inside the region. Leaving such tasks out alone would keep the
 # easy ones, so the spot tasks of the whole batch are left out. A task has its place where its last
-# missing label is in the journal; neither a later batch nor a clock that was set back moves it.
+# missing label is in the journal; neither a later batch nor a clock that was set back moves it. Runs
+# that the corpus certificate does not cover are no part of what it promises, nor of its tasks here.
 
 from __future__ import annotations
 
@@ -31,7 +32,13 @@ from certify_assets.evaluation.score_table import (
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.alarms import record_alarms
-from certify_assets.operations.audit_sample import completed_at, drawn_decisions, with_labels
+from certify_assets.operations.audit_sample import (
+    completed_at,
+    drawn_decisions,
+    not_covered,
+    serves,
+    with_labels,
+)
 from certify_assets.operations.decisions import REFUSALS, Refusal
 from certify_assets.operations.deployment import (
     certificates_in_use,
@@ -71,6 +78,10 @@ _REWRITTEN = {
         "only grows at its end."
     ),
 }
+_BATCH_DRAWS = (
+    "{} runs have labels of batch draws, which are left out: the certificates monitored here do not "
+    "cover these runs; the certificates of their batches say how often they were decided wrongly."
+)
 _SEVERAL = {
     "code": "several_monitors",
     "message": (
@@ -112,13 +123,19 @@ class OperationStream(_LabelledRows):
     audit_tasks: int
     spot_tasks: int
     left_out: Mapping[str, int]  # drawn tasks that are not in the stream, by reason
+    batch_draws: int  # labelled runs of batch draws, none of which is in the stream
 
     @property
     def figures(self) -> StreamFigures:
         """The counts, and a hash of the rows in their order."""
         rows = len(self.scores)
         return StreamFigures(
-            rows, self.audit_tasks, self.spot_tasks, dict(self.left_out), self.sha256(rows)
+            rows,
+            self.audit_tasks,
+            self.spot_tasks,
+            dict(self.left_out),
+            self.sha256(rows),
+            self.batch_draws,
         )
 
     def sha256(self, rows: int) -> str:
@@ -153,6 +170,8 @@ def monitor_judge(judge: JudgedCorpus) -> MonitorRecord:
         _rewritten(before, certificates, files) or not _grown(before, certificates, streams)
     ):
         findings.append(_REWRITTEN)
+    if drawn := max((stream.batch_draws for stream in streams.values()), default=0):
+        findings.append({"code": "batch_draws", "message": _BATCH_DRAWS.format(drawn)})
     operation = None
     if fed:
         figures = {name: stream.figures for name, stream in streams.items()}
@@ -392,17 +411,19 @@ def operation_stream(
     """Return the stream of operation for a certificate of the adapter that scored the rows."""
     # tasks that were complete up to line `after` of the journal may be in the certificate, and are
     # left out
-    every = drawn_decisions(corpus)
-    narrow = _narrow_batches(every, certificate)
+    every, labels = drawn_decisions(corpus), read_labels(corpus)
     every["twice"] = every["trajectory_id"].duplicated(keep=False)
-    first = every.groupby("task_id", sort=False)["batch"].transform("first")
-    labels = read_labels(corpus)
-    frame = with_labels(every[(every["drawn"] != "") & (every["batch"] == first)], labels)
+    by_batch = with_labels(every[every["kind"] == "batch_draw"], labels)
     assignment = corpus.manifest.assignment
+    rows, uncovered = _covered_rows(every, set(assignment))
+    narrow = _narrow_batches(rows[~rows["task_id"].isin(set(assignment))], certificate)
+    first = rows.groupby("task_id", sort=False)["batch"].transform("first")
+    monitored = serves(rows["kind"], "monitor") & (rows["batch"] == first)
+    frame = with_labels(rows[monitored], labels)
     adapter = certificate.provenance.get("adapter_sha256", "")
     needed: dict[str, list[str]] = {}
     kinds: dict[str, str] = {}
-    left_out: dict[str, int] = {}
+    left_out = {"not_covered": uncovered} if uncovered else {}
     for task, part in frame.groupby("task_id", sort=False):
         kinds[str(task)] = drawn = str(part["drawn"].iloc[0])
         wanted = part if drawn == "audit" else part[part["asked"] == "spot_check"]
@@ -433,7 +454,16 @@ def operation_stream(
         audit_tasks=len(order) - spots,
         spot_tasks=spots,
         left_out=left_out,
+        batch_draws=int(by_batch["outcome"].notna().sum()),
     )
+
+
+def _covered_rows(every: pd.DataFrame, known: set[str]) -> tuple[pd.DataFrame, int]:
+    """Return the rows that the corpus certificate covers, and how many drawn tasks have none."""
+    # those of known tasks stay, to be counted as such
+    rows = every[~not_covered(every) | every["task_id"].isin(known)]
+    drawn = set(every.loc[serves(every["kind"], "monitor"), "task_id"])
+    return rows, len(drawn - set(rows["task_id"]))
 
 
 def _narrow_batches(frame: pd.DataFrame, certificate: Certificate) -> set[str]:

@@ -1,0 +1,208 @@
+"""What labels of batch draws may do: train, and nothing to CAL, recertification or the monitor."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from certify_assets.certificates import Certificate
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import InputError
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.operations.audit_sample import (
+    USES,
+    count_audit_tasks,
+    drawn_decisions,
+    serves,
+    write_training_labels,
+)
+from certify_assets.operations.deployment import strictest_certificates
+from certify_assets.operations.layout import (
+    ASKED,
+    PROVISIONAL,
+    batch_key,
+    decisions_of,
+    own_key,
+    training_key,
+)
+from certify_assets.operations.monitoring import monitor_judge, operation_stream
+from certify_assets.operations.recertification import plan_recertification
+from certify_assets.operations.sampling import SamplingPlan, draw_tasks
+from certify_assets.storage.store import Store
+from certify_assets_tests.recertification_builders import (
+    JUDGE,
+    deploy_by_hand,
+    drawn_tasks,
+    label_rows,
+    write_batch,
+    write_decisions,
+)
+
+PLAN = SamplingPlan(0.2, 0.2, 7)
+AUDIT = drawn_tasks(PLAN, "one", "audit", 6)
+SPOT = drawn_tasks(PLAN, "one", "spot", 6)
+OTHERS = drawn_tasks(PLAN, "one", "", 4)
+BATCH = "0001-a"
+
+
+@pytest.fixture
+def store(corpora: Store) -> Store:
+    deploy_by_hand(corpora, "one", PLAN)
+    return corpora
+
+
+def provisional_batch(store: Store) -> pd.DataFrame:
+    """Write a batch in which every second attempt, and known tasks, wait for its certificate."""
+    assignment = Corpus(store, "one").manifest.assignment
+    undrawn = dict(zip(assignment, draw_tasks(PLAN, "one", assignment), strict=True))
+    known = [
+        next(task for task, split in assignment.items() if split == name and not undrawn[task])
+        for name in ("cal", "sft", "test")
+    ]
+    rows = write_batch(store, "one", BATCH, PLAN, tasks=[*AUDIT, *SPOT, *OTHERS, *known])
+    # of two runs the first is decided, so that runs of either kind wait
+    waits = rows["trajectory_id"].str.endswith(("/2", "/3")) | rows["task_id"].isin(known)
+    rows.loc[waits, "decision"] = PROVISIONAL
+    rows.loc[waits, "agent"] = "agent-new"
+    rows.loc[waits, "reason"] = "new_agent"
+    rows.loc[rows["task_id"].isin(known), "reason"] = "known_task"
+    rows.loc[waits & (rows["asked"] != "audit_sample"), "asked"] = ""
+    write_decisions(store, "one", BATCH, rows)
+    return rows.assign(waits=waits)
+
+
+def label_draw(store: Store, rows: pd.DataFrame, *, wrong: bool = False) -> pd.DataFrame:
+    """Label the provisional runs that are no audit sample, rightly or all of them wrongly."""
+    drawn = rows[rows["waits"] & (rows["asked"] == "")]
+    truth = 1 - drawn["truth"] if wrong else drawn["truth"]
+    label_rows(store, "one", drawn.assign(asked="batch_draw", truth=truth), reviewer="bea")
+    return drawn
+
+
+def close(store: Store, rows: pd.DataFrame, drawn: pd.DataFrame) -> None:
+    """Let the certificate of the batch decide what waits, but for what its draw labelled."""
+    table = rows.loc[rows["waits"], ["trajectory_id", "asked"]]
+    labelled = table["trajectory_id"].isin(drawn["trajectory_id"])
+    decision, reason = (
+        labelled.map({True: "human", False: "reject"}),
+        labelled.map({True: "batch_draw", False: "batch_certificate"}),
+    )
+    sha256 = store.write_table(
+        batch_key("one", BATCH, "closed.parquet"), table.assign(decision=decision, reason=reason)
+    )
+    store.write_json(batch_key("one", BATCH, "closing.json"), {"closed_sha256": sha256})
+
+
+def judge_of(store: Store) -> JudgedCorpus:
+    return JudgedCorpus(Corpus(store, "one"), JUDGE)
+
+
+def recertified(store: Store) -> str:
+    return plan_recertification(judge_of(store)).inputs_sha256
+
+
+def certificate_of(store: Store) -> Certificate:
+    stored = store.read_json(own_key("one", JUDGE))["certificates"]
+    return strictest_certificates([Certificate.from_dict(item) for item in stored])[0]
+
+
+def test_every_kind_has_its_uses_and_what_certifies_never_trains() -> None:
+    assert set(USES) == set(ASKED) - {""}
+    assert not [kind for kind, uses in USES.items() if "train" in uses and len(uses) > 1]
+    kinds = pd.Series(sorted(USES))
+    assert kinds[serves(kinds, "certify")].tolist() == ["audit_sample"]
+    assert kinds[serves(kinds, "monitor")].tolist() == ["audit_sample", "spot_check"]
+    assert kinds[serves(kinds, "train")].tolist() == ["batch_draw", "undecided"]
+
+
+def test_a_recertification_is_the_same_with_and_without_labels_of_a_draw(store: Store) -> None:
+    rows = provisional_batch(store)
+    label_rows(store, "one", rows)
+    before = recertified(store)
+    drawn = label_draw(store, rows, wrong=True)
+    assert len(drawn) > 20 and recertified(store) == before
+    close(store, rows, drawn)
+    assert set(decisions_of(Corpus(store, "one"), BATCH)["decision"]) == {"human", "reject"}
+    assert recertified(store) == before
+    counted = count_audit_tasks(
+        Corpus(store, "one"),
+        adapter_sha256=str(judge_of(store).calibration[1]["adapter_sha256"]),
+    )
+    # tasks drawn before scoring come whole, runs of new agents and all
+    assert counted.tasks == AUDIT and len(counted.rows) == 4 * len(AUDIT)
+    assert not set(counted.rows["trajectory_id"]) & set(drawn["trajectory_id"])
+
+
+def test_a_drawn_run_of_an_audit_task_counts_with_its_whole_task_alone(store: Store) -> None:
+    rows = provisional_batch(store)
+    part = rows[rows["waits"] & (rows["task_id"] == AUDIT[0])]
+    label_rows(store, "one", part)
+    adapter = str(judge_of(store).calibration[1]["adapter_sha256"])
+    counted = count_audit_tasks(Corpus(store, "one"), adapter_sha256=adapter)
+    assert counted.tasks == [] and counted.left_out == {"open": len(AUDIT)}
+    frame = drawn_decisions(Corpus(store, "one")).set_index("trajectory_id")
+    assert set(frame.loc[part["trajectory_id"], "kind"]) == {"audit_sample"}
+
+
+def test_labels_of_a_draw_train_except_where_their_task_is_held_out(store: Store) -> None:
+    rows = provisional_batch(store)
+    label_rows(store, "one", rows)
+    drawn = label_draw(store, rows)
+    for closed in (False, True):
+        if closed:
+            close(store, rows, drawn)
+        made = write_training_labels(Corpus(store, "one"))
+        table = store.read_table(training_key("one")).set_index("trajectory_id")
+        found = table[table["provenance"] == "batch_draw"]
+        splits = drawn["task_id"].map(Corpus(store, "one").manifest.assignment)
+        expected = drawn[splits.isna() | (splits == "sft")].set_index("trajectory_id")
+        assert sorted(found.index) == sorted(expected.index)
+        assert (found["outcome"] == expected.loc[found.index, "truth"]).all()
+        assert made.left_out["in_splits"] == int((splits.notna() & (splits != "sft")).sum()) == 8
+        assert set(table["provenance"]) == {"batch_draw", "undecided"}
+    folder = Path(store.root) / "monitoring/one" / JUDGE
+    folder.mkdir(parents=True)
+    shutil.copy(Path(store.root) / training_key("one"), folder / "labels.parquet")
+    with pytest.raises(InputError, match="no audit sample"):
+        monitor_judge(judge_of(store))
+
+
+def test_the_monitor_leaves_out_what_its_certificate_does_not_cover_and_says_so(
+    store: Store,
+) -> None:
+    rows = provisional_batch(store)
+    label_rows(store, "one", rows)
+    certificate = certificate_of(store)
+    before = operation_stream(Corpus(store, "one"), certificate)
+    assert (before.audit_tasks, before.spot_tasks) == (len(AUDIT), len(SPOT))
+    assert len(before.scores) == 2 * (len(AUDIT) + len(SPOT)) and before.batch_draws == 0
+    # every label of the draw is an error of the certified threshold, and no alarm comes of it
+    drawn = label_draw(store, rows, wrong=True)
+    for closed in (False, True):
+        if closed:
+            close(store, rows, drawn)
+        after = operation_stream(Corpus(store, "one"), certificate)
+        assert after.figures.sha256 == before.figures.sha256
+        assert after.left_out == before.left_out == {} and after.batch_draws == len(drawn)
+        document = monitor_judge(judge_of(store))
+        assert document.operation is not None and document.status != "alarm"
+        figures = document.operation.streams[certificate.sha256]
+        assert figures.batch_draws == len(drawn)
+        (said,) = (item["message"] for item in document.findings if item["code"] == "batch_draws")
+        assert said.startswith(f"{len(drawn)} runs have labels of batch draws, which are left out")
+
+
+def test_a_drawn_task_without_a_covered_run_is_counted_among_those_left_out(store: Store) -> None:
+    rows = provisional_batch(store)
+    alone = rows["task_id"] == SPOT[0]
+    rows.loc[alone, ["decision", "reason", "asked"]] = [PROVISIONAL, "new_agent", ""]
+    other = rows["task_id"] == AUDIT[0]
+    rows.loc[other, ["decision", "reason"]] = ["human", "new_agent"]
+    write_decisions(store, "one", BATCH, rows)
+    label_rows(store, "one", rows)
+    stream = operation_stream(Corpus(store, "one"), certificate_of(store))
+    assert (stream.audit_tasks, stream.spot_tasks) == (len(AUDIT) - 1, len(SPOT) - 1)
+    assert stream.left_out == {"not_covered": 1}
