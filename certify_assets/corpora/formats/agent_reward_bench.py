@@ -57,7 +57,7 @@ class _Labels:
             return None
         experiments = [
             text_of(record.get("experiment")),
-            *PurePosixPath(draft.source_file).parts[-2:-1],
+            *PurePosixPath(draft.origin.file).parts[-2:-1],
         ]
         run = self.annotations.find(
             text_of(record["benchmark"]), draft.task_id, draft.agent, experiments
@@ -188,9 +188,7 @@ def _labels_alone(annotations: Annotations, reading: Reading) -> Iterator[Draft]
             instruction=f"LABELS ONLY, no trajectory: {what}.",
             steps=(),
             outcome=outcome,
-            source_file=file.name,
-            source_sha256=reading.sha256(file),
-            row=row,
+            origin=reading.origin(file, row),
         )
 
 
@@ -249,7 +247,7 @@ def _problem(record: Mapping[str, Any], draft: Draft) -> tuple[str, str] | None:
         words = "its agent is not known"
     else:
         return None
-    return "unreadable_record", f"{draft.source_file} cannot be used: {words}."
+    return "unreadable_record", f"{draft.origin.file} cannot be used: {words}."
 
 
 def _draft(file: SourceFile, record: Mapping[str, Any], reading: Reading) -> Draft:
@@ -261,9 +259,7 @@ def _draft(file: SourceFile, record: Mapping[str, Any], reading: Reading) -> Dra
         instruction=message_text(record["goal"]),
         steps=steps_of_turns(map(_turn, objects(record["steps"]))),
         outcome=None,
-        source_file=file.name,
-        source_sha256=reading.sha256(file),
-        row=1,
+        origin=reading.origin(file),
         named_agent=agent,
     )
 
@@ -284,7 +280,7 @@ def _labelled(
     labels: _Labels,
     reading: Reading,
 ) -> Draft | tuple[str, str]:
-    name = draft.source_file
+    name = draft.origin.file
     if record.get("valid") is False:
         return "infrastructure_error", f"{name} is marked as not valid by its source."
     if labels.broke_down(record):

@@ -61,7 +61,7 @@ def agentclinic(files: Files, reading: Reading) -> Iterator[Draft]:
     for run, drafts in held.items():
         for draft in drafts:
             sentence = (
-                f"{draft.source_file} is of a run with {counts[run]} cases; keep runs below "
+                f"{draft.origin.file} is of a run with {counts[run]} cases; keep runs below "
                 f"{enough} with the option min_cases."
             )
             reading.drop("small_run", sentence)
@@ -94,9 +94,7 @@ def _case(file: SourceFile, text: str, reading: Reading) -> Iterator[Draft]:
             instruction=f"Find the diagnosis of the patient of case {case} by questions and tests.",
             steps=steps,
             outcome=_outcome(mapping(record.get("score")).get("correctness")),
-            source_file=file.name,
-            source_sha256=reading.sha256(file),
-            row=1,
+            origin=reading.origin(file),
         )
 
 

@@ -8,13 +8,24 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile, Tally
 from certify_assets.corpora.formats.records import HEAD, REST_LOST, Record, decode, is_object_with
 from certify_assets.corpora.schema import Step
 
 _EXCERPT = 8000
+
+
+class Origin(NamedTuple):
+    """Where a run was read: a file, its hash, and the position in it, from 1."""
+
+    file: str
+    sha256: str
+    row: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.file} row {self.row}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +36,8 @@ class Draft:
     ----------
     task_id, agent, instruction, steps, outcome
         As in `Trajectory`.
-    source_file, source_sha256 : str
-        File it was read from.
-    row : int
-        Its position in that file, from 1.
+    origin : Origin
+        Where it was read.
     trajectory_id : str, optional
         The id that the source itself gives the run. Runs without one get an id from task, agent and
         attempt, and are compared by content with the runs of other files: producers publish copies
@@ -48,18 +57,11 @@ class Draft:
     instruction: str
     steps: tuple[Step, ...]
     outcome: int | None
-    source_file: str
-    source_sha256: str
-    row: int
+    origin: Origin
     trajectory_id: str | None = None
     attempt: int | None = None
     repetition: str = ""
     named_agent: str = ""
-
-    @property
-    def where(self) -> str:
-        """File and row, for messages."""
-        return f"{self.source_file} row {self.row}"
 
     def content(self) -> bytes:
         """Hash what copies of one run have in common."""
@@ -120,6 +122,10 @@ class Reading:
         if file.name not in self.hashes:
             self.hashes[file.name] = file.sha256()
         return self.hashes[file.name]
+
+    def origin(self, file: SourceFile, row: int = 1) -> Origin:
+        """Return a position in a file, which is remembered as read."""
+        return Origin(file.name, self.sha256(file), row)
 
 
 Reader = Callable[[Files, Reading], Iterator[Draft]]

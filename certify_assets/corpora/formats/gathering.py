@@ -121,8 +121,8 @@ class Gathered:
             instruction=instruction,
             steps=steps,
             outcome=run.outcome,
-            source_file=run.source_file,
-            source_sha256=run.source_sha256,
+            source_file=run.origin.file,
+            source_sha256=run.origin.sha256,
         )
 
 
@@ -147,7 +147,7 @@ def gather(drafts: Iterable[Draft], corpus: str, reading: Reading, texts: StepTe
         identity = clean_text(run.trajectory_id or f"{task}/{run.agent}/{attempt}")
         if identity in ids:
             raise InputError(
-                f"{run.where} has the trajectory_id {identity!r} of {ids[identity].where}; "
+                f"{run.origin} has the trajectory_id {identity!r} of {ids[identity].origin}; "
                 "give every run its own id."
             )
         ids[identity] = run
@@ -161,7 +161,7 @@ def _labelled(drafts: Iterable[Draft], reading: Reading) -> Iterator[Draft]:
         if draft.outcome is None and not reading.options.get("keep_unlabelled"):
             reading.drop(
                 "no_label",
-                f"{draft.where} has no outcome; keep such runs with the option keep_unlabelled.",
+                f"{draft.origin} has no outcome; keep such runs with the option keep_unlabelled.",
             )
         else:
             yield draft
@@ -182,7 +182,7 @@ def _without_copies(
         )
         if original is not None:
             _require_one_label(draft, original)
-            tally.drop("duplicate", f"{draft.where} is a copy of {original.where}.")
+            tally.drop("duplicate", f"{draft.origin} is a copy of {original.origin}.")
             continue
         # most of a corpus is text, and none of it is needed to tell copies apart, number attempts
         # and order the runs: memory holds a few hundred bytes of each
@@ -197,14 +197,14 @@ def _require_one_label(draft: Draft, original: Draft) -> None:
     labels = {draft.outcome, original.outcome} - {None}
     if draft.trajectory_id is not None and len(labels) > 1:
         raise InputError(
-            f"{draft.where} gives the run {draft.trajectory_id!r} the outcome {draft.outcome} and "
-            f"{original.where} gives it {original.outcome}; keep the one that is right."
+            f"{draft.origin} gives the run {draft.trajectory_id!r} the outcome {draft.outcome} and "
+            f"{original.origin} gives it {original.outcome}; keep the one that is right."
         )
 
 
 def _is_copy(draft: Draft, earlier: Draft) -> bool:
     """Whether equal content is a copy: by its own id, in another file, or in one repetition."""
-    same_place = draft.source_file == earlier.source_file
+    same_place = draft.origin.file == earlier.origin.file
     return (
         draft.trajectory_id is not None or not same_place or draft.repetition == earlier.repetition
     )

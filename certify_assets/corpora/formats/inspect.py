@@ -81,7 +81,6 @@ class _Source:
 @dataclass(frozen=True)
 class _Log:
     file: SourceFile
-    sha256: str
     task: str
     agent: str
     identity: str
@@ -330,10 +329,10 @@ def _log(source: _Source, document: Mapping[str, Any]) -> _Log:
     if note := _UNFINISHED.get(str(document.get("status"))):
         reading.notes[note] += 1
     agent = " ".join(filter(None, (text_of(about.get(key)) for key in ("model", "solver"))))
+    reading.sha256(source.file)
     identity = about.get("eval_id") or f"{about.get('run_id')}/{about.get('task_id')}"
     return _Log(
         file=source.file,
-        sha256=reading.sha256(source.file),
         task=text_of(about.get("task")) or PurePosixPath(source.file.plain_name).stem,
         agent=str(reading.options.get("agent") or agent or "unknown"),
         identity=str(identity),
@@ -378,9 +377,7 @@ def _draft(record: Record | str, place: _Place, log: _Log, reading: Reading) -> 
         instruction=instruction,
         steps=steps,
         outcome=outcome,
-        source_file=log.file.name,
-        source_sha256=log.sha256,
-        row=place.row,
+        origin=reading.origin(log.file, place.row),
         trajectory_id=name_of(sample.get("uuid"))
         or f"{log.identity}/{sample['id']}/{sample['epoch']}",
         repetition=str(sample["epoch"]),

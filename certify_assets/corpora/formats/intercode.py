@@ -12,6 +12,7 @@ from typing import Any
 from certify_assets.corpora.formats.base import (
     Draft,
     Files,
+    Origin,
     Reading,
     begins_with,
     corpus_format,
@@ -43,27 +44,26 @@ def intercode(files: Files, reading: Reading) -> Iterator[Draft]:
     # the leak checks of the corpus measure it.
     what = "of episodes with query and turn_history"
     for file, text in json_objects(files, _MARKS, what, reading):
-        sha256, under = reading.sha256(file), "logs" if _LOGS.match(text) else ""
+        reading.sha256(file)
+        under = "logs" if _LOGS.match(text) else ""
         for row, _, found in iter_dict(text, _REQUIRED, under):
             where = f"{file.name} row {row}"
             record = usable(found, where, reading, _problem)
             if record and not record["turn_history"].get("actions"):
                 reading.drop("no_trajectory", f"{where} has no action.")
             elif record:
-                yield _draft(record, file.name, sha256, row)
+                yield _draft(record, reading.origin(file, row))
 
 
-def _draft(record: Mapping[str, Any], name: str, sha256: str, row: int) -> Draft:
-    agent = _agent(name, str(record.get("environment") or ""))
+def _draft(record: Mapping[str, Any], origin: Origin) -> Draft:
+    agent = _agent(origin.file, str(record.get("environment") or ""))
     return Draft(
         task_id=_task(record),
         agent=agent,
         instruction=record["query"],
         steps=_steps(record["turn_history"]),
         outcome=full_reward(mapping(record.get("summary")).get("max_reward")),
-        source_file=name,
-        source_sha256=sha256,
-        row=row,
+        origin=origin,
         # two models that give the same one command are two runs
         named_agent=agent,
     )

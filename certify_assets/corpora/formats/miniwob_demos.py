@@ -75,9 +75,7 @@ def miniwob_demos(files: Files, reading: Reading) -> Iterator[Draft]:
                 instruction=record["utterance"],
                 steps=steps,
                 outcome=full_reward(record.get("rawReward")),
-                source_file=file.name,
-                source_sha256=reading.sha256(file),
-                row=1,
+                origin=reading.origin(file),
                 trajectory_id=_stem(file),
                 named_agent=person,
             )

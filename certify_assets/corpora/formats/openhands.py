@@ -9,7 +9,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from certify_assets.corpora.formats.base import Draft, Files, Reading, corpus_format, words
+from certify_assets.corpora.formats.base import Draft, Files, Origin, Reading, corpus_format, words
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
 from certify_assets.corpora.formats.records import Record, iter_lines
 from certify_assets.corpora.formats.swe_reports import (
@@ -65,10 +65,10 @@ def _first_keys(file: SourceFile) -> Iterator[Set[str]]:
 
 def read_output(file: SourceFile, outcomes: Outcomes, reading: Reading) -> Iterator[Draft]:
     """Read the runs of one output.jsonl."""
-    sha256 = reading.sha256(file)
+    reading.sha256(file)
     try:
         for row, record in _lines(file):
-            draft = _draft(record, (file.name, sha256, row), outcomes)
+            draft = _draft(record, reading.origin(file, row), outcomes)
             if isinstance(draft, Unlabelled):
                 reading.drop(draft.reason, f"{file.name} row {row} {draft.words}.")
             else:
@@ -161,9 +161,7 @@ def _lines(file: SourceFile) -> Iterator[tuple[int, Record | str]]:
         ) from None
 
 
-def _draft(
-    record: Record | str, source: tuple[str, str, int], outcomes: Outcomes
-) -> Draft | Unlabelled:
+def _draft(record: Record | str, origin: Origin, outcomes: Outcomes) -> Draft | Unlabelled:
     if isinstance(record, str):
         return Unlabelled("unreadable_record", f"cannot be used: {record}")
     identity, history = record.get("instance_id"), record.get("history")
@@ -183,21 +181,19 @@ def _draft(
     task = task_of(str(identity))
     outcome = _outcome(record)
     if outcome is None:
-        outcome = outcomes.of(source[0], task)
+        outcome = outcomes.of(origin.file, task)
     if isinstance(outcome, Unlabelled):
         return outcome
     agent = _agent(record)
     return Draft(
         task_id=task,
-        agent=agent or run_name(source[0]),
+        agent=agent or run_name(origin.file),
         instruction=_issue(record) or instruction,
         steps=steps,
         outcome=outcome,
-        source_file=source[0],
-        source_sha256=source[1],
-        row=source[2],
+        origin=origin,
         # a line is a run of its own, however alike
-        repetition=str(source[2]),
+        repetition=str(origin.row),
         named_agent=agent,
     )
 

@@ -7,7 +7,15 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Draft, Files, Reading, corpus_format, excerpt, words
+from certify_assets.corpora.formats.base import (
+    Draft,
+    Files,
+    Origin,
+    Reading,
+    corpus_format,
+    excerpt,
+    words,
+)
 from certify_assets.corpora.formats.files import SourceFile
 from certify_assets.corpora.formats.records import parquet_rows
 from certify_assets.corpora.formats.swe_reports import issue_text, task_of
@@ -141,7 +149,7 @@ def _share(value: Any) -> float:
 def _read_table(
     file: SourceFile, columns: list[str], schema: _Schema, share: float, reading: Reading
 ) -> Iterator[Draft]:
-    sha256 = reading.sha256(file)
+    reading.sha256(file)
     for row, values in parquet_rows(file, columns, batch_rows=_BATCH_ROWS):
         where = f"{file.name} row {row}"
         if isinstance(values, str):
@@ -159,22 +167,21 @@ def _read_table(
                 f"{where} is a run of a task outside the share of tasks that was asked for.",
             )
         else:
-            yield from _draft(values, schema, (file.name, sha256, row), reading)
+            yield from _draft(values, schema, reading.origin(file, row), reading)
 
 
 def _draft(
-    values: Mapping[str, Any], schema: _Schema, source: tuple[str, str, int], reading: Reading
+    values: Mapping[str, Any], schema: _Schema, origin: Origin, reading: Reading
 ) -> Iterator[Draft]:
-    where = f"{source[0]} row {source[2]}"
     messages = [_message(message) for message in objects(values["trajectory"])]
     steps = steps_of_messages(from_first(messages, "assistant"), reading)
     label = values.get(schema.label) if schema.label else None
     if not steps:
-        reading.drop("no_trajectory", f"{where} holds a run in which the agent said nothing.")
+        reading.drop("no_trajectory", f"{origin} holds a run in which the agent said nothing.")
     elif label is not None and label not in (0, 1):
         reading.drop(
             "bad_outcome",
-            f"{where} cannot be used: its {schema.label} is {str(label)[:40]!r}, neither 0 nor 1.",
+            f"{origin} cannot be used: its {schema.label} is {str(label)[:40]!r}, neither 0 nor 1.",
         )
     else:
         agent = text_of(values.get(schema.agent)) if schema.agent else ""
@@ -184,12 +191,10 @@ def _draft(
             instruction=issue_text(first_prompt(messages)),
             steps=_shortened(steps, reading),
             outcome=None if label is None else int(label),
-            source_file=source[0],
-            source_sha256=source[1],
-            row=source[2],
+            origin=origin,
             trajectory_id=name_of(values.get(schema.identity)) if schema.identity else None,
             # a row is a run of its own, however alike
-            repetition=str(source[2]),
+            repetition=str(origin.row),
             named_agent=agent,
         )
 

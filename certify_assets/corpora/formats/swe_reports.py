@@ -226,9 +226,7 @@ def draft_of(
             instruction=run.instruction,
             steps=run.steps,
             outcome=outcome,
-            source_file=file.name,
-            source_sha256=reading.sha256(file),
-            row=1,
+            origin=reading.origin(file),
         )
 
 

@@ -10,7 +10,15 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Draft, Files, Reading, corpus_format, excerpt, words
+from certify_assets.corpora.formats.base import (
+    Draft,
+    Files,
+    Origin,
+    Reading,
+    corpus_format,
+    excerpt,
+    words,
+)
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
 from certify_assets.corpora.formats.records import Record, iter_lines, parquet_rows
 from certify_assets.corpora.formats.texts import text_of
@@ -95,12 +103,12 @@ def table(files: Files, reading: Reading) -> Iterator[Draft]:
             reading.drop("file_unreadable", _no_table(file))
             continue
         _check_columns(file, names, columns, needed)
-        sha256 = reading.sha256(file)
+        reading.sha256(file)
         for row, values in _rows(file, names & set(columns.values())):
             draft = (
                 _unreadable(values)
                 if isinstance(values, str)
-                else _draft(values, columns, (file.name, sha256, row), reading)
+                else _draft(values, columns, reading.origin(file, row), reading)
             )
             if isinstance(draft, _Unusable):
                 reading.drop(draft.reason, f"{file.name} row {row} cannot be used: {draft.words}.")
@@ -242,7 +250,7 @@ def _parquet_names(file: SourceFile) -> set[str] | None:
 def _draft(
     values: Mapping[str, Any],
     columns: Mapping[str, str],
-    source: tuple[str, str, int],
+    origin: Origin,
     reading: Reading,
 ) -> Draft | _Unusable:
     row = {name: values.get(column) for name, column in columns.items()}
@@ -264,14 +272,12 @@ def _draft(
         instruction=text_of(row["instruction"]),
         steps=steps,
         outcome=outcome,
-        source_file=source[0],
-        source_sha256=source[1],
-        row=source[2],
+        origin=origin,
         trajectory_id=trajectory,
         attempt=attempt,
         # rows of one table are runs of their own, however alike, unless the table says by an id
         # that they are the same
-        repetition=str(source[2]),
+        repetition=str(origin.row),
         named_agent=_identity(row["agent"]) or "",
     )
 

@@ -12,6 +12,7 @@ from typing import Any
 from certify_assets.corpora.formats.base import (
     Draft,
     Files,
+    Origin,
     Reading,
     begins_with,
     contents,
@@ -180,7 +181,7 @@ def _read_results(file: SourceFile, text: str, found: _Found, reading: Reading) 
             "domain=retail.",
         )
         return
-    sha256 = reading.sha256(file)
+    reading.sha256(file)
     records = iter_list(text, _SIMULATION, under="simulations")
     sound = (
         (row, record)
@@ -199,7 +200,7 @@ def _read_results(file: SourceFile, text: str, found: _Found, reading: Reading) 
             if row in others and isinstance(record, dict):
                 record["task_id"] = others[row]
                 reading.notes["runs moved to the task that they were checked for"] += 1
-            yield from _drafts(record, header, (file.name, sha256, row), found, reading)
+            yield from _drafts(record, header, reading.origin(file, row), found, reading)
 
 
 def _read_simulation(
@@ -212,29 +213,28 @@ def _read_simulation(
     found.simulations.setdefault(folder, set()).update(
         {name} | ({str(record.get("id"))} if isinstance(record, dict) else set())
     )
-    yield from _drafts(record, header, (file.name, reading.sha256(file), 1), found, reading)
+    yield from _drafts(record, header, reading.origin(file), found, reading)
 
 
 def _drafts(
     found_record: Record | str,
     header: _Header,
-    place: tuple[str, str, int],
+    origin: Origin,
     found: _Found,
     reading: Reading,
 ) -> Iterator[Draft]:
-    where = f"{place[0]} row {place[2]}"
-    record = usable(found_record, where, reading, lambda record: _problem(record, header))
+    record = usable(found_record, str(origin), reading, lambda record: _problem(record, header))
     if record is None:
         return
     if text_of(record.get("termination_reason")) in _INFRASTRUCTURE:
         reading.drop(
             "infrastructure_error",
-            f"{where} was ended by {record['termination_reason']}, not by the agent.",
+            f"{origin} was ended by {record['termination_reason']}, not by the agent.",
         )
         return
     steps = steps_of_messages(chat_messages(record), reading)
     if not steps:
-        reading.drop("no_trajectory", f"{where} has neither messages nor ticks.")
+        reading.drop("no_trajectory", f"{origin} has neither messages nor ticks.")
         return
     task = f"{header.domain}/{record['task_id']}"
     yield Draft(
@@ -243,9 +243,7 @@ def _drafts(
         instruction=header.instructions.get(str(record["task_id"]), ""),
         steps=steps,
         outcome=full_reward(mapping(record.get("reward_info")).get("reward")),
-        source_file=place[0],
-        source_sha256=place[1],
-        row=place[2],
+        origin=origin,
         trajectory_id=str(record["id"]),
         attempt=found.attempt(task, header.agent, record.get("trial")),
     )

@@ -86,7 +86,8 @@ def taubench_v1(files: Files, reading: Reading) -> Iterator[Draft]:
 
 def _read_file(file: SourceFile, data: bytes, reading: Reading) -> Iterator[Draft]:
     domain = reading.options.get("domain") or _domain(file, data)
-    agent, sha256 = _agent(file.name, domain), reading.sha256(file)
+    agent = _agent(file.name, domain)
+    reading.sha256(file)
     for row, found in iter_list(data, _REQUIRED):
         where = f"{file.name} row {row}"
         record = usable(found, where, reading, _problem)
@@ -105,9 +106,7 @@ def _read_file(file: SourceFile, data: bytes, reading: Reading) -> Iterator[Draf
                 steps=steps_of_messages(map(Message.of, record["traj"]), reading),
                 # some forks write a reward of true
                 outcome=full_reward(float(reward) if isinstance(reward, bool) else reward),
-                source_file=file.name,
-                source_sha256=sha256,
-                row=row,
+                origin=reading.origin(file, row),
                 # the task index in some forks: it says nothing of the attempt
                 repetition=str(record.get("trial")),
             )

@@ -195,9 +195,7 @@ def _run(file: SourceFile, folder: str, outcomes: _Outcomes, reading: Reading) -
         instruction=trial.instruction,
         steps=steps,
         outcome=None if trial.resolved is None else int(trial.resolved),
-        source_file=file.name,
-        source_sha256=reading.sha256(file),
-        row=1,
+        origin=reading.origin(file),
         trajectory_id=trial.identity,
     )
 
