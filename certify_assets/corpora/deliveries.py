@@ -45,11 +45,9 @@ def trajectory_sha256(trajectory: Trajectory) -> str:
 
 
 def reading_contents(path: Path, tasks: Collection[str]) -> list[str]:
-    """Return the hashes by which the TEST ledger knows the runs of some tasks again.
-
-    Each run has two: of its texts as they are, and of its words alone, which another name of its
-    agent or task, or other spaces, does not change.
-    """
+    """Return the hashes by which the TEST ledger knows the runs of some tasks again."""
+    # two a run: of its texts as they are, and of its words alone, which another name of its agent
+    # or task, or other spaces, does not change
     found: set[str] = set()
     for table in read_groups(path, _COLUMNS):
         for row in table.to_pylist():
@@ -63,13 +61,7 @@ def reading_contents(path: Path, tasks: Collection[str]) -> list[str]:
 
 
 def run_table(path: Path) -> pd.DataFrame:
-    """Read the runs of a stored corpus, by row groups, without keeping their texts.
-
-    Returns
-    -------
-    pandas.DataFrame
-        trajectory_id, task_id, agent, outcome (Int8), content (SHA-256 of the texts).
-    """
+    """Read id, task, agent, outcome and content hash of the runs of a stored corpus."""
     rows = [
         (
             row["trajectory_id"],
@@ -108,33 +100,20 @@ def _frame(rows: list[tuple[str, str, str, int | None, str]]) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class RunChanges:
-    """What a delivery changes about the runs of a corpus.
+    """What a delivery changes about the runs of a corpus."""
 
-    Attributes
-    ----------
-    runs, tasks : int
-        Size of the corpus afterwards.
-    unlabelled : int
-        Runs without an outcome among them.
-    new_runs, gone_runs : dict of str to int
-        By the split of their task; a run is the same run while its texts are, whatever its id.
-    changed_texts : int
-        Runs that are new, and go, under one id.
-    changed_labels : dict of str to int
-        Runs whose outcome is another one, or is known for the first time, by split.
-    new_tasks : dict of str to int
-        By the split they are assigned to; other tasks keep their split.
-    gone_tasks : int
-    new_agents, gone_agents : tuple of str
-    """
-
+    # size of the corpus afterwards
     runs: int
     tasks: int
     unlabelled: int
+    # by the split of their task; a run is the same run while its texts are, whatever its id
     new_runs: Mapping[str, int] = field(default_factory=dict)
     gone_runs: Mapping[str, int] = field(default_factory=dict)
+    # runs that are new, and go, under one id
     changed_texts: int = 0
+    # runs whose outcome is another one, or is known for the first time, by split
     changed_labels: Mapping[str, int] = field(default_factory=dict)
+    # by the split they are assigned to; other tasks keep their split
     new_tasks: Mapping[str, int] = field(default_factory=dict)
     gone_tasks: int = 0
     new_agents: tuple[str, ...] = ()
@@ -258,31 +237,18 @@ def _by_split(tasks: Iterable[str], splits: Mapping[str, str]) -> dict[str, int]
 
 @dataclass(frozen=True)
 class CorpusDelivery:
-    """A version of a corpus.
+    """A version of a corpus."""
 
-    Attributes
-    ----------
-    number : int
-        From 1; 0 for runs that no delivery brought, of a data root that an early version wrote.
-    trajectories_sha256 : str
-        Hash of the stored table of runs.
-    runs_sha256 : str
-        Hash of the table of `run_table`, which is stored next to the journal.
-    files : dict of str to str
-        SHA-256 of each source file.
-    changes : RunChanges or None
-    time : str
-        UTC, ISO 8601.
-    previous : str
-        Hash of the line before.
-    """
-
+    # from 1; 0 for runs that no delivery brought, of a data root that an early version wrote
     number: int
     trajectories_sha256: str
+    # of the table of `run_table`, which is stored next to the journal
     runs_sha256: str = ""
+    # SHA-256 of each source file
     files: Mapping[str, str] = field(default_factory=dict)
     changes: RunChanges | None = None
     time: str = ""
+    # hash of the line before
     previous: str = ""
 
     @property
@@ -305,13 +271,7 @@ class CorpusDelivery:
 
 
 class Deliveries:
-    """The versions of one corpus.
-
-    Parameters
-    ----------
-    store : Store
-    corpus : str
-    """
+    """The versions of one corpus."""
 
     def __init__(self, store: Store, corpus: str) -> None:
         self._store, self._corpus = store, corpus

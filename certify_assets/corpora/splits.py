@@ -218,17 +218,8 @@ def make_manifest(
 def plan_splits(
     config: CorpusConfig, tasks: Iterable[str], earlier: SplitManifest | None = None
 ) -> SplitManifest:
-    """Assign tasks to splits by a configuration; store nothing.
-
-    Parameters
-    ----------
-    config : CorpusConfig
-    tasks : iterable of str
-        Tasks of the corpus as it is now.
-    earlier : SplitManifest, optional
-        What was assigned before: its tasks keep their splits, unless the configuration now asks
-        for another profile or seed.
-    """
+    """Assign tasks to splits by a configuration; store nothing."""
+    # tasks that were assigned before keep their splits, unless another profile or seed is asked for
     asked = config.profile, config.seed, config.rl
     if earlier and asked == (earlier.profile, earlier.seed, earlier.train_rl):
         return extend_manifest(earlier, tasks)
@@ -243,17 +234,10 @@ def plan_splits(
 
 
 def extend_manifest(earlier: SplitManifest, task_ids: Iterable[str]) -> SplitManifest:
-    """Assign the tasks of a later delivery.
-
-    A task keeps its split for good, also while no delivery has runs of it. New tasks are put in the
-    order of SHA-256(seed, task) and fill the splits in the order SFT, RL, CAL, TEST by what each
-    lacks of its share of all tasks so far.
-
-    Raises
-    ------
-    ManifestError
-        If the earlier manifest was altered.
-    """
+    """Assign the tasks of a later delivery; refuse an earlier manifest that was altered."""
+    # A task keeps its split for good, also while no delivery has runs of it. New tasks are put in
+    # the order of SHA-256(seed, task) and fill the splits in the order SFT, RL, CAL, TEST by what
+    # each lacks of its share of all tasks so far.
     _verify_content(earlier)
     tasks, before = _tasks(task_ids), earlier.deliveries or (tuple(sorted(earlier.assignment)),)
     new = tasks.difference(*before)
