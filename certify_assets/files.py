@@ -1,4 +1,4 @@
-"""Canonical JSON, rounded numbers, content hashes and atomic writes."""
+"""Canonical JSON, rounded numbers, content hashes, atomic writes and locks between processes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from certify_assets.errors import InputError
 
 _CHUNK = 1 << 20
 _DIGITS = 10
+_POLL_SECONDS = 0.005
 
 
 def canonical_json(value: Any) -> bytes:
@@ -149,3 +150,10 @@ def read_json(path: Path) -> Any:
         raise InputError(
             f"{path} cannot be read ({error.strerror}); check the path and its permissions."
         ) from None
+
+
+def lock_file(handle: int, *, wait: bool = True) -> bool:
+    """Lock an open file until it is closed, which a kill does too; return whether it is held."""
+    from filelock import lock_descriptor
+
+    return lock_descriptor(handle, blocking=wait, poll_interval=_POLL_SECONDS)

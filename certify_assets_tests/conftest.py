@@ -84,7 +84,7 @@ def prepared_world(
     factory: pytest.TempPathFactory, name: str, prepare: Callable[[Path], object]
 ) -> Path:
     """Return a data root that is prepared once for all processes of pytest-xdist, to be copied."""
-    from certify_assets.storage.locks import lock_file
+    from certify_assets.files import lock_file
 
     # every process has a folder of its own below that of the session
     base = factory.getbasetemp()

@@ -13,9 +13,8 @@ import dagster as dg
 
 from certify_assets._version import __version__
 from certify_assets.defs.names import CORPORA, VERSION, judge_of, key, name_of
-from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.files import canonical_json, lock_file, sha256_bytes
 from certify_assets.storage.lease import OWNER_VARIABLE, holding, refusing
-from certify_assets.storage.locks import lock_file
 from certify_assets.storage.store import Store, default_root
 
 # by op, as a run configuration has it

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import IO, Any, ClassVar, Final
 
 from certify_assets.errors import InputError, MissingToolError
-from certify_assets.files import replacing, sha256_bytes, sha256_file, write_atomic
-from certify_assets.storage.locks import lock_file
+from certify_assets.files import lock_file, replacing, sha256_bytes, sha256_file, write_atomic
 
 _SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 # of the guards of a remote file system: until who wrote last is seen, and until one is given up

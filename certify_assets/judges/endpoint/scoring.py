@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from certify_assets.errors import CertifyError, InputError
-from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.files import canonical_json, lock_file, sha256_bytes
 from certify_assets.judges.endpoint.client import Client, RefusedError, UnavailableError
 from certify_assets.judges.endpoint.questions import (
     EndpointPrompt,
@@ -26,7 +26,6 @@ from certify_assets.judges.endpoint.questions import (
 )
 from certify_assets.judges.endpoint.settings import READS, Asking, Server
 from certify_assets.storage.journal import LineFormat, canonical_line
-from certify_assets.storage.locks import lock_file
 
 # stored answers fix the format for good
 _LINES = LineFormat(
