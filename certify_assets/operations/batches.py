@@ -20,7 +20,7 @@ from certify_assets.corpora.deliveries import trajectory_sha256
 from certify_assets.corpora.landing import inbox_key, is_inbox_empty, settled_inbox
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.evaluation.table_files import read_rows
-from certify_assets.files import canonical_json, lock_file, sha256_bytes
+from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.operations.decisions import BatchRecord, Refusal
 from certify_assets.operations.delivery import DeliveredRun, Identities, local_copies, shown_url
 from certify_assets.operations.deployment import Deployment

@@ -62,11 +62,6 @@ if TYPE_CHECKING:
     from certify_assets.evaluation.audit import CertificateAudit
     from certify_assets.evaluation.left_out_agents import LeftOutAgents
 
-_STALE = (
-    "The stored table is of other scores than the ones of this page; run `certify judge "
-    "recalibrate` again."
-)
-
 
 def render_page(
     certificates: Sequence[Certificate],
@@ -84,11 +79,11 @@ def render_page(
     scores_file: str = "SCORES",
     arms: ArmsAudit | None = None,
     left_out: LeftOutAgents | None = None,
-    recalibration: RecalibrationTable | None = None,
+    recalibration: tuple[RecalibrationReport, bool] | None = None,
 ) -> str:
     """Render the page on which a release is decided: any certificates of one score table."""
     # guarded TaskBoot leads where it is present; the file names are those of the command that
-    # verifies the page
+    # verifies the page; a recalibration comes with whether it is of these scores
     source = PageSource(
         title=title,
         certificates=list(certificates),
@@ -109,6 +104,7 @@ def render_page(
         certificate_file=certificate_file,
         scores_file=scores_file,
         recalibration=recalibration,
+        recalibration_columns=TABLE_COLUMNS,
         source=source,
         title=source.title,
         about=(
@@ -242,34 +238,6 @@ class IndexEntry:
             audit,
             note,
         )
-
-    @property
-    def certified(self) -> bool:
-        """Whether anything is."""
-        return self.share > 0
-
-    @property
-    def decided(self) -> str:
-        """The certified share in words."""
-        return percent(self.share) if self.certified else "nothing"
-
-    @property
-    def budget(self) -> str:
-        """Side, budget and confidence in words."""
-        return (
-            f"{self.side}, error at most {percent(self.alpha)} with {percent(1 - self.delta)} "
-            "confidence"
-        )
-
-    @property
-    def verdict(self) -> str:
-        """That of the audit."""
-        return "NONE" if self.audit is None else self.audit.verdict
-
-    @property
-    def realized(self) -> str:
-        """The realised error of the audit in words."""
-        return "" if self.audit is None else percent(self.audit.realized_error, 2)
 
 
 def render_index(entries: Sequence[IndexEntry]) -> str:
@@ -521,29 +489,4 @@ def _heatmap_panel(source: PageSource) -> Panel:
         "left. Rows of one colour are why runs of a task "
         f"count together: they succeed and fail together. {wrong}{sample}",
         layout="wide",
-    )
-
-
-@dataclass(frozen=True)
-class RecalibrationTable:
-    """A table with its sentences; ``stale`` replaces both where the scores have changed since."""
-
-    caption: str
-    columns: tuple[str, ...] = ()
-    rows: tuple[tuple[str, ...], ...] = ()
-    lines: tuple[str, ...] = ()
-    verdict: str = ""
-    stale: str = ""
-
-
-def recalibration_table(
-    report: RecalibrationReport, hashes: Mapping[str, str]
-) -> RecalibrationTable:
-    """Return the table of a stored recalibration, or that it is stale."""
-    caption = f"Fitted on {report.rows} runs of {report.fitted_on.upper()}, never on CAL or TEST."
-    if any(report.hashes.get(name) != value for name, value in hashes.items()):
-        return RecalibrationTable(caption, stale=_STALE)
-    rows = tuple(tuple(row) for row in report.table_rows())
-    return RecalibrationTable(
-        caption, tuple(TABLE_COLUMNS), rows, tuple(report.sentences()), report.verdict
     )

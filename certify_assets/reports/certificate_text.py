@@ -399,7 +399,7 @@ def finding_rows(source: PageSource) -> list[FindingRow]:
         if taken := certificate.provenance.get("pseudo_labels"):
             message = (
                 "It is certified on half B of CAL alone, and not all of its training is labelled "
-                f"by people: {taken}."
+                f"by reviewers: {taken}."
             )
             places.setdefault(("pseudo_labels", message), []).append(certificate)
         if reason := certificate.provenance.get("no_parity"):

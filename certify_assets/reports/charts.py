@@ -51,8 +51,8 @@ _LOOKS: dict[tuple[str, int], tuple[str, str, str]] = {
 _WORDS: dict[tuple[str, int], str] = {
     ("reject", 0): "rejected, failed",
     ("reject", 1): "rejected, but succeeded (error)",
-    ("human", 0): "person, failed",
-    ("human", 1): "person, succeeded",
+    ("human", 0): "reviewed, failed",
+    ("human", 1): "reviewed, succeeded",
     ("release", 1): "released, succeeded",
     ("release", 0): "released, but failed (error)",
     ("run", 0): "failed",

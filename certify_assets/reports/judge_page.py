@@ -25,7 +25,8 @@ from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
-    from certify_assets.reports.certificate_page import IndexEntry, RecalibrationTable
+    from certify_assets.evaluation.recalibration import RecalibrationReport
+    from certify_assets.reports.certificate_page import IndexEntry
 
 _INDEX = "index.html"
 
@@ -59,15 +60,17 @@ def write_page(judge: JudgedCorpus) -> str:
     return judge.store.locate(judge.key("page.html"))
 
 
-def _recalibration(judge: JudgedCorpus, hashes: Mapping[str, str]) -> RecalibrationTable | None:
-    """Return the stored table of `certify judge recalibrate`, where there is one."""
+def _recalibration(
+    judge: JudgedCorpus, hashes: Mapping[str, str]
+) -> tuple[RecalibrationReport, bool] | None:
+    """Return what `certify judge recalibrate` stored, and whether it is of the present scores."""
     key = judge.key("recalibration.json")
     if not judge.store.exists(key):
         return None
     from certify_assets.evaluation.recalibration import RecalibrationReport
-    from certify_assets.reports.certificate_page import recalibration_table
 
-    return recalibration_table(RecalibrationReport.from_dict(judge.store.read_json(key)), hashes)
+    report = RecalibrationReport.from_dict(judge.store.read_json(key))
+    return report, all(report.hashes.get(name) == value for name, value in hashes.items())
 
 
 def write_index(store: Store) -> str:

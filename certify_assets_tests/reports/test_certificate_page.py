@@ -340,7 +340,7 @@ def test_the_index_links_pages_with_share_and_audit(certified: Case, nothing: Ca
     ]
     assert "corpus <b>one</b>" in text and "b" not in parsed.tags
     assert percent(first.coverage) in text and percent(audit.realized_error, 2) in text
-    assert "every run to a person" in text
+    assert "every run to human review" in text
     assert render_index(entries) == html
     assert "No certificate yet." in text_of(render_index([]))
 
