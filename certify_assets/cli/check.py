@@ -1,4 +1,4 @@
-"""``certify audit``, ``certify resample`` and ``certify verify``."""
+"""``certify audit``, ``certify resample``, ``certify verify`` and ``certify decide``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from certify_assets.cli.documents import (
     Choice,
     certificate_documents,
     choice_options,
+    load_certificates,
+    one_a_side,
     one_certificate,
     promise_difference,
 )
@@ -30,8 +32,10 @@ from certify_assets.cli.output import (
     emit_json,
     json_option,
     percent,
+    refuse_overwrite,
     show_line,
     show_table,
+    write_tables,
 )
 
 
@@ -47,9 +51,7 @@ def audit(
     /,
     certificate: Path,
     scores: Path,
-    side: str | None,
-    alpha: float | None,
-    procedure: str | None,
+    choice: Choice,
     as_json: bool,
     **columns: str,
 ) -> None:
@@ -62,7 +64,7 @@ def audit(
     """
     from certify_assets.certificates import audit_certificate
 
-    item = one_certificate(certificate, Choice(side, alpha, procedure))
+    item = one_certificate(certificate, choice)
     table = read_scores(scores, **columns).choose_split("test")
     result = audit_certificate(item, table.scores, table.labelled(), table.tasks).to_dict()
     if as_json:
@@ -182,3 +184,69 @@ def verify(
     if difference is not None:
         complain(f"not verified: {difference}")
         ctx.exit(NOTHING)
+
+
+_QUEUE_HELP = (
+    "Write the rows that go to human review here (CSV, Parquet or JSON Lines). Names are written "
+    "as they are; a CSV is refused where one begins like a formula, which a spreadsheet would run."
+)
+
+
+@click.command()
+@click.argument("certificate", type=PATH)
+@click.argument("scores", type=PATH)
+@click.option("--queue", type=PATH, help=_QUEUE_HELP)
+@click.option("--decisions", type=PATH, help="Write every row with its decision and reason here.")
+@split_option
+@choice_options
+@column_options
+@json_option
+@click.pass_context
+def decide(
+    ctx: click.Context,
+    /,
+    certificate: Path,
+    scores: Path,
+    queue: Path | None,
+    decisions: Path | None,
+    split: str | None,
+    choice: Choice,
+    as_json: bool,
+    **columns: str,
+) -> None:
+    """Decide new trajectories: reject, release or human review.
+
+    CERTIFICATE is one certificate, or a document with one a side; --side, --alpha and --procedure
+    choose from a document of more. A row in both regions, an unscored row and every row where
+    nothing was certified go to human review (exit 3 when nothing was certified at all).
+    """
+    from certify_assets.evaluation.decisions import decide_table
+
+    refuse_overwrite(
+        {"--queue": queue, "--decisions": decisions}, {"CERTIFICATE": certificate, "SCORES": scores}
+    )
+    certificates = one_a_side(certificate, load_certificates(certificate, choice))
+    result = decide_table(
+        certificates, read_scores(scores, **columns).choose_split(split, required=True)
+    )
+    write_tables((queue, result.queue()), (decisions, result.frame))
+    counts = {name: result.count(name) for name in ("reject", "release", "human")}
+    hashes = result.certificate_sha256
+    if as_json:
+        emit_json(
+            {
+                **counts,
+                "reasons": result.reasons(),
+                "certificate_sha256": hashes[0] if len(hashes) == 1 else list(hashes),
+            }
+        )
+    else:
+        total = max(1, sum(counts.values()))
+        show_table(
+            "Decisions",
+            ["decision", "trajectories", "share"],
+            [[name, str(n), f"{100 * n / total:.1f} %"] for name, n in counts.items()],
+        )
+        for reason, number in result.reasons().items():
+            show_line(f"  {reason}: {number}")
+    ctx.exit(0 if any(item.certified for item in certificates) else NOTHING)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from certify_assets.cli.output import (
     say,
     show_line,
     show_table,
+    shown,
     write_text,
 )
 from certify_assets.corpora.corpus import Corpus
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from certify_assets.corpora.splits import SplitManifest
     from certify_assets.storage.store import Store
 
-_MOST_SHOWN = 20
 _UNCHANGED = "Nothing changes: these are the runs that the corpus has."
 # what an import says of the profile
 _IMPORTED = (
@@ -186,8 +185,8 @@ def import_(
         emit_json(document)
         return
     left = {"notes": summary.notes, "label_facts": summary.label_facts}
-    shown = {**figures, **{key: value for key, value in left.items() if value}}
-    show_table(f"Corpus {name}", FIGURES, [[key, _shown(value)] for key, value in shown.items()])
+    printed = {**figures, **{key: value for key, value in left.items() if value}}
+    show_table(f"Corpus {name}", FIGURES, [[key, shown(value)] for key, value in printed.items()])
     for reason, number in profile.dropped.items():
         first = summary.examples.get(reason, "not described")
         show_line(f"{reason} ({number}), the first: {first}")
@@ -514,20 +513,3 @@ def parse_options(
         except (ValueError, RecursionError):
             parsed[key] = value
     return parsed
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, dict):
-        rest = [f"and {len(value) - _MOST_SHOWN:,} more"] if len(value) > _MOST_SHOWN else []
-        return (
-            ", ".join(
-                [
-                    *(f"{key}: {_shown(item)}" for key, item in islice(value.items(), _MOST_SHOWN)),
-                    *rest,
-                ]
-            )
-            or "nothing"
-        )
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -15,8 +16,6 @@ from certify_assets.files import read_json
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def certificate_documents(path: Path) -> list[Any]:
@@ -71,8 +70,19 @@ class Choice:
         return all(asked is None or asked == found for asked, found in wanted)
 
 
-def choice_options(command: _Command) -> _Command:
-    """Add --side, --alpha and --procedure, which choose from a document of several certificates."""
+def choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --side, --alpha and --procedure, and give the command what they choose as ``choice``."""
+
+    @wraps(command)
+    def chosen(
+        *given: Any,
+        side: str | None,
+        alpha: float | None,
+        procedure: str | None,
+        **options: Any,
+    ) -> Any:
+        return command(*given, choice=Choice(side, alpha, procedure), **options)
+
     for option in (
         click.option(
             "--procedure", help="Of a document of several: the certificates of this procedure."
@@ -82,8 +92,8 @@ def choice_options(command: _Command) -> _Command:
         ),
         click.option("--side", type=SIDE, help="Of a document of several: those of this side."),
     ):
-        command = option(command)
-    return command
+        chosen = option(chosen)
+    return chosen
 
 
 def load_certificates(path: Path, choice: Choice | None = None) -> list[Certificate]:

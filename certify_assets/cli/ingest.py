@@ -207,7 +207,7 @@ def _show(received: Received, records: list[BatchRecord], *, dry_run: bool) -> N
         for name, number in record.reasons.items():
             show_line(f"  {name}: {number}")
         asked = ", ".join(f"{name} {number}" for name, number in record.asked.items() if name)
-        show_line(f"People are asked about: {asked or 'nothing'}")
+        show_line(f"Reviewers are asked about: {asked or 'nothing'}")
         for finding in record.findings:
             show_line(f"  {finding['code']}: {finding['message']}")
         if record.refusal is not None:

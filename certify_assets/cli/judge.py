@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,6 +22,7 @@ from certify_assets.cli.output import (
     say,
     show_line,
     show_table,
+    shown,
 )
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
@@ -150,7 +151,7 @@ def sources(corpus: str, strict: bool, store: Store, as_json: bool) -> None:
                 item.corpus,
                 item.domain or "–",
                 *map(str, (item.rows, item.tasks, item.successes)),
-                _shown(item.dropped),
+                shown(item.dropped),
             ]
             for item in about.sources
         ],
@@ -222,7 +223,7 @@ def score(
     show_table(
         f"Scores of {name}",
         FIGURES,
-        [[key, _shown(value)] for key, value in document.items() if key != "bill"],
+        [[key, shown(value)] for key, value in document.items() if key != "bill"],
     )
     if bill is not None:
         show_line(cost_line(bill))
@@ -315,7 +316,7 @@ def _new_runs(
 
     with gather_new_runs(list(paths), format=format_name, name=judge.corpus.name) as (runs, found):
         frame = to_frame(runs.trajectories())
-    say(f"{len(frame)} runs read as {found.format}; left out: {_shown(found.dropped)}.")
+    say(f"{len(frame)} runs read as {found.format}; left out: {shown(found.dropped)}.")
     table, bill = judge.score_runs(frame, report=ProgressLines(say))
     return table, found.dropped, bill
 
@@ -344,9 +345,3 @@ def _write(table: pd.DataFrame, out: Path) -> None:
         write_atomic(
             out, table.to_json(orient="records", lines=True, double_precision=15).encode("utf-8")
         )
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{key}: {item}" for key, item in value.items()) or "nothing"
-    return "–" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -27,7 +27,7 @@ _SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         ),
         "verify": ("check:verify", "Recompute a certificate and compare every byte."),
         "audit": ("check:audit", "Audit a certified threshold on other labelled tasks."),
-        "decide": ("decide:decide", "Decide new trajectories: reject, release or human review."),
+        "decide": ("check:decide", "Decide new trajectories: reject, release or human review."),
         "batch": ("batch:batch", "Certify one finite batch by labels drawn from it."),
         "monitor": (
             "monitor:monitor",

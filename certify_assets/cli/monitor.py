@@ -80,9 +80,7 @@ def monitor(
     labels: Path,
     page: Path | None,
     split: str | None,
-    side: str | None,
-    alpha: float | None,
-    procedure: str | None,
+    choice: Choice,
     as_json: bool,
     task_col: str,
     score_col: str,
@@ -105,7 +103,7 @@ def monitor(
     from certify_assets.operations.monitoring import monitor_entry
 
     refuse_overwrite({"--html": page}, {"CERTIFICATE": certificate, "LABELS": labels})
-    item = one_certificate(certificate, Choice(side, alpha, procedure))
+    item = one_certificate(certificate, choice)
     table = read_scores(labels, task_col, score_col, outcome_col).choose_split(split, required=True)
     stated = require_audit_sample(labels)
     entry = monitor_entry(item, table.scores, table.labelled(), table.tasks, **options)

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 NOTHING = 3
+_MOST_SHOWN = 20
 #: columns of a table of one thing
 FIGURES = ("figure", "value")
 
@@ -159,6 +161,19 @@ def _show_rows(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
             break_on_hyphens=False,
         )
         out.print(Text("\n".join(lines).replace(glue, " ")))
+
+
+def shown(value: Any) -> str:
+    """Write a figure: numbers short, what is not there as a dash, the first items of an object."""
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, dict):
+        items = [f"{key}: {shown(item)}" for key, item in islice(value.items(), _MOST_SHOWN)]
+        rest = [f"and {len(value) - _MOST_SHOWN:,} more"] if len(value) > _MOST_SHOWN else []
+        return ", ".join([*items, *rest]) or "nothing"
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def percent(share: float) -> str:
