@@ -10,7 +10,7 @@ from certify_assets.reports.wording import markdown_table, rate
 
 if TYPE_CHECKING:
     from certify_assets.evaluation.arms_audit import ArmsAudit
-    from certify_assets.judges.selection import ArmAuditRow, BracketRow
+    from certify_assets.judges.selection import ArmAudit, Bracket
 
 #: column or word → what it means
 MEANINGS = {
@@ -82,7 +82,7 @@ def arm_cells(document: ArmsAudit) -> list[ArmCell]:
     return [_cell(document, place) for place in places]
 
 
-def improvement(cell: Mapping[str, Any], found: BracketRow) -> str:
+def improvement(cell: Mapping[str, Any], found: Bracket) -> str:
     """Say whether GRPO is an improvement: only if it beats the start and the control."""
     where = f"{cell['side']} side at α = {cell['alpha']:g}"
     if not any(row["coverage"] > 0 for row in cell["candidates"]):
@@ -200,7 +200,7 @@ def _cell(document: Mapping[str, Any], place: int) -> ArmCell:
     )
 
 
-def _roles(name: str, cell: Mapping[str, Any], found: BracketRow) -> Sequence[str]:
+def _roles(name: str, cell: Mapping[str, Any], found: Bracket) -> Sequence[str]:
     if name in cell["controls"]:
         return ["control, best on CAL" if name == cell["control"] else "control"]
     roles = ["chosen"] if name == cell["chosen"] else []
@@ -212,5 +212,5 @@ def _roles(name: str, cell: Mapping[str, Any], found: BracketRow) -> Sequence[st
     return roles
 
 
-def _named(arm: ArmAuditRow | None) -> str:
+def _named(arm: ArmAudit | None) -> str:
     return rate(None) if arm is None else f"{arm['name']} {rate(arm['coverage'])}"

@@ -13,9 +13,10 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.splits import plan_splits
 from certify_assets.errors import InputError
 from certify_assets.evaluation.ledger import announce_study, record_result
-from certify_assets.files import canonical_json, parse_json, sha256_bytes
+from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.record import columns, renderer
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID, SIDES
+from certify_assets.storage.journal import kept_lines
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
@@ -184,18 +185,12 @@ def _frequency(cells: Sequence[SeedCell]) -> SeedFrequency:
 
 
 def _finished(store: Store, journal: str, plan: str) -> dict[int, list[SeedCell]]:
-    """Seeds that a killed study of the same plan has done; a torn line is passed over."""
-    found: dict[int, list[SeedCell]] = {}
-    content = store.read_bytes(journal) if store.exists(journal) else b""
-    for line in content.decode("utf-8", "replace").splitlines():
-        try:
-            entry = parse_json(line)
-        except ValueError:
-            continue
-        if isinstance(entry, dict) and entry.get("plan") == plan:
-            seed = int(entry["seed"])
-            found[seed] = [SeedCell(**{"seed": seed, **cell}) for cell in entry["cells"]]
-    return found
+    """Return the seeds that a killed study of the same plan has done."""
+    return {
+        int(entry["seed"]): [SeedCell(**{"seed": entry["seed"], **cell}) for cell in entry["cells"]]
+        for entry in kept_lines(store.read_bytes(journal) if store.exists(journal) else b"")
+        if isinstance(entry, dict) and entry.get("plan") == plan
+    }
 
 
 def _one_seed(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from certify_assets.files import parse_json
 from certify_assets.research.designs import (
     GROUPS,
     TruthCheck,
@@ -18,6 +18,7 @@ from certify_assets.research.designs import (
     study_designs,
 )
 from certify_assets.research.simulation import Cell, Rates, Simulation, cell_from_dict, simulate
+from certify_assets.storage.journal import kept_lines
 from certify_assets.storage.shards import run_shards
 from certify_assets.storage.store import Store
 
@@ -87,12 +88,9 @@ class CellJournal:
     def known(self) -> dict[str, Cell]:
         """Return the cells by their keys; torn and foreign lines are passed over."""
         found: dict[str, Cell] = {}
-        for line in self.read().decode("utf-8", "replace").splitlines():
-            try:
-                entry = parse_json(line)
+        for entry in kept_lines(self.read()):
+            with suppress(KeyError, TypeError):
                 found[str(entry["key"])] = cell_from_dict(entry["cell"])
-            except (ValueError, KeyError, TypeError):
-                continue
         return found
 
     def keep(self, key: str, cell: Cell) -> None:

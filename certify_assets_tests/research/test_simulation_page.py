@@ -6,6 +6,7 @@ import pytest
 
 from certify_assets.research.designs import check_truth, failure_designs, study_designs
 from certify_assets.research.pages.simulation_page import (
+    HeatMap,
     render_simulation,
     short_rate,
     study_markdown,
@@ -43,13 +44,17 @@ def _changed(study: Simulation, place: int, procedure: str, **changes: float) ->
     )
 
 
+def _marks(shown: HeatMap) -> set[str]:
+    return {cell.mark for _, cells in shown.rows for cell in cells if cell is not None}
+
+
 @pytest.mark.slow
 def test_the_page_is_one_file_and_the_same_for_the_same_study(study: Simulation) -> None:
     truth = check_truth(study_designs(["paper"], tasks=[20], rhos=[0.5]), tasks=2_000)
     page = render_simulation(study, truth)
     assert page == render_simulation(study, truth)
     assert_stands_alone(page)
-    assert page.count('<svg class="map"') == 4
+    assert page.count('<table class="map"') == 4
     assert "True error 1.02 α" in page
     assert "True error 1.5 α" in page
     assert "12 thresholds" in page and "Too few trials to say" in page, (
@@ -61,11 +66,11 @@ def test_the_page_is_one_file_and_the_same_for_the_same_study(study: Simulation)
 def test_marks_tell_proved_from_seen(study: Simulation) -> None:
     plain = [cell for cell in study.cells if not cell.fooled]
     clean = violation_map(plain, ["guarded_taskboot"], 0.05)
-    assert 'z"' not in clean and "0 of the values exceed 0.05" in clean
+    assert _marks(clean) == {""} and "0 of the values exceed 0.05" in clean.caption
     seen = _changed(study, 0, "guarded_taskboot", violation=0.08, violation_lower=0.01)
     proved = _changed(study, 0, "guarded_taskboot", violation=0.3, violation_lower=0.2)
-    assert 'fill="none" stroke' in violation_map(seen.cells[:4], ["guarded_taskboot"], 0.05)
-    assert 'fill="none" stroke' not in violation_map(proved.cells[:4], ["guarded_taskboot"], 0.05)
+    assert _marks(violation_map(seen.cells[:1], ["guarded_taskboot"], 0.05)) == {"△"}
+    assert _marks(violation_map(proved.cells[:1], ["guarded_taskboot"], 0.05)) == {"▲"}
     assert [len(beyond_delta(one)) for one in (study, seen, proved)] == [0, 0, 1]
     assert len(beyond_delta(seen, proved=False)) == 1
     assert "Not within δ" in render_simulation(proved, [])

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 #: columns of one map
 COLUMNS = 16
-_WIDTH, _LABEL, _ROW, _HEAD = 1000.0, 158.0, 30.0, 40.0
 _WITHIN, _ABOVE, _COVERED = (
     ((250, 251, 252), (219, 228, 242)),
     ((253, 228, 221), (190, 60, 50)),
@@ -67,141 +65,91 @@ def group_of(cell: Cell) -> str:
     )
 
 
-def violation_map(cells: Sequence[Cell], procedures: Sequence[str], delta: float) -> str:
-    """Draw the share of all trials that certified wrongly."""
-    above = [
-        (cell, name)
-        for cell in cells
-        for name in procedures
-        if (one := cell.of(name)) is not None and one.violation > delta
-    ]
-    parts = []
-    for cell, name, corner, width in _places(cells, procedures):
-        found = cell.of(name)
-        if found is not None:
-            label = (
-                f"{name}, {cell.title}: {found.violations} of {cell.trials} trials, "
-                f"{short_rate(found.violation)} ± {short_rate(found.violation_se)}"
-            )
-            fill = (
-                _colour(_ABOVE, found.violation)
-                if found.violation > delta
-                else _colour(_WITHIN, found.violation / delta)
-            )
-            parts.append(
-                _box(corner, width, fill, short_rate(found.violation), label)
-                + _mark(found, delta, corner, fill)
-            )
-    label = (
-        f"Violations of {counted(len(procedures), 'procedure')} in "
-        f"{counted(len(cells), 'design')}; {len(above)} of the values exceed {delta:g}."
-    )
-    return _draw(cells, procedures, parts, label)
+@dataclass(frozen=True)
+class HeatCell:
+    """A coloured cell: what it shows, what pointing at it says, and a mark before its number."""
+
+    text: str
+    about: str
+    fill: tuple[int, int, int]
+    mark: str = ""
+
+    @property
+    def ink(self) -> str:
+        """White on what is darker than a fifth of full luminance, for contrast."""
+        red, green, blue = (float(part / 255) ** 2.2 for part in self.fill)
+        return "#ffffff" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.2 else svg.INK
 
 
-def coverage_map(cells: Sequence[Cell], procedures: Sequence[str]) -> str:
-    """Draw the mean certified share; parameters and answer as for :func:`violation_map`."""
-    parts = []
-    for cell, name, corner, width in _places(cells, procedures):
-        found = cell.of(name)
-        if found is not None:
-            label = (
-                f"{name}, {cell.title}: coverage {short_rate(found.coverage)} ± "
-                f"{short_rate(found.coverage_se)}"
-            )
-            parts.append(
-                _box(
-                    corner,
-                    width,
-                    _colour(_COVERED, found.coverage / 0.8),
-                    short_rate(found.coverage),
-                    label,
-                )
-            )
-    return _draw(
-        cells,
-        procedures,
-        parts,
-        f"Mean coverage of {counted(len(procedures), 'procedure')} in "
-        f"{counted(len(cells), 'design')}.",
-    )
+@dataclass(frozen=True)
+class HeatMap:
+    """Designs as columns, named groups of them with their widths, and a row a procedure."""
+
+    caption: str
+    groups: list[tuple[str, int]]
+    columns: list[str]
+    rows: list[tuple[str, list[HeatCell | None]]]
 
 
-def _places(
-    cells: Sequence[Cell], procedures: Sequence[str]
-) -> list[tuple[Cell, str, tuple[float, float], float]]:
-    width = min(76.0, (_WIDTH - _LABEL) / max(1, len(cells)))
-    return [
-        (cell, name, (_LABEL + column * width, _HEAD + row * _ROW), width)
-        for row, name in enumerate(procedures)
-        for column, cell in enumerate(cells)
-    ]
+def violation_map(cells: Sequence[Cell], procedures: Sequence[str], delta: float) -> HeatMap:
+    """Show the share of all trials that certified wrongly."""
 
-
-def _draw(
-    cells: Sequence[Cell], procedures: Sequence[str], parts: Sequence[str], label: str
-) -> str:
-    width = min(76.0, (_WIDTH - _LABEL) / max(1, len(cells)))
-    names = "".join(
-        f'<text x="{_LABEL - 8:g}" y="{_HEAD + row * _ROW + 19:g}" text-anchor="end" '
-        f'font-size="12" fill="{svg.INK}">{escape(name)}</text>'
-        for row, name in enumerate(procedures)
-    )
-    body = _head(cells, width) + names + "".join(parts)
-    return svg.inline_svg(
-        body, f"0 0 {_WIDTH:g} {_HEAD + len(procedures) * _ROW + 2:g}", label, classes="map"
-    )
-
-
-def _head(cells: Sequence[Cell], width: float) -> str:
-    parts, start = [], 0
-    for group, members in groupby(cells, key=group_of):
-        count = len(list(members))
-        left = _LABEL + start * width
-        # the name of a group of one column is as wide as that
-        parts.append(_words(left + count * width / 2, 13, group, 11.5 if count > 1 else 11))
-        parts.append(
-            f'<path d="M{left + 3:.1f} 18h{count * width - 6:.1f}" stroke="{svg.MUTED}" '
-            f'stroke-width="1"/>'
+    def shown(cell: Cell, found: Rates) -> HeatCell:
+        above = found.violation > delta
+        return HeatCell(
+            short_rate(found.violation),
+            f"{found.procedure}, {cell.title}: {found.violations} of {cell.trials} trials, "
+            f"{short_rate(found.violation)} ± {short_rate(found.violation_se)}",
+            _colour(_ABOVE, found.violation)
+            if above
+            else _colour(_WITHIN, found.violation / delta),
+            # above beyond Monte-Carlo error, or as seen
+            ("▲" if found.violation_lower > delta else "△") if above else "",
         )
-        start += count
-    for column, cell in enumerate(cells):
-        under = f"ρ {short_rate(cell.rho, 1)}" if cell.design == "paper" else f"{cell.tasks} tasks"
-        parts.append(_words(_LABEL + (column + 0.5) * width, 32, under, 10.5))
-    return "".join(parts)
 
-
-def _words(x: float, y: float, text: str, size: float) -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y:g}" text-anchor="middle" font-size="{size:g}" '
-        f'fill="{svg.MUTED}">{escape(text)}</text>'
+    above = sum(one.violation > delta for name in procedures for one in _of(cells, name))
+    caption = (
+        f"Violations of {counted(len(procedures), 'procedure')} in "
+        f"{counted(len(cells), 'design')}; {above} of the values exceed {delta:g}."
     )
+    return _heat_map(caption, cells, procedures, shown)
 
 
-def _box(
-    corner: tuple[float, float], width: float, fill: tuple[int, int, int], text: str, label: str
-) -> str:
-    x, y = corner
-    return (
-        f'<g><title>{escape(label)}</title><rect x="{x + 1:.1f}" y="{y + 1:.1f}" '
-        f'width="{width - 2:.1f}" height="{_ROW - 2:.1f}" rx="2" '
-        f'fill="rgb{fill}"/><text x="{x + width / 2:.1f}" y="{y + 19:.1f}" text-anchor="middle" '
-        f'font-size="12" fill="{_ink(fill)}">{text}</text></g>'
+def coverage_map(cells: Sequence[Cell], procedures: Sequence[str]) -> HeatMap:
+    """Show the mean certified share."""
+
+    def shown(cell: Cell, found: Rates) -> HeatCell:
+        return HeatCell(
+            short_rate(found.coverage),
+            f"{found.procedure}, {cell.title}: coverage {short_rate(found.coverage)} ± "
+            f"{short_rate(found.coverage_se)}",
+            _colour(_COVERED, found.coverage / 0.8),
+        )
+
+    caption = (
+        f"Mean coverage of {counted(len(procedures), 'procedure')} in "
+        f"{counted(len(cells), 'design')}."
     )
+    return _heat_map(caption, cells, procedures, shown)
 
 
-def _mark(
-    found: Rates, delta: float, corner: tuple[float, float], fill: tuple[int, int, int]
-) -> str:
-    """Triangle in the corner: filled where the lower bound exceeds δ, open where the rate does."""
-    if found.violation <= delta:
-        return ""
-    ink = _ink(fill)
-    inside = ink if found.violation_lower > delta else "none"
-    x, y = corner
-    return (
-        f'<path d="M{x + 4:.1f} {y + 11:.1f}h8l-4 -7z" fill="{inside}" stroke="{ink}" '
-        f'stroke-width="1"/>'
+def _heat_map(
+    caption: str,
+    cells: Sequence[Cell],
+    procedures: Sequence[str],
+    shown: Callable[[Cell, Rates], HeatCell],
+) -> HeatMap:
+    return HeatMap(
+        caption,
+        [(group, len(list(members))) for group, members in groupby(cells, key=group_of)],
+        [
+            f"ρ {short_rate(cell.rho, 1)}" if cell.design == "paper" else f"{cell.tasks} tasks"
+            for cell in cells
+        ],
+        [
+            (name, [shown(cell, found) if (found := cell.of(name)) else None for cell in cells])
+            for name in procedures
+        ],
     )
 
 
@@ -209,12 +157,6 @@ def _colour(ends: _Colours, share: float) -> tuple[int, int, int]:
     part = min(max(share, 0.0), 1.0)
     red, green, blue = (round(low + part * (high - low)) for low, high in zip(*ends, strict=True))
     return red, green, blue
-
-
-def _ink(fill: tuple[int, int, int]) -> str:
-    """White on what is darker than a fifth of full luminance, for contrast."""
-    red, green, blue = (float(part / 255) ** 2.2 for part in fill)
-    return "#ffffff" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.2 else svg.INK
 
 
 _LEAD, _BARE = "guarded_taskboot", "taskboot"
@@ -447,7 +389,7 @@ class _FailureMap:
     """The map of violations at one ratio of true error and α."""
 
     title: str
-    map: str
+    map: HeatMap
 
 
 def _failures(simulation: Simulation, procedures: Sequence[str]) -> list[_FailureMap]:
