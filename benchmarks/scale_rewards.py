@@ -28,12 +28,26 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))
 from certify_assets_tests.judges.lm.tiny import random_rows, tiny_judge, with_adapter
 
 
+def threshold(arm: Arm) -> float:
+    """Probability of success above which success earns more: (1 + λ)/(2 + λ + μ)."""
+    return (1 + arm.lam) / (2 + arm.lam + arm.mu)
+
+
+def abstention(arm: Arm, unparsed: float) -> tuple[float, float] | None:
+    """Return the interval of P(success) where no verdict earns most; None if there is none."""
+    # with q = P(success), success earns q − (1 − q)λ and failure (1 − q) − qμ; at a reward of 0
+    # the interval is (1/(1 + μ), λ/(1 + λ))
+    low = max(0.0, (1 - unparsed) / (1 + arm.mu))
+    high = min(1.0, (unparsed + arm.lam) / (1 + arm.lam))
+    return (low, high) if low < high else None
+
+
 def optima() -> None:
     print("arm         success pays above   abstaining at a reward of 0 pays in")
     for arm in ARMS.values():
-        interval = arm.abstention(0.0)
+        interval = abstention(arm, 0.0)
         words = "nowhere" if interval is None else f"({interval[0]:.3f}, {interval[1]:.3f})"
-        print(f"{arm.name:11} {arm.threshold:.3f}                {words}")
+        print(f"{arm.name:11} {threshold(arm):.3f}                {words}")
 
 
 def trained(mu: float, scale: str, steps: int, prompts: int) -> tuple[Any, Any]:

@@ -35,14 +35,7 @@ from certify_assets.judges.arms import (
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS
 from certify_assets.judges.record import columns, renderer
-from certify_assets.judges.selection import (
-    Bracket,
-    BracketRow,
-    Selection,
-    SelectionDocument,
-    bracket,
-    select,
-)
+from certify_assets.judges.selection import Bracket, Selection, SelectionDocument, bracket, select
 from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES, JudgeSpec
 from certify_assets.storage.progress import Report, silent
 
@@ -96,7 +89,7 @@ class ArmsAudit(TypedDict):
     registration: str
     results: dict[str, ArmResult]
     ledger_head: str
-    brackets: list[BracketRow]
+    brackets: list[Bracket]
     ledger_reads: NotRequired[dict[str, str]]
 
 
@@ -143,7 +136,7 @@ def audit_arms(judged: JudgedCorpus, *, run_id: str = "cli", report: Report = si
         "registration": registration,
         "results": results,
         "ledger_head": head,
-        "brackets": [found.to_dict() for found in brackets(plan, results)],
+        "brackets": brackets(plan, results),
     }
     judged.store.write_json(f"{folder}/arms_audit.json", document)
     return {**document, "ledger_reads": {name: entry.kind for name, entry in reads.items()}}
@@ -237,8 +230,7 @@ def load_arms_audit(judge: JudgedCorpus) -> ArmsAudit:
                 f"the audit of {name} of {judge.spec.name} on {judge.corpus} is not what the "
                 f"last read of TEST gave; {again}"
             )
-    seen = brackets(document["plan"], document["results"])
-    if [found.to_dict() for found in seen] != document["brackets"]:
+    if brackets(document["plan"], document["results"]) != document["brackets"]:
         raise LedgerError(
             f"the brackets of {judge.spec.name} on {judge.corpus} are not those of its audits: "
             f"they were altered; {again}"

@@ -106,7 +106,7 @@ def run_parity(judge: JudgedCorpus) -> ParityReport:
         passed=found.passed,
         engine=billed.provenance().engine,
         reference=asdict(run.fingerprint),
-        configuration=asdict(config),
+        configuration=config.model_dump(),
         trajectory_ids=[str(name) for name in frame["trajectory_id"]],
         adapter_sha256=bound["adapter_sha256"],
         scores_sha256=bound["scores_sha256"],
@@ -133,7 +133,7 @@ def parity_provenance(judge: JudgedCorpus) -> dict[str, str]:
             f"model; {how}."
         )
     stored = judge.store.read_json(judge.key("parity.json"))
-    expected = {**_bound(judge), "configuration": asdict(spec.parity)}
+    expected = {**_bound(judge), "configuration": spec.parity.model_dump()}
     stale = next((name for name, value in expected.items() if stored.get(name) != value), None)
     if stale is not None:
         raise StaleCertificateError(
@@ -173,19 +173,19 @@ def _reference(
     from certify_assets.judges.lm.contract import Encoded, verdict_tokens
     from certify_assets.judges.lm.scoring import score_prompts
 
-    with _local(corpus, config) as (language, lora_sha256):
-        tokenizer = language.tokenizer
-        language = replace(
-            language, verdicts=verdict_tokens(tokenizer, asked.asking.marker, asked.asking.words)
-        )
-        template = partial(
-            tokenizer.apply_chat_template,
-            add_generation_prompt=True,
-            return_dict=False,
-            **asked.asking.extra.get("chat_template_kwargs") or {},
-        )
-        prompts = [Encoded(_ids(question, tokenizer.encode, template)) for question in questions]
-        return score_prompts(language, prompts, adapter_sha256=lora_sha256)
+    language, lora_sha256 = _local(corpus, config)
+    tokenizer = language.tokenizer
+    language = replace(
+        language, verdicts=verdict_tokens(tokenizer, asked.asking.marker, asked.asking.words)
+    )
+    template = partial(
+        tokenizer.apply_chat_template,
+        add_generation_prompt=True,
+        return_dict=False,
+        **asked.asking.extra.get("chat_template_kwargs") or {},
+    )
+    prompts = [Encoded(_ids(question, tokenizer.encode, template)) for question in questions]
+    return score_prompts(language, prompts, adapter_sha256=lora_sha256)
 
 
 def _ids(
@@ -201,9 +201,8 @@ def _ids(
     return tuple(template(list(question)))
 
 
-@contextmanager
-def _local(corpus: Corpus, config: ParityConfig) -> Iterator[tuple[LanguageModel, str]]:
-    from certify_assets.judges.lm.adapters import AdapterBank
+def _local(corpus: Corpus, config: ParityConfig) -> tuple[LanguageModel, str]:
+    from certify_assets.judges.lm.adapters import load_adapter
     from certify_assets.judges.lm.compact import load_compact
     from certify_assets.judges.lm.contract import load_language_model
 
@@ -213,13 +212,9 @@ def _local(corpus: Corpus, config: ParityConfig) -> Iterator[tuple[LanguageModel
         else load_language_model(config.model, revision=config.revision)
     )
     if not config.adapter:
-        yield base, ""
-        return
-    bank = AdapterBank(base)
+        return base, ""
     with _adapter_folder(corpus, config.adapter) as folder:
-        bank.add("local", folder)
-    with bank.using("local") as (language, sha256):
-        yield language, sha256
+        return load_adapter(base, folder)
 
 
 @contextmanager

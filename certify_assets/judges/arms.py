@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
@@ -140,7 +140,7 @@ def grpo_config(spec: JudgeSpec, *, control: bool = False) -> GrpoConfig:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ArmInputs:
     """All that the training of an arm depends on."""
 
@@ -158,23 +158,16 @@ class ArmInputs:
         return sha256_bytes(canonical_json(asdict(self)))
 
 
-@dataclass(frozen=True)
-class ArmRecord:
-    """A trained arm, stored as arm.json."""
+@dataclass(frozen=True, kw_only=True)
+class ArmRecord(ArmInputs):
+    """A trained arm and its inputs, stored as arm.json."""
 
     judge: str
     corpus: str
     arm: str
     control: bool
-    # hash of the inputs, which are the next seven fields
+    # hash of the inputs
     key: str
-    start: str
-    start_sha256: str
-    reward: Mapping[str, float]
-    optimiser: str
-    config: Mapping[str, float | str | Sequence[int]]
-    rl_sha256: str
-    renderer_sha256: str
     rl_trajectories: int
     rl_tasks: int
     # hash of the adapter after each number of steps
@@ -447,12 +440,12 @@ class _Run:
         self, start: Path, folder: Path, report: Report
     ) -> tuple[str, Sequence[Mapping[str, float]]]:
         """Train the adapter; return the hash of the run, and its log."""
-        from certify_assets.judges.lm.adapters import save_adapter
+        from certify_assets.judges.lm.adapters import load_adapter, save_adapter
         from certify_assets.judges.lm.exact_grpo import train_exact
         from certify_assets.judges.lm.judge import load_base
 
         base, encoder = load_base(self.judge.spec.model, self.judge.spec.revision)
-        language = replace(base, model=_trainable(base.model, start))
+        language, _ = load_adapter(base, start, trainable=True)
         about = {
             "base": base.source,
             "base_revision": base.revision,
@@ -471,10 +464,8 @@ class _Run:
         def advance(step: int, loss: float | None = None) -> None:
             report(Advance(f"grpo {self.arm}", step, self.config.steps, loss))
 
-        prompts, outcomes = (
-            encoder.encode_frame(self.rows),
-            [int(outcome) for outcome in self.rows["outcome"]],
-        )
+        prompts = encoder.encode_frame(self.rows)
+        outcomes = [int(outcome) for outcome in self.rows["outcome"]]
         arm, checkpoints = arm_named(self.arm), folder / "checkpoint"
         if self.inputs.optimiser == "trl":
             from certify_assets.judges.lm.trl_grpo import train_trl
@@ -506,12 +497,3 @@ class _Run:
         for step in self.config.evaluate_at:
             for path in sorted((folder / f"step_{step}").iterdir()):
                 self.store.write_bytes(f"{self.folder}/step_{step}/{path.name}", path.read_bytes())
-
-
-def _trainable(model: Any, folder: Path) -> Any:
-    from peft import PeftModel
-
-    from certify_assets.judges.lm.adapters import quiet
-
-    with quiet():
-        return PeftModel.from_pretrained(model, str(folder), is_trainable=True)

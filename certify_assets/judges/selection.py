@@ -8,9 +8,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -192,8 +192,7 @@ def choosing_half(tasks: Sequence[Any], seed: int) -> NDArray[np.bool_]:
     return np.array([str(task) in chosen for task in tasks], dtype=bool)
 
 
-@dataclass(frozen=True, slots=True)
-class ArmAudit:
+class ArmAudit(TypedDict):
     """A candidate on TEST, as its audit has it."""
 
     name: str
@@ -204,40 +203,8 @@ class ArmAudit:
     realized_error: float | None
     verdict: str
 
-    @property
-    def row(self) -> ArmAuditRow:
-        """The audit as it is stored."""
-        return cast("ArmAuditRow", asdict(self))
 
-
-class ArmAuditRow(TypedDict):
-    """An `ArmAudit` as it is stored."""
-
-    name: str
-    coverage: float
-    own_coverage: float | None
-    realized_error: float | None
-    verdict: str
-
-
-class BracketRow(TypedDict):
-    """A `Bracket` as it is stored."""
-
-    chosen: ArmAuditRow
-    baseline: ArmAuditRow
-    oracle: ArmAuditRow
-    worst: ArmAuditRow
-    arms: list[ArmAuditRow]
-    control: ArmAuditRow | None
-    controls: list[ArmAuditRow]
-    gain: float
-    regret: float
-    beats_baseline: bool
-    beats_control: bool | None
-
-
-@dataclass(frozen=True)
-class Bracket:
+class Bracket(TypedDict):
     """The choice on CAL between the best and the worst candidate on TEST."""
 
     chosen: ArmAudit
@@ -245,52 +212,22 @@ class Bracket:
     # chosen with TEST's outcomes: reported, never deployed
     oracle: ArmAudit
     worst: ArmAudit
-    arms: tuple[ArmAudit, ...]
+    arms: list[ArmAudit]
     # the one that certifies most on CAL
-    control: ArmAudit | None = None
-    controls: tuple[ArmAudit, ...] = ()
-
-    @property
-    def gain(self) -> float:
-        """Coverage of the chosen above the baseline."""
-        return self.chosen.coverage - self.baseline.coverage
-
-    @property
-    def regret(self) -> float:
-        """Coverage of the oracle above the chosen."""
-        return self.oracle.coverage - self.chosen.coverage
-
-    @property
-    def beats_baseline(self) -> bool:
-        """Whether another than the baseline was chosen and covers more of TEST."""
-        return self.chosen.name != self.baseline.name and self.gain > 0
-
-    @property
-    def beats_control(self) -> bool | None:
-        """Whether the chosen covers more of TEST than the control; None without a control."""
-        return None if self.control is None else self.chosen.coverage > self.control.coverage
-
-    def to_dict(self) -> BracketRow:
-        """Return the bracket as JSON values."""
-        return {
-            "chosen": self.chosen.row,
-            "baseline": self.baseline.row,
-            "oracle": self.oracle.row,
-            "worst": self.worst.row,
-            "arms": [arm.row for arm in self.arms],
-            "control": None if self.control is None else self.control.row,
-            "controls": [arm.row for arm in self.controls],
-            "gain": self.gain,
-            "regret": self.regret,
-            "beats_baseline": self.beats_baseline,
-            "beats_control": self.beats_control,
-        }
+    control: ArmAudit | None
+    controls: list[ArmAudit]
+    # coverage of the chosen above the baseline, and of the oracle above the chosen
+    gain: float
+    regret: float
+    # whether another than the baseline was chosen and covers more of TEST
+    beats_baseline: bool
+    # whether the chosen covers more of TEST than the control; None without a control
+    beats_control: bool | None
 
 
 def bracket(plan: SelectionPlan, audits: Mapping[str, Mapping[str, Any]]) -> Bracket:
     """Put the choice between the best and the worst candidate on TEST."""
-    controls = plan.get("controls", {})
-    planned = plan["certificates"] | controls
+    planned = plan["certificates"] | plan.get("controls", {})
     if set(planned) != set(audits):
         odd = ", ".join(sorted(set(planned) ^ set(audits)))
         raise LedgerError(
@@ -306,18 +243,35 @@ def bracket(plan: SelectionPlan, audits: Mapping[str, Mapping[str, Any]]) -> Bra
             f"the audit of {changed} is of another certificate than the one registered; register "
             "the choice again."
         )
-    wanted = [item.name for item in fields(ArmAudit)][1:]
-    seen = {name: ArmAudit(name, **{key: audits[name][key] for key in wanted}) for name in planned}
-    arms = {name: seen[name] for name in plan["certificates"]}
-    return Bracket(
-        chosen=arms[plan["chosen"]],
-        baseline=arms[plan["baseline"]],
-        oracle=max(arms.values(), key=lambda arm: arm.coverage),
-        worst=min(arms.values(), key=lambda arm: arm.coverage),
-        arms=tuple(arms.values()),
-        control=seen.get(plan.get("control") or ""),
-        controls=tuple(seen[name] for name in controls),
-    )
+    seen = {name: _arm_audit(name, audits[name]) for name in planned}
+    arms = [seen[name] for name in plan["certificates"]]
+    chosen, baseline = seen[plan["chosen"]], seen[plan["baseline"]]
+    oracle = max(arms, key=lambda arm: arm["coverage"])
+    control = seen.get(plan.get("control") or "")
+    gain = chosen["coverage"] - baseline["coverage"]
+    return {
+        "chosen": chosen,
+        "baseline": baseline,
+        "oracle": oracle,
+        "worst": min(arms, key=lambda arm: arm["coverage"]),
+        "arms": arms,
+        "control": control,
+        "controls": [seen[name] for name in plan.get("controls", {})],
+        "gain": gain,
+        "regret": oracle["coverage"] - chosen["coverage"],
+        "beats_baseline": chosen["name"] != baseline["name"] and gain > 0,
+        "beats_control": None if control is None else chosen["coverage"] > control["coverage"],
+    }
+
+
+def _arm_audit(name: str, audit: Mapping[str, Any]) -> ArmAudit:
+    return {
+        "name": name,
+        "coverage": audit["coverage"],
+        "own_coverage": audit["own_coverage"],
+        "realized_error": audit["realized_error"],
+        "verdict": audit["verdict"],
+    }
 
 
 @dataclass(frozen=True)

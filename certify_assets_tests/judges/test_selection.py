@@ -116,16 +116,17 @@ def test_the_choice_is_bracketed_on_test_by_what_was_registered() -> None:
     found = select(judges(outcomes, noise), outcomes, tasks, settings=SETTINGS, baseline="sft")
     audits = _audits(found)
     seen = bracket(found.plan(), audits)
-    assert (seen.chosen.name, seen.oracle.name, seen.worst.name, seen.baseline.name) == (
+    roles = (seen["chosen"], seen["oracle"], seen["worst"], seen["baseline"])
+    assert tuple(arm["name"] for arm in roles) == (
         "good",
         "good",
         "blind",
         "sft",
     )
-    assert seen.regret == 0
+    assert seen["regret"] == 0
     good, sft = (float(str(audits[name]["coverage"])) for name in ("good", "sft"))
-    assert seen.gain == pytest.approx(good - sft)
-    assert [arm["name"] for arm in seen.to_dict()["arms"]] == ["sft", "good", "blind"]
+    assert seen["gain"] == pytest.approx(good - sft)
+    assert [arm["name"] for arm in seen["arms"]] == ["sft", "good", "blind"]
     with pytest.raises(LedgerError, match="not those of the registered candidates: blind"):
         bracket(found.plan(), {name: audits[name] for name in ("sft", "good")})
     with pytest.raises(LedgerError, match="audit of good is of another certificate"):

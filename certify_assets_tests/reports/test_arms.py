@@ -50,7 +50,7 @@ def document(strengths: dict[str, float]) -> dict[str, Any]:
     cell = {"side": "reject", "alpha": 0.1, **found.to_dict(), "cal_pick": found.chosen}
     plan = {"cells": [cell], "auroc": dict.fromkeys(strengths, 0.5)}
     seen = bracket(cell, {name: result["audits"][0] for name, result in results.items()})
-    return {"plan": plan, "results": results, "brackets": [seen.to_dict()]}
+    return {"plan": plan, "results": results, "brackets": [seen]}
 
 
 @pytest.mark.parametrize(

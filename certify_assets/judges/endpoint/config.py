@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
@@ -18,7 +18,7 @@ from certify_assets.judges.endpoint.questions import (
     TokenPrompt,
     auditor_prompt,
 )
-from certify_assets.judges.endpoint.settings import Asking, Prices, Server
+from certify_assets.judges.endpoint.settings import Asking, Entry, Prices, Server
 from certify_assets.judges.lm.prompt import AuditorPrompt
 
 if TYPE_CHECKING:
@@ -44,32 +44,27 @@ _CALLED = {
 }
 
 
-class _Entry(BaseModel):
-    """Settings that a user writes: every one has its type, and there is no other."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class ParityEntry(_Entry):
+class ParityConfig(Entry):
     """The local model that the server's log-probabilities are compared with."""
 
     model: str = Field(description="compact, a folder, or a hub name")
-    revision: str = Field(default="", description="commit of the hub repository")
+    revision: str | None = Field(default=None, description="commit of the hub repository")
     adapter: str = Field(default="", description="judge whose LoRA adapter is on it, or a folder")
     rows: int = Field(default=32, description="runs of CAL that are compared")
+    # .02 lets bfloat16 weights pass
     tolerance: float = Field(default=0.02, description="largest difference of log-odds")
     least_agreement: float = Field(default=0.99, description="least Kendall tau-b")
 
+    def model_post_init(self, context: object, /) -> None:
+        """Refuse limits that no comparison can meet."""
+        if self.rows < 2 or not self.tolerance > 0 or not 0 < self.least_agreement <= 1:
+            raise InputError(
+                "parity needs at least 2 rows, a tolerance above 0 and a least_agreement in (0, "
+                "1]; correct its settings."
+            )
 
-class PricesEntry(_Entry):
-    """What a million tokens cost."""
 
-    prompt: float = 0.0
-    completion: float = 0.0
-    currency: str = "USD"
-
-
-class PromptEntry(_Entry):
+class PromptEntry(Entry):
     """Parts of the auditor's prompt in other words."""
 
     system: str = ""
@@ -80,7 +75,7 @@ class PromptEntry(_Entry):
     fail: str = ""
 
 
-class JudgeEntry(_Entry):
+class JudgeEntry(Entry):
     """A judge behind a server."""
 
     name: str = Field(description="small letters, digits and '_', a letter first")
@@ -94,8 +89,8 @@ class JudgeEntry(_Entry):
     budget_tokens: int = Field(default=5120, description="longest prompt")
     max_failed: int = Field(default=0, description="runs that may stay unanswered")
     prompt: PromptEntry = PromptEntry()
-    prices: PricesEntry = PricesEntry()
-    parity: ParityEntry | Literal["none"] | None = None
+    prices: Prices = Prices()
+    parity: ParityConfig | Literal["none"] | None = None
     parity_reason: str = Field(default="", description="why parity is none; certificates carry it")
     # an integer stays one: the hash of the settings tells 1 from 1.0
     temperature: int | float | None = None
@@ -115,19 +110,19 @@ class JudgeEntry(_Entry):
     tokens_per_minute: float | None = None
 
 
-class JudgesDocument(_Entry):
+class JudgesDocument(Entry):
     """The judges that users add: judges.yaml of the data root."""
 
     judges: list[JudgeEntry]
 
 
-_NESTED: dict[str, type[_Entry]] = {
+_NESTED: dict[str, type[Entry]] = {
     "prompt": PromptEntry,
-    "prices": PricesEntry,
-    "parity": ParityEntry,
+    "prices": Prices,
+    "parity": ParityConfig,
 }
 # parts that a union adds to the place of an error
-_UNION = ("ParityEntry", "literal['none']", "int", "float")
+_UNION = ("ParityConfig", "literal['none']", "int", "float")
 _MISSING = {
     "url": "it has no url; give the server's base URL as url and the model's name as model.",
     "model": "it has no model; give the server's base URL as url and the model's name as model.",
@@ -142,28 +137,6 @@ def judges_schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **JudgesDocument.model_json_schema(),
     }
-
-
-@dataclass(frozen=True, slots=True)
-class ParityConfig:
-    """The local model that an endpoint's log-probabilities must agree with."""
-
-    model: str
-    revision: str | None = None
-    # LoRA adapter on it: the name of a judge of the platform whose adapter is stored for the
-    # corpus, or a folder; empty for none
-    adapter: str = ""
-    rows: int = 32
-    # largest difference of log-odds allowed; .02 lets bfloat16 weights pass
-    tolerance: float = 0.02
-    least_agreement: float = 0.99
-
-    def __post_init__(self) -> None:
-        if self.rows < 2 or not self.tolerance > 0 or not 0 < self.least_agreement <= 1:
-            raise InputError(
-                "parity needs at least 2 rows, a tolerance above 0 and a least_agreement in (0, "
-                "1]; correct its settings."
-            )
 
 
 @dataclass(frozen=True)
@@ -260,7 +233,7 @@ def parse_judge(entry: Mapping[str, Any]) -> EndpointConfig:
             extra=found.extra,
         ),
         auditor=auditor,
-        prices=Prices(found.prices.prompt, found.prices.completion, found.prices.currency),
+        prices=found.prices,
         form=found.form,
         tokenizer=tokenizer,
         tokenizer_revision=tokenizer_revision,
@@ -335,15 +308,15 @@ def _tokenizer(found: JudgeEntry, parity: ParityConfig | None) -> tuple[str, str
 def _parity(found: JudgeEntry, mode: str) -> tuple[ParityConfig | None, str]:
     asked, reason = found.parity, found.parity_reason.strip()
     if mode != "logprob":
-        if isinstance(asked, ParityEntry):
+        if isinstance(asked, ParityConfig):
             raise InputError(
                 "parity compares log-probabilities, and answers in words have none; "
                 "take parity out."
             )
         words = _WORDS_ONLY.format(mode=found.asking)
         return None, f"{words}; {reason}" if reason else words
-    if isinstance(asked, ParityEntry):
-        return ParityConfig(**asked.model_dump(exclude_unset=True)), ""
+    if isinstance(asked, ParityConfig):
+        return asked, ""
     if asked == "none" and reason:
         return None, reason
     raise InputError(

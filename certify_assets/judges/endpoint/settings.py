@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from pydantic import BaseModel, ConfigDict
+
 from certify_assets.errors import InputError
 
 MODES = ("logprob", "cot", "vote")
@@ -177,15 +179,21 @@ class Asking:
         return {**common, **drawn, "seed": self.seed, "max_tokens": self.max_tokens}
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
+class Entry(BaseModel):
+    """Settings that a user writes: every one has its type, and there is no other."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Prices(Entry):
     """What a million tokens cost."""
 
     prompt: float = 0.0
     completion: float = 0.0
     currency: str = "USD"
 
-    def __post_init__(self) -> None:
+    def model_post_init(self, context: object, /) -> None:
+        """Refuse prices below 0, and none at all."""
         if not (0 <= self.prompt < float("inf") and 0 <= self.completion < float("inf")):
             raise InputError(
                 f"prices of {self.prompt} and {self.completion} a million tokens cannot be used; "

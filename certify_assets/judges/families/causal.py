@@ -151,7 +151,7 @@ class SftFamily(CausalFamily):
 
     def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
         """Fine-tune on the labelled rows of SFT."""
-        from certify_assets.judges.lm.training import fine_tuned
+        from certify_assets.judges.lm.sft import fine_tuned
 
         sft, start = judge.corpus.split("sft"), _base(judge)
         with workplace(judge.store, judge.key("training")) as folder:
@@ -169,7 +169,7 @@ class SftFamily(CausalFamily):
 
     def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> CausalJudge:
         """Fine-tune with checkpoints in a folder of its own."""
-        from certify_assets.judges.lm.training import fine_tuned
+        from certify_assets.judges.lm.sft import fine_tuned
 
         spec = judge.spec
         with workplace(judge.store, judge.key(place)) as folder:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from certify_assets.certificates import Settings
 from certify_assets.errors import GateClosedError, LeakError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges.families.lexical import train_lexical
 from certify_assets.judges.harvest.gate import (
     HALF_B,
     HALVES_SEED,
@@ -22,15 +23,16 @@ from certify_assets.judges.harvest.gate import (
     training_set,
     withhold,
 )
-from certify_assets.judges.harvest.loop import language_learner, lexical_learner
 from certify_assets.judges.harvest.rows import ContaminationRow, GateDocument
 from certify_assets.judges.judged import DerivedFamily, JudgedCorpus, judge_family
-from certify_assets.judges.record import JudgeRecord, save_files, workplace
+from certify_assets.judges.record import JudgeRecord, save_files
 from certify_assets.judges.specs import DELTA, GRID, JudgeSpec
 from certify_assets.storage.progress import Report
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from certify_assets.judges.base import Judge
 
 
 class HarvestSpec(JudgeSpec):
@@ -104,23 +106,17 @@ class HarvestFamily(DerivedFamily):
         harvest_sha256 = store.write_table(judge.key("harvest.parquet"), taken)
         labelled = sft[sft["outcome"].notna()].reset_index(drop=True)
         training = training_set(labelled, harvested, label=label, manifest=manifest)
-        with workplace(store, judge.key("training")) as place:
-            learner = (
-                language_learner(
-                    labelled,
-                    manifest,
-                    place,
-                    model=spec.model,
-                    revision=spec.revision,
-                    seed=spec.seed,
-                    report=report,
-                )
-                if spec.model
-                else lexical_learner(labelled, manifest, seed=spec.seed)
-            )
-            model = learner.train(training, "adapter")
+        model: Judge
+        details: dict[str, Any] = {}
+        if spec.model:
+            from certify_assets.judges.lm.sft import train_on_rows
+
+            model, trained = train_on_rows(judge, training, run="adapter", report=report)
+            details["training"] = trained.to_dict()
+        else:
+            model = train_lexical(training, seed=spec.seed)
             save_files(store, judge.key("adapter"), model)
-        harvest = {
+        details["harvest"] = {
             "sha256": harvest_sha256,
             "size": len(taken),
             "gate_sha256": sha256_bytes(canonical_json(document)),
@@ -128,11 +124,10 @@ class HarvestFamily(DerivedFamily):
             "start_adapter_sha256": document["start_adapter_sha256"],
             "start_scores_sha256": document["start_scores_sha256"],
         }
-        training_of = {"training": learner.trainings["adapter"].to_dict()} if spec.model else {}
         return replace(
             judge.record(model.provenance().adapter_sha256, sft),
             success_weight=None if spec.model else 1.0,
-            details={"harvest": harvest, **training_of},
+            details=details,
         )
 
     def describe(self, record: JudgeRecord) -> str:

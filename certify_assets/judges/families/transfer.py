@@ -99,7 +99,7 @@ class TransferFamily(DerivedFamily):
         model: LexicalJudge | CausalJudge
         training: Mapping[str, Any] = {}
         if spec.model:
-            from certify_assets.judges.lm.training import train_on_rows
+            from certify_assets.judges.lm.sft import train_on_rows
 
             # other sources are another run: its checkpoints must not stand in the way of this one
             run = pool.sha256[:12]

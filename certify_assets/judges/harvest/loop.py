@@ -28,7 +28,7 @@ from certify_assets.judges.harvest.gate import (
     withhold,
 )
 from certify_assets.judges.harvest.rows import AuditedRow, MeasuredRow
-from certify_assets.judges.record import columns, renderer, texts
+from certify_assets.judges.record import columns, renderer
 from certify_assets.storage.progress import Report, silent
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from certify_assets.corpora.rendering import Renderer
     from certify_assets.corpora.splits import SplitManifest
     from certify_assets.judges.base import Judge
-    from certify_assets.judges.lm.sft import TrainedAdapter
 
 Say = Callable[[str], None]
 
@@ -56,8 +55,6 @@ class Learner:
     transfer: bool = False
     # whether a training takes minutes: of the controls then only labels of half A are trained on
     costly: bool = False
-    # of a language model, by the place of their checkpoints
-    trainings: dict[str, TrainedAdapter] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,12 +168,10 @@ def _known(area: float) -> float | None:
 
 
 def lexical_learner(
-    source: pd.DataFrame, manifest: SplitManifest, *, seed: int = 42, transfer: bool = False
+    source: pd.DataFrame, manifest: SplitManifest, *, transfer: bool = False
 ) -> Learner:
     """Return the learner that trains TF-IDF and logistic regression."""
-    from certify_assets.judges.lexical import LexicalJudge
-
-    using = renderer()
+    from certify_assets.judges.families.lexical import train_lexical
 
     made: dict[str, Judge] = {}
 
@@ -185,53 +180,27 @@ def lexical_learner(
         # loops of one study start from the same judge and share a control: each is trained once
         key = sha256_bytes(rows[["trajectory_id", "outcome"]].to_csv(index=False).encode("utf-8"))
         if key not in made:
-            labels = rows["outcome"].to_numpy(np.int8)
-            made[key] = LexicalJudge.train(
-                texts(rows, using), labels, seed=seed, renderer_sha256=using.sha256
-            )
+            made[key] = train_lexical(rows, seed=42)
         return made[key]
 
-    return Learner(
-        "lexical", _labelled(source), train, _remembering(score_table, using), transfer=transfer
-    )
+    remembering = _remembering(score_table, renderer())
+    return Learner("lexical", _labelled(source), train, remembering, transfer=transfer)
 
 
 def language_learner(
-    source: pd.DataFrame,
-    manifest: SplitManifest,
-    folder: Path,
-    *,
-    model: str = "compact",
-    revision: str | None = None,
-    seed: int = 42,
-    transfer: bool = False,
-    report: Report = silent,
+    source: pd.DataFrame, manifest: SplitManifest, folder: Path, *, report: Report = silent
 ) -> Learner:
-    """Return the learner that fine-tunes a language model from its base in every round."""
+    """Return the learner that fine-tunes the compact model from its base in every round."""
     from certify_assets.judges.lm.judge import CausalJudge, load_base
-    from certify_assets.judges.lm.training import fine_tuned
-
-    using = renderer()
-    trainings: dict[str, TrainedAdapter] = {}
+    from certify_assets.judges.lm.sft import fine_tuned
 
     def train(rows: pd.DataFrame, place: str) -> Judge:
         _refuse(rows, manifest)
-        base, encoder = load_base(model, revision)
-        judge = CausalJudge(place, base, encoder, shards=folder / "shards")
-        trained, trainings[place] = fine_tuned(
-            judge, rows, folder / place, model=model, seed=seed, report=report
-        )
-        return trained
+        judge = CausalJudge(place, *load_base("compact"), shards=folder / "shards")
+        return fine_tuned(judge, rows, folder / place, model="compact", seed=42, report=report)[0]
 
-    return Learner(
-        "sft",
-        _labelled(source),
-        train,
-        _remembering(score_table, using),
-        transfer=transfer,
-        costly=True,
-        trainings=trainings,
-    )
+    remembering = _remembering(score_table, renderer())
+    return Learner("sft", _labelled(source), train, remembering, costly=True)
 
 
 def _remembering(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -161,63 +161,22 @@ def read_adapter(folder: Path) -> StoredAdapter:
     return StoredAdapter(sha256, str(document.get("base")), str(document.get("base_revision")))
 
 
-class AdapterBank:
-    """Adapters on one base model, one of them active at a time."""
+def load_adapter(
+    base: LanguageModel, folder: Path, *, trainable: bool = False
+) -> tuple[LanguageModel, str]:
+    """Put a stored adapter on a base model, in place; return the model and the adapter's hash."""
+    from peft import PeftModel
 
-    # With no adapter active a wrapped layer calls the base layer alone, so base scores stay the
-    # same bit for bit after any swaps.
-
-    def __init__(self, base: LanguageModel) -> None:
-        self._base = base
-        self._model: Any = None
-        self._loaded: dict[str, tuple[str, str]] = {}
-
-    def add(self, name: str, folder: Path) -> None:
-        """Load an adapter under a name."""
-        if name in self._loaded or name == "base":
-            raise InputError(f"the name {name!r} is taken in this bank of adapters; give another.")
-        stored = read_adapter(folder)
-        if stored.base_revision != self._base.revision:
-            raise StaleCertificateError(
-                f"the adapter in {folder} was trained on {stored.base} "
-                f"{stored.base_revision[:12]}, not on {self._base.source} "
-                f"{self._base.revision[:12]}; load that base model or train the adapter again."
-            )
-        from peft import PeftModel
-
-        # names of adapters become names of modules, where a dot would nest them
-        inside = f"adapter{len(self._loaded)}"
-        with quiet():
-            if self._model is None:
-                self._model = PeftModel.from_pretrained(
-                    self._base.model, str(folder), adapter_name=inside
-                )
-            else:
-                self._model.load_adapter(str(folder), adapter_name=inside)
-        self._model.eval()
-        self._loaded[name] = inside, stored.sha256
-
-    @contextmanager
-    def using(
-        self, name: str = "base", *, merge: bool = False
-    ) -> Iterator[tuple[LanguageModel, str]]:
-        """Activate an adapter, or none for `base`; yield the model and the adapter's hash."""
-        if name == "base":
-            if self._model is None:
-                yield self._base, ""
-            else:
-                with self._model.disable_adapter():
-                    yield replace(self._base, model=self._model), ""
-            return
-        if name not in self._loaded:
-            raise InputError(
-                f"the bank holds no adapter {name!r}; it holds "
-                f"{', '.join(sorted(self._loaded)) or 'none'}."
-            )
-        inside, sha256 = self._loaded[name]
-        self._model.set_adapter(inside)
-        with merged(self._model, inside) if merge else nullcontext():
-            yield replace(self._base, model=self._model), sha256
+    stored = read_adapter(folder)
+    if stored.base_revision != base.revision:
+        raise StaleCertificateError(
+            f"the adapter in {folder} was trained on {stored.base} "
+            f"{stored.base_revision[:12]}, not on {base.source} "
+            f"{base.revision[:12]}; load that base model or train the adapter again."
+        )
+    with quiet():
+        model = PeftModel.from_pretrained(base.model, str(folder), is_trainable=trainable)
+    return replace(base, model=model if trainable else model.eval()), stored.sha256
 
 
 @contextmanager

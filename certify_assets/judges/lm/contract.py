@@ -150,9 +150,6 @@ def verdict_tokens(tokenizer: Any, marker: str, words: Sequence[str]) -> Verdict
 def load_language_model(
     source: str | Path,
     *,
-    verdicts: VerdictTokens | None = None,
-    marker: str = "VERDICT:",
-    words: Sequence[str] = (" SUCCESS", " FAIL"),
     revision: str | None = None,
     device: str = "cpu",
     dtype: str = "float32",
@@ -162,7 +159,7 @@ def load_language_model(
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
-    # progress is the caller's to tell: a bar here would break into a log
+    # progress is the caller's to report: a bar here would break into a log
     disable_bar: Any = logging.disable_progress_bar
     disable_bar()
     folder = Path(source)
@@ -190,7 +187,7 @@ def load_language_model(
     return LanguageModel(
         model=model,
         tokenizer=tokenizer,
-        verdicts=verdicts or verdict_tokens(tokenizer, marker, words),
+        verdicts=verdict_tokens(tokenizer, "VERDICT:", (" SUCCESS", " FAIL")),
         source=folder.name if local else str(source),
         revision=weights_sha256(folder) if local else str(revision),
     )

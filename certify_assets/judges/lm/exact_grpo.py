@@ -148,13 +148,10 @@ class GrpoStep:
 
 @dataclass(frozen=True)
 class GrpoRun:
-    """What a run was and how it went."""
+    """Hash of all that decided a run, and its steps."""
 
-    arm: Arm
-    config: GrpoConfig
     sha256: str
     history: tuple[GrpoStep, ...]
-    resumed_from: int  # step of the checkpoint that it resumed from, 0 for none
 
 
 def verdict_log_probs(
@@ -257,7 +254,7 @@ def train_exact(
         if progress is not None:
             progress(history[-1])
     language.model.eval()
-    return GrpoRun(arm, config, trainer.sha256, tuple(history), start)
+    return GrpoRun(trainer.sha256, tuple(history))
 
 
 class _Trainer:

@@ -16,8 +16,8 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.lm.contract import Encoded, LanguageModel, VerdictTokens
 from certify_assets.judges.lm.rewards import Arm
 
-#: optimizer steps of the paper, and those on its terminal corpus
-STEPS, STEPS_TERMINAL = 150, 40
+#: optimizer steps of the paper
+STEPS = 150
 #: of the paper at 4B
 LEARNING_RATE = 2e-6
 #: of the compact model: a tenth of its SFT rate of 2e-3, as 2e-6 is a tenth of the paper's 2e-5

@@ -11,7 +11,7 @@ from typing import Any
 from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_atomic
 from certify_assets.judges.base import JudgeProvenance, Scores
-from certify_assets.judges.lm.adapters import bulk_weights
+from certify_assets.judges.lm.adapters import bulk_weights, load_adapter
 from certify_assets.judges.lm.contract import Hardware, LanguageModel
 from certify_assets.judges.lm.parity import engine_limits, engine_parity
 from certify_assets.judges.lm.prompt import PromptEncoder
@@ -143,13 +143,9 @@ class CausalJudge:
         return judge
 
     def with_adapter(self, folder: Path) -> CausalJudge:
-        """Return the judge with an adapter active; the base model's own scores stay the same."""
-        from certify_assets.judges.lm.adapters import AdapterBank
-
-        bank = AdapterBank(self.language)
-        bank.add(self.name, folder)
-        with bank.using(self.name) as (language, sha256):
-            return replace(self, language=language, adapter=folder, lora_sha256=sha256)
+        """Return the judge with an adapter on its base model."""
+        language, sha256 = load_adapter(self.language, folder)
+        return replace(self, language=language, adapter=folder, lora_sha256=sha256)
 
     def _document(self) -> dict[str, str]:
         return {

@@ -1,4 +1,4 @@
-"""The asymmetric reward of the paper on verdicts, its arms, and what each arm's optimum is."""
+"""The asymmetric reward of the paper on verdicts, and its arms."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Arm:
     """A reward on verdicts: r(v, y) = 1[v = y] − λ·1[v = S, y = 0] − μ·1[v = F, y = 1]."""
 
     # A completion that is no verdict earns −max(λ, μ), the least that any verdict earns. At 0 it
-    # would be the best answer of a judge that is not sure: see `abstention`.
+    # would be the best answer of a judge that is not sure: see benchmarks/scale_rewards.py.
 
     name: str
     lam: float  # λ: cost of calling a failure a success, the error of the release side
@@ -52,22 +52,6 @@ class Arm:
     def class_weight(self, outcome: int) -> float:
         """Weight of an outcome in this arm's cross-entropy: |D| over the mean of both |D|."""
         return 2 * abs(self.gap(outcome)) / (2 + self.lam + self.mu)
-
-    @property
-    def threshold(self) -> float:
-        """Probability of success above which success earns more: (1 + λ)/(2 + λ + μ)."""
-        return (1 + self.lam) / (2 + self.lam + self.mu)
-
-    def abstention(self, unparsed: float | None = None) -> tuple[float, float] | None:
-        """Return the interval of P(success) where no verdict earns most; None if there is none."""
-        # with q = P(success), success earns q − (1 − q)λ and failure (1 − q) − qμ; at a reward of 0
-        # the interval is (1/(1 + μ), λ/(1 + λ))
-        floor = self.unparsed if unparsed is None else unparsed
-        low, high = (
-            max(0.0, (1 - floor) / (1 + self.mu)),
-            min(1.0, (floor + self.lam) / (1 + self.lam)),
-        )
-        return (low, high) if low < high else None
 
 
 ARMS = {

@@ -71,14 +71,12 @@ class Shards:
         return self.folder / f"{key}.json"
 
 
-def ids_sha256(ids: Sequence[int]) -> str:
-    """Hash of token ids."""
-    return sha256_bytes(np.asarray(ids, dtype="<i8").tobytes())
-
-
 def shard_key(fingerprint: EngineFingerprint, group: Group) -> str:
     """Name a shard by everything its numbers depend on."""
-    batches = [[ids_sha256(prompt.ids) for prompt in batch] for batch in group]
+    batches = [
+        [sha256_bytes(np.asarray(prompt.ids, dtype="<i8").tobytes()) for prompt in batch]
+        for batch in group
+    ]
     return sha256_bytes(canonical_json({"fingerprint": asdict(fingerprint), "batches": batches}))
 
 
@@ -190,14 +188,10 @@ class ScoringRun:
 
     scores: Scores  # NaN where a logit was not finite
     fingerprint: EngineFingerprint
-    composition_sha256: str  # hash of which prompts were run together, in which order
     # of the prompts; of the batches as planned, padding included
     tokens: int
     padded_tokens: int
-    # prompts without a score; prompts whose middle was cut; times that memory ran out; prompts
-    # whose scores an earlier run left
-    unscored: int
-    cut_prompts: int
+    # times that memory ran out; prompts whose scores an earlier run left
     out_of_memory: int
     kept_rows: int
 
@@ -300,20 +294,11 @@ def score_prompts(
     return ScoringRun(
         scores=Scores(values[:, 0].copy(), values[:, 1].copy()),
         fingerprint=fingerprint,
-        composition_sha256=_composition([ids_sha256(prompts[row].ids) for row in order], shares),
         tokens=sum(len(prompt.ids) for prompt in prompts),
         padded_tokens=padded,
-        unscored=int(np.isnan(values[:, 0]).sum()),
-        cut_prompts=sum(prompt.cut_tokens > 0 for prompt in prompts),
         out_of_memory=sum(shard.out_of_memory for shard in shares),
         kept_rows=kept,
     )
-
-
-def _composition(names: list[str], shares: Sequence[Shard]) -> str:
-    ends = np.cumsum([size for shard in shares for size in shard.batches], dtype=int).tolist()
-    composition = [names[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-    return sha256_bytes(canonical_json(composition))
 
 
 def score_group(

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.adapters import (
     ADAPTER_SCHEMA,
     attach_lora,
@@ -43,6 +44,13 @@ from certify_assets.judges.lm.sft_trainer import (
     watcher,
 )
 from certify_assets.judges.lm.varlen import packable, packed_attention
+from certify_assets.judges.record import save_files, workplace
+from certify_assets.storage.progress import Advance, Report, silent
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from certify_assets.judges.lm.judge import CausalJudge
 
 # what the trainer aligns with the tokenizer, or switches off
 _ALIGNED = ("bos_token_id", "eos_token_id", "pad_token_id", "use_cache")
@@ -103,10 +111,9 @@ def train_sft(
     *,
     config: SftConfig | None = None,
     checkpoint_steps: int = 50,
-    stop_after: int | None = None,
     progress: Callable[[int, int, float], None] | None = None,
     packed: bool | None = None,
-) -> TrainedAdapter | None:
+) -> TrainedAdapter:
     """Train an adapter; a folder with checkpoints of the same run is resumed."""
     config = config or SftConfig()
     if hasattr(base.model, "peft_config"):
@@ -133,10 +140,8 @@ def train_sft(
         trainer = _trainer(base, model, built, config, (checkpoints, checkpoint_steps, run_sha256))
         if packed:
             trainer.data_collator = collate_packed
-        trainer.add_callback(watcher(progress, stop_after))
+        trainer.add_callback(watcher(progress))
         trainer.train(resume_from_checkpoint=None if resume is None else str(resume))
-        if trainer.state.global_step < trainer.state.max_steps:
-            return None
         trained = TrainedAdapter(
             folder,
             inputs,
@@ -146,6 +151,70 @@ def train_sft(
         )
         sha256 = save_adapter(model, folder, trained.to_dict(), source=base.source)
         return replace(trained, sha256=sha256)
+
+
+def fine_tuned(
+    judge: CausalJudge,
+    labelled: pd.DataFrame,
+    folder: Path,
+    *,
+    model: str,
+    seed: int,
+    report: Report = silent,
+    epochs: float = 2.0,
+) -> tuple[CausalJudge, TrainedAdapter]:
+    """Fine-tune a base model; a column `label_source` may name the source of the labels."""
+    sources = (
+        labelled["label_source"].map({"harvest": "harvest"}).fillna("sft")
+        if "label_source" in labelled
+        else ["sft"] * len(labelled)
+    )
+    prompts = judge.encoder.encode_frame(labelled)
+    rows = [
+        SftRow(prompt, int(outcome), str(source))
+        for prompt, outcome, source in zip(prompts, labelled["outcome"], sources, strict=True)
+    ]
+    longest = judge.encoder.budget_tokens + max(
+        len(judge.language.verdicts.success), len(judge.language.verdicts.fail)
+    )
+    config = (
+        SftConfig.compact(epochs=epochs, max_tokens=longest) if model == "compact" else SftConfig()
+    )
+    trained = train_sft(
+        judge.language,
+        rows,
+        folder,
+        config=replace(config, seed=seed),
+        progress=lambda step, steps, loss: report(Advance("sft", step, steps, loss)),
+    )
+    return judge.with_adapter(trained.folder), trained
+
+
+def train_on_rows(
+    judged: JudgedCorpus,
+    labelled: pd.DataFrame,
+    *,
+    run: str,
+    epochs: float = 2.0,
+    report: Report = silent,
+) -> tuple[CausalJudge, TrainedAdapter]:
+    """Fine-tune a judge on given rows, with a run's own checkpoints, and store its adapter."""
+    from certify_assets.judges.lm.judge import CausalJudge, load_base
+
+    base, encoder = load_base(judged.spec.model, judged.spec.revision)
+    with workplace(judged.store, judged.key("training")) as folder:
+        start = CausalJudge(judged.spec.name, base, encoder)
+        judge, trained = fine_tuned(
+            start,
+            labelled,
+            folder / run,
+            model=judged.spec.model,
+            seed=judged.spec.seed,
+            report=report,
+            epochs=epochs,
+        )
+        save_files(judged.store, judged.key("adapter"), judge)
+    return judge, trained
 
 
 def _trainer(

@@ -65,22 +65,10 @@ class SftConfig:
             )
 
     @classmethod
-    def compact(
-        cls,
-        *,
-        epochs: float = 4.0,
-        learning_rate: float = 2e-3,
-        max_tokens: int = 1024,
-        success_weight: float = 1.0,
-    ) -> SftConfig:
+    def compact(cls, *, epochs: float = 4.0, max_tokens: int = 1024) -> SftConfig:
         """Return settings for the compact model."""
         # the paper's learning rate is for four billion parameters and would not move this model
-        return cls(
-            epochs=epochs,
-            learning_rate=learning_rate,
-            max_tokens=max_tokens,
-            success_weight=success_weight,
-        )
+        return cls(epochs=epochs, learning_rate=2e-3, max_tokens=max_tokens)
 
     @property
     def sha256(self) -> str:

@@ -200,23 +200,11 @@ def sft_trainer_class(run_sha256: str, *, weighted: bool) -> Any:
     return VerdictTrainer
 
 
-def watcher(progress: Callable[[int, int, float], None] | None, stop_after: int | None) -> Any:
-    """Return a callback that reports every step and may end this call early, with a checkpoint."""
+def watcher(progress: Callable[[int, int, float], None] | None) -> Any:
+    """Return a callback that reports every step, and ends where a loss is not a number."""
     from transformers import TrainerCallback
 
-    steps = 0
-
     class SftWatcher(TrainerCallback):
-        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            nonlocal steps
-            steps += 1
-            if (
-                stop_after is not None
-                and steps >= stop_after
-                and state.global_step < state.max_steps
-            ):
-                control.should_save = control.should_training_stop = True
-
         def on_log(
             self,
             args: Any,

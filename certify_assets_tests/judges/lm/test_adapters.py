@@ -9,10 +9,11 @@ import pytest
 
 from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
 from certify_assets.judges.lm.adapters import (
-    AdapterBank,
     attach_lora,
     bulk_weights,
     linear_targets,
+    load_adapter,
+    merged,
     read_adapter,
     save_adapter,
     trainable_parameters,
@@ -114,43 +115,21 @@ def test_rank_16_has_the_papers_trainable_parameters() -> None:
     )
 
 
-def test_swapping_leaves_the_base_as_it_was(tmp_path: Path) -> None:
-    prompts = models.prompts(9)
-    base = models.judge(models.tiny_qwen3())
-    plain = score_prompts(base, prompts).scores.score
-    hashes = {name: _trained(tmp_path / name, seed) for seed, name in enumerate(("sft", "grpo"))}
-    bank = AdapterBank(base)
-    for name in hashes:
-        bank.add(name, tmp_path / name)
-    seen: dict[str, list[bytes]] = {"base": [], "sft": [], "grpo": []}
-    for name in ("sft", "base", "grpo", "sft", "base", "grpo"):
-        with bank.using(name) as (judge, sha256):
-            seen[name].append(
-                score_prompts(judge, prompts, adapter_sha256=sha256).scores.score.tobytes()
-            )
-            assert sha256 == hashes.get(name, "")
-    assert set(seen["base"]) == {plain.tobytes()}
-    assert len(set(seen["sft"])) == len(set(seen["grpo"])) == 1
-    assert len({seen["base"][0], seen["sft"][0], seen["grpo"][0]}) == 3
-
-
-def test_a_merged_adapter_scores_alike_and_leaves_no_trace(tmp_path: Path) -> None:
+def test_an_adapter_leaves_the_base_as_it_was(tmp_path: Path) -> None:
     prompts, base = models.prompts(9), models.judge(models.tiny_qwen3())
     plain = score_prompts(base, prompts).scores.score
-    _trained(tmp_path, 1)
-    bank = AdapterBank(base)
-    bank.add("sft", tmp_path)
-    with bank.using("sft") as (judge, _):
-        apart = score_prompts(judge, prompts).scores.score
-    with bank.using("sft", merge=True) as (judge, _):
+    hashed = _trained(tmp_path, 1)
+    judge, sha256 = load_adapter(base, tmp_path)
+    assert sha256 == hashed
+    apart = score_prompts(judge, prompts).scores.score
+    with merged(judge.model, "default"):
         run = score_prompts(judge, prompts)
-        together = run.scores.score
     assert run.fingerprint.merged is True
-    with bank.using("base") as (judge, _):
-        after = score_prompts(judge, prompts).scores.score
-    np.testing.assert_allclose(together, apart, atol=1e-4)
+    with judge.model.disable_adapter():
+        assert np.array_equal(score_prompts(judge, prompts).scores.score, plain)
+    np.testing.assert_allclose(run.scores.score, apart, atol=1e-4)
     assert np.abs(apart - plain).max() > 1e-2
-    assert np.array_equal(after, plain)
+    assert np.array_equal(score_prompts(judge, prompts).scores.score, apart)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -159,8 +138,7 @@ def test_merging_gives_the_weights_back_bit_for_bit(tmp_path: Path, dtype: str) 
 
     base = models.judge(models.tiny_qwen3().to(getattr(torch, dtype)))
     _trained(tmp_path, 1)
-    bank = AdapterBank(base)
-    bank.add("sft", tmp_path)
+    judge, _ = load_adapter(base, tmp_path)
 
     def weights() -> dict[str, bytes]:
         named = base.model.named_parameters()
@@ -172,14 +150,14 @@ def test_merging_gives_the_weights_back_bit_for_bit(tmp_path: Path, dtype: str) 
 
     before = weights()
     for _ in range(3):
-        with bank.using("sft", merge=True):
+        with merged(judge.model, "default"):
             assert sum(value != before[name] for name, value in weights().items()) == 14
         assert weights() == before
-    with pytest.raises(KeyError), bank.using("sft", merge=True):
+    with pytest.raises(KeyError), merged(judge.model, "default"):
         raise KeyError
     assert weights() == before
     # on a CPU bulk scoring leaves the adapter apart, so that its scores stay the same bits
-    with bank.using("sft") as (judge, _), bulk_weights(judge.model):
+    with bulk_weights(judge.model):
         assert weights() == before
 
 
@@ -222,17 +200,7 @@ def test_pickled_weights_and_other_folders_are_refused(tmp_path: Path) -> None:
 def test_an_adapter_of_another_base_is_refused(tmp_path: Path) -> None:
     _trained(tmp_path, 0, revision="0" * 64)
     base: LanguageModel = models.judge(models.tiny_qwen3())
-    bank = AdapterBank(base)
     with pytest.raises(
         StaleCertificateError, match="trained on tiny 000000000000, not on tiny ffffffffffff"
     ):
-        bank.add("sft", tmp_path)
-    with (
-        pytest.raises(InputError, match="holds no adapter 'sft'; it holds none"),
-        bank.using("sft"),
-    ):
-        pass
-    with pytest.raises(InputError, match="is taken"):
-        bank.add("base", tmp_path)
-    with bank.using() as (judge, sha256):
-        assert judge is base and sha256 == ""
+        load_adapter(base, tmp_path)

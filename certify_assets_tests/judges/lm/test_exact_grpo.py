@@ -177,7 +177,7 @@ def test_training_raises_the_reward_and_asks_for_evaluation_when_due() -> None:
     assert [step.step for step in run.history] == list(range(1, 31))
     assert run.history[0].learning_rate == 2e-2
     assert run.history[-1].learning_rate == pytest.approx(2e-2 / 30)
-    assert run.config.to_dict()["global_batch"] == 128
+    assert config.to_dict()["global_batch"] == 128
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.1])
@@ -202,18 +202,31 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, beta: float) -> N
             progress=stop,
         )
     again = with_adapter(tiny_judge())
-    resumed = train_exact(again, prompts, outcomes, arm=ARM, config=config, folder=tmp_path)
-    assert resumed.resumed_from == 4
+    seen: list[int] = []
+    resumed = train_exact(
+        again,
+        prompts,
+        outcomes,
+        arm=ARM,
+        config=config,
+        folder=tmp_path,
+        progress=lambda step: seen.append(step.step),
+    )
+    assert seen == [5, 6]
     assert resumed.history == through.history
     assert resumed.sha256 == through.sha256
     assert _same(_weights(again), _weights(whole))
     # a finished run is found finished
-    assert (
-        train_exact(
-            with_adapter(tiny_judge()), prompts, outcomes, arm=ARM, config=config, folder=tmp_path
-        ).resumed_from
-        == 6
+    train_exact(
+        with_adapter(tiny_judge()),
+        prompts,
+        outcomes,
+        arm=ARM,
+        config=config,
+        folder=tmp_path,
+        progress=lambda step: seen.append(step.step),
     )
+    assert seen == [5, 6]
 
 
 def test_another_run_and_a_damaged_checkpoint_are_refused(tmp_path: Path) -> None:

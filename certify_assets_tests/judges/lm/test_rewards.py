@@ -5,6 +5,9 @@ import pytest
 
 from certify_assets.errors import InputError
 from certify_assets.judges.lm.rewards import ARMS, Arm, arm_named, completion_reward
+from certify_assets_tests.paths import benchmark
+
+optima = benchmark("scale_rewards")
 
 
 def test_the_arms_are_those_of_the_paper() -> None:
@@ -42,19 +45,19 @@ def test_the_best_answer_changes_at_the_threshold(arm: Arm) -> None:
             chance * arm.reward(verdict, 1) + (1 - chance) * arm.reward(verdict, 0)
             for verdict in (0, 1, None)
         ]
-        assert int(np.argmax(worth)) == int(chance > arm.threshold)
-    assert arm.abstention() is None
+        assert int(np.argmax(worth)) == int(chance > optima.threshold(arm))
+    assert optima.abstention(arm, arm.unparsed) is None
 
 
 def test_abstaining_is_best_in_between_where_it_costs_nothing() -> None:
     arm = ARMS["reject_3"]
-    low, high = arm.abstention(0.0) or (math.nan, math.nan)
+    low, high = optima.abstention(arm, 0.0) or (math.nan, math.nan)
     assert (low, high) == (1 / 4, 1 / 2)
     for chance in np.linspace(0.001, 0.999, 500):
         success, fail = chance - (1 - chance) * arm.lam, (1 - chance) - chance * arm.mu
         assert (max(success, fail) < 0) == (low < chance < high)
     # λ = μ = 1: either verdict earns at least 0
-    assert ARMS["accuracy"].abstention(0.0) is None
+    assert optima.abstention(ARMS["accuracy"], 0.0) is None
 
 
 def test_class_weights_have_a_mean_of_one() -> None:

@@ -123,7 +123,6 @@ def test_threads_workers_and_order_change_no_bit(
     )
     again = score_prompts(qwen3, prompts[::-1], config=many)
     assert np.array_equal(_log_odds(first), _log_odds(again)[::-1])
-    assert first.composition_sha256 == again.composition_sha256
     assert torch.get_num_threads() == 2
 
 
@@ -200,7 +199,6 @@ def test_a_killed_run_keeps_its_finished_shards(qwen3: LanguageModel, tmp_path: 
     )
     assert 0 < resumed.kept_rows < 20
     assert np.array_equal(_log_odds(resumed), _log_odds(whole))
-    assert resumed.composition_sha256 == whole.composition_sha256
     assert seen[-1] == (20, 20) and [done for done, _ in seen] == sorted(done for done, _ in seen)
     assert score_prompts(qwen3, prompts, config=config, shards=tmp_path).kept_rows == 20
 
@@ -259,7 +257,7 @@ def test_out_of_memory_halves_the_budget_and_goes_on(qwen3: LanguageModel) -> No
     handle.remove()
     np.testing.assert_allclose(_log_odds(small), _log_odds(whole), atol=1e-5)
     assert small.out_of_memory == 3  # 800 → 400 → 200 → 100
-    assert whole.out_of_memory == 0 and small.composition_sha256 != whole.composition_sha256
+    assert whole.out_of_memory == 0
 
 
 def test_a_prompt_too_long_for_memory_is_named(qwen3: LanguageModel) -> None:
@@ -281,7 +279,7 @@ def test_logits_that_are_not_finite_leave_a_prompt_unscored(qwen3: LanguageModel
     bad = Encoded((*plain[0].ids, 90, 7))
     for config in (ALONE, ScoringConfig()):
         run = score_prompts(models.judge(model), [*plain, bad], config=config)
-        assert run.unscored == 1 and np.isnan(run.scores.score).tolist() == [False] * 6 + [True]
+        assert np.isnan(run.scores.score).tolist() == [False] * 6 + [True]
 
 
 def test_the_record_of_a_run(qwen3: LanguageModel) -> None:
@@ -292,7 +290,6 @@ def test_the_record_of_a_run(qwen3: LanguageModel) -> None:
     assert len(run.scores.score) == 9
     assert run.tokens == run.padded_tokens == sum(len(prompt.ids) for prompt in prompts)
     assert run.fingerprint.dtype == "float32" and run.fingerprint.adapter_sha256 == "a1"
-    assert run.cut_prompts == sum(prompt.cut_tokens > 0 for prompt in prompts) > 0
     assert len(score_prompts(qwen3, []).scores.score) == 0
 
 

@@ -14,10 +14,10 @@ import pytest
 
 from certify_assets.errors import InputError, LeakError
 from certify_assets.judges.lm import sft
-from certify_assets.judges.lm.adapters import AdapterBank, attach_lora, quiet
+from certify_assets.judges.lm.adapters import attach_lora, load_adapter, quiet
 from certify_assets.judges.lm.contract import Encoded, VerdictTokens
 from certify_assets.judges.lm.scoring import score_prompts
-from certify_assets.judges.lm.sft import SftConfig, SftRow, train_sft
+from certify_assets.judges.lm.sft import SftConfig, SftRow, TrainedAdapter, train_sft
 from certify_assets.judges.lm.sft_config import IGNORED, SFT_SOURCES, training_rows
 from certify_assets.judges.lm.sft_trainer import collate, sft_arguments
 from certify_assets_tests.judges.lm import models
@@ -178,10 +178,8 @@ def test_training_learns_and_leaves_the_base_as_it_was(
     assert base.model.config.to_dict() == config and not base.model.training
     assert capsys.readouterr().out == ""
     assert np.array_equal(score_prompts(base, [row.prompt for row in rows]).scores.score, before)
-    bank = AdapterBank(base)
-    bank.add("sft", tmp_path)
-    with bank.using("sft") as (judge, sha256):
-        after = score_prompts(judge, [row.prompt for row in rows]).scores.score
+    judge, sha256 = load_adapter(base, tmp_path)
+    after = score_prompts(judge, [row.prompt for row in rows]).scores.score
     outcomes = np.array([row.outcome for row in rows])
     assert (
         after[outcomes == 1].mean() - after[outcomes == 0].mean()
@@ -220,26 +218,37 @@ def test_a_hybrid_model_trains_on_its_linear_attention_too(tmp_path: Path) -> No
     assert moved == set(trained.inputs.targets)
 
 
-def _train(folder: Path, **keywords: Any) -> Any:
+def _train(folder: Path, **keywords: Any) -> TrainedAdapter:
     return train_sft(
         models.judge(models.tiny_qwen3()),
         _rows(24),
         folder,
         config=replace(SMALL, dropout=0.1),
-        checkpoint_steps=2,
+        checkpoint_steps=1,
         **keywords,
     )
 
 
+def _train_until_killed(folder: Path) -> None:
+    """Leave a checkpoint after each of three steps, and a fourth step that is lost."""
+
+    def kill(step: int, _steps: int, _loss: float) -> None:
+        if step == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _train(folder, progress=kill)
+
+
 @pytest.mark.slow
 def test_a_stopped_training_ends_in_the_same_bytes(tmp_path: Path) -> None:
-    """Six steps, against three and three in two calls.
+    """Six steps, against three, a fourth that is lost, and three more in another call.
 
     Dropout draws random numbers, so their state is restored too.
     """
     whole = _train(tmp_path / "whole")
     assert whole.steps == 6
-    assert _train(tmp_path / "halves", stop_after=3) is None
+    _train_until_killed(tmp_path / "halves")
     checkpoint = tmp_path / "halves" / "checkpoints" / "checkpoint-3"
     assert checkpoint.is_dir() and not (tmp_path / "halves" / "provenance.json").exists()
     kept = {path.suffix for path in checkpoint.iterdir()}
@@ -262,7 +271,7 @@ def test_the_number_of_threads_changes_no_byte(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_checkpoint_cut_short_is_passed_over(tmp_path: Path) -> None:
-    assert _train(tmp_path, stop_after=3) is None
+    _train_until_killed(tmp_path)
     (tmp_path / "checkpoints" / "checkpoint-3" / "complete.json").unlink()
     steps: list[int] = []
     _train(tmp_path, progress=lambda step, *_: steps.append(step))
@@ -271,7 +280,7 @@ def test_a_checkpoint_cut_short_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_checkpoints_of_another_run_are_refused(tmp_path: Path) -> None:
-    assert _train(tmp_path, stop_after=2) is None
+    _train_until_killed(tmp_path)
     with pytest.raises(InputError, match="checkpoint of another model, other settings or rows"):
         train_sft(models.judge(models.tiny_qwen3()), _rows(24), tmp_path, config=SMALL)
 

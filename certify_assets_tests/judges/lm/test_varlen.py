@@ -142,7 +142,6 @@ def test_threads_and_order_change_no_bit(qwen3: LanguageModel) -> None:
     first = score_prompts(qwen3, prompts, config=PACKED)
     again = score_prompts(qwen3, prompts[::-1], config=replace(PACKED, workers=3, shard_rows=4))
     assert np.array_equal(first.scores.score, again.scores.score[::-1])
-    assert first.composition_sha256 == again.composition_sha256
 
 
 def test_layers_that_carry_a_state_are_read_in_padded_batches() -> None:

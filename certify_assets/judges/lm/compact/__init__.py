@@ -18,8 +18,6 @@ def compact_model_path() -> Path:
     return Path(__file__).with_name("weights")
 
 
-def load_compact(*, device: str = "cpu", dtype: str = "float32") -> LanguageModel:
+def load_compact() -> LanguageModel:
     """Load the compact model; its weights are stored in bfloat16, which float32 holds exactly."""
-    return replace(
-        load_language_model(compact_model_path(), device=device, dtype=dtype), source="compact"
-    )
+    return replace(load_language_model(compact_model_path()), source="compact")
