@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import math
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any
 
@@ -115,18 +117,27 @@ def write_json_atomic(path: Path, value: Any) -> bytes:
 def parse_json(text: str) -> Any:
     """Parse one JSON value; refuse what two readers could read differently."""
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_int=_integer)
+        return json.loads(text, object_pairs_hook=unique_keys, parse_int=_integer)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
-def _object(pairs: list[tuple[str, Any]]) -> object:
+def unique_keys(pairs: list[tuple[str, Any]]) -> object:
+    """Make a JSON object; refuse a key that it has twice, of which one value would be lost."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         repeated = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"it has the key {repeated[:60]!a} twice in one object")
     return found
+
+
+def apart_from_0_and_1(digits: str) -> float:
+    """Return a number of JSON; one that only rounding makes 0 or 1 is the number next to that."""
+    value = float(digits)
+    if value in (0.0, 1.0) and Decimal(digits) != Decimal(value):
+        return math.nextafter(value, 0.5)
+    return value
 
 
 def _integer(digits: str) -> int:

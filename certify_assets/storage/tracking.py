@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from certify_assets.errors import CertifyError
+from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file
 from certify_assets.storage.store import Store
 
@@ -60,9 +60,17 @@ def without_credentials(text: str) -> str:
 
 def tracking_uri(store: Store) -> str:
     """Return ``MLFLOW_TRACKING_URI``, else the address of a SQLite file in the data root."""
-    return (
-        os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{store.local_path('mlflow/mlflow.db')}"
-    )
+    if uri := os.environ.get("MLFLOW_TRACKING_URI"):
+        return uri
+    path = str(store.local_path("mlflow/mlflow.db"))
+    if {"?", "%"} & set(path):
+        # MLflow takes one for the end of the path and the other for a code, quoted or not, and
+        # would write next to the data root
+        raise InputError(
+            f"MLflow cannot keep its records in {store.root}, whose path has '?' or '%'; rename "
+            "the folder, or set MLFLOW_TRACKING_URI."
+        )
+    return f"sqlite:///{path}"
 
 
 @dataclass(frozen=True)
@@ -96,6 +104,8 @@ class Tracker:
     # where documents go when this tracker creates the experiment
     artifact_root: str
     experiment: str = "certify_assets"
+    # the database is that of the data root, whose artifacts it names by their path
+    own: bool = False
 
     @classmethod
     def for_store(cls, store: Store, *, experiment: str = "certify_assets") -> Tracker:
@@ -104,8 +114,9 @@ class Tracker:
             store.local_path("mlflow").mkdir(parents=True, exist_ok=True)
         return cls(
             uri=tracking_uri(store),
-            artifact_root=store.locate("mlflow/artifacts"),
+            artifact_root=store.locate("mlflow/artifacts").replace("%", "%25"),
             experiment=experiment,
+            own=store.is_local and "MLFLOW_TRACKING_URI" not in os.environ,
         )
 
     def write(self, record: Record) -> str:
@@ -113,8 +124,8 @@ class Tracker:
         client = self._client()
         from mlflow.entities import Metric
 
-        found = client.get_experiment_by_name(self.experiment)
-        experiment = found.experiment_id if found else self._create_experiment(client)
+        found, name = self._experiment(client)
+        experiment = found.experiment_id if found else self._create_experiment(client, name)
         run = client.create_run(
             experiment, run_name=record.name, tags=dict(record.tags)
         ).info.run_id
@@ -144,7 +155,7 @@ class Tracker:
     def find(self, tags: Mapping[str, str]) -> str | None:
         """Return the id of the latest finished run with these tags, if there is one."""
         client = self._client()
-        experiment = client.get_experiment_by_name(self.experiment)
+        experiment, _ = self._experiment(client)
         if experiment is None:
             return None
         wanted = " and ".join(
@@ -161,10 +172,23 @@ class Tracker:
         )
         return str(found[0].info.run_id) if found else None
 
-    def _create_experiment(self, client: Any) -> str:
+    def _experiment(self, client: Any) -> tuple[Any, str]:
+        """Return the experiment of the records, None where there is none yet, and its name."""
+        found = client.get_experiment_by_name(self.experiment)
+        if (
+            found is None
+            or not self.own
+            or _same_place(found.artifact_location, self.artifact_root)
+        ):
+            return found, self.experiment
+        # of a data root that was copied or moved: MLflow would write into the original's artifacts
+        name = f"{self.experiment} in {self.artifact_root}"
+        return client.get_experiment_by_name(name), name
+
+    def _create_experiment(self, client: Any, name: str) -> str:
         # a server decides for itself where artifacts go
         location = None if self.uri.startswith("http") else self.artifact_root
-        return str(client.create_experiment(self.experiment, artifact_location=location))
+        return str(client.create_experiment(name, artifact_location=location))
 
     def _client(self) -> Any:
         # imported here: MLflow costs about two CPU seconds, and only steps that record pay them
@@ -179,6 +203,10 @@ class Tracker:
         # the error comes back and is said in a sentence; MLflow would print its traceback as well
         logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
         return MlflowClient(tracking_uri=self.uri)
+
+
+def _same_place(one: str, other: str) -> bool:
+    return one.removeprefix("file://").rstrip("/") == other.removeprefix("file://").rstrip("/")
 
 
 @dataclass(frozen=True)

@@ -183,3 +183,41 @@ def test_a_password_of_a_url_is_shown_nowhere() -> None:
     with pytest.raises(InputError, match="holds a password") as caught:
         Store("sftp://me:hidden@host/root")
     assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["plain", "ü #x"])
+def test_a_copied_data_root_writes_into_its_own_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, database: Path
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    root, copy = tmp_path / name / "root", tmp_path / name / "copy"
+    (root / "mlflow").mkdir(parents=True)
+    shutil.copy(database, root / "mlflow/mlflow.db")
+
+    def write(place: Path, text: str) -> None:
+        record = _record("step", documents={"d.txt": text})
+        recorded = write_or_keep(Store(str(place)), record, experiment="e")
+        assert recorded.url is not None, recorded
+
+    write(root, "one")
+    shutil.copytree(root, copy)
+    write(copy, "two")
+    write(copy, "three")
+    write(root, "four")
+
+    def texts(place: Path) -> list[str]:
+        return sorted(path.read_text() for path in place.rglob("d.txt"))
+
+    assert texts(root) == ["four", "one"] and texts(copy) == ["one", "three", "two"]
+    assert {path.name for path in tmp_path.iterdir()} == {name}
+    assert {path.name for path in (tmp_path / name).iterdir()} == {"root", "copy"}
+
+
+@pytest.mark.parametrize("name", ["a?b", "a%20b"])
+def test_mlflow_writes_nothing_next_to_a_data_root_whose_path_it_cannot_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    recorded = write_or_keep(Store(str(tmp_path / name)), _record("step"), experiment="e")
+    assert recorded.url is None and "rename the folder" in recorded.reason
+    assert {path.name for path in tmp_path.iterdir()} <= {name}

@@ -103,11 +103,11 @@ class Gathered:
 
     def tasks(self) -> int:
         """Count the tasks."""
-        return len({clean_text(row.task_id) for row in self.rows})
+        return len({row.task_id for row in self.rows})
 
     def agents(self) -> tuple[str, ...]:
         """Return the agents, sorted."""
-        return tuple(sorted({clean_text(row.kept.run.agent) for row in self.rows}))
+        return tuple(sorted({row.kept.run.agent for row in self.rows}))
 
     def _trajectory(self, row: _Row) -> Trajectory:
         run, place = row.kept
@@ -129,7 +129,7 @@ class Gathered:
 def gather(drafts: Iterable[Draft], corpus: str, reading: Reading, texts: StepTexts) -> Gathered:
     """Turn drafts into the runs of a corpus."""
     instructions = _Instructions() if reading.options.get("merge_same_instruction") else None
-    kept = list(_without_copies(_labelled(drafts, reading), reading.tally, texts, instructions))
+    kept = list(_without_copies(_usable(drafts, reading), reading.tally, texts, instructions))
     tasks = {} if instructions is None else instructions.merged()
     attempts: Counter[tuple[str, str]] = Counter()
     ids: dict[str, Draft] = {}
@@ -144,7 +144,7 @@ def gather(drafts: Iterable[Draft], corpus: str, reading: Reading, texts: StepTe
             else run.attempt
         )
         attempts[task, run.agent] += 1
-        identity = clean_text(run.trajectory_id or f"{task}/{run.agent}/{attempt}")
+        identity = run.trajectory_id or f"{task}/{run.agent}/{attempt}"
         if identity in ids:
             raise InputError(
                 f"{run.origin} has the trajectory_id {identity!r} of {ids[identity].origin}; "
@@ -152,13 +152,21 @@ def gather(drafts: Iterable[Draft], corpus: str, reading: Reading, texts: StepTe
             )
         ids[identity] = run
         rows.append(_Row(task, identity, attempt, _Kept(run, place)))
-    rows.sort(key=lambda row: (clean_text(row.task_id), row.trajectory_id))
+    rows.sort(key=lambda row: (row.task_id, row.trajectory_id))
     return Gathered(corpus, rows, texts)
 
 
-def _labelled(drafts: Iterable[Draft], reading: Reading) -> Iterator[Draft]:
+def _usable(drafts: Iterable[Draft], reading: Reading) -> Iterator[Draft]:
     for draft in drafts:
-        if draft.outcome is None and not reading.options.get("keep_unlabelled"):
+        ids = (draft.task_id, draft.trajectory_id or "", draft.agent)
+        if any(clean_text(name) != name for name in ids):
+            # two such ids would become one in the table
+            reading.drop(
+                "unreadable_record",
+                f"{draft.origin} has a task, trajectory_id or agent that is no Unicode text; give "
+                "it another.",
+            )
+        elif draft.outcome is None and not reading.options.get("keep_unlabelled"):
             reading.drop(
                 "no_label",
                 f"{draft.origin} has no outcome; keep such runs with the option keep_unlabelled.",

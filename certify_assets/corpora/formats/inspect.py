@@ -46,6 +46,7 @@ from certify_assets.corpora.formats.texts import (
 )
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
+from certify_assets.files import apart_from_0_and_1, unique_keys
 
 _HEAD = 1 << 14
 _STATUS = re.compile(rb'"status"\s*:\s*"(?:started|success|cancelled|error)"')
@@ -311,7 +312,7 @@ def _read_json(source: _Source, data: bytes) -> Iterator[Draft]:
 
 def _object(data: bytes) -> Record | str:
     try:
-        document = json.loads(data)
+        document = json.loads(data, object_pairs_hook=unique_keys, parse_float=apart_from_0_and_1)
     except (ValueError, RecursionError) as error:
         return f"it is not JSON ({str(error)[:80] or 'nested too deeply'})"
     return document if isinstance(document, dict) else _NO_OBJECT

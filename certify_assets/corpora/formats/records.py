@@ -9,10 +9,11 @@ from typing import Any
 
 from certify_assets.corpora.formats.files import SourceFile
 from certify_assets.errors import InputError
+from certify_assets.files import apart_from_0_and_1, unique_keys
 
 HEAD = 1 << 16
 REST_LOST = "the file ends early or is too damaged to tell its records apart from here on"
-_DECODER = json.JSONDecoder()
+_DECODER = json.JSONDecoder(object_pairs_hook=unique_keys, parse_float=apart_from_0_and_1)
 _SPACE = re.compile(r"[\s,]*")
 _LINE = re.compile(r"[^\s][^\n]*")
 _COLON = re.compile(r"\s*:\s*")
@@ -161,8 +162,10 @@ def _parse(text: str, position: int) -> tuple[Any, int | None]:
         return f"it is not JSON ({error.msg})", None
     except RecursionError:
         return "it is nested too deeply", None
-    except ValueError:
-        return "it holds a number that is too long", None
+    except ValueError as error:
+        # ours begin so; Python's own are of integers alone
+        said = str(error)
+        return said if said.startswith("it has") else "it holds a number that is too long", None
 
 
 def _skip(text: str, position: int) -> int:

@@ -14,6 +14,7 @@ from certify_assets.corpora.formats.base import Draft, Files, Reading, contents,
 from certify_assets.corpora.formats.files import SourceFile
 from certify_assets.corpora.formats.records import Record
 from certify_assets.corpora.schema import Step
+from certify_assets.files import apart_from_0_and_1, unique_keys
 
 _NEW_ID = re.compile(r"([^/\s]+?)(?:/|__)([^/\s]+?)(?::pr-|_pr-)(\d+)")
 _LANGUAGES = r"c|c\+\+|cpp|go|java|javascript|js|kotlin|python|rust|ts|typescript"
@@ -233,11 +234,15 @@ def draft_of(
 def parse_object(data: bytes) -> Record | list[Any] | str:
     """Parse a file that holds one JSON object or list."""
     try:
-        value = json.loads(data.decode("utf-8-sig"))
+        value = json.loads(
+            data.decode("utf-8-sig"),
+            object_pairs_hook=unique_keys,
+            parse_float=apart_from_0_and_1,
+        )
     except UnicodeDecodeError:
         return "it is not UTF-8"
     except (ValueError, RecursionError) as error:
-        return f"it is not JSON ({getattr(error, 'msg', type(error).__name__)})"
+        return f"it is not JSON ({getattr(error, 'msg', str(error)[:80] or 'nested too deeply')})"
     return (
         value if isinstance(value, dict | list) else f"it is {type(value).__name__}, not an object"
     )

@@ -1,0 +1,76 @@
+"""Records that two readers could read differently are left out, and say why."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from certify_assets.cli import main
+from certify_assets.corpora.formats import import_corpus
+from certify_assets.corpora.formats.records import iter_list, one_object
+from certify_assets.corpora.formats.swe_reports import parse_object
+from certify_assets.corpora.formats.texts import json_value
+
+GOOD = '{"task_id": "a", "text": "x", "outcome": 1}'
+
+
+@pytest.mark.parametrize(
+    ("line", "reason", "words"),
+    [
+        (
+            '{"task_id": "b", "text": "x", "outcome": 0, "outcome": 1}',
+            "unreadable_record",
+            "it has the key 'outcome' twice in one object",
+        ),
+        ('{"task_id": "b", "text": "x", "outcome": 1e-400}', "bad_outcome", "neither 0 nor 1"),
+        (
+            '{"task_id": "b", "text": "x", "outcome": 0.99999999999999999999}',
+            "bad_outcome",
+            "neither 0 nor 1",
+        ),
+        ('{"task_id": "b\\ud800", "text": "x", "outcome": 1}', "unreadable_record", "Unicode"),
+        (
+            '{"task_id": "b", "trajectory_id": "\\udfff", "text": "x", "outcome": 1}',
+            "unreadable_record",
+            "Unicode",
+        ),
+    ],
+)
+def test_an_ambiguous_record_is_left_out(
+    tmp_path: Path, line: str, reason: str, words: str
+) -> None:
+    path = tmp_path / "runs.jsonl"
+    path.write_text(f"{GOOD}\n{line}\n", encoding="utf-8")
+    imported = import_corpus(path, name="c")
+    assert imported.dropped == {reason: 1} and len(imported.frame) == 1
+    assert "runs.jsonl row 2" in imported.examples[reason] and words in imported.examples[reason]
+
+
+@pytest.mark.parametrize("written", ["1", "1.0", "1e0", "0", "0.0", "0e-9"])
+def test_an_outcome_that_is_exactly_0_or_1_is_kept(tmp_path: Path, written: str) -> None:
+    path = tmp_path / "runs.jsonl"
+    path.write_text(GOOD.replace("1}", written + "}"), encoding="utf-8")
+    assert import_corpus(path, name="c").frame["outcome"].tolist() == [int(float(written))]
+
+
+def test_every_reader_of_documents_refuses_a_key_twice() -> None:
+    text = '{"resolved": [], "resolved": ["a"]}'
+    assert "twice" in one_object(text) and "twice" in parse_object(text.encode())
+    assert "twice" in next(iter_list(f"[{text}]", frozenset()))[1]
+    with pytest.raises(ValueError, match="twice"):
+        json_value(text.encode())
+    assert one_object('{"n": 1e-400}') == {"n": 5e-324}
+    assert json_value(b'{"n": 1e-40, "m": [1.0]}') == json.loads('{"n": 1e-40, "m": [1.0]}')
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a file that opens and cannot be read")
+def test_a_file_that_cannot_be_read_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["corpus", "import", "/proc/self/mem", "--name", "c", "--root", str(tmp_path)])
+    assert end.value.code == 2
+    assert capsys.readouterr().err.startswith("certify: mem: Input/output error; check the path")
