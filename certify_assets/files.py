@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import hashlib
 import json
@@ -19,6 +20,9 @@ from certify_assets.errors import InputError
 _CHUNK = 1 << 20
 _DIGITS = 10
 _POLL_SECONDS = 0.005
+_FIELD_CHARACTERS = 1 << 27
+#: what separates the cells of tables that are not as they should be, and its name
+SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
 def canonical_json(value: Any) -> bytes:
@@ -168,3 +172,13 @@ def lock_file(handle: int, *, wait: bool = True) -> bool:
     from filelock import lock_descriptor
 
     return lock_descriptor(handle, blocking=wait, poll_interval=_POLL_SECONDS)
+
+
+@contextmanager
+def long_fields() -> Iterator[None]:
+    """Lift the csv module's limit on the length of a field while a table is read."""
+    before = csv.field_size_limit(_FIELD_CHARACTERS)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+
+import pydantic
 
 from certify_assets.corpora.embedded import EMBEDDED, load_embedded, pretraining_tasks
 from certify_assets.errors import InputError, ManifestError
@@ -32,21 +35,6 @@ _SCHEMA = "certify_assets/split_manifest/1"
 _SCHEMA_OF_DELIVERIES = "certify_assets/split_manifest/2"
 _CAL_TASKS = 50
 _CAL_TASKS_FROM = 100
-_KEYS = frozenset(
-    {
-        "schema",
-        "corpus",
-        "profile",
-        "seed",
-        "shares",
-        "train_rl",
-        "minimum_cal_tasks",
-        "pinned_sft",
-        "universe",
-        "assignment",
-        "sha256",
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -57,7 +45,7 @@ class SplitManifest:
     # a key of `PROFILES` or "custom"
     profile: str
     seed: int
-    shares: Mapping[str, float]
+    shares: Mapping[str, int | float]
     # where RL is not trained, its share went to CAL
     train_rl: bool
     # fewest CAL tasks in a corpus of at least 100 tasks (0 = no minimum)
@@ -91,20 +79,16 @@ class SplitManifest:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the manifest as a JSON object."""
-        later = {"deliveries": [list(tasks) for tasks in self.deliveries]}
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        deliveries = [list(tasks) for tasks in values.pop("deliveries")]
         return {
-            "schema": _SCHEMA_OF_DELIVERIES if self.deliveries else _SCHEMA,
-            **(later if self.deliveries else {}),
-            "corpus": self.corpus,
-            "profile": self.profile,
-            "seed": self.seed,
+            "schema": _SCHEMA_OF_DELIVERIES if deliveries else _SCHEMA,
+            **({"deliveries": deliveries} if deliveries else {}),
+            **values,
             "shares": dict(self.shares),
-            "train_rl": self.train_rl,
-            "minimum_cal_tasks": self.minimum_cal_tasks,
             "pinned_sft": list(self.pinned_sft),
             "universe": list(self.universe),
             "assignment": dict(sorted(self.assignment.items())),
-            "sha256": self.sha256,
         }
 
     def content_sha256(self) -> str:
@@ -121,48 +105,22 @@ class SplitManifest:
             raise ManifestError(
                 f"this is not a split manifest ({_SCHEMA}); make one with make_manifest."
             )
-        later = {"deliveries"} if document["schema"] == _SCHEMA_OF_DELIVERIES else set()
-        if wrong := sorted((_KEYS | later).symmetric_difference(document)):
+        known = {"schema", *cls.__dataclass_fields__}
+        if document["schema"] == _SCHEMA:
+            known.remove("deliveries")
+        if wrong := sorted(known.symmetric_difference(document)):
             raise ManifestError(
                 f"the split manifest has missing or unknown keys ({', '.join(wrong)}); make "
                 "the splits again."
             )
-        texts = all(isinstance(document[key], str) for key in ("corpus", "profile", "sha256"))
-        numbers = (
-            all(type(document[key]) is int for key in ("seed", "minimum_cal_tasks"))
-            and type(document["train_rl"]) is bool
-        )
-        deliveries = document.get("deliveries", [])
-        lists = all(_strings(document[key]) for key in ("pinned_sft", "universe")) and (
-            isinstance(deliveries, list) and all(map(_strings, deliveries))
-        )
-        shares, assignment = document["shares"], document["assignment"]
-        maps = (
-            isinstance(shares, Mapping)
-            and isinstance(assignment, Mapping)
-            and _strings(list(assignment.values()))
-        )
-        if not (
-            texts
-            and numbers
-            and lists
-            and maps
-            and all(type(value) in (int, float) for value in shares.values())
-        ):
+        values = {name: value for name, value in document.items() if name != "schema"}
+        try:
+            # as JSON, where a list is a tuple and 1 is no text
+            return pydantic.TypeAdapter(cls).validate_json(json.dumps(values), strict=True)
+        except pydantic.ValidationError:
             raise ManifestError(
                 "the split manifest has values of the wrong type; make the splits again."
-            )
-        values = {key: document[key] for key in _KEYS - {"schema"}}
-        return cls(
-            **(
-                values
-                | {
-                    "pinned_sft": tuple(document["pinned_sft"]),
-                    "universe": tuple(document["universe"]),
-                    "deliveries": tuple(map(tuple, deliveries)),
-                }
-            )
-        )
+            ) from None
 
 
 def make_manifest(
@@ -449,7 +407,3 @@ def _tasks(task_ids: Iterable[str]) -> set[str]:
     if wrong := [task for task in tasks if not isinstance(task, str) or not task]:
         raise InputError(f"task id {wrong[0]!r} is not a text; give task ids as texts.")
     return tasks
-
-
-def _strings(values: Any) -> bool:
-    return isinstance(values, list) and all(isinstance(value, str) for value in values)

@@ -7,7 +7,6 @@ import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,13 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from certify_assets.errors import InputError
-from certify_assets.files import parse_json, write_atomic
+from certify_assets.files import SEPARATORS, long_fields, parse_json, write_atomic
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
-_FIELD_CHARACTERS = 1 << 27
 _ENDINGS = frozenset({".csv", ".parquet", ".pq", ".jsonl", ".ndjson"})
 # a whole number with its sign is no formula; a sign before anything else is
 _FORMULA = re.compile(r"\s*([=@＝＠]|[+\-＋－](?!\d+(\.\d+)?\s*$))|[\t\r\n]")
@@ -97,7 +94,7 @@ def _read_csv(
     path: Path, wanted: AbstractSet[str], _: AbstractSet[str] | None
 ) -> tuple[list[str], Columns, Rows]:
     try:
-        with path.open(encoding="utf-8-sig", newline="") as stream, _long_fields():
+        with path.open(encoding="utf-8-sig", newline="") as stream, long_fields():
             return _csv_columns(path, wanted, _csv_records(stream))
     except UnicodeDecodeError:
         raise InputError(
@@ -108,16 +105,6 @@ def _read_csv(
             f"{path} cannot be read as CSV ({_first_line(error)}); save it as comma-separated "
             "UTF-8 text with one header row."
         ) from None
-
-
-@contextmanager
-def _long_fields() -> Iterator[None]:
-    """Lift the csv module's limit on the length of a field while a table is read."""
-    before = csv.field_size_limit(_FIELD_CHARACTERS)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
 
 
 def _csv_records(stream: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
@@ -165,7 +152,7 @@ def _csv_columns(
 
 def _check_header(path: Path, header: Sequence[str]) -> None:
     _refuse_repeated(path, header)
-    for separator, called in _SEPARATORS.items():
+    for separator, called in SEPARATORS.items():
         if len(header) == 1 and separator in header[0]:
             raise InputError(
                 f"{path} is separated by {called}; save it with commas between the fields and "

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -24,14 +23,13 @@ from certify_assets.corpora.formats.records import Record, iter_lines, parquet_r
 from certify_assets.corpora.formats.texts import text_of
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
+from certify_assets.files import SEPARATORS, long_fields
 
 _FIELDS = words("task_id outcome text steps trajectory_id agent attempt instruction")
 _OUTCOMES = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}
 _MISSING = frozenset({"", "nan", "none", "null", "na", "n/a"})
-_FIELD_BYTES = 1 << 27
 _NOT_UTF8 = frozenset(map(chr, range(0xDC80, 0xDD00)))
 
-_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 _FIRST_LINES = 100
 _BATCH_ROWS = 1024
 
@@ -179,16 +177,6 @@ def _rows(file: SourceFile, wanted: set[str]) -> Iterator[_Row]:
         yield from iter_lines(file.read())
 
 
-@contextmanager
-def _long_fields() -> Iterator[None]:
-    """Lift the csv module's limit on the length of a field while a table is read."""
-    before = csv.field_size_limit(_FIELD_BYTES)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
-
-
 def csv_rows(file: SourceFile) -> Iterator[_Row]:
     """Go through the rows of a CSV file."""
     text = file.read().decode("utf-8", "surrogateescape").removeprefix("\ufeff")
@@ -199,7 +187,7 @@ def csv_rows(file: SourceFile) -> Iterator[_Row]:
     while True:
         first = reader.line_num + 1
         try:
-            with _long_fields():
+            with long_fields():
                 cells = next(reader)
         except StopIteration:
             return
@@ -225,7 +213,7 @@ def csv_rows(file: SourceFile) -> Iterator[_Row]:
 
 def _header(file: SourceFile, cells: list[str]) -> list[str]:
     names = [cell.strip() for cell in cells]
-    for separator, called in _SEPARATORS.items():
+    for separator, called in SEPARATORS.items():
         if len(names) == 1 and separator in names[0]:
             raise InputError(
                 f"{file.name} is separated by {called}; save it with commas, or with tabs "
