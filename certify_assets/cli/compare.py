@@ -17,6 +17,7 @@ from certify_assets.cli.output import (
     say,
     show_line,
     show_table,
+    write_text,
 )
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
@@ -112,15 +113,12 @@ def _evaluate(
 def _write(
     document: Mapping[str, Any], html: Path | None, exports: Mapping[str, Path | None]
 ) -> None:
-    from certify_assets.files import write_atomic
     from certify_assets.reports.comparison_page import comparison_tables, write_table
 
     if html is not None:
         from certify_assets.reports.comparison_page import render_comparison
 
-        write_atomic(
-            html, render_comparison(document["corpora"], document["left_out"]).encode("utf-8")
-        )
+        write_text(html, render_comparison(document["corpora"], document["left_out"]))
     tables = comparison_tables(document["corpora"])
     for kind, path in exports.items():
         if path is None:
@@ -129,12 +127,10 @@ def _write(
         if kind == "csv":
             # one table a file: two headers in one are no CSV
             for table, text in zip(tables, texts, strict=True):
-                write_atomic(
-                    path if table is tables[0] else path.with_stem(f"{path.stem}_{table.name}"),
-                    text.encode("utf-8"),
-                )
+                place = path if table is tables[0] else path.with_stem(f"{path.stem}_{table.name}")
+                write_text(place, text)
         else:
-            write_atomic(path, "\n".join(texts).encode("utf-8"))
+            write_text(path, "\n".join(texts))
 
 
 def _show(document: Mapping[str, Any]) -> None:

@@ -25,8 +25,9 @@ from certify_assets.cli.output import (
     refuse_overwrite,
     show_line,
     show_table,
+    write_text,
 )
-from certify_assets.files import sha256_bytes, write_atomic
+from certify_assets.files import sha256_bytes
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Monitoring
@@ -139,7 +140,7 @@ def _write_page(page: Path, entry: MonitorEntry, labels: Path) -> None:
         files=(SampleFile(labels.name, digest, rows, entry.result.tasks),),
         monitors=(entry,),
     )
-    write_atomic(page, render_monitor_page(record, title=labels.stem).encode("utf-8"))
+    write_text(page, render_monitor_page(record, title=labels.stem))
 
 
 def _show(result: Monitoring) -> None:

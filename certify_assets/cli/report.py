@@ -16,9 +16,14 @@ from certify_assets.cli.options import (
     read_pilot,
     read_scores,
 )
-from certify_assets.cli.output import emit_json, json_option, refuse_overwrite, show_line
+from certify_assets.cli.output import (
+    emit_json,
+    json_option,
+    refuse_overwrite,
+    show_line,
+    write_text,
+)
 from certify_assets.errors import InputError, StaleCertificateError
-from certify_assets.files import write_atomic
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Audit, Certificate
@@ -90,7 +95,7 @@ def report(
         certificate_file=certificate.name,
         scores_file=scores.name,
     )
-    write_atomic(out, page.encode("utf-8"))
+    write_text(out, page)
     document = {
         "page": str(out),
         "bytes": len(page.encode("utf-8")),

@@ -20,6 +20,7 @@ from certify_assets.cli.output import (
     show_line,
     show_table,
     write_document,
+    write_text,
 )
 
 if TYPE_CHECKING:
@@ -229,11 +230,10 @@ def _journal(out: Path) -> CellJournal:
 
 
 def _write_page(path: Path, document: Simulation, cells: Sequence[Any]) -> None:
-    from certify_assets.files import write_atomic
     from certify_assets.research.designs import check_truth
     from certify_assets.research.pages.simulation_page import render_simulation
 
-    write_atomic(path, render_simulation(document, check_truth(cells)).encode("utf-8"))
+    write_text(path, render_simulation(document, check_truth(cells)))
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from certify_assets.reports.wording import (
     percent,
     rate,
     render,
+    store_page,
 )
 
 if TYPE_CHECKING:
@@ -452,8 +453,7 @@ def _diamond(x: float, y: float) -> str:
 def write_comparison_page(store: Store, page: str, corpus: str | None = None) -> str:
     """Store a page, of one corpus or of the main table; return where it is."""
     key = _MAIN_TABLE_PAGE if corpus is None else comparison_key(corpus, "comparison.html")
-    store.write_bytes(key, page.encode("utf-8"))
-    return store.locate(key)
+    return store_page(store, key, page)
 
 
 def write_main_exports(store: Store, documents: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -487,44 +487,40 @@ def render_comparison(
 
 def comparison_markdown(document: Mapping[str, Any]) -> str:
     """Return the block of the comparison, one row a judge."""
-    alphas = document["alphas"]
-    lines = [
-        (
-            "| judge | AUROC | in task "
-            f"|{''.join(f' {side} {alpha:g} |' for side in ('rej.', 'rel.') for alpha in alphas)}"
-        )
+    budgets = [(side, alpha) for side in ("reject", "release") for alpha in document["alphas"]]
+    short = {"reject": "rej.", "release": "rel."}
+    columns = [
+        "judge",
+        "AUROC",
+        "in task",
+        *(f"{short[side]} {alpha:g}" for side, alpha in budgets),
     ]
-    lines.append(f"|{'---|' * (3 + 2 * len(alphas))}")
+    rows = []
     for row in document["rows"]:
         found = {(cell["side"], cell["alpha"]): cell["coverage"] for cell in row["certified"]}
-        cells = [
-            _share(found.get((side, alpha))) for side in ("reject", "release") for alpha in alphas
-        ]
         areas = [rate((row[name]["cal"] or {}).get("value")) for name in ("auroc", "within_task")]
-        lines.append(f"|{'|'.join([row['judge'], *areas, *cells])}|")
-    return "\n".join(lines) + "\n"
+        rows.append([row["judge"], *areas, *(_share(found.get(budget)) for budget in budgets)])
+    return "\n".join(markdown_table(columns, rows, tight=True)) + "\n"
 
 
 def folds_markdown(evaluations: Sequence[Mapping[str, Any]]) -> str:
     """Return the block of the evaluation on unseen agents; no name of an agent enters it."""
-    lines = ["| judge | unseen | all agents | difference | within agent |", "|---|---|---|---|---|"]
+    rows = []
     for item in evaluations:
         values = [
             item["disjoint"]["auroc"]["value"],
             item["trained_on_all"]["auroc"]["value"],
             item["difference"]["auroc"]["value"],
+            item["disjoint"]["within_agent"]["value"],
         ]
-        within = item["disjoint"]["within_agent"]["value"]
-        lines.append(f"|{'|'.join([item['judge'], *map(rate, [*values, within])])}|")
-    return "\n".join(lines) + "\n"
+        rows.append([item["judge"], *map(rate, values)])
+    columns = ("judge", "unseen", "all agents", "difference", "within agent")
+    return "\n".join(markdown_table(columns, rows, tight=True)) + "\n"
 
 
 def table_markdown(documents: Sequence[Mapping[str, Any]]) -> str:
     """Return the block of the main table: of every corpus the best judges."""
-    lines = [
-        "| corpus | best AUROC | lexical | most certified | coverage |",
-        "|---|---|---|---|---|",
-    ]
+    rows = []
     for document in documents:
         best = {item["what"]: item for item in document["best"]}
         most, area = (
@@ -533,15 +529,17 @@ def table_markdown(documents: Sequence[Mapping[str, Any]]) -> str:
         )
         floor = next((row for row in document["rows"] if row["judge"] == "lexical"), None)
         lexical = rate((floor["auroc"]["cal"] or {}).get("value")) if floor else rate(None)
-        cells = [
-            document["corpus"],
-            f"{area['judge']} {rate(area['value'])}",
-            lexical,
-            most["judge"] or "nobody",
-            _share(most["value"]),
-        ]
-        lines.append(f"|{'|'.join(cells)}|")
-    block = "\n".join(lines) + "\n"
+        rows.append(
+            [
+                document["corpus"],
+                f"{area['judge']} {rate(area['value'])}",
+                lexical,
+                most["judge"] or "nobody",
+                _share(most["value"]),
+            ]
+        )
+    columns = ("corpus", "best AUROC", "lexical", "most certified", "coverage")
+    block = "\n".join(markdown_table(columns, rows, tight=True)) + "\n"
     return (
         block
         if len(block) < INLINE

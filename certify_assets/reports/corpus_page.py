@@ -17,6 +17,7 @@ from certify_assets.reports.wording import (
     percent,
     rate,
     render,
+    store_page,
 )
 
 if TYPE_CHECKING:
@@ -180,10 +181,7 @@ def write_corpus_page(store: Store, report: CorpusReport) -> str:
     """Store a corpus's page, linked to its Data Docs; return where it is."""
     corpus = report.config.name
     docs = "data_docs/index.html" if store.exists(data_docs_key(corpus)) else None
-    store.write_bytes(
-        f"corpora/{corpus}/page.html", render_corpus(report, data_docs=docs).encode("utf-8")
-    )
-    return store.locate(f"corpora/{corpus}/page.html")
+    return store_page(store, f"corpora/{corpus}/page.html", render_corpus(report, data_docs=docs))
 
 
 def render_corpus(report: CorpusReport, *, data_docs: str | None = None) -> str:
@@ -351,10 +349,9 @@ def data_docs_key(corpus: str) -> str:
 
 def write_data_docs(corpus: Corpus, report: QualityReport) -> str:
     """Store a corpus's Data Docs; return where they are."""
-    corpus.store.write_bytes(
-        data_docs_key(corpus.name), render_data_docs(corpus.name, report).encode("utf-8")
+    return store_page(
+        corpus.store, data_docs_key(corpus.name), render_data_docs(corpus.name, report)
     )
-    return corpus.store.locate(data_docs_key(corpus.name))
 
 
 def render_data_docs(corpus: str, report: QualityReport) -> str:

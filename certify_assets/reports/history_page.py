@@ -17,6 +17,7 @@ from certify_assets.reports.wording import (
     markdown_table,
     percent,
     render,
+    store_page,
 )
 
 if TYPE_CHECKING:
@@ -286,9 +287,7 @@ def history_rows(history: OperationHistory) -> list[list[str]]:
 
 def write_history_page(store: Store, history: OperationHistory) -> str:
     """Draw a history; return where the page is."""
-    key = history_key(history.corpus, "history.html")
-    store.write_bytes(key, render_history(history).encode("utf-8"))
-    return store.locate(key)
+    return store_page(store, history_key(history.corpus, "history.html"), render_history(history))
 
 
 def history_markdown(history: OperationHistory) -> str:

@@ -20,15 +20,13 @@ from certify_assets.evaluation.left_out_agents import left_out_agents
 from certify_assets.judges.harvest.gate import HALF_B
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import DELTA, judge_spec, judges
-from certify_assets.reports.wording import markdown_table
+from certify_assets.reports.wording import markdown_table, store_page
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
     from certify_assets.evaluation.recalibration import RecalibrationReport
     from certify_assets.reports.certificate_page import IndexEntry
-
-_INDEX = "index.html"
 
 
 def write_page(judge: JudgedCorpus) -> str:
@@ -56,8 +54,7 @@ def write_page(judge: JudgedCorpus) -> str:
         left_out=left_out_agents(judge),
         recalibration=_recalibration(judge, hashes),
     )
-    judge.store.write_bytes(judge.key("page.html"), page.encode("utf-8"))
-    return judge.store.locate(judge.key("page.html"))
+    return store_page(judge.store, judge.key("page.html"), page)
 
 
 def _recalibration(
@@ -83,8 +80,7 @@ def write_index(store: Store) -> str:
         for judge in judges(store.root)
         if store.exists(f"judges/{judge}/{corpus}/page.html")
     ]
-    store.write_bytes(_INDEX, render_index(entries).encode("utf-8"))
-    return store.locate(_INDEX)
+    return store_page(store, "index.html", render_index(entries))
 
 
 def verdict(judge: JudgedCorpus, certificate: Certificate) -> str:

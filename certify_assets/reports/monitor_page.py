@@ -18,6 +18,7 @@ from certify_assets.reports.wording import (
     markdown_table,
     percent,
     render,
+    store_page,
 )
 
 _HEADINGS = {
@@ -47,10 +48,8 @@ def render_monitor_page(document: MonitorRecord, *, title: str) -> str:
 
 def write_monitor_page(judge: JudgedCorpus) -> str:
     """Draw the stored monitor of a judge; return where the page is."""
-    key = judge.key("monitor.html")
     page = render_monitor_page(load_monitor(judge), title=f"{judge.corpus}, {judge} judge")
-    judge.store.write_bytes(key, page.encode("utf-8"))
-    return judge.store.locate(key)
+    return store_page(judge.store, judge.key("monitor.html"), page)
 
 
 def monitor_markdown(document: MonitorRecord) -> str:

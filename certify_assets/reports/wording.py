@@ -13,6 +13,8 @@ from certify_assets._version import __version__
 if TYPE_CHECKING:
     import jinja2
 
+    from certify_assets.storage.store import Store
+
 DASH = "\N{EN DASH}"
 #: longest block that Dagster shows inline on the page of an asset
 INLINE = 1000
@@ -141,6 +143,12 @@ def environment() -> jinja2.Environment:
 def render(template: str, **values: Any) -> str:
     """Fill a template, which is given the version of the package too."""
     return environment().get_template(template).render(version=__version__, **values)
+
+
+def store_page(store: Store, key: str, page: str) -> str:
+    """Store a page; return where it is."""
+    store.write_bytes(key, page.encode("utf-8"))
+    return store.locate(key)
 
 
 def markdown_table(

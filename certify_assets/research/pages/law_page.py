@@ -11,7 +11,7 @@ import numpy as np
 from certify_assets._version import __version__
 from certify_assets.reports import svg
 from certify_assets.reports.figures import canvas, legend
-from certify_assets.reports.wording import DASH, count, environment, rate
+from certify_assets.reports.wording import DASH, count, environment, rate, store_page
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -216,8 +216,7 @@ _FORMS = ("law", "auroc_only", "parameter_free")
 
 def write_law_page(store: Store, page: str) -> str:
     """Store the page next to the document; return where it is."""
-    store.write_bytes(_KEY, page.encode("utf-8"))
-    return store.locate(_KEY)
+    return store_page(store, _KEY, page)
 
 
 def render_law(found: Certifiability) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from certify_assets._version import __version__
 from certify_assets.certificates.procedures import clopper_pearson_upper
 from certify_assets.reports import svg
-from certify_assets.reports.wording import counted, environment, percent, rate
+from certify_assets.reports.wording import counted, environment, percent, rate, store_page
 from certify_assets.research.designs import DESIGNS
 from certify_assets.research.simulation import PAPER_PROCEDURES
 from certify_assets.research.simulation_study import (
@@ -223,8 +223,7 @@ def render_simulation(simulation: Simulation, truth: Sequence[TruthCheck]) -> st
 
 def write_simulation_page(store: Store) -> str:
     """Draw the stored study; return where the page is."""
-    store.write_bytes(PAGE, render_simulation(*load_study(store)).encode("utf-8"))
-    return store.locate(PAGE)
+    return store_page(store, PAGE, render_simulation(*load_study(store)))
 
 
 def study_markdown(simulation: Simulation, truth: Sequence[TruthCheck]) -> str:
