@@ -56,27 +56,19 @@ def auroc(scores: ArrayLike, outcomes: ArrayLike) -> float:
     return ranking.auroc(np.ones(ranking.order.size))
 
 
-class AurocFigures(TypedDict):
-    """An AUROC with its interval, as it is stored."""
+class Interval(TypedDict):
+    """A figure with its 95 % interval."""
 
     value: float | None
     low: float | None
     high: float | None
+
+
+class AurocFigures(Interval):
+    """An AUROC with its 95 % percentile interval over resampled tasks; None without a pair."""
+
+    # of a success and a failure
     pairs: int
-
-
-@dataclass(frozen=True, slots=True)
-class AurocEstimate:
-    """An AUROC and its 95 % percentile interval over resampled tasks; None without a pair."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-    pairs: int  # of a success and a failure
-
-    def to_dict(self) -> AurocFigures:
-        """Return the estimate as JSON values."""
-        return {"value": self.value, "low": self.low, "high": self.high, "pairs": self.pairs}
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +132,13 @@ class Ranking:
         won, pairs = self.pair_counts(weights[None])
         return float(won[0] / pairs[0]) if pairs[0] else float("nan")
 
-    def estimate(self, resamples: NDArray[np.float64]) -> AurocEstimate:
+    def estimate(self, resamples: NDArray[np.float64]) -> AurocFigures:
         """Return the AUROC of all rows with its interval over resamples."""
         won, pairs = (float(value[0]) for value in self.pair_counts(np.ones((1, self.order.size))))
         if pairs == 0:
-            return AurocEstimate(None, None, None, 0)
+            return {"value": None, "low": None, "high": None, "pairs": 0}
         low, high = percentile_interval(self.aurocs(resamples)) if len(resamples) else (None, None)
-        return AurocEstimate(won / pairs, low, high, round(pairs))
+        return {"value": won / pairs, "low": low, "high": high, "pairs": round(pairs)}
 
 
 def name_codes(names: Sequence[Any] | NDArray[Any]) -> NDArray[np.int64]:

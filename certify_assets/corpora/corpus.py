@@ -95,17 +95,8 @@ class ImportSummary:
     def _of(
         cls, facts: ImportFacts, size: tuple[int, int, tuple[str, ...]], sha256: str
     ) -> ImportSummary:
-        return cls(
-            *size,
-            dropped=facts.dropped,
-            files=facts.files,
-            sha256=sha256,
-            format=facts.format,
-            examples=facts.examples,
-            notes=facts.notes,
-            label_source=facts.label_source,
-            label_facts=facts.label_facts,
-        )
+        about = {name: value for name, value in vars(facts).items() if name != "frame"}
+        return cls(*size, sha256=sha256, **about)
 
 
 @dataclass(frozen=True, init=False)

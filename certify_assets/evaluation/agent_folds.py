@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from certify_assets.certificates.auroc import (
     AurocFigures,
+    Interval,
     Ranking,
     auroc,
     name_codes,
@@ -42,14 +43,6 @@ class UnseenAuroc(TypedDict):
 
     auroc: AurocFigures
     within_agent: AurocFigures
-
-
-class Interval(TypedDict):
-    """A difference of AUROC with its 95 % interval."""
-
-    value: float | None
-    low: float | None
-    high: float | None
 
 
 class UnseenDifference(TypedDict):
@@ -301,8 +294,8 @@ class _Folds:
         )
         unseen: dict[str, UnseenAuroc] = {
             judge: {
-                "auroc": folds[judge].estimate(resamples).to_dict(),
-                "within_agent": within[judge].estimate(resamples).to_dict(),
+                "auroc": folds[judge].estimate(resamples),
+                "within_agent": within[judge].estimate(resamples),
             }
             for judge in scores
         }
@@ -317,7 +310,7 @@ class _Folds:
 
 def paired_difference(one: Ranking, other: Ranking, resamples: NDArray[np.float64]) -> Interval:
     """Return the difference of AUROC of two judges on the same rows and resamples of tasks."""
-    mine, theirs = (ranking.estimate(resamples[:0]).value for ranking in (one, other))
+    mine, theirs = (ranking.estimate(resamples[:0])["value"] for ranking in (one, other))
     if mine is None or theirs is None:
         return {"value": None, "low": None, "high": None}
     low: float | None = None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from certify_assets.certificates.audit import Audit
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, LedgerError, StaleCertificateError
 from certify_assets.evaluation.certification import deciding_certificates, why_nothing
@@ -32,24 +33,12 @@ if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
 
 
-@dataclass(frozen=True)
-class CertificateAudit:
-    """A certificate on TEST, as it is stored: `certificates.audit.Audit` with its budget."""
+@dataclass(frozen=True, kw_only=True)
+class CertificateAudit(Audit):
+    """The audit of a certificate on TEST, as it is stored."""
 
     side: str
     alpha: float
-    verdict: str
-    realized_error: float | None
-    lower_bound: float
-    coverage: float
-    covered_tasks: int
-    trajectories: int
-    tasks: int
-    unscored: int
-    certificate_sha256: str
-    own_coverage: float | None
-    paper_rule_pass: bool
-    reason: str
     # a `ResampleAudit` of the threshold; None where nothing was certified
     resampling: Mapping[str, float | str | bool | None] | None = None
     # j where this is the j-th audit that sees some of the same TEST runs
@@ -57,7 +46,7 @@ class CertificateAudit:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the audit as it is stored."""
-        found = asdict(self)
+        found = {"side": self.side, "alpha": self.alpha, **super().to_dict()}
         if self.resampling is None:
             del found["resampling"]
         if self.reading == 1:
@@ -86,7 +75,7 @@ class CertificateAudit:
                 f" This is reading {reading} of TEST runs that were read before, so its bound is "
                 f"made at delta {delta:.2g} of {item.delta:g}."
             )
-        return cls(item.side, item.alpha, **found, resampling=resampled, reading=reading)
+        return cls(side=item.side, alpha=item.alpha, **found, resampling=resampled, reading=reading)
 
 
 @dataclass(frozen=True)

@@ -280,8 +280,8 @@ def _areas(rows: LabelledScores) -> tuple[AurocFigures, AurocFigures]:
     resamples = task_resamples(tasks)
     scores, outcomes = rows.scores[kept], rows.outcomes[kept]
     return (
-        Ranking.of(scores, outcomes).estimate(resamples).to_dict(),
-        Ranking.of(scores, outcomes, tasks).estimate(resamples).to_dict(),
+        Ranking.of(scores, outcomes).estimate(resamples),
+        Ranking.of(scores, outcomes, tasks).estimate(resamples),
     )
 
 
@@ -365,7 +365,7 @@ def _difference(one: JudgeResults, other: JudgeResults) -> Difference:
     kept = np.isfinite(mine.scores) & np.isfinite(theirs.scores)
     resamples = task_resamples(name_codes(mine.tasks[kept]))
     rankings = [Ranking.of(rows.scores[kept], rows.outcomes[kept]) for rows in (mine, theirs)]
-    auroc, against = (ranking.estimate(resamples[:0]).value for ranking in rankings)
+    auroc, against = (ranking.estimate(resamples[:0])["value"] for ranking in rankings)
     found = paired_difference(rankings[0], rankings[1], resamples)
     value, low, high = found["value"], found["low"], found["high"]
     if np.array_equal(mine.scores, theirs.scores, equal_nan=True):

@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from certify_assets.certificates import Audit, Certificate, ThresholdCurve
     from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.evaluation.arms_audit import ArmsAudit
-    from certify_assets.evaluation.audit import CertificateAudit
     from certify_assets.evaluation.left_out_agents import LeftOutAgents
 
 
@@ -68,7 +67,7 @@ def render_page(
     scores_frame: pd.DataFrame,
     *,
     title: str,
-    audits: Sequence[Audit | CertificateAudit] = (),
+    audits: Sequence[Audit] = (),
     audit_frame: pd.DataFrame | None = None,
     lineage: Mapping[str, str] | None = None,
     profile: CorpusProfile | None = None,
@@ -207,7 +206,7 @@ class IndexEntry:
     delta: float
     #: 0 where nothing is certified
     share: float
-    audit: Audit | CertificateAudit | None = None
+    audit: Audit | None = None
     note: str = ""
 
     def __post_init__(self) -> None:
@@ -223,7 +222,7 @@ class IndexEntry:
         certificate: Certificate,
         title: str,
         href: str,
-        audit: Audit | CertificateAudit | None = None,
+        audit: Audit | None = None,
         *,
         note: str = "",
     ) -> IndexEntry:

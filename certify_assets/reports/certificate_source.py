@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from certify_assets.certificates import AgentError, Audit, Certificate
     from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.evaluation.arms_audit import ArmsAudit
-    from certify_assets.evaluation.audit import CertificateAudit
     from certify_assets.evaluation.left_out_agents import LeftOutAgents
 
 DEPLOYED = "guarded_taskboot"
@@ -69,7 +68,7 @@ class PageSource:
     certificates: Sequence[Certificate]
     cal: PageScores
     test: PageScores | None = None
-    audits: Sequence[Audit | CertificateAudit] = ()
+    audits: Sequence[Audit] = ()
     lineage: Mapping[str, str] = field(default_factory=dict)
     profile: CorpusProfile | None = None
     #: AUROC of the judge and of each control, by names that end in ``_auroc``
@@ -169,7 +168,7 @@ class PageSource:
         """Return the share of scored CAL runs that both sides would decide."""
         return max(0.0, sum(c.coverage for c in self.sides) - self.decided) / 2
 
-    def audit_of(self, certificate: Certificate) -> Audit | CertificateAudit | None:
+    def audit_of(self, certificate: Certificate) -> Audit | None:
         """Return the TEST audit of a certificate, matched by the certificate's hash."""
         return next((a for a in self.audits if a.certificate_sha256 == certificate.sha256), None)
 

@@ -26,7 +26,6 @@ from certify_assets.reports.wording import (
 if TYPE_CHECKING:
     from certify_assets.certificates import Audit, Certificate, Diagnosis
     from certify_assets.corpora.profile import CorpusProfile
-    from certify_assets.evaluation.audit import CertificateAudit
     from certify_assets.reports.certificate_source import PageSource
 
 #: what an audit's verdict says to somebody who decides on a release, the most reassuring first
@@ -204,7 +203,7 @@ def threshold_words(certificate: Certificate, scale: str) -> str:
     return f"{sign} {log_odds(certificate.threshold, scale)}"
 
 
-def audited(source: PageSource) -> list[tuple[Certificate, Audit | CertificateAudit]]:
+def audited(source: PageSource) -> list[tuple[Certificate, Audit]]:
     """Return deployed certificates with audits; uncertified only if TEST has no score."""
     pairs = [(c, source.audit_of(c)) for c in source.deployed]
     return [

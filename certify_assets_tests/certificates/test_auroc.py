@@ -98,19 +98,19 @@ def test_without_groups_it_is_the_auroc() -> None:
     rng = np.random.default_rng(1)
     scores, outcomes = rng.integers(0, 9, 200) / 4, rng.integers(0, 2, 200)
     found = Ranking.of(scores, outcomes).estimate(task_resamples(name_codes(np.arange(200) // 4)))
-    assert found.value == pytest.approx(auroc(scores, outcomes))
-    assert found.low is not None
-    assert found.high is not None
-    assert found.low < found.value < found.high
-    assert found.pairs == outcomes.sum() * (200 - outcomes.sum())
+    assert found["value"] == pytest.approx(auroc(scores, outcomes))
+    assert found["low"] is not None
+    assert found["high"] is not None
+    assert found["low"] < found["value"] < found["high"]
+    assert found["pairs"] == outcomes.sum() * (200 - outcomes.sum())
 
 
 def test_what_cannot_be_measured_is_none() -> None:
     nothing = Ranking.of([], []).estimate(task_resamples(name_codes([])))
     alike = Ranking.of([1.0, 2.0], [1, 1]).estimate(task_resamples(name_codes(["a", "b"])))
-    assert nothing.value is alike.value is None and nothing.pairs == alike.pairs == 0
+    assert nothing["value"] is alike["value"] is None and nothing["pairs"] == alike["pairs"] == 0
     one_task = Ranking.of([1.0, 2.0], [0, 1]).estimate(task_resamples(name_codes(["a", "a"])))
-    assert (one_task.value, one_task.low, one_task.high) == (1.0, None, None)
+    assert (one_task["value"], one_task["low"], one_task["high"]) == (1.0, None, None)
     assert percentile_interval(np.array([np.nan])) == (None, None)
 
 
@@ -143,6 +143,6 @@ def test_the_interval_covers_the_truth_of_clustered_runs() -> None:
     for _ in range(150):
         scores, outcomes, tasks = drawn(60)
         found = Ranking.of(scores, outcomes).estimate(task_resamples(tasks, draws=300))
-        assert found.low is not None and found.high is not None
-        missed += not found.low <= truth <= found.high
+        assert found["low"] is not None and found["high"] is not None
+        missed += not found["low"] <= truth <= found["high"]
     assert missed <= 7.5 + 3.5 * 2.7
