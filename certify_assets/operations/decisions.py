@@ -19,6 +19,7 @@ from certify_assets.errors import IntegrityError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import JUDGED_COLUMNS, RUN_COLUMNS
 from certify_assets.judges.specs import SIDES
+from certify_assets.operations.batch_findings import unlike_calibration
 from certify_assets.operations.layout import DECISION_COLUMNS, batch_key, batch_names, batch_runs
 from certify_assets.operations.sampling import Draw, asked_rows
 from certify_assets.storage.progress import Report
@@ -352,6 +353,10 @@ def _findings(
             f"{batch.about['outcomes_left_out']} runs came with an outcome, which is not kept: who "
             "delivers a run does not label it."
         ]
+    if deployment.judge is not None and deployment.refusal is None:
+        name, used = str(frame["batch"].iloc[0]), deployment.certificates
+        for code, message in unlike_calibration(deployment.judge, used, name, frame):
+            found.setdefault(code, []).append(message)
     return [
         {"code": code, "message": message}
         for code, messages in found.items()

@@ -1,0 +1,78 @@
+"""Batches that are unlike CAL say so: the share decided, task sizes, attempts sent again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.operations.batches import decide_ready, receive
+from certify_assets.operations.rollout import deploy
+from certify_assets.operations.sampling import SamplingPlan
+from certify_assets.storage.store import Store
+from certify_assets_tests.operations_builders import deliver
+
+_BAD = "could not find the button, no element matches the selector"
+
+
+@pytest.fixture
+def deployed(operated: Store) -> Store:
+    plan = SamplingPlan(0.2, 0.3, 5)
+    deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"), sampling=plan, track=False)
+    return operated
+
+
+def _findings(store: Store, path: Path, **delivery: Any) -> dict[str, str]:
+    receive(Corpus(store, "c"), [str(deliver(path, **delivery))])
+    (document,) = decide_ready(Corpus(store, "c"))
+    found = {item["code"]: item["message"] for item in document.findings}
+    assert len(found) == len(document.findings)
+    return found
+
+
+def _with_words(words: str) -> Callable[[dict[str, Any]], None]:
+    def change(record: dict[str, Any]) -> None:
+        record["steps"][-1]["observation"] += f" {words}"
+
+    return change
+
+
+def test_runs_like_those_of_cal_are_not_found(deployed: Store, tmp_path: Path) -> None:
+    found = _findings(deployed, tmp_path / "new.jsonl", tasks=60)
+    assert not {"shifted", "larger_tasks", "sent_again"} & set(found)
+
+
+def test_words_of_failure_in_most_runs_shift_the_share_decided(
+    deployed: Store, tmp_path: Path
+) -> None:
+    path = tmp_path / "new.jsonl"
+    found = _findings(deployed, path, tasks=60, change=_with_words(_BAD))
+    assert "the reject threshold decides" in found["shifted"]
+    assert "certify this batch by a draw" in found["shifted"]
+
+
+def test_a_task_larger_than_those_of_cal_is_found(deployed: Store, tmp_path: Path) -> None:
+    found = _findings(deployed, tmp_path / "new.jsonl", tasks=1, attempts=40)
+    assert found["larger_tasks"].startswith(
+        "1 tasks have more runs than the largest of CAL (40 against 4)"
+    )
+
+
+def test_a_run_that_is_sent_again_with_other_words_is_found(
+    deployed: Store, tmp_path: Path
+) -> None:
+    found: dict[str, str] = {}
+    for number in range(4):
+
+        def again(record: dict[str, Any], number: int = number) -> bool:
+            record["trajectory_id"] += f"-{number}"
+            _with_words(f"all good {number}")(record)
+            return bool(record["agent"] == "agent-1")
+
+        found = _findings(deployed, tmp_path / f"{number}.jsonl", tasks=20, change=again)
+    assert "20 times an agent has more attempts at a task" in found["sent_again"]
+    assert "'agent-1' has" in found["sent_again"]
