@@ -1,4 +1,4 @@
-"""Compiled kernels; tests hold each equal to its numpy twin in `reference`."""
+"""Compiled kernels; tests hold each equal to a plain twin in numpy."""
 
 # Every caller passes C-contiguous arrays of one dtype, so that each kernel has exactly one
 # signature: a small first call compiles (or loads from numba's cache) what a large later call runs.

@@ -24,7 +24,9 @@ NOT_VOUCHED = (
 
 def settings_of(certificate: Certificate) -> Settings:
     """Return the settings that a certificate says it was issued under."""
-    parameters = certificate.parameters
+    parameters: dict[str, Any] = {**certificate.parameters}
+    # the pilot is a table, of which a certificate holds the hash
+    del parameters["pilot"]
     return Settings(
         alpha=certificate.alpha,
         delta=certificate.delta,
@@ -33,15 +35,7 @@ def settings_of(certificate: Certificate) -> Settings:
         estimand=certificate.estimand,
         seed=certificate.seed,
         candidates=certificate.candidates,
-        guard=parameters["guard"],
-        error_icc_cap=parameters["error_icc_cap"],
-        size_ratio=parameters["size_ratio"],
-        max_task_size=parameters["max_task_size"],
-        multiplicity=parameters["multiplicity"],
-        starts=parameters["starts"],
-        grid=parameters["grid"],
-        engine=parameters["engine"],
-        draws=parameters["draws"],
+        **parameters,
     )
 
 

@@ -34,7 +34,7 @@ _SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
             "Raise an alarm when newly labelled tasks show an error above α.",
         ),
         "plan": ("plan:plan", "Plan the sample size: tasks needed, predicted coverage, gates."),
-        "report": ("report:report", "Draw a certificate as a page that opens from disk."),
+        "report": ("check:report", "Draw a certificate as a page that opens from disk."),
         "resample": (
             "check:resample",
             "Estimate how often a threshold's error exceeds α under resampled tasks.",

@@ -75,6 +75,14 @@ _LINEAGE: dict[str, str] = {
     "prompt_sha256": "prompt",
     "scores_sha256": "score table",
 }
+#: findings that the provenance of a certificate holds
+_PROVENANCE: dict[str, str] = {
+    "accepted_structural_leak": "The outcome can be predicted without reading the run: {}",
+    "training_limits": "{}.",
+    "pseudo_labels": "It is certified on half B of CAL alone, and not all of its training is "
+    "labelled by reviewers: {}.",
+    "no_parity": "The scores were not compared with those of a local model: {}",
+}
 _CONTROLS: dict[str, str] = {
     "length_auroc": "text length alone",
     "agent_auroc": "the agent's average alone",
@@ -388,22 +396,11 @@ def finding_rows(source: PageSource) -> list[FindingRow]:
     for certificate in ordered:
         for finding in certificate.findings:
             places.setdefault((finding["code"], finding["message"]), []).append(certificate)
-        if leak := certificate.provenance.get("accepted_structural_leak"):
-            message = f"The outcome can be told without reading the run: {leak}"
-            places.setdefault(("accepted_structural_leak", message), []).append(certificate)
-        if limits := certificate.provenance.get("training_limits"):
-            places.setdefault(("training_limits", f"{limits[0].upper()}{limits[1:]}."), []).append(
-                certificate
-            )
-        if taken := certificate.provenance.get("pseudo_labels"):
-            message = (
-                "It is certified on half B of CAL alone, and not all of its training is labelled "
-                f"by reviewers: {taken}."
-            )
-            places.setdefault(("pseudo_labels", message), []).append(certificate)
-        if reason := certificate.provenance.get("no_parity"):
-            message = f"The scores were not compared with those of a local model: {reason}"
-            places.setdefault(("no_parity", message), []).append(certificate)
+        for code, text in _PROVENANCE.items():
+            if given := certificate.provenance.get(code):
+                message = text.format(given)
+                message = f"{message[0].upper()}{message[1:]}"
+                places.setdefault((code, message), []).append(certificate)
     for certificate, message in source.agent_shifts:
         places.setdefault(("agent_shift", message), []).append(certificate)
     deployed = source.headline.procedure

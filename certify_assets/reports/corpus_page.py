@@ -233,7 +233,7 @@ def standing(report: CorpusReport) -> tuple[str, str, list[str]]:
         sentences.append(f"It cannot be split: {report.unsplit}")
     if controls.over:
         names = ", ".join(controls.over)
-        leak = f"The outcome can be told without reading the run, by {names}"
+        leak = f"The outcome can be predicted without reading the run, by {names}"
         if not controls.passed:
             return (
                 "failed",
