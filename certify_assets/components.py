@@ -7,7 +7,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import dagster as dg
 import pydantic
@@ -64,6 +64,9 @@ class DeclaredCorpus(dg.Resolvable, dg.Model):
         None, description=_ABOUT["accept_structural_leak"]
     )
     domain: str = pydantic.Field("", description=_ABOUT["domain"])
+    new_agents: Literal["review", "batch_certificate", "accept"] = pydantic.Field(
+        "batch_certificate", description=_ABOUT["new_agents"]
+    )
 
     def config(self, folder: Path) -> CorpusConfig:
         """Return the configuration, with paths made absolute from the folder of the YAML file.

@@ -10,7 +10,7 @@ from certify_assets.certificates import diagnosis, findings, monitor
 from certify_assets.certificates.evaluation import MULTIPLICITIES
 from certify_assets.certificates.guard import GUARDS
 from certify_assets.certificates.procedures import PROCEDURES
-from certify_assets.evaluation import score_table
+from certify_assets.evaluation import left_out_agents, score_table
 from certify_assets.operations import monitoring
 from certify_assets_tests.paths import REPOSITORY, benchmark
 
@@ -44,6 +44,7 @@ CODES = (
         | set(diagnosis.MISSING_INPUTS)
         | _keys(monitoring)
         | _keys(score_table)
+        | _keys(left_out_agents)
     )
     # pairs of other things: the choices that the monitor checks
     - {"estimand", "detector", "task", "trajectory", "e_process", "shiryaev_roberts"}

@@ -61,22 +61,23 @@ def plan_sides(
     alphas : mapping of str to float
         Budget of each side.
     delta : float
-        Risk limit of all sides together; each gets an equal part, planned or not.
+        Risk limit of all sides together: each that is planned gets an equal part, which is fixed
+        with the plans, before the draw.
     history : History
     """
     cut = _cut(history) if len(alphas) > 1 else None
     plans = []
     for side in SIDES:
-        if side not in alphas:
-            continue
         part = side_of(batch, side, cut)
-        if not np.isfinite(part.scores).any():
-            continue
-        made = plan_batch(
-            part, side=side, alpha=alphas[side], delta=delta / len(alphas), history=history
+        if side in alphas and np.isfinite(part.scores).any():
+            made = plan_batch(
+                part, side=side, alpha=alphas[side], delta=delta / len(alphas), history=history
+            )
+            plans += [made] if made.expected_net_share else []
+    if 0 < len(plans) < len(alphas):
+        return plan_sides(
+            batch, alphas={item.side: item.alpha for item in plans}, delta=delta, history=history
         )
-        if made.expected_net_share:
-            plans.append(made)
     return SidesPlan(tuple(plans), cut)
 
 

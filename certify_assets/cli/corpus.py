@@ -103,6 +103,15 @@ def corpus() -> None:
     ),
 )
 @click.option(
+    "--new-agents",
+    type=click.Choice(("review", "batch_certificate", "accept")),
+    default="batch_certificate",
+    help=(
+        "What decides new runs of agents that CAL does not have: reviewers, a certificate of their "
+        "batch by labels drawn from it, or the certificate of the corpus."
+    ),
+)
+@click.option(
     "--replace",
     is_flag=True,
     help=(

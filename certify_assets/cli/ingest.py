@@ -208,6 +208,8 @@ def _show(received: Received, records: list[BatchRecord], *, dry_run: bool) -> N
             show_line(f"  {name}: {number}")
         asked = ", ".join(f"{name} {number}" for name, number in record.asked.items() if name)
         show_line(f"Reviewers are asked about: {asked or 'nothing'}")
+        for promise in record.promises:
+            show_line(f"Promise: {promise}")
         for finding in record.findings:
             show_line(f"  {finding['code']}: {finding['message']}")
         if record.refusal is not None:

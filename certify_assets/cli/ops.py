@@ -38,9 +38,12 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import SIDES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.text import Text
     from rich.tree import Tree
 
+    from certify_assets.operations.batch_audit import AuditSummary
     from certify_assets.operations.deployment_record import DeploymentRecord
     from certify_assets.operations.lineage import Link
     from certify_assets.storage.store import Store
@@ -132,7 +135,12 @@ def deploy(
 @json_option
 @click.pass_context
 def status(ctx: click.Context, corpus: Corpus, as_json: bool) -> None:
-    """Show which judge is deployed, and whether it still decides (exit 3 where it does not)."""
+    """Show which judge is deployed, and whether it still decides (exit 3 where it does not).
+
+    Batches with runs that the corpus certificate does not cover are listed with their state:
+    provisional while labels of their draw are wanted, certified, or to_reviewers. Those that the
+    labels so far settle are closed first. An audit that was edited is named (exit 3).
+    """
     ctx.exit(_status(corpus, as_json=as_json))
 
 
@@ -284,9 +292,11 @@ def _budgets(alphas: tuple[str, ...]) -> dict[str, float] | float | None:
 
 
 def _status(corpus: Corpus, *, as_json: bool) -> int:
+    from certify_assets.operations.batches import close_batches
     from certify_assets.operations.deployment import Deployment
     from certify_assets.operations.deployment_record import load_deployment, read_deployments
 
+    audits, faults = close_batches(corpus)
     refusal = Deployment.of(corpus).refusal
     found = load_deployment(corpus)
     earlier = read_deployments(corpus)
@@ -308,6 +318,8 @@ def _status(corpus: Corpus, *, as_json: bool) -> int:
                 "deployment": None if found is None else asdict(found),
                 **state,
                 "deployments": past,
+                "batches": [asdict(item) for item in audits],
+                "faults": faults,
             }
         )
     else:
@@ -325,7 +337,31 @@ def _status(corpus: Corpus, *, as_json: bool) -> int:
         show_line(
             "It decides new runs." if refusal is None else f"{refusal.code}: {refusal.sentence}"
         )
-    return 0 if refusal is None else NOTHING
+        _show_audits(audits, faults)
+    return 0 if refusal is None and not faults else NOTHING
+
+
+def _show_audits(audits: Sequence[AuditSummary], faults: Sequence[str]) -> None:
+    rows = [
+        [
+            item.batch,
+            item.state,
+            str(item.runs),
+            str(item.decided),
+            str(item.labels_used),
+            str(len(item.labels_wanted)),
+        ]
+        for item in audits
+    ]
+    if rows:
+        names = ["batch", "state", "runs", "decided", "labels used", "labels wanted"]
+        show_table("Batches with runs that the corpus certificate does not cover", names, rows)
+    for item in audits:
+        if item.state == "provisional":
+            show_line(item.sentence)
+            show_line(f"  {item.promise}")
+    for sentence in faults:
+        show_line(sentence)
 
 
 def _words(earlier: DeploymentRecord) -> str:

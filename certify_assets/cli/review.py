@@ -143,12 +143,14 @@ def import_(corpus: str, path: Path, reviewer: str | None, store: Store, as_json
     Label Studio. All of the file is taken or nothing; the same file a second time adds nothing.
     """
     from certify_assets.cli.launching import report_stored
+    from certify_assets.operations.batches import close_batches
     from certify_assets.operations.label_files import import_labels
 
     opened = _open(store, corpus)
     with opened.writing("review import"):
         done = import_labels(opened, path, reviewer=reviewer)
         if done.added:
+            close_batches(opened)
             report_stored(opened, "review import", "operations/reviewed_labels")
     if as_json:
         emit_json(
@@ -258,7 +260,12 @@ def _show(corpus: str, queue: Queue, limit: int) -> None:
     )
     if not limit or queue.frame.empty:
         return
-    short = {"audit_sample": "audit", "spot_check": "spot", "undecided": "undecided"}
+    short = {
+        "batch_draw": "draw",
+        "audit_sample": "audit",
+        "spot_check": "spot",
+        "undecided": "undecided",
+    }
     lines = [
         [row["trajectory_id"], row["task_id"], short[row["kind"]], row["why"], str(row["reviews"])]
         for row in queue.frame.head(limit).to_dict("records")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pydantic
 from pydantic.dataclasses import dataclass as validated
@@ -89,6 +89,13 @@ class CorpusConfig:
             json_schema_extra={"pattern": f"^({_DOMAIN})?$"},
         ),
     ] = ""
+    new_agents: Annotated[
+        Literal["review", "batch_certificate", "accept"],
+        _field(
+            "What decides new runs of agents that CAL does not have: reviewers, a certificate of "
+            "their batch by labels drawn from it, or the certificate of the corpus."
+        ),
+    ] = "batch_certificate"
 
     @pydantic.model_validator(mode="wrap")
     @classmethod

@@ -29,6 +29,7 @@ from certify_assets.operations.deployment_record import read_deployments
 from certify_assets.operations.labels import Label, read_labels, resolve_labels
 from certify_assets.operations.layout import (
     CLOSED,
+    KNOWN_TASK,
     NOT_COVERED,
     PROVISIONAL,
     batch_key,
@@ -194,7 +195,7 @@ def _excluded(
     if corpus.store.exists(key):
         identities = corpus.store.read_table(key)
         changed = set(identities.loc[identities["changed"].astype(bool), "trajectory_id"])
-    seen = rows["reason"].isin(NOT_COVERED) & rows["task_id"].isin(in_splits)
+    seen = rows["reason"].isin(KNOWN_TASK) & rows["task_id"].isin(in_splits)
     excluded: NDArray[np.bool_] = (seen | rows["trajectory_id"].isin(changed)).to_numpy(bool)
     return excluded
 

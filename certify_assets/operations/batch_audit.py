@@ -1,18 +1,10 @@
 """The audit of a batch: its provisional runs, frozen, and the draw whose labels decide them."""
 
-# The order of writing is the promise. The provisional runs with their scores and plans are frozen
-# by a hash, then the seed is drawn from the operating system into the journal of draws, a chained
-# line that is not rewritten, and only then the document of the audit is stored. A kill after the
-# line leaves the seed, and the next run of the same frozen batch finds it. A line of the same or
-# of overlapping runs is a further try: the first is made at the whole δ, the j-th at the j-th
-# share of δ·6/(π²j²).
-
 from __future__ import annotations
 
-import secrets
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +14,7 @@ from certify_assets.certificates.batch import Batch, BatchCertificate, BatchPlan
 from certify_assets.certificates.batch_sides import SidesDraw, SidesPlan, sides_sha256
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, IntegrityError
+from certify_assets.judges.specs import SIDES
 from certify_assets.operations.labels import read_labels, resolve_labels
 from certify_assets.operations.layout import (
     PROVISIONAL,
@@ -30,12 +23,9 @@ from certify_assets.operations.layout import (
     draws_key,
     first_decisions_of,
 )
-from certify_assets.operations.spending import Schedule
 from certify_assets.storage.journal import Journal, LineFormat, canonical_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import pandas as pd
 
 SCHEMA: Final = "certify_assets/batch_audit/1"
@@ -55,6 +45,7 @@ class DrawnSeed:
 
     batch: str
     batch_sha256: str
+    draws: int  # of the same or of overlapping runs so far, this one included
     seed: int
     time: str
     number: int = 0  # line of the journal, from 1; 0 until it is written
@@ -69,8 +60,6 @@ class AuditRecord:
     corpus: str
     batch: str
     time: str
-    alphas: Mapping[str, float]  # budget of each side that may be certified
-    delta: float  # of all sides together
     draws: int  # of these runs or of overlapping ones so far, this one included
     runs: int  # provisional ones
     plan: SidesPlan
@@ -79,9 +68,14 @@ class AuditRecord:
     order: tuple[str, ...]  # drawn runs, those of one side after those of the other
 
     @property
+    def delta(self) -> float:
+        """Risk limit of all sides together."""
+        return math.fsum(plan.delta for plan in self.plan.plans)
+
+    @property
     def promise(self) -> str:
         """Which of the two promises is made, and of what."""
-        budgets = " and ".join(f"{alpha:g} ({side})" for side, alpha in self.alphas.items())
+        budgets = " and ".join(f"{plan.alpha:g} ({plan.side})" for plan in self.plan.plans)
         return (
             "batch certificate: with confidence "
             f"{100 * (1 - self.delta):.4g} % over the draw alone, at most {budgets} of the runs of "
@@ -155,12 +149,14 @@ class BatchAudit:
             )
         except (CertifyError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise IntegrityError(f"{where} {_EDITED} ({error})") from None
-        lines = [line for line in read_draws(corpus) if line.batch == batch]
-        if not same or (record.batch_sha256, record.seed) not in {
-            (line.batch_sha256, line.seed) for line in lines
+        written = (record.batch_sha256, record.draws, record.seed, record.time)
+        if not same or written not in {
+            (line.batch_sha256, line.draws, line.seed, line.time)
+            for line in read_draws(corpus)
+            if line.batch == batch
         }:
             raise IntegrityError(f"{where} {_EDITED}")
-        return cls(corpus, record, draw, _closing(corpus, batch))
+        return cls(corpus, record, draw, _closing(corpus, batch, draw))
 
     @property
     def state(self) -> str:
@@ -198,11 +194,68 @@ class BatchAudit:
         """Labels that count so far: those of the first runs of each side's draw."""
         return sum(item.labels_used for item in self.certificates)
 
+    @property
+    def decided(self) -> int:
+        """Runs that certificates of the batch decided without a label."""
+        return 0 if self.closing is None else sum(self.closing.decisions.get(s, 0) for s in SIDES)
+
+    def sentence(self) -> str:
+        """Describe where the audit stands."""
+        runs = f"{self.record.batch}: {len(self.runs)} runs"
+        labels = f"{self.labels_used} label{'' if self.labels_used == 1 else 's'} of its draw"
+        if self.closing is None:
+            return (
+                f"{runs} are provisional after {labels}; {len(self.wanted)} more are wanted now "
+                f"(`certify review queue {self.corpus}`)."
+            )
+        if self.closing.state == "to_reviewers":
+            return f"{runs} went to reviewers: {labels} certify no threshold."
+        return f"{runs}, {self.decided} of them decided by a certificate of the batch on {labels}."
+
+    def summary(self) -> AuditSummary:
+        """Return what status, metadata and history show of the audit."""
+        return AuditSummary(
+            batch=self.record.batch,
+            state=self.state,
+            runs=len(self.runs),
+            decided=self.decided,
+            labels_used=self.labels_used,
+            labels_wanted=self.wanted,
+            draws=self.record.draws,
+            delta=self.record.delta,
+            certificates=tuple(item.to_dict() for item in self.certificates),
+            promise=self.record.promise,
+            sentence=self.sentence(),
+        )
+
+
+@dataclass(frozen=True)
+class AuditSummary:
+    """An audit as it is shown."""
+
+    batch: str
+    state: str  # one of STATES
+    runs: int  # provisional at first
+    decided: int  # without a label
+    labels_used: int
+    labels_wanted: tuple[str, ...]  # ids, in the order of the draw
+    draws: int
+    delta: float
+    certificates: tuple[Mapping[str, Any], ...]
+    promise: str
+    sentence: str
+
 
 def batch_audits(corpus: Corpus) -> list[BatchAudit]:
     """Return the audits of all decided batches, the oldest first."""
     found = (BatchAudit.load(corpus, name) for name in batch_names(corpus))
     return [item for item in found if item is not None]
+
+
+def closings_sha256(corpus: Corpus) -> list[str]:
+    """Return the hashes of the closings of all batches, the oldest batch first."""
+    keys = [batch_key(corpus.name, name, "closing.json") for name in batch_names(corpus)]
+    return [corpus.store.sha256(key) for key in keys if corpus.store.exists(key)]
 
 
 def frozen_batch(rows: pd.DataFrame) -> Batch:
@@ -214,70 +267,15 @@ def frozen_batch(rows: pd.DataFrame) -> Batch:
 
 def read_draws(corpus: Corpus) -> list[DrawnSeed]:
     """Return the journal of draws, the oldest first."""
-    return _journal(corpus).read()
+    return draws_journal(corpus).read()
 
 
-def earlier_draws(corpus: Corpus, batch: str, runs: Iterable[str], batch_sha256: str = "") -> int:
-    """Return how many draws were made of the same or of overlapping runs, other than this one."""
-    wanted = set(runs)
-    lines = [line for line in read_draws(corpus) if line.batch_sha256 != batch_sha256]
-    return sum(line.batch == batch or _overlaps(corpus, line.batch, wanted) for line in lines)
-
-
-def _overlaps(corpus: Corpus, batch: str, runs: set[str]) -> bool:
-    key = batch_key(corpus.name, batch, "identities.parquet")
-    if not corpus.store.exists(key):
-        # what was drawn from a batch that is gone is not known any more
-        return True
-    return bool(runs & set(corpus.store.read_table(key)["trajectory_id"]))
-
-
-def share_of_delta(delta: float, draw: int) -> float:
-    """Return δ of the draw of that number, from 1: the whole for the first."""
-    return delta if draw == 1 else Schedule(total=delta).share(draw)
-
-
-def draw_audit(
-    corpus: Corpus, batch: str, frozen: Batch, plan: SidesPlan, *, alphas: Mapping[str, float],
-    delta: float, draws: int,
-) -> AuditRecord:  # fmt: skip
-    """Draw a frozen batch and store its audit; a batch whose seed is recorded keeps it."""
-    digest = sides_sha256(plan, frozen)
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    line = _seed(corpus, DrawnSeed(batch, digest, secrets.randbits(62), now))
-    draw = SidesDraw(plan, frozen, line.seed)
-    record = AuditRecord(
-        corpus=corpus.name,
-        batch=batch,
-        time=line.time,
-        alphas=alphas,
-        delta=delta,
-        draws=draws,
-        runs=len(frozen),
-        plan=plan,
-        batch_sha256=digest,
-        seed=line.seed,
-        order=tuple(name for names in draw.orders for name in names),
-    )
-    corpus.store.write_json(batch_key(corpus.name, batch, "audit.json"), record.to_dict())
-    return record
-
-
-def _seed(corpus: Corpus, line: DrawnSeed) -> DrawnSeed:
-    """Return the line of a frozen batch: the one that is there, else this one, appended."""
-    mine = (line.batch, line.batch_sha256)
-    journal = _journal(corpus)
-    added = journal.append_unless(lambda known: (known.batch, known.batch_sha256) == mine, line)
-    return added or next(
-        known for known in journal.read() if (known.batch, known.batch_sha256) == mine
-    )
-
-
-def _journal(corpus: Corpus) -> Journal[DrawnSeed]:
+def draws_journal(corpus: Corpus) -> Journal[DrawnSeed]:
+    """Return the journal of the seeds that were drawn for the batches of a corpus."""
     return Journal(corpus.store, draws_key(corpus.name), lambda line: DrawnSeed(**line), _FORMAT)
 
 
-def _closing(corpus: Corpus, batch: str) -> ClosingRecord | None:
+def _closing(corpus: Corpus, batch: str, draw: SidesDraw) -> ClosingRecord | None:
     key = batch_key(corpus.name, batch, "closing.json")
     if not corpus.store.exists(key):
         return None
@@ -294,6 +292,9 @@ def _closing(corpus: Corpus, batch: str) -> ClosingRecord | None:
             corpus.store.sha256(batch_key(corpus.name, batch, name)) == sha256
             for name, sha256 in stored.items()
         )
+        again = draw.close(record.outcomes)
+        named = [(item["certified"], item["threshold"]) for item in record.certificates]
+        same = same and named == [(item.certified, item.threshold) for item in again]
     except (KeyError, TypeError, ValueError):
         same = False
     if not same:

@@ -21,12 +21,20 @@ from certify_assets.corpora.landing import inbox_key, is_inbox_empty, settled_in
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.evaluation.table_files import read_rows
 from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.operations.batch_audit import AuditSummary, BatchAudit
+from certify_assets.operations.batch_closing import close_settled
 from certify_assets.operations.decisions import BatchRecord, Refusal
 from certify_assets.operations.delivery import DeliveredRun, Identities, local_copies, shown_url
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.deployment_record import load_deployment
 from certify_assets.operations.labels import read_labels
-from certify_assets.operations.layout import batch_folders, batch_key, is_decided, ready_batches
+from certify_assets.operations.layout import (
+    batch_folders,
+    batch_key,
+    batch_names,
+    is_decided,
+    ready_batches,
+)
 from certify_assets.operations.monitoring import monitor_deployed
 from certify_assets.operations.sampling import Draw
 from certify_assets.storage.progress import Report, silent
@@ -140,6 +148,8 @@ def decide_ready(corpus: Corpus, *, report: Report = silent) -> list[BatchRecord
     # What must hold is checked again for every batch. A batch whose deciding was killed still
     # waits, and resumes with the scores that were stored.
     with corpus.writing("deciding"):
+        # an audit that was edited decides nothing of its batch, and is no matter of the next one
+        close_settled(corpus)
         fault = None
         # a refusal stays whatever the labels are
         if Deployment.of(corpus).refusal is None:
@@ -163,6 +173,32 @@ def decide_ready(corpus: Corpus, *, report: Report = silent) -> list[BatchRecord
                 deployment = deployment.refused(fault)
             records.append(deployment.decide(name, report=report))
         return records
+
+
+def close_batches(corpus: Corpus) -> tuple[list[AuditSummary], list[str]]:
+    """Close the provisional batches whose labels settle them; return the audits of all batches.
+
+    An audit that was edited is not among them: a sentence on each is returned as well.
+    """
+    audits, faults = _audits(corpus)
+    # who only looks waits for no writer
+    if any(item.state == "provisional" and not item.labels_wanted for item in audits):
+        with corpus.writing("closing batches"):
+            close_settled(corpus)
+        audits, faults = _audits(corpus)
+    return audits, faults
+
+
+def _audits(corpus: Corpus) -> tuple[list[AuditSummary], list[str]]:
+    summaries, faults = [], []
+    for name in batch_names(corpus):
+        try:
+            audit = BatchAudit.load(corpus, name)
+        except CertifyError as error:
+            faults.append(str(error))
+            continue
+        summaries += [] if audit is None else [audit.summary()]
+    return summaries, faults
 
 
 def _identified(runs: Gathered) -> Iterator[DeliveredRun]:

@@ -10,14 +10,22 @@ import numpy as np
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.specs import SIDES
 from certify_assets.operations.audit_sample import OPEN_SHARE
+from certify_assets.operations.batch_audit import BatchAudit, batch_audits
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.deployment_record import (
     load_deployment,
     read_deployments,
     stored_deployment,
 )
-from certify_assets.operations.layout import batch_key, batch_names, certificate_key, decisions_of
+from certify_assets.operations.layout import (
+    KNOWN_TASK,
+    batch_key,
+    batch_names,
+    certificate_key,
+    first_decisions_of,
+)
 from certify_assets.operations.monitoring import load_monitor
 from certify_assets.operations.notification_config import read_notifications
 from certify_assets.operations.notifications import certificate_age
@@ -71,15 +79,22 @@ def decided_by_deployed(corpus: Corpus) -> Verdict:
                 "backup."
             )
             return Verdict("ERROR", sentence)
-        frame = decisions_of(corpus, batch)
-        automatic = frame[frame["decision"] != "human"]
+        frame = first_decisions_of(corpus, batch)
+        automatic = frame[frame["decision"].isin(SIDES)]
         if (wrong := _undeployed(corpus, automatic, deployed)) is not None:
             return Verdict("ERROR", f"{key}: {wrong}")
-        rows += len(automatic)
+        try:
+            # what the labels of a draw decided has a document of its own, compared with the draw
+            audit = BatchAudit.load(corpus, batch)
+        except CertifyError as error:
+            return Verdict("ERROR", str(error))
+        rows += len(automatic) + (0 if audit is None else audit.decided)
     if not rows:
         return Verdict("WARN", "no row was decided.")
     return Verdict(
-        "PASS", f"{rows} rows were decided without review, all on deployed certificates."
+        "PASS",
+        f"{rows} rows were decided without review, all on deployed certificates or on those of "
+        "their batch.",
     )
 
 
@@ -106,7 +121,7 @@ def drawn_as_planned(corpus: Corpus) -> Verdict:
     tasks = undrawn = drawn = 0
     for batch in batch_names(corpus):
         key = batch_key(corpus.name, batch, "draw.json")
-        frame, draw = decisions_of(corpus, batch), Draw.load(corpus, batch)
+        frame, draw = first_decisions_of(corpus, batch), Draw.load(corpus, batch)
         plan = draw.plan or SamplingPlan(0.0, 0.0)
         if draw.plan is not None and plans.get(draw.deployment or 0) != plan:
             return Verdict(
@@ -133,12 +148,25 @@ def _asked_oddly(frame: pd.DataFrame, places: Mapping[str, str]) -> str | None:
     """Return a run that is in the review queue for another reason than the draw gives."""
     drawn = frame["task_id"].map(places).to_numpy(object)
     decisions, asked = (frame[name].to_numpy(object) for name in ("decision", "asked"))
-    excluded = frame["reason"].isin(["seen_task", "changed_run"]).to_numpy(bool)
+    excluded = frame["reason"].isin([*KNOWN_TASK, "changed_run"]).to_numpy(bool)
     expected = asked_rows(drawn, decisions, excluded)
     # a changed run is in no draw, also in a refused batch, whose rows have the refusal as reason
     changed = (asked == "undecided") & (decisions == "human") & (drawn == "audit")
     odd = np.flatnonzero((asked != expected) & ~changed)
     return str(frame["trajectory_id"].iloc[int(odd[0])]) if odd.size else None
+
+
+def batches_certified(corpus: Corpus) -> Verdict:
+    """WARN while a batch is provisional and runs of its draw wait for labels."""
+    try:
+        audits = batch_audits(corpus)
+    except CertifyError as error:
+        return Verdict("ERROR", str(error))
+    waiting = [item for item in audits if item.state == "provisional"]
+    sentences = [item.sentence() for item in waiting or audits[-1:]]
+    if waiting:
+        return Verdict("WARN", " ".join(sentences))
+    return Verdict("PASS", " ".join(sentences) or "no batch is provisional.")
 
 
 def no_alarm(corpus: Corpus) -> Verdict:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -19,8 +19,17 @@ from certify_assets.errors import IntegrityError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import JUDGED_COLUMNS, RUN_COLUMNS
 from certify_assets.judges.specs import SIDES
+from certify_assets.operations.batch_audit import AuditRecord, closings_sha256
+from certify_assets.operations.batch_drawing import begin_audit
 from certify_assets.operations.batch_findings import unlike_calibration
-from certify_assets.operations.layout import DECISION_COLUMNS, batch_key, batch_names, batch_runs
+from certify_assets.operations.coverage import Coverage, cover, require_same_corpus
+from certify_assets.operations.layout import (
+    DECISION_COLUMNS,
+    PROVISIONAL,
+    batch_key,
+    batch_names,
+    batch_runs,
+)
 from certify_assets.operations.sampling import Draw, asked_rows
 from certify_assets.storage.progress import Report
 
@@ -106,6 +115,9 @@ class BatchRecord:
     draw_sha256: str
     scores_sha256: str
     decisions_sha256: str
+    new_agents: str = ""  # the policy of the corpus; empty where none was asked
+    promises: tuple[str, ...] = ()  # which of the two, and of what
+    audit_sha256: str = ""  # of the audit of the provisional runs; empty where there are none
 
     @classmethod
     def load(cls, corpus: Corpus, batch: str) -> BatchRecord:
@@ -114,7 +126,10 @@ class BatchRecord:
         try:
             values = {"bill": None, **corpus.store.read_json(key)}
             refusal = values.pop("refusal")
-            values |= {name: tuple(values[name]) for name in ("certificates", "findings")}
+            values |= {
+                name: tuple(values.get(name, ()))
+                for name in ("certificates", "findings", "promises")
+            }
             return cls(**values, refusal=None if refusal is None else Refusal(**refusal))
         except (KeyError, TypeError) as error:
             raise IntegrityError(
@@ -138,23 +153,34 @@ class _Batch:
     about: Mapping[str, Any]
     draw: Draw
     changed: NDArray[np.bool_]  # runs that came before with other content
-    splits: NDArray[np.str_]  # split of each run's task; empty for a new one
-    new_agents: tuple[str, ...]  # agents without a run in CAL
+
+
+@dataclass(frozen=True, eq=False)
+class _Scored:
+    """The scores of a batch, by which adapter, and what the corpus certificate covers of it."""
+
+    table: pd.DataFrame
+    adapters: NDArray[np.object_]
+    coverage: Coverage
+    bill: Mapping[str, Any] | None = None
 
 
 def decide_batch(deployment: DecidingDeployment, name: str, report: Report) -> BatchRecord:
     """Decide a batch and store scores, document and decisions."""
     corpus, store = deployment.corpus, deployment.store
     deployment, batch = _opened(deployment, name)
-    deployment, scored, bill = _scored(deployment, name, batch.runs, report)
-    if deployment.refusal is not None:
-        batch = replace(batch, splits=np.zeros(len(scored), dtype="<U4"), new_agents=())
-    frame = _decisions(deployment, batch, scored["score"].to_numpy(np.float64)).assign(
-        corpus=corpus.name, batch=name
+    deployment, scored = _scored(deployment, name, batch.runs, report)
+    frame, audit = _decisions(deployment, batch, scored), None
+    made, about = deployment.record, batch.about
+    if (frame["decision"] == PROVISIONAL).any():
+        assert deployment.judge is not None
+        assert made is not None
+        frame, audit = begin_audit(deployment.judge, made, name, frame)
+    frame = frame.assign(
+        asked=_asked(batch, scored.coverage, frame), corpus=corpus.name, batch=name
     )
     buffer = io.BytesIO()
     frame[list(DECISION_COLUMNS)].to_parquet(buffer, index=False, compression="zstd")
-    made, about = deployment.record, batch.about
     names = ("runs", "new", "changed", "known", "dropped", "outcomes_left_out")
     hashes = ("runs_sha256", "identities_sha256", "draw_sha256")
     record = BatchRecord(
@@ -174,11 +200,18 @@ def decide_batch(deployment: DecidingDeployment, name: str, report: Report) -> B
         asked=_counts(frame["asked"]),
         drawn_tasks=dict(Counter(batch.draw.drawn.values())),
         **{field: about[field] for field in (*names, *hashes)},
-        findings=tuple(_findings(deployment, batch, frame)),
-        bill=bill,
+        findings=tuple(_findings(deployment, batch, scored.coverage, frame)),
+        bill=scored.bill,
         import_sha256=store.sha256(batch_key(corpus.name, name, "import.json")),
-        scores_sha256=store.write_table(batch_key(corpus.name, name, "scores.parquet"), scored),
+        scores_sha256=store.write_table(
+            batch_key(corpus.name, name, "scores.parquet"), scored.table
+        ),
         decisions_sha256=sha256_bytes(buffer.getvalue()),
+        new_agents=scored.coverage.policy,
+        promises=tuple(_promises(deployment, scored.coverage, audit)),
+        audit_sha256=""
+        if audit is None
+        else store.sha256(batch_key(corpus.name, name, "audit.json")),
     )
     store.write_json(batch_key(corpus.name, name, "batch.json"), record.to_dict())
     # last: the batch is decided once this table is there
@@ -203,57 +236,35 @@ def _opened(deployment: DecidingDeployment, name: str) -> tuple[DecidingDeployme
     runs = batch_runs(corpus, name)
     identities = store.read_table(batch_key(corpus.name, name, "identities.parquet"))
     again = set(identities.loc[identities["changed"], "trajectory_id"])
-    splits, agents = np.zeros(len(runs), dtype="<U4"), set(runs["agent"])
+    changed = runs["trajectory_id"].isin(again).to_numpy(bool)
     if deployment.refusal is None:
+        assert deployment.judge is not None
+        assert deployment.record is not None
         try:
-            splits, known = _seen(deployment, runs)
-            agents -= known
+            require_same_corpus(deployment.judge, deployment.record)
         except IntegrityError as error:
             deployment = deployment.refused(Refusal("stale_certificate", str(error)))
-    batch = _Batch(
-        runs=runs,
-        about=about,
-        draw=Draw.load(corpus, name),
-        changed=runs["trajectory_id"].isin(again).to_numpy(bool),
-        splits=splits,
-        new_agents=() if deployment.refusal else tuple(sorted(agents)),
-    )
-    return deployment, batch
-
-
-def _seen(deployment: DecidingDeployment, runs: pd.DataFrame) -> tuple[NDArray[np.str_], set[str]]:
-    """Return the split of each run's task, empty for new ones, and the agents that CAL has."""
-    corpus, record = deployment.corpus, deployment.record
-    assert record is not None
-    manifest, frame = corpus.manifest, corpus.trajectories
-    # with another corpus than the certificates', known tasks would pass for new ones
-    found = {
-        "manifest_sha256": manifest.sha256,
-        "trajectories_sha256": corpus.trajectories_sha256,
-    }
-    for name, value in found.items():
-        if record.fingerprint[name] != value:
-            raise StaleCertificateError(
-                f"{corpus} has another {name.removesuffix('_sha256')} than the deployment of "
-                f"{record.judge}; certify and audit it, then deploy it again."
-            )
-    splits = np.array([manifest.assignment.get(task, "") for task in runs["task_id"]], dtype="<U4")
-    return splits, set(frame.loc[frame["task_id"].isin(manifest.tasks["cal"]), "agent"])
+    return deployment, _Batch(runs, about, Draw.load(corpus, name), changed)
 
 
 def _scored(
     deployment: DecidingDeployment, name: str, runs: pd.DataFrame, report: Report
-) -> tuple[DecidingDeployment, pd.DataFrame, Mapping[str, Any] | None]:
+) -> tuple[DecidingDeployment, _Scored]:
     """Score the runs; what turns out to be stale in doing so refuses the batch."""
     if deployment.refusal is None:
+        assert deployment.judge is not None
         try:
             table, bill = _in_shares(deployment, name, runs, report)
+            coverage, table, adapters = cover(deployment.judge, runs, table, report)
             _require_unchanged(deployment)
-            return deployment, table, bill
+            return deployment, _Scored(table, adapters, coverage, bill)
         except IntegrityError as error:
             deployment = deployment.refused(Refusal("stale_certificate", str(error)))
     empty = runs[list(RUN_COLUMNS)].assign(**dict.fromkeys(JUDGED_COLUMNS, np.nan))
-    return deployment, empty, None
+    made = deployment.record
+    adapter = "" if made is None else made.fingerprint["adapter_sha256"]
+    adapters = np.full(len(runs), adapter, dtype=object)
+    return deployment, _Scored(empty, adapters, Coverage.none(len(runs)))
 
 
 def _in_shares(
@@ -291,22 +302,22 @@ def _require_unchanged(deployment: DecidingDeployment) -> None:
     deployment.store.require_unchanged(judge.key(), judge.corpus.key())
 
 
-def _decisions(
-    deployment: DecidingDeployment, batch: _Batch, scores: NDArray[np.float64]
-) -> pd.DataFrame:
+def _decisions(deployment: DecidingDeployment, batch: _Batch, scored: _Scored) -> pd.DataFrame:
     from certify_assets.certificates import decide
 
+    scores, coverage = scored.table["score"].to_numpy(np.float64), scored.coverage
     used = () if deployment.refusal is not None else deployment.certificates
     if deployment.refusal is not None:
         decisions = np.full(scores.size, "human", dtype=object)
         reasons = np.full(scores.size, deployment.refusal.code, dtype=object)
     else:
         decisions, reasons = (np.asarray(part, dtype=object) for part in decide(list(used), scores))
-        # the promise covers new tasks: judge, threshold or audit have seen those of the splits
-        for where, reason in ((batch.splits != "", "seen_task"), (batch.changed, "changed_run")):
-            decisions[where], reasons[where] = "human", reason
+        left = ~coverage.by_corpus
+        decisions[left], reasons[left] = "human", coverage.reasons[left]
+        decisions[coverage.provisional & np.isfinite(scores)] = PROVISIONAL
+        decisions[batch.changed], reasons[batch.changed] = "human", "changed_run"
+    covered = coverage.by_corpus & (deployment.refusal is None)
     thresholds = {item.side: item.threshold for item in used}
-    places = np.array([batch.draw.drawn.get(task, "") for task in batch.runs["task_id"]], object)
     made = deployment.record
     names = ["trajectory_id", "task_id", "agent", "attempt", "source_file", "source_sha256"]
     return batch.runs[names].assign(
@@ -314,35 +325,45 @@ def _decisions(
         score=scores,
         decision=decisions,
         reason=reasons,
-        asked=asked_rows(places, decisions, (batch.splits != "") | batch.changed),
         **{
-            f"{side}_threshold": np.float64(
-                "nan" if thresholds.get(side) is None else thresholds[side]
+            f"{side}_threshold": np.where(
+                covered,
+                np.float64("nan" if thresholds.get(side) is None else thresholds[side]),
+                np.nan,
             )
             for side in SIDES
         },
-        certificate_sha256=";".join(item.sha256 for item in used),
-        adapter_sha256="" if made is None else made.fingerprint["adapter_sha256"],
+        certificate_sha256=np.where(covered, ";".join(item.sha256 for item in used), ""),
+        adapter_sha256=scored.adapters,
     )
 
 
+def _asked(batch: _Batch, coverage: Coverage, frame: pd.DataFrame) -> NDArray[np.object_]:
+    places = np.array([batch.draw.drawn.get(task, "") for task in frame["task_id"]], object)
+    excluded = (coverage.splits != "") | batch.changed
+    return asked_rows(places, frame["decision"].to_numpy(object), excluded)
+
+
+def _promises(
+    deployment: DecidingDeployment, coverage: Coverage, audit: AuditRecord | None
+) -> Iterator[str]:
+    """Say which of the two promises is made of the runs of a batch."""
+    if deployment.refusal is None and coverage.by_corpus.any():
+        sides = " and ".join(f"{item.alpha:g} ({item.side})" for item in deployment.certificates)
+        yield (
+            f"corpus certificate, of {int(coverage.by_corpus.sum())} runs: at most {sides} of "
+            "decided runs are wrong, where runs are like those of CAL, agents included."
+        )
+    if audit is not None:
+        yield audit.promise
+
+
 def _findings(
-    deployment: DecidingDeployment, batch: _Batch, frame: pd.DataFrame
+    deployment: DecidingDeployment, batch: _Batch, coverage: Coverage, frame: pd.DataFrame
 ) -> list[Mapping[str, str]]:
     found = {"changed_runs": list(batch.about["sentences"])}
-    if seen := Counter(name for name in batch.splits.tolist() if name):
-        text = ", ".join(f"{number} of {split.upper()}" for split, number in sorted(seen.items()))
-        found["seen_tasks"] = [
-            f"{sum(seen.values())} runs are of tasks of the splits ({text}): the promise is on new "
-            "tasks, so reviewers decide them."
-        ]
-    if batch.new_agents:
-        rows = int(frame["agent"].isin(batch.new_agents).sum())
-        shown = ", ".join(batch.new_agents[:5]) + (", …" if len(batch.new_agents) > 5 else "")
-        found["new_agents"] = [
-            f"{rows} runs are of {len(batch.new_agents)} agents without a run in CAL ({shown}); "
-            "the promise is on runs like those of CAL."
-        ]
+    if deployment.refusal is None:
+        found |= {code: [text] for code, text in coverage.findings(frame["agent"])}
     plan = None if deployment.record is None else deployment.record.sampling
     if plan is not None and not plan.audit_rate + plan.spot_rate:
         found["nothing_sampled"] = [
@@ -375,15 +396,15 @@ def received_version(corpus: Corpus) -> str:
 
 def decided_version(corpus: Corpus) -> str:
     """Return the version of the decisions on a corpus."""
-    decided = [BatchRecord.load(corpus, name) for name in batch_names(corpus)]
-    return sha256_bytes(canonical_json([item.to_dict() for item in decided]))
+    decided = [BatchRecord.load(corpus, name).to_dict() for name in batch_names(corpus)]
+    return sha256_bytes(canonical_json([*decided, *closings_sha256(corpus)]))
 
 
 def summarize(records: Sequence[BatchRecord]) -> tuple[dict[str, int], str]:
     """Return decisions by kind over batches, and a sentence about them."""
     counts = {
         name: sum(item.decisions.get(name, 0) for item in records)
-        for name in ("reject", "release", "human")
+        for name in ("reject", "release", "human", PROVISIONAL)
     }
     refused = [item.refusal for item in records if item.refusal is not None]
     if refused:
@@ -394,8 +415,11 @@ def summarize(records: Sequence[BatchRecord]) -> tuple[dict[str, int], str]:
     if not records:
         return counts, "no batch waits."
     rows = sum(item.rows for item in records)
+    waits = counts[PROVISIONAL]
+    said = f"{rows - waits} runs of {_batches(len(records))} are decided"
+    said += f", {waits} are provisional." if waits else "."
     findings = dict.fromkeys(finding["message"] for item in records for finding in item.findings)
-    return counts, " ".join([f"{rows} runs of {_batches(len(records))} are decided.", *findings])
+    return counts, " ".join([said, *findings])
 
 
 def _batches(number: int) -> str:

@@ -19,6 +19,7 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import renderer
 from certify_assets.operations.deployment_record import read_deployments
 from certify_assets.operations.layout import (
+    NOT_COVERED,
     batch_key,
     batch_names,
     certificate_key,
@@ -265,7 +266,7 @@ def _decided_again(corpus: Corpus, batch: str, row: DecidedRow) -> str | None:
 
     items = [_stored_certificate(corpus, sha256) for sha256 in _certificate_hashes(row)]
     kept = [item for item in items if item is not None]
-    if not kept or len(kept) < len(items) or row["reason"] in ("seen_task", "changed_run"):
+    if not kept or len(kept) < len(items) or row["reason"] in (*NOT_COVERED, "changed_run"):
         return None
     table = _rows_of(corpus, batch, "scores.parquet", str(row["trajectory_id"]))
     if not table:

@@ -75,7 +75,7 @@ def test_a_side_on_which_nothing_is_saved_is_left_out(batch: Batch) -> None:
     known = history_of()
     failures = History(known.scores, np.zeros(known.scores.size, np.int64), known.tasks)
     found = plan_sides(batch, alphas=ALPHAS, delta=0.05, history=failures)
-    assert [item.side for item in found.plans] == ["reject"]
+    assert [(item.side, item.delta) for item in found.plans] == [("reject", 0.05)]
     twice = Batch(("a", "a"), ("t", "t"), np.zeros(2))
     with pytest.raises(InputError, match="twice"):
         sides_sha256(found, twice)

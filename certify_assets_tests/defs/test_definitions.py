@@ -30,7 +30,7 @@ MODEL_ASSETS = {"judges/compact_model"}
 ARM_ASSETS = {"judges/grpo/arm", "judges/grpo/arms_audit"}
 OPERATION_ASSETS = named(
     "operations",
-    "audit_sample inbox deployment incoming_runs decisions review_queue reviewed_labels monitor "
+    "audit_sample inbox deployment incoming_runs decisions batch_certificates review_queue reviewed_labels monitor "
     "recertification history",
 )
 CHAIN = ("model", "audit", "certificate", "monitor", "report", "scores")
@@ -159,6 +159,7 @@ def test_the_checks_are_these_and_those_that_must_block_do() -> None:
         | {f"judges/{judge}/model:has_sources" for judge in TRANSFER_JUDGES}
         | {"judges/grpo/arms_audit:beats_controls"}
         | {"operations/decisions:deployment_stands", "operations/monitor:no_alarm"}
+        | {"operations/batch_certificates:batches_certified"}
         | {
             f"operations/reviewed_labels:{name}"
             for name in ("labels_of_known_runs", "reviewers_agree")

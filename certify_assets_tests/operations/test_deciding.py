@@ -176,8 +176,8 @@ def test_tasks_that_were_seen_and_runs_that_changed_go_to_people(
 
     document = decided(deployed, tmp_path, tasks=8, change=change)
     frame = decisions_of(Corpus(deployed, "c"), document.batch).set_index("trajectory_id")
-    assert document.reasons["changed_run"] == 24 and document.reasons["seen_task"] == 4
-    aside = frame[frame["reason"].isin(["changed_run", "seen_task"])]
+    assert document.reasons == {"changed_run": 24, "known_task": 4, "new_agent": 4}
+    aside = frame[frame["reason"].isin(["changed_run", "known_task"])]
     assert (
         set(aside["decision"]) == {"human"}
         and set(aside["asked"]) == {"undecided"}

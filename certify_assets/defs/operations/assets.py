@@ -12,10 +12,12 @@ from certify_assets.corpora.schema import to_frame
 from certify_assets.defs.assets import AssetStep, Made, asset, column_lineage, table_metadata
 from certify_assets.defs.judges.training import progress_lines
 from certify_assets.defs.names import OPERATIONS_GROUP, corpora_partitions, judge_key, key, source
+from certify_assets.errors import IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import judges
 from certify_assets.operations import batches, history, layout
+from certify_assets.operations.batch_audit import STATES
 from certify_assets.operations.decisions import (
     BatchRecord,
     decided_version,
@@ -67,7 +69,7 @@ class RecertifyConfig(dg.Config):
 
 def operation_assets() -> list[Any]:
     """Return the assets from the inbox to the decisions."""
-    return [inbox, _deployment(), incoming_runs, decisions]
+    return [inbox, _deployment(), incoming_runs, decisions, batch_certificates]
 
 
 def review_assets() -> list[dg.AssetsDefinition]:
@@ -141,6 +143,7 @@ def decisions(step: AssetStep) -> Made:
         **column_lineage(_sources(corpus)),
         **counts,
         "said": said,
+        "promises": dg.MetadataValue.json({item.batch: list(item.promises) for item in records}),
         "batches": dg.MetadataValue.json([item.to_dict() for item in records]),
     }
     return step.made(
@@ -183,9 +186,38 @@ def _sources(corpus: Corpus) -> dict[str, list[tuple[dg.AssetKey, str]]]:
 
 @_asset(
     deps=[decisions],
+    kinds={"json"},
+    description="Close the batches with runs that the corpus certificate does not cover, of new "
+    "agents or known tasks, as soon as the labels of their draw settle them: certified, or to "
+    "reviewers. Until then such a batch is provisional and reviewers are asked about its draw.",
+)
+def batch_certificates(step: AssetStep) -> Made:
+    """Close what the labels settle, and show where every audit stands."""
+    audits, faults = batches.close_batches(step.corpus)
+    if faults:
+        raise IntegrityError(" ".join(faults))
+    counts = {state: sum(item.state == state for item in audits) for state in STATES}
+    figures = {
+        **counts,
+        "labels_used": sum(item.labels_used for item in audits),
+        "labels_wanted": sum(len(item.labels_wanted) for item in audits),
+        "decided_runs": sum(item.decided for item in audits),
+    }
+    metadata = {
+        **figures,
+        "said": " ".join(item.sentence for item in audits) or "no batch has uncovered runs.",
+        "promises": dg.MetadataValue.json({item.batch: item.promise for item in audits}),
+        "batches": dg.MetadataValue.json([asdict(item) for item in audits]),
+    }
+    version = sha256_bytes(canonical_json([asdict(item) for item in audits]))
+    return step.made(metadata, version=version, metrics=figures)
+
+
+@_asset(
+    deps=[decisions, batch_certificates],
     kinds={"parquet", "html"},
     description="List the runs that need human review and have no label, the most needed first: "
-    "the audit sample by whole tasks, spot checks, then what the judge left undecided; a table, "
+    "draws of provisional batches, the audit sample by whole tasks, spot checks, then what the judge left undecided; a table, "
     "and a page with the budget. `certify review serve` serves the page for labelling.",
 )
 def review_queue(step: AssetStep, config: ReviewCosts) -> Made:

@@ -40,6 +40,13 @@ _DECISIONS: tuple[tuple[Callable[[Corpus], Verdict], str, bool, str], ...] = (
         "PASS; WARN where a batch came while no judge was deployed; ERROR where the drawn tasks "
         "are not those of the plan.",
     ),
+    (
+        checks.batches_certified,
+        "batch_certificates",
+        False,
+        "PASS; WARN while a batch is provisional and runs of its draw wait for labels; ERROR where "
+        "an audit is not the one that was drawn.",
+    ),
 )
 _RECERTIFICATION: tuple[tuple[Callable[[Corpus], Verdict], str, bool, str], ...] = (
     (

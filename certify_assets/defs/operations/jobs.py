@@ -83,7 +83,10 @@ language_harvest_job = dg.define_asset_job(
 decide_job = dg.define_asset_job(
     "decide_inbox",
     selection=dg.AssetSelection.assets(
-        *(key(f"operations/{name}") for name in ("incoming_runs", "decisions", "review_queue"))
+        *(
+            key(f"operations/{name}")
+            for name in ("incoming_runs", "decisions", "batch_certificates", "review_queue")
+        )
     ),
     description="Import the inbox of one corpus as a batch, decide it by the deployed judge, and "
     "write the review queue.",

@@ -15,6 +15,7 @@ from certify_assets.storage.store import Store
 
 TIMEZONE = "CERTIFY_TIMEZONE"
 _OPERATION = (
+    "batch_certificates",
     "review_queue",
     "reviewed_labels",
     "monitor",

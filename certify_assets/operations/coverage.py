@@ -1,0 +1,196 @@
+"""Which runs of a batch the corpus certificate covers, and what becomes of the others."""
+
+# The corpus certificate is on new tasks of the agents in CAL. An agent is the name that the format
+# gives its runs, version and all where the source states one. Where it does not, another version
+# comes under the same name: an agent whose runs score otherwise than its runs in CAL, beyond
+# chance, counts as new. A change of configuration that moves no score is not seen.
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from certify_assets.errors import StaleCertificateError
+from certify_assets.judges.task_folds import score_unseen, training_tasks
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from certify_assets.judges.judged import JudgedCorpus
+    from certify_assets.operations.deployment_record import DeploymentRecord
+    from certify_assets.storage.progress import Report
+
+# probability at which an agent of CAL is taken for another one by mistake, over a whole batch
+_LEVEL: Final = 0.01
+# tasks with fewer of which, in CAL or in the batch, scores of an agent are not compared
+_FEWEST: Final = 10
+_SHOWN: Final = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Coverage:
+    """Of every run of a batch: whether the corpus certificate covers it, and if not, why."""
+
+    policy: str  # `CorpusConfig.new_agents`
+    splits: NDArray[np.str_]  # split of each run's task; empty for a new one
+    reasons: NDArray[np.object_]  # a code of `layout.NOT_COVERED`; empty where it is covered
+    new_agents: tuple[str, ...]  # agents without a run in CAL
+    changed_agents: tuple[str, ...]  # agents of CAL whose runs score otherwise now
+    unscored: str  # why runs of training tasks have no score; empty where all have one
+
+    @classmethod
+    def none(cls, runs: int) -> Coverage:
+        """Return the coverage of a batch that is refused: nothing is said of any run."""
+        empty = np.zeros(runs, dtype="<U4")
+        return cls("", empty, np.full(runs, "", dtype=object), (), (), "")
+
+    @property
+    def provisional(self) -> NDArray[np.bool_]:
+        """Runs that wait for a certificate of their batch, if it is worth its labels."""
+        waits = {"batch_certificate": ("known_task", "new_agent"), "accept": ("known_task",)}
+        return np.isin(self.reasons, waits.get(self.policy, ()))
+
+    @property
+    def by_corpus(self) -> NDArray[np.bool_]:
+        """Runs that the corpus certificate decides."""
+        accepted = ("", "new_agent") if self.policy == "accept" else ("",)
+        return np.isin(self.reasons, accepted)
+
+    def findings(self, agents: pd.Series[str]) -> Iterator[tuple[str, str]]:
+        """Say which runs are not covered, and what decides them."""
+        what = {
+            "review": "reviewers decide them.",
+            "batch_certificate": "a certificate of this batch decides them, by labels drawn from "
+            "it, or reviewers do.",
+            "accept": "the corpus accepts them, so its certificate decides them all the same.",
+        }.get(self.policy, "")
+        known = (
+            "reviewers decide them."
+            if self.policy == "review"
+            else (
+                "a certificate of this batch decides them, by labels drawn from it, or reviewers do."
+            )
+        )
+        if seen := Counter(name for name in self.splits.tolist() if name):
+            text = ", ".join(f"{number} of {name.upper()}" for name, number in sorted(seen.items()))
+            yield (
+                "seen_tasks",
+                (
+                    f"{sum(seen.values())} runs are of tasks of the splits ({text}): the promise of "
+                    f"the corpus certificate is on new tasks; {known}"
+                ),
+            )
+        if trained := int((self.reasons == "trained_task").sum()):
+            yield (
+                "trained_tasks",
+                (
+                    f"{trained} runs are of tasks that the judge was trained on: {self.unscored} "
+                    "Reviewers decide them."
+                ),
+            )
+        if self.new_agents:
+            rows = int(agents.isin(self.new_agents).sum())
+            yield (
+                "new_agents",
+                (
+                    f"{rows} runs are of {len(self.new_agents)} agents without a run in CAL "
+                    f"({_shown(self.new_agents)}); the promise of the corpus certificate is on runs "
+                    f"like those of CAL; {what}"
+                ),
+            )
+        if self.changed_agents:
+            rows = int(agents.isin(self.changed_agents).sum())
+            yield (
+                "changed_agents",
+                (
+                    f"{rows} runs are of {len(self.changed_agents)} agents of CAL whose runs score "
+                    f"otherwise now ({_shown(self.changed_agents)}), as another version would; {what}"
+                ),
+            )
+
+
+def _shown(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+
+
+def require_same_corpus(judge: JudgedCorpus, record: DeploymentRecord) -> None:
+    """Refuse a corpus with other splits or runs than the certificates'."""
+    # with another one, known tasks would pass for new ones
+    corpus = judge.corpus
+    found = {
+        "manifest_sha256": corpus.manifest.sha256,
+        "trajectories_sha256": corpus.trajectories_sha256,
+    }
+    for name, value in found.items():
+        if record.fingerprint[name] != value:
+            raise StaleCertificateError(
+                f"{corpus} has another {name.removesuffix('_sha256')} than the deployment of "
+                f"{record.judge}; certify and audit it, then deploy it again."
+            )
+
+
+def cover(
+    judge: JudgedCorpus, runs: pd.DataFrame, scored: pd.DataFrame, report: Report
+) -> tuple[Coverage, pd.DataFrame, NDArray[np.object_]]:
+    """Return what the corpus certificate covers, the scores to decide by, and whose they are.
+
+    A run of a task that the judge was trained on is scored by one that never saw the task.
+    """
+    manifest = judge.corpus.manifest
+    splits = np.array([manifest.assignment.get(task, "") for task in runs["task_id"]], dtype="<U4")
+    adapters = np.full(len(runs), judge.artifact.adapter_sha256, dtype=object)
+    trained = runs["task_id"].isin(training_tasks(judge)).to_numpy(bool)
+    policy, unscored = judge.corpus.config.new_agents, ""
+    if trained.any() and policy != "review":
+        unseen = score_unseen(judge, runs, report=report)
+        scored, unscored = unseen.for_batch(scored), unseen.reason
+        adapters[trained] = np.array(unseen.adapters, dtype=object)[trained]
+    without = trained & np.isnan(scored["score"].to_numpy(np.float64))
+    calibration = judge.calibration[0]
+    known = set(calibration["agent"])
+    new = tuple(sorted(set(runs["agent"]) - known))
+    fresh = scored.assign(agent=runs["agent"], task_id=runs["task_id"])[splits == ""]
+    changed = changed_agents(calibration, fresh[fresh["agent"].isin(known)])
+    reasons = np.full(len(runs), "", dtype=object)
+    reasons[runs["agent"].isin({*new, *changed}).to_numpy(bool)] = "new_agent"
+    reasons[splits != ""] = "known_task"
+    reasons[without] = "trained_task"
+    found = Coverage(policy, splits, reasons, new, changed, unscored)
+    return found, scored, adapters
+
+
+def changed_agents(before: pd.DataFrame, now: pd.DataFrame) -> tuple[str, ...]:
+    """Return the agents whose scores of new tasks differ from those in CAL beyond chance.
+
+    One run a task is compared, the first, by the test of Kolmogorov and Smirnov: tasks are drawn
+    alike where nothing has changed, however many attempts they have.
+    """
+    from scipy.special import kolmogorov
+
+    agents = sorted(set(now["agent"]))
+    found = []
+    for agent in agents:
+        first, second = (_one_a_task(frame[frame["agent"] == agent]) for frame in (before, now))
+        if min(first.size, second.size) < _FEWEST:
+            continue
+        every = np.concatenate([first, second])
+        shares = [
+            np.searchsorted(np.sort(part), every, "right") / part.size for part in (first, second)
+        ]
+        distance = float(np.abs(shares[0] - shares[1]).max())
+        effective = first.size * second.size / (first.size + second.size)
+        if kolmogorov(math.sqrt(effective) * distance) < _LEVEL / len(agents):
+            found.append(agent)
+    return tuple(found)
+
+
+def _one_a_task(frame: pd.DataFrame) -> NDArray[np.float64]:
+    rows = frame[frame["score"].notna()].sort_values(["task_id", "attempt", "trajectory_id"])
+    scores = rows.drop_duplicates("task_id")["score"]
+    return np.asarray(scores, dtype=np.float64)

@@ -1,0 +1,360 @@
+"""Batches with runs that the corpus certificate does not cover, from delivery to closing."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from certify_assets.corpora.config import save_config
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import IntegrityError
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.task_folds import training_tasks
+from certify_assets.operations.audit_sample import drawn_decisions
+from certify_assets.operations.batch_audit import BatchAudit, batch_audits, read_draws
+from certify_assets.operations.batches import close_batches, decide_ready, receive, undo_batch
+from certify_assets.operations.checks import (
+    batches_certified,
+    decided_by_deployed,
+    drawn_as_planned,
+)
+from certify_assets.operations.coverage import changed_agents
+from certify_assets.operations.decisions import BatchRecord, decided_version
+from certify_assets.operations.labels import Label, append_labels
+from certify_assets.operations.layout import (
+    PROVISIONAL,
+    batch_key,
+    decisions_of,
+    draws_key,
+    first_decisions_of,
+    is_decided,
+    load_decisions,
+)
+from certify_assets.operations.review_queue import load_queue
+from certify_assets.operations.rollout import deploy
+from certify_assets.operations.sampling import SamplingPlan
+from certify_assets.storage.store import Store
+from certify_assets_tests.builders import write_runs
+from certify_assets_tests.operations_builders import deliver
+from certify_assets_tests.paths import REPOSITORY
+
+TASKS, ATTEMPTS, SEED = 60, 4, 3
+KILLED = """
+import os, signal, sys
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.operations.batches import decide_ready
+from certify_assets.storage.store import Store
+
+class Doomed(Store):
+    def write_bytes(self, key, data):
+        if key.endswith(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().write_bytes(key, data)
+
+decide_ready(Corpus(Doomed(sys.argv[1]), "c"))
+"""
+
+
+@pytest.fixture
+def deployed(operated: Store) -> Store:
+    deploy(
+        JudgedCorpus(Corpus(operated, "c"), "lexical"),
+        sampling=SamplingPlan(0.0, 0.0, 5),
+        track=False,
+    )
+    return operated
+
+
+def of_a_new_agent(record: dict[str, Any]) -> None:
+    record["agent"] = "agent-new"
+
+
+def truth(tmp_path: Path, seed: int = SEED) -> dict[str, int]:
+    """Return the outcomes that `deliver` takes out of its runs."""
+    lines = write_runs(tmp_path / "truth.jsonl", tasks=TASKS, attempts=ATTEMPTS, seed=seed)
+    records = map(json.loads, lines.read_text("utf-8").splitlines())
+    return {f"new-{seed}-{one['trajectory_id']}": int(one["outcome"]) for one in records}
+
+
+def delivered(
+    store: Store,
+    tmp_path: Path,
+    change: Callable[[dict[str, Any]], Any] = of_a_new_agent,
+    **given: Any,
+) -> str:
+    options = {"tasks": TASKS, "attempts": ATTEMPTS, "seed": SEED} | given
+    path = deliver(tmp_path / "new.jsonl", change=change, **options)
+    return str(receive(Corpus(store, "c"), [str(path)]).batch)
+
+
+def decided(store: Store, tmp_path: Path, **given: Any) -> BatchRecord:
+    delivered(store, tmp_path, **given)
+    (record,) = decide_ready(Corpus(store, "c"))
+    return record
+
+
+def opened(store: Store, record: BatchRecord) -> BatchAudit:
+    audit = BatchAudit.load(Corpus(store, "c"), record.batch)
+    assert audit is not None
+    return audit
+
+
+def label(store: Store, outcomes: dict[str, int]) -> None:
+    said = [
+        Label(name, outcome, "ann", "file", f"{name}:{outcome}")
+        for name, outcome in outcomes.items()
+    ]
+    append_labels(Corpus(store, "c"), said)
+
+
+def labelled_until_closed(store: Store, record: BatchRecord, outcome: Callable[[str], int]) -> None:
+    for _ in range(100):
+        audit = opened(store, record)
+        if not audit.wanted:
+            break
+        label(store, {name: outcome(name) for name in audit.wanted})
+    close_batches(Corpus(store, "c"))
+
+
+def test_a_batch_of_a_new_agent_ends_certified(deployed: Store, tmp_path: Path) -> None:
+    corpus, known = Corpus(deployed, "c"), truth(tmp_path)
+    record = decided(deployed, tmp_path)
+    first = first_decisions_of(corpus, record.batch)
+    assert set(first["reason"]) == {"new_agent"} and set(first["certificate_sha256"]) == {""}
+    assert record.decisions[PROVISIONAL] > 0 and record.new_agents == "batch_certificate"
+    assert record.promises[0].startswith("batch certificate:") and len(record.promises) == 1
+    audit = opened(deployed, record)
+    assert audit.state == "provisional" and audit.labels_used == 0 and audit.record.draws == 1
+    assert sorted(audit.runs) == sorted(audit.record.order)
+    queue = load_queue(Corpus(deployed, "c")).frame
+    assert set(queue.loc[queue["kind"] == "batch_draw", "trajectory_id"]) == set(audit.wanted)
+    assert batches_certified(Corpus(deployed, "c")).status == "WARN"
+    before = decided_version(Corpus(deployed, "c"))
+    labelled_until_closed(deployed, record, known.__getitem__)
+    audit = opened(deployed, record)
+    assert audit.state == "certified" and audit.wanted == () and audit.closing is not None
+    frame = decisions_of(Corpus(deployed, "c"), record.batch)
+    judged = frame[frame["reason"] == "batch_certificate"]
+    assert len(judged) == audit.decided > 0 and set(judged["decision"]) <= {"reject", "release"}
+    labelled = frame[frame["reason"] == "batch_draw"]
+    assert set(labelled["decision"]) == {"human"} and set(labelled["asked"]) == {"batch_draw"}
+    assert PROVISIONAL not in set(frame["decision"])
+    # nothing that was stored is rewritten: the closing has a document of its own
+    assert first_decisions_of(Corpus(deployed, "c"), record.batch).equals(first)
+    assert decided_version(Corpus(deployed, "c")) != before
+    for check in (decided_by_deployed, drawn_as_planned, batches_certified):
+        verdict = check(Corpus(deployed, "c"))
+        assert verdict.status == "PASS", verdict
+    assert len(drawn_decisions(Corpus(deployed, "c"))) == len(frame)
+    # what comes after changes nothing of it
+    label(deployed, {name: 1 - known[name] for name in audit.runs[:5]})
+    assert opened(deployed, record).closing == audit.closing
+
+
+def test_a_batch_on_which_the_judge_errs_goes_to_reviewers(deployed: Store, tmp_path: Path) -> None:
+    record = decided(deployed, tmp_path)
+    audit = opened(deployed, record)
+    scores = first_decisions_of(Corpus(deployed, "c"), record.batch).set_index("trajectory_id")
+    middle = scores["score"].median()
+    # every run ends otherwise than its score says
+    labelled_until_closed(deployed, record, lambda name: int(scores.loc[name, "score"] <= middle))
+    audit = opened(deployed, record)
+    assert audit.state == "to_reviewers" and audit.decided == 0
+    frame = decisions_of(Corpus(deployed, "c"), record.batch)
+    assert set(frame["decision"]) == {"human"}
+    assert batches_certified(Corpus(deployed, "c")).status == "PASS"
+    queue = load_queue(Corpus(deployed, "c"))
+    assert set(queue.frame["kind"]) == {"undecided"}
+    assert "went to reviewers" in audit.sentence()
+
+
+def of_two_agents(record: dict[str, Any]) -> None:
+    if record["trajectory_id"].endswith(("/0", "/1")):
+        record["agent"] = "agent-new"
+
+
+def test_covered_runs_of_the_same_batch_are_decided_at_once(
+    deployed: Store, tmp_path: Path
+) -> None:
+    record = decided(deployed, tmp_path, change=of_two_agents)
+    frame = first_decisions_of(Corpus(deployed, "c"), record.batch)
+    new = frame["agent"] == "agent-new"
+    assert set(frame.loc[new, "reason"]) == {"new_agent"}
+    assert set(frame.loc[~new, "decision"]) == {"reject", "human"}
+    assert [item.split(":")[0].split(",")[0] for item in record.promises] == [
+        "corpus certificate",
+        "batch certificate",
+    ]
+    assert decided_by_deployed(Corpus(deployed, "c")).status == "PASS"
+
+
+@pytest.mark.parametrize("policy", ["review", "accept"])
+def test_the_policy_of_the_corpus_says_who_decides(
+    deployed: Store, tmp_path: Path, policy: str
+) -> None:
+    from dataclasses import replace
+
+    config = Corpus(deployed, "c").config
+    save_config(deployed, replace(config, new_agents=policy))
+    record = decided(deployed, tmp_path)
+    found = {item["code"]: item["message"] for item in record.findings}
+    assert PROVISIONAL not in record.decisions and record.new_agents == policy
+    if policy == "review":
+        assert set(record.decisions) == {"human"} and "reviewers decide" in found["new_agents"]
+    else:
+        assert record.decisions["reject"] > 0 and "accepts them" in found["new_agents"]
+    assert batch_audits(Corpus(deployed, "c")) == []
+
+
+def test_runs_of_known_tasks_are_decided_by_a_certificate_of_their_batch(
+    deployed: Store, tmp_path: Path
+) -> None:
+    corpus = Corpus(deployed, "c")
+    known = [*sorted(corpus.manifest.assignment)]
+
+    def change(record: dict[str, Any]) -> None:
+        record["task_id"] = known[int(record["task_id"][-3:])]
+
+    record = decided(deployed, tmp_path, change=change)
+    frame = first_decisions_of(Corpus(deployed, "c"), record.batch)
+    judge = JudgedCorpus(Corpus(deployed, "c"), "lexical")
+    trained = frame["task_id"].isin(training_tasks(judge))
+    assert trained.any() and set(frame["reason"]) == {"known_task"}
+    # those that the judge was trained on are scored by one that never saw the task
+    own = set(frame.loc[~trained, "adapter_sha256"])
+    assert own == {judge.artifact.adapter_sha256}
+    assert not own & set(frame.loc[trained, "adapter_sha256"])
+    assert record.decisions[PROVISIONAL] > 0 and set(frame["asked"]) <= {"", "undecided"}
+    labelled_until_closed(deployed, record, truth(tmp_path).__getitem__)
+    assert opened(deployed, record).state == "certified"
+    assert drawn_as_planned(Corpus(deployed, "c")).status == "PASS"
+
+
+def test_labels_of_runs_that_were_not_drawn_change_nothing(deployed: Store, tmp_path: Path) -> None:
+    known = truth(tmp_path)
+    record = decided(deployed, tmp_path, change=of_two_agents)
+    audit = opened(deployed, record)
+    others = sorted(set(known) - set(audit.runs))
+    assert others
+    # nor do those of later runs of the draw, as long as an earlier one has none
+    later = [name for names in audit.draw.orders for name in names[1:]]
+    label(deployed, {name: known[name] for name in [*others, *later]})
+    close_batches(Corpus(deployed, "c"))
+    audit = opened(deployed, record)
+    assert audit.state == "provisional" and audit.labels_used == 0
+    assert set(audit.wanted) == {names[0] for names in audit.draw.orders}
+
+
+def edit_seed(document: dict[str, Any]) -> None:
+    document["seed"] += 1
+
+
+def edit_order(document: dict[str, Any]) -> None:
+    document["order"] = document["order"][::-1]
+
+
+def edit_budget(document: dict[str, Any]) -> None:
+    document["plan"]["plans"][0]["alpha"] = 0.9
+
+
+def edit_draws(document: dict[str, Any]) -> None:
+    document["draws"] = 2
+
+
+@pytest.mark.parametrize("edit", [edit_seed, edit_order, edit_budget, edit_draws])
+def test_an_audit_that_was_edited_decides_nothing(
+    deployed: Store, tmp_path: Path, edit: Callable[[dict[str, Any]], None]
+) -> None:
+    record = decided(deployed, tmp_path)
+    key = batch_key("c", record.batch, "audit.json")
+    document = deployed.read_json(key)
+    edit(document)
+    deployed.write_json(key, document)
+    label(deployed, dict.fromkeys(opened_order(document), 0))
+    summaries, faults = close_batches(Corpus(deployed, "c"))
+    assert summaries == [] and len(faults) == 1 and "it was edited" in faults[0]
+    assert not deployed.exists(batch_key("c", record.batch, "closing.json"))
+    with pytest.raises(IntegrityError, match="it was edited"):
+        load_queue(Corpus(deployed, "c"))
+    assert batches_certified(Corpus(deployed, "c")).status == "ERROR"
+    # the next batch does not depend on it
+    assert decided(deployed, tmp_path, seed=9, change=None).decided
+
+
+def opened_order(document: dict[str, Any]) -> list[str]:
+    return list(document["order"])
+
+
+def test_a_closing_that_was_edited_is_refused(deployed: Store, tmp_path: Path) -> None:
+    record = decided(deployed, tmp_path)
+    labelled_until_closed(deployed, record, truth(tmp_path).__getitem__)
+    key = batch_key("c", record.batch, "closed.parquet")
+    table = deployed.read_table(key)
+    deployed.write_table(key, table.assign(decision="release"))
+    with pytest.raises(IntegrityError, match="restore"):
+        load_decisions(Corpus(deployed, "c"))
+    assert decided_by_deployed(Corpus(deployed, "c")).status == "ERROR"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("last", ["audit.json", "decisions.parquet"])
+def test_a_kill_after_the_seed_leaves_the_seed(deployed: Store, tmp_path: Path, last: str) -> None:
+    batch = delivered(deployed, tmp_path)
+    command = [sys.executable, "-c", KILLED, deployed.root, last]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    (line,) = read_draws(Corpus(deployed, "c"))
+    assert not is_decided(Corpus(deployed, "c"), batch)
+    (record,) = decide_ready(Corpus(deployed, "c"))
+    audit = opened(deployed, record)
+    assert (audit.record.seed, audit.record.draws) == (line.seed, 1)
+    assert read_draws(Corpus(deployed, "c")) == [line]
+
+
+def test_drawing_the_same_runs_again_is_counted_and_spends_less(
+    deployed: Store, tmp_path: Path
+) -> None:
+    seeds, deltas = set(), []
+    for number in range(2):
+        record = decided(deployed, tmp_path)
+        audit = opened(deployed, record)
+        assert audit.record.draws == number + 1
+        seeds.add(audit.record.seed)
+        deltas.append(audit.record.delta)
+        undo_batch(Corpus(deployed, "c"), record.batch)
+    assert len(seeds) == 2 and deltas[0] == 0.05 and deltas[1] == pytest.approx(0.0075, abs=2e-4)
+    # runs that no draw was of are at the whole again
+    assert opened(deployed, decided(deployed, tmp_path, seed=8)).record.draws == 1
+    text = deployed.read_bytes(draws_key("c")).replace(b'"draws":1', b'"draws":2', 1)
+    deployed.write_bytes(draws_key("c"), text)
+    assert "altered" in close_batches(Corpus(deployed, "c"))[1][0]
+
+
+def test_an_agent_of_cal_that_scores_otherwise_counts_as_new(
+    deployed: Store, tmp_path: Path
+) -> None:
+    judge = JudgedCorpus(Corpus(deployed, "c"), "lexical")
+    cal = judge.calibration[0]
+    agent = str(cal["agent"].iloc[0])
+    now = cal[cal["agent"] == agent]
+    assert changed_agents(cal, now) == ()
+    spread = float(cal["score"].std())
+    assert changed_agents(cal, now.assign(score=now["score"] + 3 * spread)) == (agent,)
+    few = now[now["task_id"].isin(sorted(set(now["task_id"]))[:5])]
+    assert changed_agents(cal, few.assign(score=few["score"] + 3 * spread)) == ()
+    rng, alarms = np.random.default_rng(4), 0
+    tasks = np.array(sorted(set(cal["task_id"])))
+    for _ in range(200):
+        half = set(rng.permutation(tasks)[: tasks.size // 2])
+        inside = cal["task_id"].isin(half)
+        alarms += bool(changed_agents(cal[inside], cal[~inside]))
+    # promised .01 a batch; three standard errors of 200 of them
+    assert alarms <= 200 * 0.01 + 3 * np.sqrt(200 * 0.01)
