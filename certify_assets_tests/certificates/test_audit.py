@@ -186,11 +186,7 @@ def test_resample_audit_of_nothing_says_so_and_passes_nothing() -> None:
     cal, _ = pair()
     for draws in (3000, "exact"):
         found = resample_audit(*cal, threshold=-1e9, draws=draws)
-        assert (found.exceedance, found.passed, found.coverage) == (
-            0.0,
-            None,
-            0.0,
-        )
+        assert (found.exceedance, found.passed, found.coverage) == (0.0, None, 0.0)
         assert "covers nothing" in found.note
     unscored = np.where(np.arange(cal.scores.size) % 3 == 0, np.nan, cal.scores)
     assert (

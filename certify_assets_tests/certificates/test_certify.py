@@ -428,12 +428,7 @@ def test_the_promise_of_a_document_needs_one_pair_a_procedure() -> None:
 def test_few_draws_never_certify() -> None:
     needed = draws_needed(0.05 / 40)
     assert needed == 799
-    assert [draws_needed(level) for level in (0.05, 0.5, 0.9, 1.0 / 3.0)] == [
-        19,
-        1,
-        1,
-        2,
-    ]
+    assert [draws_needed(level) for level in (0.05, 0.5, 0.9, 1.0 / 3.0)] == [19, 1, 1, 2]
     rng = np.random.default_rng(0)
     for seed in range(20):
         noise = (rng.normal(size=300), rng.integers(0, 2, 300), np.arange(300) % 40)

@@ -26,11 +26,7 @@ def test_one_side() -> None:
     assert reasons.tolist() == ["below_threshold", "below_threshold", "middle", "unscored"]
     found = decide(release, [high, np.nextafter(high, -9), None])
     assert found.decisions.tolist() == ["release", "human", "human"]
-    assert found.counts == {
-        "reject": 0,
-        "release": 1,
-        "human": 2,
-    }
+    assert found.counts == {"reject": 0, "release": 1, "human": 2}
 
 
 def test_a_row_in_both_regions_goes_to_people() -> None:

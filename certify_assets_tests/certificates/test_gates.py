@@ -82,11 +82,7 @@ def test_the_bound_errs_as_often_as_it_says() -> None:
 def test_gates_of_a_table() -> None:
     table = Clustered(tasks=60, rho=0.5).draw(np.random.default_rng(2))
     learn, sft, enough = table_gates(*table, sft_auroc=0.9)
-    assert (learn.passed, sft.passed, enough.passed) == (
-        True,
-        True,
-        True,
-    )
+    assert (learn.passed, sft.passed, enough.passed) == (True, True, True)
     assert "task bootstrap" in learn.reason
     assert table_gates(*table, sft_auroc=0.9) == (learn, sft, enough)
     strict = table_gates(

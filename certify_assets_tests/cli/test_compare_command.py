@@ -14,10 +14,7 @@ pytestmark = pytest.mark.slow
 def test_the_judges_of_named_corpora_are_compared(call: Call, corpora: Store) -> None:
     answer = call(f"judge compare one two --root {corpora.root} --json")
     assert answer.code == 0
-    assert [item["corpus"] for item in answer.json["corpora"]] == [
-        "one",
-        "two",
-    ]
+    assert [item["corpus"] for item in answer.json["corpora"]] == ["one", "two"]
     shown = call(f"judge compare one --root {corpora.root}")
     assert shown.code == 0
     assert "lexical" in shown.out
@@ -40,18 +37,9 @@ def test_unseen_agents_page_and_tables_are_written(
     call: Call, corpora: Store, tmp_path: Path
 ) -> None:
     paths = {kind: tmp_path / f"table.{kind}" for kind in ("html", "csv", "markdown", "latex")}
-    options = [part for kind, path in paths.items() for part in (f"--{kind}", path)]
+    options = " ".join(f"--{kind} {path}" for kind, path in paths.items())
     answer = call(
-        "judge",
-        "compare",
-        "three",
-        "--agent-disjoint",
-        "--folds",
-        3,
-        "--root",
-        corpora.root,
-        "--json",
-        *options,
+        f"judge compare three --agent-disjoint --folds 3 --root {corpora.root} --json {options}"
     )
     (document,) = answer.json["corpora"]
     assert answer.code == 0

@@ -75,30 +75,30 @@ def test_what_was_left_out_is_said_and_many_agents_are_not_all_listed(
 
 def test_a_domain_is_stated_or_said_to_be_unknown(call: Call, root: Path, tmp_path: Path) -> None:
     write_runs(tmp_path / "runs.jsonl", tasks=6, attempts=1)
-    arguments = ("corpus", "import", tmp_path / "runs.jsonl", "--root", root, "--json")
-    assert call(*arguments, "--name", "c").json["domain"] == "not stated"
-    assert call(*arguments, "--name", "d", "--domain", "shell").json["domain"] == "shell"
+    asked = f"corpus import {tmp_path}/runs.jsonl --root {root} --json"
+    assert call(f"{asked} --name c").json["domain"] == "not stated"
+    assert call(f"{asked} --name d --domain shell").json["domain"] == "shell"
     assert Store(str(root)).read_json("corpora/d/corpus.json")["domain"] == "shell"
-    refused = call(*arguments, "--name", "e", "--domain", "The Web")
+    refused = call(f"{asked} --name e --domain 'The Web'")
     assert refused.code == 2 and "cannot name a domain" in refused.err
 
 
 def test_a_corpus_is_replaced_only_when_asked(call: Call, root: Path, tmp_path: Path) -> None:
     write_runs(tmp_path / "one.jsonl", tasks=20, attempts=2)
     write_runs(tmp_path / "two.jsonl", tasks=30, attempts=2)
-    imported = ("corpus", "import", "--name", "c", "--root", root)
-    assert call(*imported, tmp_path / "one.jsonl").code == 0
+    imported = f"corpus import --name c --root {root}"
+    assert call(f"{imported} {tmp_path}/one.jsonl").code == 0
     stored = (root / "corpora" / "c" / "trajectories.parquet").read_bytes()
-    again = call(*imported, tmp_path / "two.jsonl")
+    again = call(f"{imported} {tmp_path}/two.jsonl")
     assert again.code == 2
     assert "registered already (40 trajectories)" in again.err
     assert "--replace" in again.err
     assert (root / "corpora" / "c" / "trajectories.parquet").read_bytes() == stored
     (tmp_path / "bad.csv").write_text("x\n", encoding="utf-8")
     before = (root / "corpora" / "c" / "corpus.json").read_bytes()
-    assert call(*imported, tmp_path / "bad.csv", "--replace").code == 2
+    assert call(f"{imported} {tmp_path}/bad.csv --replace").code == 2
     assert (root / "corpora" / "c" / "corpus.json").read_bytes() == before
-    replaced = call(*imported, tmp_path / "two.jsonl", "--replace", "--json")
+    replaced = call(f"{imported} {tmp_path}/two.jsonl --replace --json")
     assert replaced.code == 0
     assert replaced.json["trajectories"] == 60
     assert "its 40 trajectories are replaced" in replaced.err
@@ -112,24 +112,24 @@ def test_a_delivery_is_listed_before_it_is_applied_and_keeps_what_is_not_named(
     more = one.read_text("utf-8").replace("agent-0", "agent-new")
     more = more.replace('/0"', '/8"').replace('/1"', '/9"').replace("page", "a page")
     two.write_text(more, encoding="utf-8")
-    imported = ("corpus", "import", "--name", "c", "--root", root)
-    made = call(*imported, one, "--no-rl", "--seed", "7", "--json")
+    imported = f"corpus import --name c --root {root}"
+    made = call(f"{imported} {one} --no-rl --seed 7 --json")
     assert (made.code, made.json["version"]) == (0, 1)
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
-    listed = call(*imported, two, "--add", "--dry-run", "--json").json
+    listed = call(f"{imported} {two} --add --dry-run --json").json
     assert listed["applied"] is False and listed["changes"]["new_agents"] == ["agent-new"]
     assert sum(listed["changes"]["new_runs"].values()) == 40 and not listed["changes"]["gone_runs"]
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
-    assert "New agents: agent-new." in call(*imported, two, "--add", "--dry-run").out
-    assert call(*imported, two, "--add", "--replace").code == 2
-    applied = call(*imported, two, "--add", "--json")
+    assert "New agents: agent-new." in call(f"{imported} {two} --add --dry-run").out
+    assert call(f"{imported} {two} --add --replace").code == 2
+    applied = call(f"{imported} {two} --add --json")
     assert applied.json["version"] == 2 and applied.json["trajectories"] == 80
     assert "Version 2: New agents: agent-new." in applied.err
     config = Store(str(root)).read_json("corpora/c/corpus.json")
     assert (config["seed"], config["rl"], len(config["paths"])) == (7, False, 2)
-    again = call(*imported, one, two, "--replace", "--json")
+    again = call(f"{imported} {one} {two} --replace --json")
     assert again.json["version"] == 2 and "Nothing changes" in again.err
-    assert "assigns every task to a split again" in call(*imported, one, "--replace", "--rl").err
+    assert "assigns every task to a split again" in call(f"{imported} {one} --replace --rl").err
 
 
 def test_a_failed_import_leaves_nothing_behind(call: Call, root: Path, tmp_path: Path) -> None:
@@ -161,11 +161,8 @@ def test_options_out_of_range_are_refused(
 
 def test_thresholds_of_leak_controls_are_kept(call: Call, root: Path, tmp_path: Path) -> None:
     write_runs(tmp_path / "runs.jsonl", tasks=40)
-    imported = ("corpus", "import", tmp_path / "runs.jsonl", "--name", "c", "--root", root)
-    assert (
-        call(*imported, "--leak-threshold", "length=.501", "--leak-threshold", "agent=0.9").code
-        == 0
-    )
+    imported = f"corpus import {tmp_path}/runs.jsonl --name c --root {root}"
+    assert call(f"{imported} --leak-threshold length=.501 --leak-threshold agent=0.9").code == 0
     shown = call(f"corpus show c --root {root} --json").json
     assert shown["config"]["leak_thresholds"] == {"length": 0.501, "agent": 0.9}
     assert shown["controls"]["thresholds"] == {
@@ -266,23 +263,13 @@ def test_labels_without_runs_are_imported_only_when_asked_and_say_so(
     assert refused.code == 2
     assert "40 annotations of 40 trajectories" in refused.err
     assert "labels_only=true" in refused.err
-    asked = (
-        "corpus",
-        "import",
-        labels,
-        "--name",
-        "c",
-        "--root",
-        root,
-        "--option",
-        "labels_only=true",
-    )
-    answer = call(*asked, "--json")
+    asked = f"corpus import {labels} --name c --root {root} --option labels_only=true"
+    answer = call(f"{asked} --json")
     assert answer.code == 0 and answer.json["label_facts"]["labels_only"] == 1
     assert answer.json["notes"] == {
         "runs without instruction and steps, from labels alone: nothing to judge": 40
     }
-    shown = call(*asked, "--replace")
+    shown = call(f"{asked} --replace")
     assert shown.err.count("Nothing changes") == 1
     assert "holds labels without runs" in shown.out and "certificate is possible" not in shown.out
     store = Store(str(root))
@@ -327,11 +314,7 @@ def test_a_removed_corpus_keeps_its_history(
     assert (root / "corpora/c/trajectories.parquet").exists()
     answer = call(f"corpus rm c --root {root} --yes --json")
     assert answer.code == 0
-    assert set(answer.json["removed"]) == {
-        "corpus.json",
-        "import.json",
-        "trajectories.parquet",
-    }
+    assert set(answer.json["removed"]) == {"corpus.json", "import.json", "trajectories.parquet"}
     assert all(path.exists() for path in history)
     assert not (root / "corpora/c/trajectories.parquet").exists()
     assert call(f"corpus rm c --root {root} --yes").code == 2

@@ -7,18 +7,7 @@ from certify_assets_tests.judges.harvest.test_loop import prepared
 
 pytestmark = pytest.mark.slow
 
-_QUICK = (
-    "--gate",
-    "taskboot",
-    "--side",
-    "reject",
-    "--rounds",
-    "1",
-    "--alpha",
-    "0.2",
-    "--profile",
-    "certify",
-)
+_QUICK = "research harvest c --gate taskboot --side reject --rounds 1 --profile certify"
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +16,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_a_harvest_is_shown_with_its_controls(call: Call, root: str) -> None:
-    answer = call("research", "harvest", "c", "--root", root, *_QUICK)
+    answer = call(f"{_QUICK} --alpha 0.2 --root {root}")
     assert answer.code == 0
     assert "certify split, reject at 0.2" in answer.out
     assert "taskboot 1" in answer.out
@@ -36,19 +25,7 @@ def test_a_harvest_is_shown_with_its_controls(call: Call, root: str) -> None:
 
 
 def test_json_is_one_document_and_a_closed_gate_is_exit_3(call: Call, root: str) -> None:
-    answer = call(
-        "research",
-        "harvest",
-        "c",
-        "--root",
-        root,
-        *_QUICK[:-4],
-        "--alpha",
-        "0.02",
-        "--profile",
-        "certify",
-        "--json",
-    )
+    answer = call(f"{_QUICK} --alpha 0.02 --root {root} --json")
     assert answer.code == 3
     assert answer.json["harvests"] == 0 and answer.json["gates_closed"] == 1
     assert answer.json["loops"][0]["rounds"][1]["skipped"].startswith("half A certifies nothing: ")
@@ -56,10 +33,10 @@ def test_json_is_one_document_and_a_closed_gate_is_exit_3(call: Call, root: str)
 
 def test_what_cannot_be_is_refused_in_a_sentence(call: Call, root: str) -> None:
     for arguments, words in (
-        (("nowhere",), "nowhere"),
-        (("c", "--gate", "guess"), "guess"),
-        (("c", "--profile", "odd"), "odd"),
-        (("c", "--alpha", "2"), "alpha"),
+        ("nowhere", "nowhere"),
+        ("c --gate guess", "guess"),
+        ("c --profile odd", "odd"),
+        ("c --alpha 2", "alpha"),
     ):
-        answer = call("research", "harvest", *arguments, "--root", root)
+        answer = call(f"research harvest {arguments} --root {root}")
         assert answer.code == 2 and words in answer.err and "Traceback" not in answer.err

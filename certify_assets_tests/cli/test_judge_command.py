@@ -77,9 +77,7 @@ def test_a_table_without_outcomes_is_scored(call: Call, root: Path, tmp_path: Pa
         for record in records
     ]
     (runs := tmp_path / "new.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    answer = call(
-        "judge", "score", "c", runs, "--root", root, "--out", tmp_path / "scores.csv", "--json"
-    )
+    answer = call(f"judge score c {runs} --root {root} --out {tmp_path}/scores.csv --json")
     assert answer.code == 0
     assert answer.json["rows"] == 8
     assert pd.read_csv(tmp_path / "scores.csv")["outcome"].isna().all()
@@ -118,16 +116,12 @@ def test_the_sources_of_a_transfer_judge_are_shown_and_trained_on(call: Call, ro
 @pytest.mark.parametrize(
     "command",
     [
-        ["judge", "train"],
-        ["judge", "score"],
-        ["judge", "recalibrate"],
-        ["judge", "parity"],
-        ["judge", "arms"],
-        ["research", "harvest"],
+        *(f"judge {name}" for name in ("train", "score", "recalibrate", "parity", "arms")),
+        "research harvest",
     ],
 )
 def test_an_unknown_corpus_is_named_with_those_that_are_known(
-    call: Call, root: Path, command: list[str]
+    call: Call, root: Path, command: str
 ) -> None:
-    answer = call(*command, "nope", "--root", root)
+    answer = call(f"{command} nope --root {root}")
     assert answer.code == 2 and "no corpus is called 'nope'; known are c, " in answer.err

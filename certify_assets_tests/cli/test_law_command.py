@@ -50,22 +50,11 @@ def test_a_table_of_points_as_json_and_file(call: Call, table: Path, tmp_path: P
 
 
 def test_a_prediction_comes_with_what_it_rests_on(call: Call, table: Path) -> None:
-    arguments = (
-        "research",
-        "law",
-        table,
-        "--predict",
-        "--success-rate",
-        0.9,
-        "--auroc",
-        0.55,
-        "--n-eff",
-        10,
-    )
-    found = call(*arguments, "--json").json["prediction"]
+    asked = f"research law {table} --predict --success-rate 0.9 --auroc 0.55 --n-eff 10"
+    found = call(f"{asked} --json").json["prediction"]
     assert found["extrapolates"]
     assert 0 <= found["low"] <= found["coverage"] <= found["high"] <= found["ceiling"]
-    text = call(*arguments).out
+    text = call(asked).out
     for sentence in found["sentences"]:
         assert sentence in text
     assert "4 corpora, fewer than the paper's 7" in text
@@ -75,11 +64,7 @@ def test_a_prediction_comes_with_what_it_rests_on(call: Call, table: Path) -> No
 def test_the_corpora_of_the_data_root(call: Call, corpora: Store) -> None:
     answer = call(f"research law --root {corpora.root} --json")
     assert answer.code == 0
-    assert [point["corpus"] for point in answer.json["points"]] == [
-        "one",
-        "three",
-        "two",
-    ]
+    assert [point["corpus"] for point in answer.json["points"]] == ["one", "three", "two"]
     assert all(
         "CAL" in point["source"] and "TEST" not in point["source"]
         for point in answer.json["points"]
@@ -98,20 +83,18 @@ def test_a_data_root_with_too_little_is_exit_three(call: Call, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--paper", "--predict"), "a prediction needs --success-rate and --auroc"),
-        (("--paper", "--auroc", 0.8), "a prediction needs --success-rate"),
-        (("--paper", "--success-rate", 30, "--auroc", 0.8), "not in the range"),
-        (("--paper", "--success-rate", "nan", "--auroc", 0.8), "not"),
-        (("{table}", "--paper"), "two sets of points"),
-        (("{table}", "--out", "{table}"), "would be overwritten"),
-        (("missing.csv",), "does not exist"),
-        (("points.txt",), "does not end in"),
+        ("--paper --predict", "a prediction needs --success-rate and --auroc"),
+        ("--paper --auroc 0.8", "a prediction needs --success-rate"),
+        ("--paper --success-rate 30 --auroc 0.8", "not in the range"),
+        ("--paper --success-rate nan --auroc 0.8", "not"),
+        ("{table} --paper", "two sets of points"),
+        ("{table} --out {table}", "would be overwritten"),
+        ("missing.csv", "does not exist"),
+        ("points.txt", "does not end in"),
     ],
 )
-def test_refusals(call: Call, table: Path, arguments: tuple[object, ...], words: str) -> None:
-    answer = call(
-        "research", "law", *(str(argument).replace("{table}", str(table)) for argument in arguments)
-    )
+def test_refusals(call: Call, table: Path, arguments: str, words: str) -> None:
+    answer = call(f"research law {arguments}".format(table=table))
     assert answer.code == 2 and words in answer.err and not answer.out
     assert len(answer.err.splitlines()) == 1
 

@@ -104,13 +104,9 @@ def test_what_else_is_refused(call: Call, certificate: Path, scores: Path, tmp_p
     )
     answer = call(f"monitor {certificate} {tmp_path}/unlabelled.csv")
     assert answer.code == 2 and "row 5" in answer.err
-    assert call("monitor", certificate, path, "--estimand", "trajectory").code == 2
-    assert (
-        call(
-            "monitor", certificate, path, "--estimand", "trajectory", "--max-task-size", 6, "--json"
-        ).json["estimand"]
-        == "trajectory"
-    )
+    by_run = f"monitor {certificate} {path} --estimand trajectory"
+    assert call(by_run).code == 2
+    assert call(f"{by_run} --max-task-size 6 --json").json["estimand"] == "trajectory"
     own = call(f"monitor {certificate} {scores} --split cal")
     assert own.code == 2 and "issued on" in own.err
     score_rows(tasks=6, attempts=3).to_csv(tmp_path / "few.csv", index=False)
@@ -126,7 +122,8 @@ def test_the_page_opens_from_disk_and_replaces_no_input(
 ) -> None:
     path = labels(tmp_path / "<l>.csv", provenance="audit_sample")
     page = tmp_path / "monitor.html"
-    answer = call("monitor", certificate, path, "--html", page, "--json")
+    asked = f"monitor {certificate} '{path}'"
+    answer = call(f"{asked} --html {page} --json")
     html = page.read_text(encoding="utf-8")
     assert answer.code == 0 and "path" not in answer.json and set(answer.json) >= KEYS
     assert html.count('role="img"') == 3
@@ -134,17 +131,7 @@ def test_the_page_opens_from_disk_and_replaces_no_input(
     assert "&lt;l&gt;" in html
     assert "<l>" not in html
     assert "No alarm" in html and answer.json["certificate_sha256"] in html
-    call(
-        "monitor",
-        certificate,
-        path,
-        "--estimand",
-        "trajectory",
-        "--max-task-size",
-        6,
-        "--html",
-        tmp_path / "other.html",
-    )
+    call(f"{asked} --estimand trajectory --max-task-size 6 --html {tmp_path}/other.html")
     assert "over runs" in (tmp_path / "other.html").read_text(encoding="utf-8")
-    refused = call("monitor", certificate, path, "--html", certificate)
+    refused = call(f"{asked} --html {certificate}")
     assert refused.code == 2 and "would be overwritten" in refused.err

@@ -8,28 +8,16 @@ from certify_assets.evaluation.score_table import read_score_table
 from certify_assets_tests.cli.calling import Call
 
 KEYS = ["predicted_coverage", "gates", "tasks_needed", "attempts_per_task", "success_probability"]
-_FACTS = ("--success-rate", 0.5, "--auroc", 0.85, "--icc", 0.3)
+_FACTS = "--success-rate 0.5 --auroc 0.85 --icc 0.3"
 
 
 @pytest.mark.slow
 def test_the_keys_of_the_contract(call: Call, tmp_path: Path) -> None:
     out = tmp_path / "plan.json"
-    options = (
-        "--pi",
-        0.3,
-        "--auroc",
-        0.95,
-        "--rho",
-        0.3,
-        "--tasks",
-        10,
-        "--attempts",
-        4,
-        "--alpha",
-        0.2,
-        "--no-alternatives",
+    answer = call(
+        "plan --pi 0.3 --auroc 0.95 --rho 0.3 --tasks 10 --attempts 4 --alpha 0.2 "
+        f"--no-alternatives --sft-auroc 0.98 --json --out {out}"
     )
-    answer = call("plan", *options, "--sft-auroc", 0.98, "--json", "--out", out)
     assert answer.code == 0 and json.loads(out.read_text(encoding="utf-8")) == answer.json
     document = answer.json
     assert set(KEYS) <= set(document) and document["attempts_per_task"] == 4
@@ -52,11 +40,7 @@ def test_facts_of_a_table_and_lamps_for_people(call: Call, scores: Path) -> None
     assert answer.json["tasks_needed"] is None
     assert "2 tasks, the largest number considered" in answer.json["reason"]
     assert answer.json["tasks"] == 80
-    assert answer.json["model"]["attempts"] == {
-        "mean": 6.0,
-        "fewest": 6,
-        "most": 6,
-    }
+    assert answer.json["model"]["attempts"] == {"mean": 6.0, "fewest": 6, "most": 6}
     model = answer.json["model"]
     assert (model["success_rate"], model["auroc"]) == (
         pytest.approx(found.success_rate),
@@ -75,31 +59,28 @@ def test_facts_of_a_table_and_lamps_for_people(call: Call, scores: Path) -> None
 def test_a_blind_judge_ends_with_three(call: Call) -> None:
     answer = call("plan --success-rate 0.5 --auroc 0.5 --icc 0.3 --json")
     assert answer.code == 3
-    assert (answer.json["tasks_needed"], answer.json["success_probability"]) == (
-        None,
-        None,
-    )
+    assert (answer.json["tasks_needed"], answer.json["success_probability"]) == (None, None)
     assert "too weakly" in answer.json["reason"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "give --success-rate, --auroc, --icc, or a score table"),
-        (("--auroc", 0.8), "give --success-rate, --icc"),
-        (("missing.csv",), "does not exist"),
-        ((*_FACTS, "--pi", 1.0), "not in the range"),
-        ((*_FACTS, "--icc", "nan"), "not"),
-        ((*_FACTS, "--alpha", 2), "alpha"),
-        ((*_FACTS, "--procedure", "betting"), "pilot"),
-        ((*_FACTS, "--procedure", "none"), "not available"),
-        ((*_FACTS, "--attempts", 0), "not in the range"),
-        ((*_FACTS, "--grid", 0), "grid"),
-        ((*_FACTS, "--gate-auroc", 0), "not in the range"),
+        ("", "give --success-rate, --auroc, --icc, or a score table"),
+        ("--auroc 0.8", "give --success-rate, --icc"),
+        ("missing.csv", "does not exist"),
+        (f"{_FACTS} --pi 1.0", "not in the range"),
+        (f"{_FACTS} --icc nan", "not"),
+        (f"{_FACTS} --alpha 2", "alpha"),
+        (f"{_FACTS} --procedure betting", "pilot"),
+        (f"{_FACTS} --procedure none", "not available"),
+        (f"{_FACTS} --attempts 0", "not in the range"),
+        (f"{_FACTS} --grid 0", "grid"),
+        (f"{_FACTS} --gate-auroc 0", "not in the range"),
     ],
 )
-def test_refusals(call: Call, arguments: tuple[object, ...], words: str) -> None:
-    answer = call("plan", *arguments, "--json")
+def test_refusals(call: Call, arguments: str, words: str) -> None:
+    answer = call(f"plan {arguments} --json")
     assert answer.code == 2 and words in answer.err and not answer.out
     assert len(answer.err.splitlines()) == 1
 

@@ -17,6 +17,7 @@ from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
 from certify_assets_tests.cli.calling import Answer, Call
 from certify_assets_tests.cli.review_client import Client, served
+from certify_assets_tests.defs.running import materialize
 from certify_assets_tests.operations_builders import deliver
 from certify_assets_tests.recertification_builders import drawn_tasks, label_rows, write_batch
 from certify_assets_tests.review_builders import session_batch
@@ -114,24 +115,12 @@ def test_batches_and_decisions_are_reported(call: Call, watched: Store) -> None:
 @pytest.mark.slow
 def test_versions_are_those_of_a_run(call: Call, watched: Store) -> None:
     from certify_assets.defs.operations.assets import operation_assets
-    from certify_assets.defs.resources import DataRoot, MlflowTracker
 
     deploy(judged(watched), sampling=PLAN, track=False)
     deliver(watched.local_path("inbox/c/new.jsonl"))
     done(call(f"ops ingest c --root {watched.root}"))
     names = ("operations/incoming_runs", "operations/decisions")
-    with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions(CORPORA, ["c"])
-        result = dg.materialize(
-            operation_assets(),
-            instance=instance,
-            partition_key="c",
-            resources={
-                "data_root": DataRoot(root=watched.root),
-                "mlflow": MlflowTracker(enabled=False),
-            },
-            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-        )
+    result = materialize(operation_assets(), watched)
     made = {
         event.asset_key.to_user_string(): event.materialization.tags[VERSION]
         for event in result.get_asset_materialization_events()

@@ -63,21 +63,6 @@ def test_people_get_a_table_and_the_promise(call: Call, scores: Path) -> None:
     assert "guarded_taskboot" in answer.out and "With approximate confidence 95 %" in answer.out
 
 
-def test_all_procedures_and_both_sides(call: Call, scores: Path) -> None:
-    document = call(f"certificate {scores} --procedure all --side both --json").json
-    pairs = {(item["procedure"], item["side"]) for item in document["certificates"]}
-    assert {("guarded_taskboot", "reject"), ("taskboot", "release"), ("naive", "reject")} <= pairs
-    assert len(pairs) == len(document["certificates"])
-
-
-def test_joint_sides_share_delta(call: Call, scores: Path) -> None:
-    apart = call(f"certificate {scores} --side both --json").json["certificates"]
-    joint = call(f"certificate {scores} --side both --joint --json").json["certificates"]
-    assert [item["delta"] for item in apart] == [0.05, 0.05]
-    assert [item["delta"] for item in joint] == [0.025, 0.025]
-    assert call(f"certificate {scores} --joint").code == 2
-
-
 def test_nothing_certified_is_exit_three_with_reasons(call: Call, tmp_path: Path) -> None:
     score_rows(tasks=6, attempts=3).to_csv(tmp_path / "few.csv", index=False)
     answer = call(f"certificate {tmp_path}/few.csv --json")
@@ -233,14 +218,8 @@ def test_report_draws_what_verifies_and_nothing_else(
     call: Call, scores: Path, certificate: Path, tmp_path: Path
 ) -> None:
     answer = call(
-        "report",
-        certificate,
-        scores,
-        "--out",
-        tmp_path / "page.html",
-        "--title",
-        "<script>x</script>",
-        "--json",
+        f"report {certificate} {scores} --out {tmp_path}/page.html "
+        "--title '<script>x</script>' --json"
     )
     assert answer.code == 0 and answer.json["audited"]
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -256,38 +235,35 @@ def test_report_draws_what_verifies_and_nothing_else(
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (("certificate", "none.csv"), "does not exist"),
-        (("certificate", "{scores}", "--alpha", "2"), "alpha"),
-        (("certificate", "{scores}", "--alpha", "x"), "--alpha"),
-        (("certificate", "{scores}", "--delta", "0"), "delta"),
-        (("certificate", "{scores}", "--procedure", "magic"), "magic"),
-        (("certificate", "{scores}", "--grid", "0"), "grid"),
-        (("certificate", "{scores}", "--score-col", "nothing"), "nothing"),
-        (("certificate", "{scores}", "--out", "/nowhere/at/all/c.json"), "nowhere"),
-        (("certificate",), "SCORES"),
-        (("verify", "{scores}", "{scores}"), "JSON"),
-        (("audit", "none.json", "{scores}"), "does not exist"),
-        (("decide", "{scores}", "{scores}"), "JSON"),
-        (("resample", "{scores}"), "--threshold"),
-        (("resample", "{scores}", "--threshold", "nan"), "finite"),
-        (("nothing",), "nothing"),
+        ("certificate none.csv", "does not exist"),
+        ("certificate {scores} --alpha 2", "alpha"),
+        ("certificate {scores} --alpha x", "--alpha"),
+        ("certificate {scores} --delta 0", "delta"),
+        ("certificate {scores} --procedure magic", "magic"),
+        ("certificate {scores} --grid 0", "grid"),
+        ("certificate {scores} --score-col nothing", "nothing"),
+        ("certificate {scores} --out /nowhere/at/all/c.json", "nowhere"),
+        ("certificate", "SCORES"),
+        ("verify {scores} {scores}", "JSON"),
+        ("audit none.json {scores}", "does not exist"),
+        ("decide {scores} {scores}", "JSON"),
+        ("resample {scores}", "--threshold"),
+        ("resample {scores} --threshold nan", "finite"),
+        ("nothing", "nothing"),
     ],
 )
 @pytest.mark.parametrize("as_json", [False, True])
 def test_bad_usage_is_exit_two_and_one_sentence(
     call: Call,
     scores: Path,
-    arguments: tuple[str, ...],
+    arguments: str,
     word: str,
     as_json: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # root may write anywhere: the folder that cannot be made is a file's child
-    filled = [
-        argument.format(scores=scores).replace("/nowhere/at/all", f"{scores}/nowhere")
-        for argument in arguments
-    ]
-    answer = call(*filled, *(["--json"] if as_json else []))
+    filled = arguments.format(scores=scores).replace("/nowhere/at/all", f"{scores}/nowhere")
+    answer = call(f"{filled} --json" if as_json else filled)
     assert answer.code == 2 and answer.out == ""
     assert word in answer.err and answer.err.count("\n") == 1
 

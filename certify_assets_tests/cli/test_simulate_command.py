@@ -8,22 +8,8 @@ from certify_assets_tests.cli.calling import Call
 
 def test_a_small_study_as_json_and_file(call: Call, tmp_path: Path) -> None:
     out = tmp_path / "study.json"
-    arguments = (
-        "research",
-        "simulate",
-        "--tasks",
-        20,
-        30,
-        "--rho",
-        ".1",
-        "0.5",
-        "--trials",
-        4,
-        "--procedure",
-        "naive",
-        "taskboot",
-    )
-    answer = call(*arguments, "--json", "--out", out)
+    more = "--trials 4 --procedure naive taskboot --json"
+    answer = call(f"research simulate --tasks 20 30 --rho .1 0.5 {more} --out {out}")
     assert answer.code == 0 and json.loads(out.read_text(encoding="utf-8")) == answer.json
     assert [(cell["design"], cell["tasks"], cell["rho"]) for cell in answer.json["cells"]] == [
         ("paper", 20, 0.1), ("paper", 20, 0.5), ("paper", 30, 0.1), ("paper", 30, 0.5)
@@ -38,20 +24,7 @@ def test_a_small_study_as_json_and_file(call: Call, tmp_path: Path) -> None:
     }
     assert "4 of 4: paper G=30 ρ=0.5" in answer.err
     # the form that the library of the command line knows
-    again = call(
-        "research",
-        "simulate",
-        "--tasks",
-        20,
-        "--tasks",
-        30,
-        "--rho",
-        0.1,
-        "--rho",
-        0.5,
-        *arguments[7:],
-        "--json",
-    )
+    again = call(f"research simulate --tasks 20 --tasks 30 --rho 0.1 --rho 0.5 {more}")
     assert again.json == answer.json
 
 
@@ -67,19 +40,19 @@ def test_a_table_for_people(call: Call) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--design", "none"), "give one of paper"),
-        (("--tasks", 1), "not in the range"),
-        (("--rho", 0.95), "not in the range"),
-        (("--procedure", "none"), "not available"),
-        (("--trials", 0), "not in the range"),
-        (("--alpha", "nan"), "not"),
-        (("--alpha", 0.12345), "four decimals"),
-        (("--out", "missing/study.json"), "folder does not exist"),
-        (("stray",), "unexpected"),
+        ("--design none", "give one of paper"),
+        ("--tasks 1", "not in the range"),
+        ("--rho 0.95", "not in the range"),
+        ("--procedure none", "not available"),
+        ("--trials 0", "not in the range"),
+        ("--alpha nan", "not"),
+        ("--alpha 0.12345", "four decimals"),
+        ("--out missing/study.json", "folder does not exist"),
+        ("stray", "unexpected"),
     ],
 )
-def test_refusals(call: Call, arguments: tuple[object, ...], words: str) -> None:
-    answer = call("research", "simulate", *arguments)
+def test_refusals(call: Call, arguments: str, words: str) -> None:
+    answer = call(f"research simulate {arguments}")
     assert answer.code == 2 and words in answer.err and not answer.out
     assert len(answer.err.splitlines()) == 1
 
@@ -89,19 +62,10 @@ def test_help_after_a_list(call: Call) -> None:
 
 
 def test_sides_variants_and_settings(call: Call) -> None:
-    common = ("research", "simulate", "--design", "fooled", "--tasks", 20, "--trials", 3, "--json")
+    common = "research simulate --design fooled --tasks 20 --json"
     one = call(
-        *common,
-        "--procedure",
-        "guarded_taskboot:kish",
-        "taskboot",
-        "--side",
-        "release",
-        "--grid",
-        20,
-        "--excess",
-        1.02,
-        1.5,
+        f"{common} --trials 3 --procedure guarded_taskboot:kish taskboot --side release --grid 20 "
+        "--excess 1.02 1.5"
     )
     assert one.code == 0 and one.json["settings"] == {"side": "release", "grid": 20}
     assert [round(cell["true_error"], 3) for cell in one.json["cells"]] == [0.102, 0.15] * 3
@@ -110,31 +74,11 @@ def test_sides_variants_and_settings(call: Call) -> None:
         "taskboot",
     ]
     # ten designs of failure with two true errors each, at one number of tasks
-    assert (
-        len(
-            call(
-                "research simulate --design failure --tasks 20 --trials 1 --procedure naive --json"
-            ).json["cells"]
-        )
-        == 10
-    )
-    every = call(
-        *common[:-3],
-        "--trials",
-        1,
-        "--procedure",
-        "all",
-        "--pilot-tasks",
-        30,
-        "--estimand",
-        "trajectory",
-        "--json",
-    )
+    failing = "research simulate --design failure --tasks 20 --trials 1 --procedure naive --json"
+    assert len(call(failing).json["cells"]) == 10
+    every = call(f"{common} --trials 1 --procedure all --pilot-tasks 30 --estimand trajectory")
     assert len(every.json["cells"][0]["procedures"]) == 9
-    assert every.json["settings"] == {
-        "estimand": "trajectory",
-        "pilot_tasks": 30,
-    }
+    assert every.json["settings"] == {"estimand": "trajectory", "pilot_tasks": 30}
 
 
 def test_an_interrupted_study_goes_on_to_the_same_bytes(
@@ -142,33 +86,23 @@ def test_an_interrupted_study_goes_on_to_the_same_bytes(
 ) -> None:
     from certify_assets.cli import simulate as command
 
-    arguments = (
-        "research",
-        "simulate",
-        "--design",
-        "fooled",
-        "--trials",
-        3,
-        "--procedure",
-        "taskboot",
-        "--out",
-    )
+    asked = "research simulate --design fooled --trials 3 --procedure taskboot --out"
     whole, broken = tmp_path / "whole file.json", tmp_path / "broken.json"
-    assert call(*arguments, whole).code == 0
+    assert call(f"{asked} '{whole}'").code == 0
 
     def interrupt(text: str) -> None:
         if text.startswith("2 of"):
             raise KeyboardInterrupt
 
     monkeypatch.setattr(command, "say", interrupt)
-    answer = call(*arguments, broken)
+    answer = call(f"{asked} {broken}")
     assert answer.code == 130 and "what was finished is kept" in answer.err and not broken.exists()
     partial = tmp_path / "broken.json.partial"
     assert len(partial.read_text(encoding="utf-8").splitlines()) == 2
     monkeypatch.undo()
     # as a kill in the middle of a line leaves it
     partial.write_bytes(partial.read_bytes()[:-9])
-    assert call(*arguments, broken).code == 0
+    assert call(f"{asked} {broken}").code == 0
     assert broken.read_bytes() == whole.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.json", "whole file.json"]
 

@@ -38,14 +38,14 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_the_study_is_run_shown_and_drawn(call: Call, root: str) -> None:
-    answer = call("research", "study", "c", "--root", root)
+    answer = call(f"research study c --root {root}")
     assert answer.code == 0 and "c: lexical done" in answer.err
     assert "Main result" in answer.out
     assert "not run" in answer.out
     assert "c: sft skipped" in answer.out
     assert "paper" not in answer.out.split("Law:")[0]
     assert Path(root, "study/site/index.html").exists()
-    answer = call("research", "study", "c", "--root", root, "--json")
+    answer = call(f"research study c --root {root} --json")
     assert answer.code == 0
     assert answer.json["counts"] == {"kept": 3, "skipped": 1}
     assert answer.json["profile"] == "quick"
@@ -59,7 +59,7 @@ def test_a_failed_stage_is_exit_1_and_the_rest_is_there(
 
     monkeypatch.setattr(study, "STAGES", [*study.STAGES, *LAW])
     monkeypatch.setattr(assets.certifiability, "write_certifiability", broken)
-    answer = call("research", "study", "c", "--root", root, "--json")
+    answer = call(f"research study c --root {root} --json")
     assert answer.code == 1 and answer.json["counts"]["failed"] == 1
     (failed,) = (item for item in answer.json["stages"] if item["status"] == "failed")
     assert failed["stage"] == "law" and failed["reason"] == "OSError: disk full"
@@ -67,9 +67,9 @@ def test_a_failed_stage_is_exit_1_and_the_rest_is_there(
 
 def test_what_cannot_be_is_refused_in_a_sentence(call: Call, root: str) -> None:
     for arguments, words in (
-        (("nowhere",), "nowhere"),
-        (("c", "--profile", "long"), "long"),
-        (("c", "--workers", "0"), "workers"),
+        ("nowhere", "nowhere"),
+        ("c --profile long", "long"),
+        ("c --workers 0", "workers"),
     ):
-        answer = call("research", "study", *arguments, "--root", root)
+        answer = call(f"research study {arguments} --root {root}")
         assert answer.code == 2 and words in answer.err

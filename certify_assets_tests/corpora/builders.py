@@ -3,15 +3,26 @@
 import io
 import json
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from certify_assets.corpora.formats import ImportedCorpus, import_corpus
 from certify_assets.corpora.schema import Step, Trajectory, to_frame
 
 WORDS = ("click", "open", "type", "scroll", "search", "wait", "select", "read", "close", "press")
+
+
+def reader(format: str = "auto", **defaults: Any) -> Callable[..., ImportedCorpus]:
+    """Return the import of a format, as a function of paths and options."""
+
+    def read(path: Path | list[Path], **options: Any) -> ImportedCorpus:
+        return import_corpus(path, format=format, name="c", options=defaults | options)
+
+    return read
 
 
 def trajectory(number: int = 0, **changes: Any) -> Trajectory:

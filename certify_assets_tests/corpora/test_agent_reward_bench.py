@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.formats import ImportedCorpus, detect_format, import_corpus
+from certify_assets.corpora.formats import detect_format, import_corpus
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.schema import Step, from_frame
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.builders import write_json
+from certify_assets_tests.corpora.builders import reader, write_json
 from certify_assets_tests.corpora.formats.agent_reward_bench import (
     AGENTS,
     annotation,
@@ -23,9 +23,7 @@ from certify_assets_tests.paths import shared_data
 
 ALPHA, BETA = AGENTS
 
-
-def read(root: Path | list[Path], **options: Any) -> ImportedCorpus:
-    return import_corpus(root, format="agent_reward_bench", name="arb", options=options)
+read = reader("agent_reward_bench")
 
 
 def test_a_run_pairs_an_action_with_the_page_after_it(tmp_path: Path) -> None:

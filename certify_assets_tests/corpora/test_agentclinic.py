@@ -3,17 +3,15 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.formats import ImportedCorpus, import_corpus
+from certify_assets.corpora.formats import import_corpus
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import Step, from_frame
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.builders import write_json
+from certify_assets_tests.corpora.builders import reader, write_json
 from certify_assets_tests.corpora.formats.agentclinic import case
 from certify_assets_tests.paths import shared_data
 
-
-def read(path: Path | list[Path], **options: Any) -> ImportedCorpus:
-    return import_corpus(path, name="ac", format="agentclinic", options={"min_cases": 1} | options)
+read = reader("agentclinic", min_cases=1)
 
 
 def put(root: Path, run: str, *records: Any) -> None:

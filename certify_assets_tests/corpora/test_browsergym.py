@@ -4,17 +4,11 @@ from typing import Any, NoReturn
 
 import pytest
 
-from certify_assets.corpora.formats import (
-    FORMATS,
-    ImportedCorpus,
-    SourceFile,
-    detect_format,
-    import_corpus,
-)
+from certify_assets.corpora.formats import FORMATS, SourceFile, detect_format, import_corpus
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.schema import Step, from_frame
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.builders import write_json, write_tar
+from certify_assets_tests.corpora.builders import reader, write_json, write_tar
 from certify_assets_tests.corpora.formats.browsergym import (
     DATE,
     info,
@@ -27,9 +21,7 @@ from certify_assets_tests.paths import shared_data
 
 FOLDER = f"{DATE}_alpha_on_web.press_3"
 
-
-def read(root: Path, **options: Any) -> ImportedCorpus:
-    return import_corpus(root, format="browsergym", name="web", options=options)
+read = reader("browsergym")
 
 
 def good(root: Path) -> None:
@@ -184,10 +176,7 @@ def test_broken_files_cost_their_run(tmp_path: Path) -> None:
     )
     imported = read(tmp_path)
     assert len(imported.frame) == 1
-    assert imported.dropped == {
-        "unreadable_record": 2,
-        "file_unreadable": 1,
-    }
+    assert imported.dropped == {"unreadable_record": 2, "file_unreadable": 1}
 
 
 def test_pickles_are_never_opened(tmp_path: Path) -> None:

@@ -3,14 +3,12 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.formats import ImportedCorpus, import_corpus
 from certify_assets.corpora.schema import Step, from_frame
 from certify_assets.errors import InputError
+from certify_assets_tests.corpora.builders import reader
 from certify_assets_tests.corpora.formats.harbor import agent_step, put, result, trajectory, write
 
-
-def read(path: Path, **options: Any) -> ImportedCorpus:
-    return import_corpus(path, format="harbor", name="harbor", options=options)
+read = reader("harbor")
 
 
 def trials(root: Path, *records: dict[str, Any]) -> Path:

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.formats import ImportedCorpus, detect_format, import_corpus
+from certify_assets.corpora.formats import detect_format, import_corpus
 from certify_assets.corpora.formats.files import ReadLimits
 from certify_assets.corpora.formats.inspect import resolved
 from certify_assets.corpora.schema import Step, from_frame
 from certify_assets.errors import InputError
+from certify_assets_tests.corpora.builders import reader
 from certify_assets_tests.corpora.eval_files import (
     DEFLATED,
     STORED,
@@ -24,11 +25,7 @@ from certify_assets_tests.paths import shared_data
 
 COLUMNS = ["task_id", "agent", "attempt", "instruction", "steps", "outcome"]
 
-
-def read(path: Path | list[Path], **options: Any) -> ImportedCorpus:
-    return import_corpus(
-        path, format="inspect", name="inspect", options={"reader": "own", **options}
-    )
+read = reader("inspect", reader="own")
 
 
 def log(path: Path, *samples: dict[str, Any], method: int = DEFLATED, **about: Any) -> Path:

@@ -4,19 +4,16 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.formats import ImportedCorpus, import_corpus
 from certify_assets.corpora.leakage import check_leaks
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import Step, from_frame
-from certify_assets_tests.corpora.builders import write_json
+from certify_assets_tests.corpora.builders import reader, write_json
 from certify_assets_tests.corpora.formats.intercode import episode
 from certify_assets_tests.paths import shared_data
 
 NAME = "bash/gpt-9/ic_bash_plan_solve_fs_1.json"
 
-
-def read(path: Path | list[Path], **options: Any) -> ImportedCorpus:
-    return import_corpus(path, name="ic", format="intercode", options=options)
+read = reader("intercode")
 
 
 def test_an_episode_becomes_a_run(tmp_path: Path) -> None:
@@ -115,10 +112,7 @@ def test_episodes_with_settings_before_or_after_them(tmp_path: Path) -> None:
 def test_a_broken_episode_costs_that_episode(tmp_path: Path, record: Any) -> None:
     write_json(tmp_path / NAME, {"0": episode(0), "1": record, "2": episode(2)})
     imported = read(tmp_path)
-    assert imported.frame["task_id"].tolist() == [
-        "files_fs_1/0",
-        "files_fs_1/2",
-    ]
+    assert imported.frame["task_id"].tolist() == ["files_fs_1/0", "files_fs_1/2"]
     assert imported.dropped == {"unreadable_record": 1}
     assert "ic_bash_plan_solve_fs_1.json row 2" in imported.examples["unreadable_record"]
 
@@ -147,10 +141,7 @@ def test_keys_that_are_broken_cost_their_episode(tmp_path: Path) -> None:
     for broken in ('1: {"environment"', '"1 : {"environment"', '"1" {"environment"'):
         (tmp_path / NAME).write_text(text.replace('"1": {"environment"', broken), encoding="utf-8")
         imported = read(tmp_path)
-        assert imported.frame["task_id"].tolist() == [
-            "files_fs_1/0",
-            "files_fs_1/2",
-        ]
+        assert imported.frame["task_id"].tolist() == ["files_fs_1/0", "files_fs_1/2"]
         assert imported.dropped == {"unreadable_record": 1}
 
 
@@ -162,10 +153,7 @@ def test_a_file_that_ends_early_says_that_episodes_may_be_missing(tmp_path: Path
     (tmp_path / NAME).write_text(text[:-9], encoding="utf-8")
     imported = read(tmp_path)
     assert len(imported.frame) == 2
-    assert imported.dropped == {
-        "file_ends_early": 1,
-        "unreadable_record": 1,
-    }
+    assert imported.dropped == {"file_ends_early": 1, "unreadable_record": 1}
 
 
 def test_bytes_that_are_not_utf8_cost_their_episode(tmp_path: Path) -> None:
@@ -176,10 +164,7 @@ def test_bytes_that_are_not_utf8_cost_their_episode(tmp_path: Path) -> None:
     write_json(tmp_path / NAME, {})
     (tmp_path / NAME).write_bytes(b"\xef\xbb\xbf" + text.encode().replace(b"caf@", b"caf\xe9"))
     imported = read(tmp_path)
-    assert imported.frame["task_id"].tolist() == [
-        "files_fs_1/0",
-        "files_fs_1/2",
-    ]
+    assert imported.frame["task_id"].tolist() == ["files_fs_1/0", "files_fs_1/2"]
     assert imported.dropped == {"unreadable_record": 1}
 
 

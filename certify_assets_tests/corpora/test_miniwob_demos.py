@@ -3,18 +3,16 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.formats import ImportedCorpus, import_corpus
 from certify_assets.corpora.formats.miniwob_demos import page_text
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import Step, from_frame
+from certify_assets_tests.corpora.builders import reader
 from certify_assets_tests.corpora.formats.miniwob_demos import click, demo, event, node, page, put
 from certify_assets_tests.paths import shared_data
 
 NAME = "turk/send-text_3ABC_d1.json.gz"
 
-
-def read(path: Path | list[Path], **options: Any) -> ImportedCorpus:
-    return import_corpus(path, name="mw", format="miniwob_demos", options=options)
+read = reader("miniwob_demos")
 
 
 def actions(tmp_path: Path, states: list[Any]) -> list[tuple[str, str]]:

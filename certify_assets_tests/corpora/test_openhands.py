@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.formats import ImportedCorpus, import_corpus
 from certify_assets.corpora.schema import Step, from_frame
+from certify_assets_tests.corpora.builders import reader
 from certify_assets_tests.corpora.swe_builders import ISSUE, openhands, report, save, save_lines
 
-
-def read(path: Path, **options: Any) -> ImportedCorpus:
-    return import_corpus(path, format="openhands", name="c", options=options)
+read = reader("openhands")
 
 
 def test_events_become_steps(tmp_path: Path) -> None:

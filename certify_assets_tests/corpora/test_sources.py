@@ -10,26 +10,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from certify_assets.corpora.formats import (
-    COMMON_OPTIONS,
-    FORMATS,
-    ImportedCorpus,
-    detect_format,
-    import_corpus,
-)
+from certify_assets.corpora.formats import COMMON_OPTIONS, FORMATS, detect_format, import_corpus
 from certify_assets.corpora.formats.records import iter_lines
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import Step, from_frame, write_trajectories
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.builders import corpus, tau_record, write_json, write_tar
+from certify_assets_tests.corpora.builders import corpus, reader, tau_record, write_json, write_tar
 from certify_assets_tests.paths import shared_data
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TABLE = "task_id,outcome,text,agent\na,1,went well,x\na,0,went badly,y\nb,1,fine,x\n"
 
-
-def read(path: Path | list[Path], **options: Any) -> ImportedCorpus:
-    return import_corpus(path, name="c", options=options)
+read = reader()
 
 
 def test_every_adapter_describes_itself() -> None:
@@ -83,10 +75,7 @@ def test_json_lines_and_parquet_with_steps_hold_the_same(tmp_path: Path) -> None
     ]
     assert frames[0].equals(frames[1]) and frames[0].equals(frames[2])
     assert frames[0]["task_id"].tolist() == ["0", "0", "1", "1"]
-    assert frames[0]["steps"][0][1] == {
-        "action": "stop",
-        "observation": "",
-    }
+    assert frames[0]["steps"][0][1] == {"action": "stop", "observation": ""}
 
 
 def test_a_corpus_of_ours_is_a_table(tmp_path: Path) -> None:
@@ -110,10 +99,7 @@ def test_columns_of_other_names(tmp_path: Path) -> None:
         options={"columns": mapping, "agent": "gpt"},
     )
     assert imported.frame["outcome"].tolist() == [1, 0]
-    assert imported.frame["agent"].tolist() == [
-        "gpt",
-        "gpt",
-    ]
+    assert imported.frame["agent"].tolist() == ["gpt", "gpt"]
     with pytest.raises(
         InputError,
         match=r"runs\.csv has no column 'task_id' \(its columns are log, problem, solved\)",

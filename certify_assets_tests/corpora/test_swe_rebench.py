@@ -1,11 +1,11 @@
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from certify_assets.corpora.formats import ImportedCorpus, detect_format, import_corpus
+from certify_assets.corpora.formats import detect_format
 from certify_assets.corpora.schema import Step, from_frame
 from certify_assets.errors import InputError
+from certify_assets_tests.corpora.builders import reader
 from certify_assets_tests.corpora.swe_builders import (
     ISSUE,
     rebench_row,
@@ -13,9 +13,7 @@ from certify_assets_tests.corpora.swe_builders import (
     swe_agent_row,
 )
 
-
-def read(path: Path, **options: Any) -> ImportedCorpus:
-    return import_corpus(path, format="swe_rebench", name="c", options=options)
+read = reader("swe_rebench")
 
 
 def test_rows_of_openhands(tmp_path: Path) -> None:
@@ -32,11 +30,7 @@ def test_rows_of_openhands(tmp_path: Path) -> None:
         Step("Fixed.", ""),
     )
     assert first.agent == "OpenHands Qwen3-Coder-480B-A35B-Instruct"
-    assert (
-        first.attempt,
-        second.attempt,
-        second.outcome,
-    ) == (0, 1, 0)
+    assert (first.attempt, second.attempt, second.outcome) == (0, 1, 0)
 
 
 def test_rows_of_swe_agent(tmp_path: Path) -> None:

@@ -4,17 +4,15 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.formats import ImportedCorpus, import_corpus
+from certify_assets.corpora.formats import ImportedCorpus
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import Step, from_frame
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.builders import write_json
+from certify_assets_tests.corpora.builders import reader, write_json
 from certify_assets_tests.corpora.formats.tau2 import call, results, simulation, task, ticks
 from certify_assets_tests.paths import shared_data
 
-
-def read(path: Path | list[Path], **options: Any) -> ImportedCorpus:
-    return import_corpus(path, name="t2", format="tau2", options=options)
+read = reader("tau2")
 
 
 def one(tmp_path: Path, **changes: Any) -> ImportedCorpus:

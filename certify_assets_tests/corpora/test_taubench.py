@@ -6,18 +6,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from certify_assets.corpora.formats import FORMATS, ImportedCorpus, import_corpus
+from certify_assets.corpora.formats import FORMATS, import_corpus
 from certify_assets.corpora.leakage import find_leak_fields
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.schema import Step, from_frame
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.builders import tau_failure, tau_record, write_json
+from certify_assets_tests.corpora.builders import reader, tau_failure, tau_record, write_json
 
 CANARY = "canary-7f3a"
 
-
-def read(path: Path | list[Path], **options: Any) -> ImportedCorpus:
-    return import_corpus(path, name="tau", options=options)
+read = reader()
 
 
 def test_messages_become_steps(tmp_path: Path) -> None:
@@ -233,10 +231,7 @@ def test_a_list_that_ends_early_says_that_records_may_be_missing(tmp_path: Path)
     (tmp_path / "a-retail.json").write_text(text[:-9], encoding="utf-8")
     imported = read(tmp_path / "a-retail.json")
     assert len(imported.frame) == 2
-    assert imported.dropped == {
-        "file_ends_early": 1,
-        "unreadable_record": 1,
-    }
+    assert imported.dropped == {"file_ends_early": 1, "unreadable_record": 1}
     with pytest.raises(InputError, match=r"a-retail\.json row 3"):
         read(tmp_path / "a-retail.json", strict=True)
 

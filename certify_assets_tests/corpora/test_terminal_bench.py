@@ -9,6 +9,7 @@ from certify_assets.corpora.formats.terminal_bench import cast_text, plain_text,
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import Step, from_frame
 from certify_assets.errors import InputError
+from certify_assets_tests.corpora.builders import reader
 from certify_assets_tests.corpora.formats.terminal_bench import (
     PROMPT,
     cast,
@@ -19,9 +20,7 @@ from certify_assets_tests.corpora.formats.terminal_bench import (
 )
 from certify_assets_tests.paths import shared_data
 
-
-def read(path: Path, **options: Any) -> ImportedCorpus:
-    return import_corpus(path, format="terminal_bench", name="terminal", options=options)
+read = reader("terminal_bench")
 
 
 def one(path: Path, **files: str) -> ImportedCorpus:

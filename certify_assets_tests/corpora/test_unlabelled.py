@@ -67,9 +67,7 @@ LABELS = {
     "tau2": Labels(7, ("reward_info", "reward"), dropped=("infrastructure_error", "no_trajectory")),
     "taubench_v1": Labels(4, ("reward", "reward_info"), dropped=("infrastructure_error",)),
     "terminal_bench": Labels(
-        7,
-        ("is_resolved", "parser_results", "accuracy"),
-        dropped=("duplicate", "no_trajectory"),
+        7, ("is_resolved", "parser_results", "accuracy"), dropped=("duplicate", "no_trajectory")
     ),
 }
 

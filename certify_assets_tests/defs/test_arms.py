@@ -7,13 +7,12 @@ import pytest
 
 from certify_assets.definitions import defs
 from certify_assets.defs.judges.arms import arm_assets, arm_checks, arm_events, arm_partitions
-from certify_assets.defs.names import CORPORA
-from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS
 from certify_assets.judges.record import JudgeRecord
 from certify_assets.judges.specs import JUDGES
 from certify_assets.storage.store import Store
 from certify_assets_tests.arms_builders import CORPUS, TINY
+from certify_assets_tests.defs.running import materialize, partitions
 
 pytestmark = pytest.mark.slow
 
@@ -23,8 +22,7 @@ ARM, AUDIT = dg.AssetKey(["judges", "grpo", "arm"]), dg.AssetKey(["judges", "grp
 def test_keys_join_in_the_order_of_the_dimensions_names() -> None:
     key = dg.MultiPartitionKey({"corpus": "miniwob_weak", "arm": "reject_3"})
     assert str(key) == "reject_3|miniwob_weak"
-    with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions(CORPORA, ["a", "b"])
+    with partitions("a", "b") as instance:
         keys = arm_partitions.get_partition_keys(dynamic_partitions_store=instance)
     assert set(keys) == {f"{arm}|{corpus}" for arm in [*ARMS, *CONTROLS] for corpus in ("a", "b")}
 
@@ -54,18 +52,9 @@ def test_the_audit_is_materialized_and_its_checks_tell_a_forged_one(
 ) -> None:
     arms, audit = arm_assets([TINY])
     checks = arm_checks([TINY])
-    resources = {
-        "data_root": DataRoot(root=arms_store.root),
-        "mlflow": MlflowTracker(enabled=False),
-    }
-    with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions(CORPORA, [CORPUS])
-        made = dg.materialize(
-            [arms],
-            instance=instance,
-            resources=resources,
-            partition_key=dg.MultiPartitionKey({"arm": "reject_3", "corpus": CORPUS}),
-        )
+    with partitions(CORPUS) as instance:
+        both = dg.MultiPartitionKey({"arm": "reject_3", "corpus": CORPUS})
+        made = materialize([arms], arms_store, both, instance=instance)
         key = made.asset_materializations_for_node("judges__grpo__arm")[0].partition
         assert key == f"reject_3|{CORPUS}"
         if forged:
@@ -73,12 +62,8 @@ def test_the_audit_is_materialized_and_its_checks_tell_a_forged_one(
             arms_store.write_json(
                 f"judges/grpo/{CORPUS}/arms_audit.json", {**document, "ledger_head": "0" * 64}
             )
-        done = dg.materialize(
-            [audit, *checks],
-            instance=instance,
-            resources=resources,
-            partition_key=CORPUS,
-            raise_on_error=False,
+        done = materialize(
+            [audit, *checks], arms_store, CORPUS, instance=instance, raise_on_error=False
         )
         assert done.success is not forged
         if forged:

@@ -2,30 +2,20 @@
 
 import dagster as dg
 
-from certify_assets.defs.names import CORPORA, corpora_partitions
+from certify_assets.defs.names import corpora_partitions
 from certify_assets.defs.research.assets import comparison_assets
 from certify_assets.defs.research.checks import comparison_checks
-from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.storage.store import Store
+from certify_assets_tests.defs.running import materialize, partitions
 
 
 def test_a_corpus_with_one_judge_is_compared_and_the_others_are_named(corpora: Store) -> None:
-    with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions(CORPORA, ["three"])
-        shared = {
-            "instance": instance,
-            "resources": {
-                "data_root": DataRoot(root=corpora.root),
-                "mlflow": MlflowTracker(enabled=False),
-            },
-            "run_config": {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-        }
-        folds, compared, table = comparison_assets()
-        result = dg.materialize(
-            [folds, compared, *comparison_checks()], partition_key="three", **shared
-        )
+    folds, compared, table = comparison_assets()
+    with partitions("three") as instance:
+        assets = [folds, compared, *comparison_checks()]
+        result = materialize(assets, corpora, "three", instance=instance)
         assert result.success
-        over_all = dg.materialize([table], **shared)
+        over_all = materialize([table], corpora, None, instance=instance)
     (event,) = result.asset_materializations_for_node("corpora__comparison")
     assert isinstance(event.metadata["judges"], dg.MarkdownMetadataValue)
     assert len(str(event.metadata["judges"].md_str)) < 1000
@@ -72,18 +62,7 @@ def test_a_leak_and_unscored_rows_are_warned_of(corpora: Store) -> None:
     def comparison() -> None:
         """The document is there already."""
 
-    with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions(CORPORA, ["three"])
-        ran = dg.materialize(
-            [comparison, *comparison_checks()],
-            instance=instance,
-            partition_key="three",
-            resources={
-                "data_root": DataRoot(root=corpora.root),
-                "mlflow": MlflowTracker(enabled=False),
-            },
-            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-        )
+    ran = materialize([comparison, *comparison_checks()], corpora, "three")
     found = {item.check_name: item for item in ran.get_asset_check_evaluations()}
     assert [result.passed for result in found.values()] == [False, False]
     assert all(result.severity == dg.AssetCheckSeverity.WARN for result in found.values())

@@ -11,27 +11,14 @@ import pytest
 
 from certify_assets.definitions import defs
 from certify_assets.defs.execution import _cause
-from certify_assets.defs.names import CORPORA
-from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
+from certify_assets_tests.defs.running import materialize
 from certify_assets_tests.paths import REPOSITORY
 
 
 def _materialize(root: Path, corpus: str) -> Any:
-    job = defs.resolve_job_def("onboard_corpus")
-    with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions(CORPORA, [corpus])
-        return job.execute_in_process(
-            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-            instance=instance,
-            partition_key=corpus,
-            raise_on_error=False,
-            resources={
-                "data_root": DataRoot(root=str(root)),
-                "mlflow": MlflowTracker(enabled=False),
-            },
-        )
+    return materialize(defs.resolve_job_def("onboard_corpus"), root, corpus, raise_on_error=False)
 
 
 def test_a_failed_blocking_check_keeps_everything_downstream_from_running(tmp_path: Path) -> None:
@@ -118,15 +105,7 @@ def test_what_a_blocking_check_found_is_said_and_ends_with_its_own_code(tmp_path
     register_runs(
         store, "told", _runs_that_tell(tmp_path / "runs.jsonl"), leak_thresholds={"agent": 0.99}
     )
-    command = [
-        sys.executable,
-        "-m",
-        "certify_assets.cli",
-        "run",
-        "told",
-        "--root",
-        store.root,
-    ]
+    command = [sys.executable, "-m", "certify_assets.cli", "run", "told", "--root", store.root]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 3 and "Traceback" not in done.stderr
     assert (

@@ -28,6 +28,7 @@ from certify_assets.research.study import (
 )
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
+from certify_assets_tests.defs.running import materialize, partitions
 from certify_assets_tests.study_builders import named, registered, states, studied
 
 pytestmark = pytest.mark.slow
@@ -215,29 +216,19 @@ def test_every_stage_needs_only_stages_before_it_and_has_its_assets_in_a_job() -
 
 def test_studies_of_a_partition_and_the_report_say_what_was_not_run(corpora: Store) -> None:
     from certify_assets.cli.launching import platform
-    from certify_assets.defs.resources import DataRoot, MlflowTracker
     from certify_assets.evaluation.audit import audit_judge
 
     audit_judge(judged(corpora, "three"))
-    with dg.DagsterInstance.ephemeral() as instance, platform(corpora):
-        instance.add_dynamic_partitions(CORPORA, ["three"])
-        shared: dict[str, Any] = {
-            "instance": instance,
-            "resources": {
-                "data_root": DataRoot(root=corpora.root),
-                "mlflow": MlflowTracker(enabled=False),
-            },
-        }
-        quiet: dict[str, Any] = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-        config = {**quiet, "ops": {"research__seed_study": {"config": {"seeds": 1}}}}
-        result = dg.materialize(
+    with partitions("three") as instance, platform(corpora):
+        result = materialize(
             [assets.seed_study, assets.real_scores],
-            partition_key="three",
-            run_config=config,
-            **shared,
+            corpora,
+            "three",
+            instance=instance,
+            ops={"research__seed_study": {"seeds": 1}},
         )
         assert result.success
-        over_all = dg.materialize([assets.study_report], run_config=quiet, **shared)
+        over_all = materialize([assets.study_report], corpora, None, instance=instance)
         assert stale(instance, [assets.seed_study.key], "three") == set()
     (event,) = result.asset_materializations_for_node("research__seed_study")
     (found,) = (

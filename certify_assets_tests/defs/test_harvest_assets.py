@@ -8,29 +8,16 @@ import pytest
 
 from certify_assets.defs.judges.assets import judge_assets
 from certify_assets.defs.judges.checks import judge_checks
-from certify_assets.defs.names import CORPORA
-from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.storage.store import Store
+from certify_assets_tests.defs.running import materialize
 from certify_assets_tests.judges.harvest.test_loop import FIRST, made, prepared
 
 CHAIN = [dg.AssetKey(["judges", FIRST, name]) for name in ("model", "scores", "certificate")]
 
 
-def materialize(store: Store, selection: dg.AssetSelection) -> dg.ExecuteInProcessResult:
-    with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions(CORPORA, ["c"])
-        return dg.materialize(
-            [*judge_assets(), *judge_checks()],
-            selection=selection,
-            instance=instance,
-            partition_key="c",
-            raise_on_error=False,
-            resources={
-                "data_root": DataRoot(root=store.root),
-                "mlflow": MlflowTracker(enabled=False),
-            },
-            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-        )
+def run(store: Store, selection: dg.AssetSelection) -> dg.ExecuteInProcessResult:
+    assets = [*judge_assets(), *judge_checks()]
+    return materialize(assets, store, selection=selection, raise_on_error=False)
 
 
 def events(result: dg.ExecuteInProcessResult, kind: str) -> list[Any]:
@@ -45,7 +32,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 def test_a_closed_gate_is_a_skipped_node_with_its_reason(small: Store) -> None:
-    result = materialize(small, dg.AssetSelection.assets(*CHAIN).without_checks())
+    result = run(small, dg.AssetSelection.assets(*CHAIN).without_checks())
     failures = [
         event.event_specific_data.error.to_string() for event in events(result, "STEP_FAILURE")
     ]
@@ -65,7 +52,7 @@ def test_a_closed_gate_is_a_skipped_node_with_its_reason(small: Store) -> None:
 def test_an_open_gate_goes_through_to_the_certificate(tmp_path: Path) -> None:
     store = prepared(tmp_path, tasks=160)
     made(store, "lexical")
-    result = materialize(
+    result = run(
         store,
         dg.AssetSelection.assets(*CHAIN).without_checks()
         | dg.AssetSelection.checks_for_assets(CHAIN[0]),

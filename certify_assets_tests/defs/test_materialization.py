@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-import socket
 import sqlite3
 import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +17,7 @@ import pytest
 from certify_assets.definitions import defs
 from certify_assets.judges.specs import QUICK_JUDGES
 from certify_assets_tests.conftest import Demo, platform_environment
+from certify_assets_tests.faults.servers import serving
 from certify_assets_tests.paths import REPOSITORY, assert_painted
 
 if TYPE_CHECKING:
@@ -169,62 +166,11 @@ def test_the_certificate_page_opens_in_a_browser(
     page.close()
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
-def webserver(demo: Demo) -> Iterator[str]:
-    """The Dagster UI on the demo's instance; its process group is killed afterwards."""
-    port = _free_port()
-    command = [
-        str(Path(sys.executable).with_name("dagster-webserver")),
-        "-m",
-        "certify_assets.definitions",
-        "-p",
-        str(port),
-        "-h",
-        "127.0.0.1",
-    ]
-    process = subprocess.Popen(
-        command,
-        env=demo.environment,
-        cwd=REPOSITORY,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    address = f"http://127.0.0.1:{port}"
-    try:
-        _wait_for(f"{address}/server_info", process)
+def webserver(demo: Demo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    log = tmp_path_factory.mktemp("ui") / "server.log"
+    with serving(demo.environment, log) as address:
         yield address
-    finally:
-        _kill_group(process)
-
-
-def _wait_for(url: str, process: subprocess.Popen[bytes], seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        assert process.poll() is None, "the server ended by itself"
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except OSError:
-            time.sleep(0.5)
-    pytest.fail(f"{url} did not answer within {seconds:g} s")
-
-
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    import os
-
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, number)
-            process.wait(timeout=15)
-        except (ProcessLookupError, subprocess.TimeoutExpired):
-            continue
 
 
 @pytest.mark.browser

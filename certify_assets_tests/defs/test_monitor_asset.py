@@ -1,7 +1,6 @@
 """The monitor as Dagster runs it: nothing to read, quiet labels, and an alarm."""
 
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 import numpy as np
@@ -10,12 +9,11 @@ import pytest
 
 from certify_assets.defs.judges.assets import monitor_assets
 from certify_assets.defs.judges.checks import monitor_checks
-from certify_assets.defs.names import CORPORA
-from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.evaluation import certification
 from certify_assets.operations.deployment import strictest_certificates
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
+from certify_assets_tests.defs.running import materialize
 
 KEY = dg.AssetKey(["judges", "lexical", "monitor"])
 
@@ -25,22 +23,9 @@ def store(operated: Store) -> Store:
     return operated
 
 
-def materialize(store: Store, *, raise_on_error: bool = True) -> Any:
+def run(store: Store, **options: bool) -> dg.ExecuteInProcessResult:
     assets = [*monitor_assets(), *monitor_checks()]
-    with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions(CORPORA, ["c"])
-        return dg.materialize(
-            assets,
-            selection=dg.AssetSelection.assets(KEY),
-            instance=instance,
-            partition_key="c",
-            raise_on_error=raise_on_error,
-            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-            resources={
-                "data_root": DataRoot(root=store.root),
-                "mlflow": MlflowTracker(enabled=False),
-            },
-        )
+    return materialize(assets, store, selection=dg.AssetSelection.assets(KEY), **options)
 
 
 def put(store: Store, name: str, error: float, first: int) -> None:
@@ -69,7 +54,7 @@ def test_the_check_warns_passes_and_fails_as_labels_come(store: Store) -> None:
         lambda: put(store, "2.csv", 0.7, 100),
     ):
         step()
-        result = materialize(store)
+        result = run(store)
         check = result.get_asset_check_evaluations()[0]
         metadata = result.asset_materializations_for_node("judges__lexical__monitor")[0].metadata
         assert len(metadata["verdict"].value) < 1000 and Path(metadata["page"].value).is_file()
@@ -90,7 +75,7 @@ def test_labels_of_the_review_queue_fail_the_asset(store: Store) -> None:
     path = Path(store.root) / "monitoring/c/lexical/3.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("task_id,score,outcome,provenance\nq,0,1,review_queue\n", encoding="utf-8")
-    result = materialize(store, raise_on_error=False)
+    result = run(store, raise_on_error=False)
     failure = next(event for event in result.all_events if event.is_step_failure)
     assert not result.success
     assert "review queue" in str(

@@ -14,14 +14,14 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs import assets
 from certify_assets.defs.assets import AssetStep, Made, asset
 from certify_assets.defs.execution import one_writer
-from certify_assets.defs.names import CORPORA
-from certify_assets.defs.resources import EXECUTOR_VARIABLE, DataRoot, MlflowTracker
+from certify_assets.defs.resources import EXECUTOR_VARIABLE
 from certify_assets.errors import CertifyError
 from certify_assets.storage import lease
 from certify_assets.storage.lease import OWNER_VARIABLE, Held, Lease
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.conftest import platform_environment
+from certify_assets_tests.defs.running import partitions, resources
 from certify_assets_tests.paths import REPOSITORY
 
 KEY = "leases/c.json"
@@ -47,16 +47,9 @@ def _materialize(store: Store, **about: Any) -> tuple[dg.ExecuteInProcessResult,
         yield step.made({}, version="1")
         owners.append(_owner(step.store))
 
-    with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions(CORPORA, ["c"])
+    with partitions("c") as instance:
         result = dg.materialize(
-            [first, second],
-            instance=instance,
-            partition_key="c",
-            resources={
-                "data_root": DataRoot(root=store.root),
-                "mlflow": MlflowTracker(enabled=False),
-            },
+            [first, second], instance=instance, partition_key="c", resources=resources(store)
         )
     assert result.success
     return result, owners

@@ -7,34 +7,23 @@ import dagster as dg
 import pytest
 
 from certify_assets.definitions import defs
-from certify_assets.defs.names import CORPORA
 from certify_assets.defs.operations.assets import operation_assets
 from certify_assets.defs.operations.checks import operation_checks
 from certify_assets.defs.operations.sensors import new_inbox_sensor
-from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.defs.resources import DataRoot
 from certify_assets.operations.layout import DECISION_COLUMNS
 from certify_assets.operations.rollout import deploy
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
+from certify_assets_tests.defs.running import materialize
 from certify_assets_tests.operations_builders import deliver, raise_alarm
 
 KEYS = [dg.AssetKey(["operations", name]) for name in ("incoming_runs", "decisions")]
 
 
-def materialize(store: Store) -> tuple[dict[str, Any], dict[str, tuple[bool, str]]]:
-    with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions(CORPORA, ["c"])
-        result = dg.materialize(
-            [*operation_assets(), *operation_checks()],
-            selection=dg.AssetSelection.assets(*KEYS),
-            instance=instance,
-            partition_key="c",
-            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-            resources={
-                "data_root": DataRoot(root=store.root),
-                "mlflow": MlflowTracker(enabled=False),
-            },
-        )
+def run(store: Store) -> tuple[dict[str, Any], dict[str, tuple[bool, str]]]:
+    assets = [*operation_assets(), *operation_checks()]
+    result = materialize(assets, store, selection=dg.AssetSelection.assets(*KEYS))
     (made,) = result.asset_materializations_for_node("operations__decisions")
     checks = {
         item.check_name: (item.passed, item.severity.value)
@@ -46,7 +35,7 @@ def materialize(store: Store) -> tuple[dict[str, Any], dict[str, tuple[bool, str
 def test_decisions_say_what_they_were_made_from(operated: Store) -> None:
     deploy(judged(operated), track=False)
     deliver(operated.local_path("inbox/c") / "a.jsonl", tasks=30)
-    metadata, checks = materialize(operated)
+    metadata, checks = run(operated)
     assert metadata["dagster/row_count"].value == 120
     assert metadata["said"].value == "120 runs of one batch are decided."
     columns = [column.name for column in metadata["dagster/column_schema"].value.columns]
@@ -63,7 +52,7 @@ def test_decisions_say_what_they_were_made_from(operated: Store) -> None:
         "decided_by_deployed": True,
         "drawn_as_planned": True,
     }
-    again, _ = materialize(operated)
+    again, _ = run(operated)
     assert again["said"].value == "no batch waits." and again["dagster/row_count"].value == 120
 
 
@@ -71,23 +60,17 @@ def test_a_refused_batch_materializes_and_says_why(operated: Store) -> None:
     deploy(judged(operated), track=False)
     raise_alarm(operated)
     deliver(operated.local_path("inbox/c") / "a.jsonl", tasks=5)
-    metadata, checks = materialize(operated)
+    metadata, checks = run(operated)
     assert metadata["human"].value == 20
     assert "alarm: the monitor raised an alarm" in metadata["said"].value
     assert checks["deployment_stands"] == (False, "ERROR")
-    assert checks["decided_by_deployed"] == (
-        False,
-        "WARN",
-    )
+    assert checks["decided_by_deployed"] == (False, "WARN")
 
 
 def test_without_a_deployment_the_check_warns(operated: Store) -> None:
-    _, checks = materialize(operated)
+    _, checks = run(operated)
     assert checks["deployment_stands"] == (False, "WARN")
-    assert checks["drawn_as_planned"] == (
-        False,
-        "WARN",
-    )
+    assert checks["drawn_as_planned"] == (False, "WARN")
 
 
 def test_the_job_decides_and_the_whole_line_does_not() -> None:

@@ -20,7 +20,7 @@ from certify_assets.defs.operations.schedules import (
     weekly_timezone,
 )
 from certify_assets.defs.operations.sensors import reviewed_labels_sensor
-from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.defs.resources import DataRoot
 from certify_assets.evaluation import certification
 from certify_assets.operations.deployment_record import load_deployment, read_deployments
 from certify_assets.operations.labels import Label, append_label, append_labels
@@ -29,6 +29,7 @@ from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
+from certify_assets_tests.defs.running import materialize, partitions
 from certify_assets_tests.recertification_builders import drawn_tasks, label_rows, write_batch
 
 PLAN = SamplingPlan(0.2, 0.2, 7)
@@ -44,8 +45,9 @@ def store(operated: Store) -> Store:
 
 
 def run(store: Store, instance: dg.DagsterInstance, *, deploy: bool = False) -> Any:
-    return dg.materialize(
+    return materialize(
         [*review_assets(), *review_checks(), *recertify_assets(), *recertify_checks()],
+        store,
         selection=dg.AssetSelection.assets(
             *(
                 ["operations", name]
@@ -53,13 +55,8 @@ def run(store: Store, instance: dg.DagsterInstance, *, deploy: bool = False) -> 
             )
         ),
         instance=instance,
-        partition_key="c",
+        ops={"operations__recertification": {"deploy": deploy}},
         raise_on_error=False,
-        resources={"data_root": DataRoot(root=store.root), "mlflow": MlflowTracker(enabled=False)},
-        run_config={
-            "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
-            "ops": {"operations__recertification": {"config": {"deploy": deploy}}},
-        },
     )
 
 
@@ -81,8 +78,7 @@ def states(result: Any) -> dict[str, str]:
 
 @pytest.mark.slow
 def test_the_job_monitors_recertifies_deploys_and_draws(store: Store) -> None:
-    with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions(CORPORA, ["c"])
+    with partitions("c") as instance:
         result = run(store, instance, deploy=True)
         assert result.success
         found = states(result)
@@ -115,8 +111,7 @@ def test_an_alarm_is_an_error_and_the_work_goes_on(store: Store) -> None:
         "notifications.yaml",
         b"targets: [{name: gone, webhook: 'http://127.0.0.1:9/', attempts: 1}]",
     )
-    with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions(CORPORA, ["c"])
+    with partitions("c") as instance:
         result = run(store, instance)
     assert result.success and states(result)["no_alarm"] == "ERROR"
     metadata = made(result)

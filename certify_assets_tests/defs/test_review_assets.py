@@ -7,34 +7,20 @@ import dagster as dg
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.defs.names import CORPORA
 from certify_assets.defs.operations.assets import review_assets
 from certify_assets.defs.operations.checks import review_checks
-from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.layout import reviewed_key
 from certify_assets.operations.review_queue import load_queue
 from certify_assets.reports.review_page import queue_key
 from certify_assets.storage.store import Store
+from certify_assets_tests.defs.running import materialize
 from certify_assets_tests.review_builders import session_batch
 
 
-def materialize(store: Store, **config: float) -> Any:
-    with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions(CORPORA, ["c"])
-        return dg.materialize(
-            [*review_assets(), *review_checks()],
-            instance=instance,
-            partition_key="c",
-            run_config={
-                "ops": {"operations__review_queue": {"config": config}},
-                "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
-            },
-            resources={
-                "data_root": DataRoot(root=store.root),
-                "mlflow": MlflowTracker(enabled=False),
-            },
-        )
+def run(store: Store, **config: float) -> dg.ExecuteInProcessResult:
+    assets = [*review_assets(), *review_checks()]
+    return materialize(assets, store, ops={"operations__review_queue": config})
 
 
 def states(result: Any) -> dict[str, tuple[bool, str | None, str]]:
@@ -72,7 +58,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_queue_and_labels_are_made_and_their_checks_follow_the_labels(store: Store) -> None:
-    first = materialize(store, minutes_per_run=6.0)
+    first = run(store, minutes_per_run=6.0)
     told = metadata(first, "review_queue")
     assert told["dagster/row_count"] == 9
     assert told["audit_sample_labels"] == 4
@@ -92,7 +78,7 @@ def test_queue_and_labels_are_made_and_their_checks_follow_the_labels(store: Sto
 
     runs = load_queue(Corpus(store, "c")).frame["trajectory_id"].tolist()
     say(store, *[(run, 1, "ann") for run in runs], *[(run, 1, "bob") for run in runs])
-    second = materialize(store)
+    second = run(store)
     assert metadata(second, "review_queue")["dagster/row_count"] == 0
     assert metadata(second, "reviewed_labels")["agreement"] == 1.0
     assert metadata(second, "reviewed_labels")["labelled_audit_sample"] == 4
@@ -105,9 +91,9 @@ def test_queue_and_labels_are_made_and_their_checks_follow_the_labels(store: Sto
     assert store.read_table(queue_key("c", "parquet")).empty
 
     say(store, (runs[0], 0, "cyd"))
-    assert states(materialize(store))["reviewers_agree"][:2] == (False, "WARN")
+    assert states(run(store))["reviewers_agree"][:2] == (False, "WARN")
     say(store, *[(run, 0, "cyd") for run in runs[1:4]], ("gone/0", 1, "ann"))
-    last = states(materialize(store))
+    last = states(run(store))
     assert last["reviewers_agree"][:2] == (False, "ERROR")
     assert "differ on 4 of 9" in last["reviewers_agree"][2]
     assert last["labels_of_known_runs"] == (
@@ -119,7 +105,7 @@ def test_queue_and_labels_are_made_and_their_checks_follow_the_labels(store: Sto
 
 def test_a_corpus_without_decisions_has_an_empty_queue(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
-    result = materialize(store)
+    result = run(store)
     assert result.success and metadata(result, "review_queue")["dagster/row_count"] == 0
     assert "Nobody is asked about any run." in Path(
         metadata(result, "review_queue")["page"]

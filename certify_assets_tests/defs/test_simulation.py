@@ -8,18 +8,19 @@ import pytest
 
 from certify_assets.defs.research.assets import simulation_study
 from certify_assets.defs.research.checks import matches_the_paper, validity_within_delta
-from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.research import simulation_study as study
 from certify_assets.storage.store import Store
+from certify_assets_tests.defs.running import materialize
 
 CONFIG = {"trials": 4, "tasks": [20], "rhos": [0.5], "procedures": ["taskboot", "guarded_taskboot"]}
 
 
 def _materialize(root: Path) -> dg.ExecuteInProcessResult:
-    return dg.materialize(
+    return materialize(
         [simulation_study, validity_within_delta, matches_the_paper],
-        resources={"data_root": DataRoot(root=str(root)), "mlflow": MlflowTracker(enabled=False)},
-        run_config={"ops": {"research__simulation": {"config": CONFIG}}},
+        root,
+        None,
+        ops={"research__simulation": CONFIG},
         raise_on_error=False,
     )
 

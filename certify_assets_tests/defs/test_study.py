@@ -8,21 +8,12 @@ import pytest
 
 from certify_assets.defs.research.assets import certifiability_model
 from certify_assets.defs.research.checks import certifiability_model_honest
-from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.storage.store import Store
+from certify_assets_tests.defs.running import materialize
 
 
-def materialize(root: str | Path) -> dg.ExecuteInProcessResult:
-    with dg.DagsterInstance.ephemeral() as instance:
-        return dg.materialize(
-            [certifiability_model, certifiability_model_honest],
-            instance=instance,
-            resources={
-                "data_root": DataRoot(root=str(root)),
-                "mlflow": MlflowTracker(enabled=False),
-            },
-            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-        )
+def run(root: Store | Path) -> dg.ExecuteInProcessResult:
+    return materialize([certifiability_model, certifiability_model_honest], root, None)
 
 
 def check_of(result: dg.ExecuteInProcessResult) -> tuple[bool, str]:
@@ -34,7 +25,7 @@ def check_of(result: dg.ExecuteInProcessResult) -> tuple[bool, str]:
 def test_an_empty_data_root_gives_the_papers_fit_and_says_that_there_is_none_here(
     tmp_path: Path,
 ) -> None:
-    result = materialize(tmp_path)
+    result = run(tmp_path)
     assert result.success
     document = json.loads((tmp_path / "study/certifiability.json").read_text(encoding="utf-8"))
     assert document["law"] is None and document["points"] == []
@@ -48,7 +39,7 @@ def test_an_empty_data_root_gives_the_papers_fit_and_says_that_there_is_none_her
 
 
 def test_three_corpora_are_fitted_with_a_warning(corpora: Store) -> None:
-    result = materialize(corpora.root)
+    result = run(corpora.root)
     (event,) = result.asset_materializations_for_node("research__certifiability")
     block = event.metadata["law"]
     assert isinstance(block, dg.MarkdownMetadataValue)
@@ -65,7 +56,7 @@ def test_three_corpora_are_fitted_with_a_warning(corpora: Store) -> None:
     passed, words = check_of(result)
     assert not passed and "3 corpora are fewer than 7" in words
     before = {name: corpora.sha256(f"study/certifiability.{name}") for name in ("json", "html")}
-    assert materialize(corpora.root).success
+    assert run(corpora).success
     assert {
         name: corpora.sha256(f"study/certifiability.{name}") for name in ("json", "html")
     } == before

@@ -4,17 +4,16 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import dagster as dg
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.definitions import defs
 from certify_assets.defs.judges.training import adapter_artifacts
-from certify_assets.defs.names import CORPORA
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import JudgeRecord
 from certify_assets.judges.specs import JUDGES
 from certify_assets.storage.store import Store
+from certify_assets_tests.defs.running import partitions
 from certify_assets_tests.transfer_corpora import three_corpora
 
 pytestmark = pytest.mark.slow
@@ -25,14 +24,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return three_corpora(tmp_path_factory.mktemp("transfer"))
 
 
-def materialize(store: Store, judge: str) -> Any:
+def run(store: Store, judge: str) -> Any:
     job = defs.resolve_job_def("transfer_judges")
-    with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions(CORPORA, ["home", "near", "far"])
+    keys = [key for key in job.asset_layer.executable_asset_keys if key.path[1] == judge]
+    with partitions("home", "near", "far") as instance:
         return job.execute_in_process(
-            asset_selection=[
-                key for key in job.asset_layer.executable_asset_keys if key.path[1] == judge
-            ],
+            asset_selection=keys,
             instance=instance,
             partition_key="home",
             run_config={
@@ -57,17 +54,14 @@ def checks(result: Any) -> dict[str, tuple[bool, str]]:
 def test_the_chain_of_a_transfer_judge_is_made_for_one_partition_from_the_others(
     store: Store,
 ) -> None:
-    result = materialize(store, "lexical_transfer")
+    result = run(store, "lexical_transfer")
     made = {event.asset_key.to_user_string() for event in result.get_asset_materialization_events()}
     assert made == {
         f"judges/lexical_transfer/{name}"
         for name in ("model", "scores", "certificate", "audit", "report", "monitor")
     }
     metadata = result.asset_materializations_for_node("judges__lexical_transfer__model")[0].metadata
-    assert {item["corpus"] for item in metadata["sources"].value} == {
-        "near",
-        "far",
-    }
+    assert {item["corpus"] for item in metadata["sources"].value} == {"near", "far"}
     assert "miniwob_weak" in metadata["left_out"].value
     found = checks(result)
     assert found["judges/lexical_transfer/model:has_sources"][0]
@@ -82,7 +76,7 @@ def test_a_judge_without_a_source_is_skipped_with_its_reason_and_the_run_succeed
 ) -> None:
     shutil.copytree(store.root, tmp_path / "root")
     shutil.rmtree(tmp_path / "root/corpora/far")
-    result = materialize(Store(str(tmp_path / "root")), "lexical_transfer_strict")
+    result = run(Store(str(tmp_path / "root")), "lexical_transfer_strict")
     assert result.success and result.get_asset_materialization_events() == []
     found = checks(result)
     assert set(found) == {"judges/lexical_transfer_strict/model:has_sources"}, (

@@ -99,12 +99,7 @@ def test_the_comparison_shows_what_stands_on_the_present_adapter_alone(dialects:
 
 def test_what_cannot_be_held_out_is_a_sentence(dialects: Store, tmp_path: Path) -> None:
     assert {"lexical", "lexical_weighted", "sft"} <= set(fold_judges())
-    assert not {
-        "base",
-        "grpo",
-        "transfer",
-        "lexical_transfer",
-    } & set(fold_judges())
+    assert not {"base", "grpo", "transfer", "lexical_transfer"} & set(fold_judges())
     with pytest.raises(InputError, match="not trained on SFT alone"):
         evaluate_agent_folds(judged(dialects, "c", "base"))
     found, left_out = evaluate_scored(Corpus(dialects, "c"), ["lexical", "sft"], folds=2)

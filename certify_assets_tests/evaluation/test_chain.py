@@ -122,9 +122,7 @@ def test_a_good_judge_certifies_and_the_audit_sees_test_only_through_the_ledger(
     finished: Store,
 ) -> None:
     certificate = certification.certificate_of(
-        certification.load_certificates(judged(finished)),
-        side="reject",
-        alpha=0.2,
+        certification.load_certificates(judged(finished)), side="reject", alpha=0.2
     )
     assert certificate.certified and certificate.coverage > 0.2
     table = finished.read_table("judges/lexical/c/scores.parquet")
@@ -384,12 +382,7 @@ def test_controls_measured_under_another_configuration_stop_the_certificate(
 def test_a_threshold_of_the_corpus_decides(store: Store) -> None:
     measured = store.read_json("corpora/c/controls.json")
     assert measured["over"] == []
-    assert measured["thresholds"] == {
-        "length": 0.85,
-        "steps": 0.85,
-        "agent": 0.85,
-        "phrases": 0.85,
-    }
+    assert measured["thresholds"] == {"length": 0.85, "steps": 0.85, "agent": 0.85, "phrases": 0.85}
     save_config(
         store,
         replace(load_config(store, "c"), leak_thresholds={"length": measured["length_auroc"]}),

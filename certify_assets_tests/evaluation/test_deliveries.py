@@ -193,11 +193,7 @@ def test_a_corpus_that_an_earlier_version_broke_heals_at_the_next_run(
     old = register(corpus, {"manifest_sha256": corpus.manifest.sha256, "seed": 42}, run_id="r")
     for scores in ("one", "two"):
         record_read(
-            corpus,
-            judge="lexical",
-            registration=old,
-            configuration={"scores": scores},
-            run_id="r",
+            corpus, judge="lexical", registration=old, configuration={"scores": scores}, run_id="r"
         )
     assert [entry.kind for entry in ledger_violations(Corpus(store, "c"))] == ["changed"]
     line(store)

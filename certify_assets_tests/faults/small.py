@@ -1,6 +1,7 @@
 """A small corpus whose whole pipeline takes seconds, run as users run it, in a process of its own."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -34,6 +35,15 @@ def prepare(
     store = Store(str(root))
     register_runs(store, name, source, rl=False)
     return store
+
+
+def land(store: Store, name: str, data: bytes, moment: float = 1) -> Path:
+    """Put a file, last written at a moment, into the folder for new runs."""
+    path = Path(store.root) / "incoming" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    os.utime(path, (moment, moment))
+    return path
 
 
 def environment(root: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """Clocks that jump: no order, key or decision rests on the time of day."""
 
-import os
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,27 +26,16 @@ from certify_assets.evaluation.ledger import (
 )
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
+from certify_assets_tests.faults.small import land
 
 DAY = 86_400.0
 #: forwards, back beyond the start, to the epoch, far ahead
 JUMPS = (0.0, 3 * DAY, -400 * DAY, -time.time() + 1, 3650 * DAY, 0.5)
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path / "root"))
-
-
-def _put(store: Store, name: str, data: bytes, moment: float) -> None:
-    path = Path(store.root) / "incoming" / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
-    os.utime(path, (moment, moment))
-
-
 def test_a_folder_is_one_version_whatever_the_clock_says(store: Store) -> None:
     folder, moment = Path(store.root) / "incoming", 1_700_000_000.0
-    _put(store, "c/a.jsonl", b"{}\n", moment)
+    land(store, "c/a.jsonl", b"{}\n", moment)
     found = []
     for jump in JUMPS:
         # a clock behind the file asks for a second look, a clock at its moment for the files to settle
@@ -62,7 +50,7 @@ def test_a_folder_is_one_version_whatever_the_clock_says(store: Store) -> None:
 def test_a_file_written_under_a_jumping_clock_is_seen_once_a_content(store: Store) -> None:
     folder, moment, versions = Path(store.root) / "incoming", time.time(), []
     for place, jump in enumerate(JUMPS):
-        _put(store, "c/a.jsonl", str(place).encode(), moment + jump)
+        land(store, "c/a.jsonl", str(place).encode(), moment + jump)
         for _ in range(3):
             arrivals, _ = scan_incoming(store, folder, now=moment + jump + 10)
         versions += [record_version(store, arrival) for arrival in arrivals]

@@ -12,7 +12,7 @@ import pytest
 
 from certify_assets.storage.store import Store
 from certify_assets_tests.faults.namespace import in_namespace
-from certify_assets_tests.faults.small import environment, prepare, results, run
+from certify_assets_tests.faults.small import environment, prepare, results
 from certify_assets_tests.paths import REPOSITORY
 
 _LISTING = """
@@ -24,15 +24,6 @@ print("LIST " + json.dumps({name: hashlib.sha256(data).hexdigest() for name, dat
 print("PARTS " + json.dumps([path.name for path in root.rglob(".certify.*.part")]))
 """
 _RUN = "$PYTHON -m certify_assets.cli run small > $OUT 2>&1; echo RC $?; cat $OUT"
-
-
-@pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("undisturbed") / "root"
-    prepare(root)
-    done = run(root)
-    assert done.returncode == 0, done.stderr
-    return root
 
 
 def _hashes(root: Path) -> dict[str, str]:

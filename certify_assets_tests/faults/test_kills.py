@@ -48,16 +48,6 @@ class Outcome:
 
 
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data root that nothing disturbed."""
-    root = tmp_path_factory.mktemp("undisturbed") / "root"
-    prepare(root)
-    done = run(root)
-    assert done.returncode == 0, done.stderr
-    return root
-
-
-@pytest.fixture(scope="module")
 def table() -> Iterator[list[Outcome]]:
     found: list[Outcome] = []
     yield found

@@ -15,21 +15,9 @@ from certify_assets.corpora.landing import FolderWatch, WaitingError, scan_incom
 from certify_assets.defs.operations.sensors import new_runs_sensor
 from certify_assets.storage.store import Store
 from certify_assets_tests.defs.test_sensors import _tick
+from certify_assets_tests.faults.small import land
 
 _SECONDS_OF_A_SENSOR = 60.0
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path / "root"))
-
-
-def _put(store: Store, name: str, data: bytes) -> Path:
-    path = Path(store.root) / "incoming" / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
-    os.utime(path, (1, 1))
-    return path
 
 
 def _run(number: int, text: str) -> bytes:
@@ -47,8 +35,8 @@ def _run(number: int, text: str) -> bytes:
 def test_a_thousand_files_of_runs_are_seen_within_the_sensors_minute(store: Store) -> None:
     text = "x" * 50_000
     for number in range(1000):
-        _put(store, f"{'abc'[number % 3]}/run_{number:04d}.jsonl", _run(number, text))
-    _put(store, "broken/cut.jsonl.gz", gzip.compress(_run(0, text))[:40])
+        land(store, f"{'abc'[number % 3]}/run_{number:04d}.jsonl", _run(number, text))
+    land(store, "broken/cut.jsonl.gz", gzip.compress(_run(0, text))[:40])
     started = time.monotonic()
     requests, cursor, _ = _tick(store, new_runs_sensor)
     first = time.monotonic() - started
@@ -67,12 +55,12 @@ def test_a_thousand_files_of_runs_are_seen_within_the_sensors_minute(store: Stor
 def test_a_file_that_takes_too_long_is_told_and_not_read_again(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _put(store, "slow/big.jsonl.gz", gzip.compress(b"\0" * (64 << 20), compresslevel=1))
+    land(store, "slow/big.jsonl.gz", gzip.compress(b"\0" * (64 << 20), compresslevel=1))
     monkeypatch.setattr(landing, "_FILE_SECONDS", 0.0)
     arrivals, waiting = scan_incoming(store, Path(store.root) / "incoming")
     assert "takes longer than 0 seconds to read; split or unpack it" in waiting["slow"]
     monkeypatch.undo()
-    _put(store, "zfine/runs.jsonl", _run(1, "x"))
+    land(store, "zfine/runs.jsonl", _run(1, "x"))
     monkeypatch.setattr(
         landing,
         "_read",
@@ -86,7 +74,7 @@ def test_a_file_that_takes_too_long_is_told_and_not_read_again(
 
 
 def test_a_refused_file_is_read_again_when_it_changes(store: Store) -> None:
-    path = _put(store, "c/runs.zip", b"PK not a zip")
+    path = land(store, "c/runs.zip", b"PK not a zip")
     look = FolderWatch(store, "corpora/c/landed.json")
     for _ in range(2):
         with pytest.raises(WaitingError, match="not complete or broken"):
@@ -105,7 +93,7 @@ def test_one_budget_is_for_all_corpora_of_a_look(
 
     for corpus in "abc":
         for number in range(3):
-            _put(store, f"{corpus}/{number}.jsonl", _run(number, corpus))
+            land(store, f"{corpus}/{number}.jsonl", _run(number, corpus))
     monkeypatch.setattr(landing, "_SCAN_SECONDS", 0.0)
     read = landing._read
     monkeypatch.setattr(landing, "_read", lambda path: (time.sleep(0.01), read(path))[1])

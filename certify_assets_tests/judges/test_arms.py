@@ -55,9 +55,7 @@ def test_a_finished_arm_is_taken_up_and_another_configuration_is_another_arm(
     assert not before.control
     assert not arms_store.exists(f"{ARM}/checkpoint")
     other = arms.train_arm(
-        grpo(arms_store, TINY.model_copy(update={"seed": 7})),
-        "reject_3",
-        report=noting(steps),
+        grpo(arms_store, TINY.model_copy(update={"seed": 7})), "reject_3", report=noting(steps)
     )
     assert steps == [1] and other.key != before.key and other.steps != before.steps
     again = arms.train_arm(grpo(arms_store), "reject_3")
@@ -127,10 +125,7 @@ def test_controls_are_trained_and_certified_but_neither_chosen_nor_counted(
     control = arms_store.read_json(f"judges/grpo/{CORPUS}/arms/weighted_5/arm.json")
     arm = arms_store.read_json(f"{ARM}/arm.json")
     assert control["control"]
-    assert control["config"] == {
-        **arm["config"],
-        "objective": "cross_entropy",
-    }
+    assert control["config"] == {**arm["config"], "objective": "cross_entropy"}
     assert all(
         control[name] == arm[name]
         for name in ("start_sha256", "rl_sha256", "rl_trajectories", "optimiser")

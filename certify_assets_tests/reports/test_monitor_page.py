@@ -1,10 +1,8 @@
 """The monitor's page and verdict: one file, no script, short enough to be inline."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from certify_assets.certificates import certify
@@ -19,10 +17,7 @@ from certify_assets.reports.monitor_page import (
 from certify_assets_tests.builders import score_rows
 from certify_assets_tests.pages import assert_figures_seen, assert_fits, assert_stands_alone
 from certify_assets_tests.paths import assert_painted
-
-
-def arrays(frame: pd.DataFrame) -> tuple[Any, Any, Any]:
-    return frame["score"].to_numpy(), frame["outcome"].to_numpy(), frame["task_id"].to_numpy(object)
+from certify_assets_tests.reports.conftest import arrays
 
 
 def make(

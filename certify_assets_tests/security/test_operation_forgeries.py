@@ -111,11 +111,7 @@ def root(_operated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         _bring(store, seed)
     document, _ = recertify(judged(store), least_new_tasks=0)
     assert document is not None
-    deploy(
-        judged(store),
-        certificates_key=document.certificates_key,
-        track=False,
-    )
+    deploy(judged(store), certificates_key=document.certificates_key, track=False)
     monitor_judge(judged(store))
     return folder
 

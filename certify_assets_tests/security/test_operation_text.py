@@ -12,9 +12,7 @@ import dagster as dg
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.defs.names import CORPORA
 from certify_assets.defs.operations.assets import operation_assets, recertify_assets, review_assets
-from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.layout import load_decisions
 from certify_assets.operations.notifications import Event, deliver, read_deliveries
@@ -25,6 +23,7 @@ from certify_assets_tests import operations_builders
 from certify_assets_tests.builders import judged
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.cli.conftest import call  # noqa: F401 - a fixture
+from certify_assets_tests.defs.running import materialize, partitions
 from certify_assets_tests.operations.test_notify import configure, server, url  # noqa: F401 - a fixture
 from certify_assets_tests.security.hostile import CANARY, MARKUP
 from certify_assets_tests.security.test_pages import Page
@@ -70,8 +69,7 @@ def operation(_operated: Path, tmp_path_factory: pytest.TempPathFactory) -> Oper
     deploy(judged(store), sampling=SamplingPlan(0.5, 0.2, 5), track=False)
     name = f"<img src=x onerror=window.{CANARY}=1>.jsonl"
     operations_builders.deliver(store.local_path("inbox/c") / name, tasks=50, change=_hostile)
-    with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions(CORPORA, ["c"])
+    with partitions("c") as instance:
         found = _materialize(store, instance, ASSETS[:3])
         rows = load_decisions(Corpus(store, "c"))
         asked = rows.loc[rows["asked"].isin(["audit_sample", "spot_check"]), "trajectory_id"]
@@ -87,13 +85,11 @@ def operation(_operated: Path, tmp_path_factory: pytest.TempPathFactory) -> Oper
 def _materialize(
     store: Store, instance: dg.DagsterInstance, names: tuple[str, ...]
 ) -> dict[str, dict[str, Any]]:
-    result = dg.materialize(
+    result = materialize(
         [*operation_assets(), *review_assets(), *recertify_assets()],
+        store,
         selection=dg.AssetSelection.assets(*(["operations", name] for name in names)),
         instance=instance,
-        partition_key="c",
-        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-        resources={"data_root": DataRoot(root=store.root), "mlflow": MlflowTracker(enabled=False)},
     )
     return {
         name: dict(item.metadata)
@@ -216,11 +212,7 @@ def test_a_command_gets_what_it_is_told_as_json_on_its_input_and_nowhere_else(
         arguments, body, variables = ast.literal_eval(told.read_text(encoding="utf-8"))
         document = json.loads(body)
         assert arguments == ["$HOME;", "{message}"]
-        assert (
-            document["kind"],
-            document["judge"],
-            document["message"],
-        ) == ("alarm", text, text)
+        assert (document["kind"], document["judge"], document["message"]) == ("alarm", text, text)
         assert not [name for name in variables if name.startswith("CERTIFY_EVENT")]
     assert {path.name for path in tmp_path.iterdir()} == {"root", "told"}
     kept = store.read_bytes("operations/c/notifications.jsonl").decode()

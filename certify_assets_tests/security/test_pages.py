@@ -94,8 +94,7 @@ def _draw(store: Store) -> None:
     report = corpus_report.gather_report(Corpus(store, CORPUS))
     corpus_page.write_corpus_page(store, report)
     corpus_page.write_data_docs(
-        Corpus(store, CORPUS),
-        Corpus(store, CORPUS).quality_report(stored_splits=True),
+        Corpus(store, CORPUS), Corpus(store, CORPUS).quality_report(stored_splits=True)
     )
     document = comparison.write_comparison(Corpus(store, CORPUS))
     comparison_page.write_comparison_page(

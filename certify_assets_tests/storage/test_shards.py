@@ -164,7 +164,7 @@ def test_a_worker_with_other_packages_is_refused(_trained: Path) -> None:
 
     adapter = judged(Store(str(_trained)), "small", "base").artifact
     judge = judged(Store(str(_trained)), "small", "base").load(
-        expected_sha256=adapter.adapter_sha256,
+        expected_sha256=adapter.adapter_sha256
     )
     assert isinstance(judge, CausalJudge)
     fingerprint = engine_fingerprint(judge.language, "", ScoringConfig.suited(judge.language))

@@ -161,10 +161,7 @@ def test_reasoning_and_votes_are_drawn_kept_and_repeated(vllm: Vllm, tmp_path: P
     forced = {"structured_outputs": {"choice": ["P_SUCCESS=70", "P_SUCCESS=20"]}}
     run = _run(vllm, Asking(mode="cot", max_tokens=24, extra=forced), chat_prompt("cot"))
     assert run.report.parse_rate == 1.0
-    assert set(np.round(np.exp(run.scores.log_p_success), 3)) <= {
-        0.698,
-        0.203,
-    }
+    assert set(np.round(np.exp(run.scores.log_p_success), 3)) <= {0.698, 0.203}
     free = _run(
         vllm,
         Asking(mode="cot", max_tokens=24),

@@ -141,11 +141,7 @@ def test_a_closed_gate_makes_no_judge_and_says_why(tmp_path: Path) -> None:
     assert not small.read_json(f"judges/{FIRST}/c/harvest.json")["open"]
     assert not small.exists(f"judges/{FIRST}/c/adapter.json")
     assert GateClosedError.exit_code == 3
-    assert set(HARVEST_JUDGES) >= {
-        FIRST,
-        "harvest_1",
-        "harvest_2",
-    }
+    assert set(HARVEST_JUDGES) >= {FIRST, "harvest_1", "harvest_2"}
 
 
 def test_a_gate_that_closes_takes_the_judge_of_an_earlier_opening_away(store: Store) -> None:

@@ -1,7 +1,6 @@
 """Adapters: layers, swaps that leave the base alone, and that a folder is what it says it is."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,19 +21,11 @@ from certify_assets.judges.lm.contract import LanguageModel
 from certify_assets.judges.lm.scoring import score_prompts
 from certify_assets_tests.judges.lm import models
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 ATTENTION = {"q_proj", "k_proj", "v_proj", "o_proj"}
 MLP = {"gate_proj", "up_proj", "down_proj"}
 LINEAR_ATTENTION = {"in_proj_qkv", "in_proj_z", "in_proj_a", "in_proj_b", "out_proj"}
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def _trained(folder: Path, seed: int, revision: str = "f" * 64) -> str:

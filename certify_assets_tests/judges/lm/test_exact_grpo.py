@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,10 @@ from certify_assets.judges.lm.grpo_config import GrpoConfig
 from certify_assets.judges.lm.rewards import ARMS, Arm
 from certify_assets_tests.judges.lm.tiny import random_rows, tiny_judge, with_adapter
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.(is_)?gradient_checkpointing. is deprecated:FutureWarning"
-)
+pytestmark = [
+    pytest.mark.usefixtures("one_thread"),
+    pytest.mark.filterwarnings("ignore:.(is_)?gradient_checkpointing. is deprecated:FutureWarning"),
+]
 
 ARM = Arm("uneven", 1.5, 3.0)
 SMALL: dict[str, Any] = {
@@ -34,16 +34,6 @@ SMALL: dict[str, Any] = {
     "save_every": 2,
     "completions_per_device": 4,
 }
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def _weights(judge: LanguageModel) -> dict[str, np.ndarray]:

@@ -4,7 +4,6 @@ The same numbers in any batch, on any thread, after a crash and with little memo
 """
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,8 @@ from certify_assets.judges.lm.contract import Encoded, LanguageModel
 from certify_assets.judges.lm.scoring import ScoringConfig, ScoringRun, compose, score_prompts
 from certify_assets_tests.judges.lm import models
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 ALONE = ScoringConfig(rows=1)
 
 
@@ -28,16 +29,6 @@ def qwen3() -> LanguageModel:
 @pytest.fixture(scope="module")
 def hybrid() -> LanguageModel:
     return models.judge(models.tiny_qwen3_5())
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def _log_odds(run: ScoringRun) -> Any:

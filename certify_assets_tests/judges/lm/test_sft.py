@@ -4,7 +4,6 @@ Loss on the verdict alone, the paper's settings, and a training that can be stop
 """
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -22,18 +21,10 @@ from certify_assets.judges.lm.sft_config import IGNORED, SFT_SOURCES, training_r
 from certify_assets.judges.lm.sft_trainer import collate, sft_arguments
 from certify_assets_tests.judges.lm import models
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SMALL = SftConfig(rank=4, alpha=8, learning_rate=5e-3, batch_size=2, accumulation=2, max_tokens=96)
 VERDICTS = VerdictTokens((models.SUCCESS,), (models.FAIL,))
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def _rows(count: int) -> list[SftRow]:

@@ -1,6 +1,5 @@
 """TRL's trainer next to the exact one: what it samples, its gradient, and where that converges."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +14,12 @@ from certify_assets.judges.lm.rewards import ARMS, Arm
 from certify_assets.judges.lm.trl_grpo import make_trainer, train_trl
 from certify_assets_tests.judges.lm.tiny import random_rows, tiny_judge, with_adapter
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.(is_)?gradient_checkpointing. is deprecated:FutureWarning"
-)
+pytestmark = [
+    pytest.mark.usefixtures("one_thread"),
+    pytest.mark.filterwarnings("ignore:.(is_)?gradient_checkpointing. is deprecated:FutureWarning"),
+]
 
 ARM = ARMS["reject_3"]
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def _watched(

@@ -24,9 +24,10 @@ from certify_assets.judges.lm.varlen import ATTENTION, pack, packable, packed_at
 from certify_assets_tests.judges.lm import models
 from certify_assets_tests.judges.lm.tiny import random_rows, tiny_judge, with_adapter
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*gradient_checkpointing.* is deprecated:FutureWarning"
-)
+pytestmark = [
+    pytest.mark.usefixtures("one_thread"),
+    pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning"),
+]
 
 PACKED = ScoringConfig(token_budget=300, padding="packed")
 
@@ -34,16 +35,6 @@ PACKED = ScoringConfig(token_budget=300, padding="packed")
 @pytest.fixture(scope="module")
 def qwen3() -> LanguageModel:
     return models.judge(models.tiny_qwen3())
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def _score(

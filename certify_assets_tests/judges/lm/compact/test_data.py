@@ -35,10 +35,7 @@ def test_runs_of_several_seeds_are_one_table_with_unique_ids(tmp_path: Path) -> 
     frame = read_trajectories(tmp_path / "runs.parquet")
     assert len(frame) == frame["trajectory_id"].nunique() == 4
     assert set(frame["corpus"]) == {"miniwob_pretraining"}
-    assert set(frame["instruction"]) == {
-        "Click 7.",
-        "Click 8.",
-    }
+    assert set(frame["instruction"]) == {"Click 7.", "Click 8."}
     write_runs(tmp_path / "again.parquet", generations)
     assert (tmp_path / "again.parquet").read_bytes() == (tmp_path / "runs.parquet").read_bytes()
 

@@ -1,0 +1,59 @@
+"""Assets and jobs as a run executes them: on a data root, quietly, without MLflow."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from certify_assets.defs.names import CORPORA
+from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.storage.store import Store
+
+__all__ = ["materialize", "partitions", "resources"]
+
+
+@contextmanager
+def partitions(*corpora: str) -> Iterator[dg.DagsterInstance]:
+    """An instance that knows these corpora."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions(CORPORA, list(corpora))
+        yield instance
+
+
+def resources(root: Store | Path) -> dict[str, Any]:
+    folder = root.root if isinstance(root, Store) else str(root)
+    return {"data_root": DataRoot(root=folder), "mlflow": MlflowTracker(enabled=False)}
+
+
+def materialize(
+    what: Sequence[Any] | dg.JobDefinition,
+    root: Store | Path,
+    corpus: str | None = "c",
+    *,
+    instance: dg.DagsterInstance | None = None,
+    ops: Mapping[str, Mapping[str, Any]] | None = None,
+    **options: Any,
+) -> dg.ExecuteInProcessResult:
+    """Materialize assets, or execute a job; in an instance of its own where none is given."""
+    if instance is None:
+        with partitions(*[corpus] if corpus else ()) as made:
+            return materialize(what, root, corpus, instance=made, ops=ops, **options)
+    run = (
+        what.execute_in_process
+        if isinstance(what, dg.JobDefinition)
+        else partial(dg.materialize, what)
+    )
+    config = {name: {"config": dict(values)} for name, values in (ops or {}).items()}
+    return run(
+        instance=instance,
+        partition_key=corpus,
+        resources=resources(root),
+        run_config={
+            "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+            **({"ops": config} if config else {}),
+        },
+        **options,
+    )
