@@ -121,7 +121,8 @@ def judges(
 
         store = Store(options.root)
         made[name] = JudgedCorpus(Corpus(store, corpus), name).load()
-    known = " ".join(word for word, _ in lexical.top_features(30)[1])
+    best = np.argsort(-lexical.coefficients, kind="stable")[:30]
+    known = " ".join(lexical.vocabulary[place] for place in best)
     return {
         name: lambda texts, judge=judge: judge.score(texts).score for name, judge in made.items()
     }, known  # type: ignore[misc]

@@ -28,7 +28,7 @@ from certify_assets.certificates.monitor import (
     error_interval,
     shiryaev_roberts,
 )
-from certify_assets.research.designs import paper_process, paper_truth
+from certify_assets.research.populations import Clustered
 
 ALPHA, DELTA, RHOS, TASKS, EVERY = 0.1, 0.05, (0.1, 0.5, 0.8), 500, 20
 CERTIFIED = {0.0: 63, 0.01: 69, 0.03: 96, 0.05: 158}
@@ -36,12 +36,14 @@ CERTIFIED = {0.0: 63, 0.01: 69, 0.03: 96, 0.05: 158}
 
 @cache
 def threshold(error: float, rho: float) -> float:
-    return float(brentq(lambda place: paper_truth(place, rho) - error, -8, 12))
+    return float(
+        brentq(lambda place: float(Clustered(tasks=2, rho=rho).true_error(place)) - error, -8, 12)
+    )
 
 
 def stream(tasks: int, error: float, rho: float, rng: np.random.Generator) -> TaskStream:
     """Tasks at the threshold of a true error; 0 takes that of .01 and right outcomes."""
-    sample = paper_process(tasks, rho, rng)
+    sample = Clustered(tasks=tasks, rho=rho).draw(rng)
     inside = sample.scores <= threshold(error or 0.01, rho)
     covered, errors, sizes = (
         np.bincount(sample.tasks[rows], minlength=tasks)

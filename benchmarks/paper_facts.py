@@ -17,6 +17,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -141,22 +142,29 @@ def _without_code() -> PaperFact:
     )
 
 
+@cache
+def coverages(*, on_test: bool = False) -> dict[tuple[str, str], float]:
+    """Return TaskBoot's coverage at α = .1 by corpus and judge, from CAL or on TEST's own."""
+    tables = ("main", "main_on_test") if on_test else ("main",)
+    return {(corpus, judge): share for name in tables for corpus, judge, share in paper.table(name)}
+
+
 def _two_tables(corpus: str, judge: str) -> PaperFact:
     key = (corpus, judge)
-    certifying = [one for one in paper.coverages() if paper.coverages()[one]]
-    equal = sum(paper.coverages()[one] == paper.coverages(on_test=True)[one] for one in certifying)
+    certifying = [one for one in coverages() if coverages()[one]]
+    equal = sum(coverages()[one] == coverages(on_test=True)[one] for one in certifying)
     return PaperFact(
         f"{corpus}_{judge}_twice".lower(),
         f"The certified coverage of {corpus} {judge} is printed with two values.",
-        f"{paper.coverages()[key]:.3f} in the main table, "
-        f"{paper.coverages(on_test=True)[key]:.3f} in the table of the five procedures",
-        f"apart by {abs(paper.coverages()[key] - paper.coverages(on_test=True)[key]):.3f}. The "
+        f"{coverages()[key]:.3f} in the main table, "
+        f"{coverages(on_test=True)[key]:.3f} in the table of the five procedures",
+        f"apart by {abs(coverages()[key] - coverages(on_test=True)[key]):.3f}. The "
         f"captions differ (threshold from CAL; TEST scores themselves), which would explain it, "
         f"but {equal} of the {len(certifying)} cells that certify agree to three digits in both",
         "the two tables side by side",
         values={
-            "main": paper.coverages()[key],
-            "real": paper.coverages(on_test=True)[key],
+            "main": coverages()[key],
+            "real": coverages(on_test=True)[key],
             "equal": equal,
             "cells": len(certifying),
         },

@@ -65,9 +65,7 @@ class JudgeFamily(ABC):
         # resume: take up the scores that a killed run left, where the family keeps them
         # replay: repeat kept answers instead of asking a server, where the family keeps them
 
-    def prepared(
-        self, judge: JudgedCorpus, model: Judge, *, progress: Progress, engine: str
-    ) -> Judge:
+    def prepared(self, judge: JudgedCorpus, model: Judge, *, progress: Progress) -> Judge:
         """Return a loaded judge ready for many rows: with its progress, spread over processes."""
         return model
 
@@ -270,18 +268,18 @@ class JudgedCorpus:
             replay=replay,
         )
 
-    def score(self, *, report: Report = silent, engine: str = "") -> pd.DataFrame:
+    def score(self, *, report: Report = silent) -> pd.DataFrame:
         """Score RL, CAL and TEST and store the table; TEST rows carry no outcome."""
-        # a language model is spread over processes or Ray tasks where `engine` or CERTIFY_SHARDS
-        # says so, with the same bytes
+        # a language model is spread over processes or Ray tasks where CERTIFY_SHARDS says so, with
+        # the same bytes
         with timed(self, "score") as stage:
             # shares of scores that an earlier run left cost nothing now
             stage.continued = bool(self.store.names(self.key("shards")))
-            table = self._score(report, engine)
+            table = self._score(report)
             stage.rows = len(table)
         return table
 
-    def _score(self, report: Report, engine: str) -> pd.DataFrame:
+    def _score(self, report: Report) -> pd.DataFrame:
         import pandas as pd
 
         record, using, family = self.artifact, renderer(), self.family
@@ -290,7 +288,7 @@ class JudgedCorpus:
         for split in _SCORED_SPLITS:
             frame = self.corpus.split(split)
             progress = counted(report, f"scoring {split}")
-            ready = family.prepared(self, model, progress=progress, engine=engine)
+            ready = family.prepared(self, model, progress=progress)
             part = score_table(ready, frame, using).assign(split=self._named(split, frame))
             # outcomes of TEST come through the ledger alone
             parts.append(part.assign(outcome=None) if split == "test" else part)
@@ -326,7 +324,7 @@ class JudgedCorpus:
     ) -> tuple[pd.DataFrame, Bill | None]:
         """Score new trajectories and store nothing; return the table and the bill of a server."""
         family, progress = self.family, counted(report, "scoring new runs")
-        model = family.prepared(self, self.load(), progress=progress, engine="")
+        model = family.prepared(self, self.load(), progress=progress)
         table = score_table(model, frame, renderer())
         bill, then = family.bill(model), self.bill
         now, before = (list(one["models"]) if one else [] for one in (bill, then))

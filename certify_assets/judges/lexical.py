@@ -137,14 +137,6 @@ class LexicalJudge:
             settings=asdict(self.settings),
         )
 
-    def top_features(
-        self, count: int = 10
-    ) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:
-        """Return the features that speak most for failure and for success, with their weights."""
-        order = np.argsort(self.coefficients, kind="stable").tolist()
-        pairs = [(self.vocabulary[place], float(self.coefficients[place])) for place in order]
-        return pairs[:count], pairs[::-1][:count]
-
     @cached_property
     def adapter_sha256(self) -> str:
         """Hash of the files that `save` writes."""

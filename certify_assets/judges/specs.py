@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.storage.store import Store, default_root
@@ -266,16 +266,6 @@ def judge_spec(name: str, root: str | None = None) -> JudgeSpec:
             )
         )
     return known[name]
-
-
-def validated(spec: type[JudgeSpec], values: Mapping[str, Any]) -> JudgeSpec:
-    """Build a specification from a user's values; no value is repeated in the error."""
-    try:
-        return spec.model_validate(dict(values))
-    except ValidationError as error:
-        found = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(map(str, found["loc"])) or "the judge"
-        raise InputError(f"{where} cannot be used: {found['msg'].lower()}.") from None
 
 
 @dataclass(frozen=True)

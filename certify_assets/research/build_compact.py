@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from certify_assets.corpora.embedded import PRETRAINING_TASKS
 from certify_assets.errors import CertifyError
-from certify_assets.judges.lm.compact.build import build_compact
 from certify_assets.judges.lm.compact.pretrain import Progress
 from certify_assets.judges.lm.compact.settings import RUNS_FILE, CompactSettings
+from certify_assets.judges.lm.compact.shipped import build_compact
 
 if TYPE_CHECKING:
     from certify_assets.corpora.schema import Trajectory

@@ -10,7 +10,6 @@ from typing import Any, cast
 import numpy as np
 
 from certify_assets.certificates.counts import SIDES
-from certify_assets.certificates.populations import Sample
 from certify_assets.errors import InputError, quoted
 from certify_assets.research.populations import Clustered, Design, Fooled, effect_sd
 
@@ -69,26 +68,9 @@ def study_designs(
     return cells
 
 
-def failure_designs(
-    *, tasks: Sequence[int] = (), alpha: float = 0.1, side: str = "reject"
-) -> list[Design]:
+def failure_designs(*, tasks: Sequence[int] = ()) -> list[Design]:
     """Return the designs in which TaskBoot fails, with a true error of 1.02 and 1.5 times α."""
-    return study_designs(FAILURES, tasks=tasks, alpha=alpha, side=side, excess=_EXCESSES)
-
-
-def paper_process(tasks: int, rho: float, rng: np.random.Generator) -> Sample:
-    """Draw a calibration set of the paper's process."""
-    return Clustered(tasks=tasks, rho=rho).draw(rng)
-
-
-def paper_truth(threshold: float, rho: float, side: str = "reject") -> float:
-    """True selective error of a threshold under the paper's process."""
-    return float(Clustered(tasks=2, rho=rho).true_error(threshold, side))
-
-
-def fooled(tasks: int, share: float, rng: np.random.Generator, size: int = 8) -> Sample:
-    """Draw tasks of which a share is wrong throughout, unseen by the score."""
-    return Fooled(tasks=tasks, share=share, mean_size=size).draw(rng)
+    return study_designs(FAILURES, tasks=tasks, excess=_EXCESSES)
 
 
 def _clustered_design(name: str, tasks: int, rho: float) -> Clustered:
@@ -153,9 +135,7 @@ class TruthCheck:
         )
 
 
-def check_truth(
-    designs: Sequence[Design], *, tasks: int = CHECK_TASKS, seed: int = 0
-) -> list[TruthCheck]:
+def check_truth(designs: Sequence[Design], *, tasks: int = CHECK_TASKS) -> list[TruthCheck]:
     """Compare the truth of designs with large draws."""
     populations = {
         (f"{whole!r}", getattr(whole, "side", None)): whole
@@ -164,7 +144,7 @@ def check_truth(
     return [
         found
         for place, whole in enumerate(populations.values())
-        for found in _checks(whole, np.random.default_rng([seed, place]))
+        for found in _checks(whole, np.random.default_rng([0, place]))
     ]
 
 

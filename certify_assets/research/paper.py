@@ -48,13 +48,6 @@ def corpora() -> dict[str, PaperCorpus]:
 
 
 @cache
-def coverages(*, on_test: bool = False) -> dict[tuple[str, str], float]:
-    """Return TaskBoot's coverage at α = .1 by corpus and judge, from CAL or on TEST's own."""
-    tables = ("main", "main_on_test") if on_test else ("main",)
-    return {(corpus, judge): share for name in tables for corpus, judge, share in table(name)}
-
-
-@cache
 def law_points() -> tuple[LawPoint, ...]:
     """Return the seven points of the law's figure."""
     return tuple(

@@ -144,11 +144,9 @@ def load_study(store: Store) -> tuple[Simulation, list[TruthCheck]]:
     return Simulation.from_dict(document), [TruthCheck(**found) for found in document["truth"]]
 
 
-def beyond_delta(
-    simulation: Simulation, procedure: str = "guarded_taskboot", *, proved: bool = True
-) -> list[tuple[Cell, Rates]]:
-    """Return the cells, fooled ones aside, in which a procedure violates more often than δ."""
-    pairs = [(cell, cell.of(procedure)) for cell in simulation.cells if not cell.fooled]
+def beyond_delta(simulation: Simulation, *, proved: bool = True) -> list[tuple[Cell, Rates]]:
+    """Return the cells, fooled ones aside, in which guarded TaskBoot violates more than δ."""
+    pairs = [(cell, cell.of("guarded_taskboot")) for cell in simulation.cells if not cell.fooled]
     return [
         (cell, rates)
         for cell, rates in pairs

@@ -16,7 +16,7 @@ from certify_assets.certificates import (
 from certify_assets.certificates.bootstrap import resample_errors
 from certify_assets.certificates.populations import Sample
 from certify_assets.errors import InputError
-from certify_assets.research.designs import fooled, paper_process
+from certify_assets_tests.populations import fooled, paper_process
 
 
 def pair(tasks: int = 60) -> tuple[Sample, Sample]:

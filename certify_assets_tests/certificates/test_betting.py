@@ -17,7 +17,7 @@ from certify_assets.certificates import (
 from certify_assets.certificates.betting import make_plan, payoffs, wealth_tails
 from certify_assets.certificates.populations import Sample
 from certify_assets.errors import InputError
-from certify_assets.research.designs import fooled, paper_process, paper_truth
+from certify_assets_tests.populations import fooled, paper_process, paper_truth
 
 
 def moved(sample: Sample, by: int = 10**6) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

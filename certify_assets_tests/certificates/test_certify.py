@@ -20,7 +20,7 @@ from certify_assets.certificates import (
 from certify_assets.certificates.bootstrap import draws_needed
 from certify_assets.certificates.populations import Sample
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets.research.designs import fooled, paper_process
+from certify_assets_tests.populations import fooled, paper_process
 
 CONTRACT = {
     "procedure",

@@ -3,7 +3,7 @@ import pytest
 
 from certify_assets.certificates import Certificate, certify, decide
 from certify_assets.errors import InputError
-from certify_assets.research.designs import paper_process
+from certify_assets_tests.populations import paper_process
 
 
 def both() -> tuple[Certificate, Certificate]:

@@ -4,7 +4,7 @@ from sklearn.metrics import roc_auc_score
 
 from certify_assets.certificates import PROCEDURES, certify, diagnose, observe, threshold_curve
 from certify_assets.certificates.bootstrap import resample_errors
-from certify_assets.research.designs import fooled, paper_process
+from certify_assets_tests.populations import fooled, paper_process
 
 
 def test_auroc_with_ties() -> None:

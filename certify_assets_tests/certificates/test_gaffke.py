@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from certify_assets.certificates import Settings, certify, evaluate, observe, verify_certificate
 from certify_assets.certificates.betting import exponential_sum_tail, gaffke_tails
 from certify_assets.certificates.procedures import binomial_tails
-from certify_assets.research.designs import fooled, paper_process
+from certify_assets_tests.populations import fooled, paper_process
 
 
 @settings(max_examples=60, deadline=None)

@@ -21,7 +21,7 @@ from certify_assets.certificates.counts import count_tasks
 from certify_assets.certificates.evaluation import chain, level_shares, maxt_tails, start_places
 from certify_assets.certificates.populations import Sample
 from certify_assets.errors import ForgedCertificateError
-from certify_assets.research.designs import fooled, paper_process, paper_truth
+from certify_assets_tests.populations import fooled, paper_process, paper_truth
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from certify_assets.certificates import Settings, evaluate, observe
-from certify_assets.research.designs import fooled, study_designs
+from certify_assets.research.designs import study_designs
 from certify_assets.research.simulation import Rates, simulate
+from certify_assets_tests.populations import fooled
 
 #: mean certified coverage of the reference runs at α = .1: (tasks, ρ) → TaskBoot; of the paper's
 #: table for naive Clopper–Pearson

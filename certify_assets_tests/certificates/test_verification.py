@@ -17,7 +17,7 @@ from certify_assets.certificates import (
 )
 from certify_assets.certificates.populations import Sample
 from certify_assets.errors import ForgedCertificateError, InputError
-from certify_assets.research.designs import paper_process
+from certify_assets_tests.populations import paper_process
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from certify_assets.evaluation.audit import audit_judge, overview
 from certify_assets.evaluation.comparison import compare, gather_table
 from certify_assets.evaluation.ledger import ledger_entries
 from certify_assets.judges.endpoint.judge import EndpointJudge
-from certify_assets.judges.endpoint.questions import chat_prompt
+from certify_assets.judges.endpoint.questions import ChatPrompt, auditor_prompt
 from certify_assets.judges.endpoint.settings import Asking, Server
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES
@@ -384,7 +384,9 @@ def test_a_server_that_shows_no_verdict_is_left_before_it_costs() -> None:
 
     with faulty_server(silent) as server:
         judge = EndpointJudge.connect(
-            Server(server.url, "m", concurrency=1), Asking(read="top"), chat_prompt("logprob")
+            Server(server.url, "m", concurrency=1),
+            Asking(read="top"),
+            ChatPrompt(auditor_prompt("logprob")),
         )
         with pytest.raises(InputError, match="none of the first 50 answers"):
             judge.run([f"run {number}" for number in range(80)])

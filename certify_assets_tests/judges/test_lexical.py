@@ -42,10 +42,10 @@ def test_learns_words_that_tasks_it_has_not_seen_share() -> None:
         )
         > 0.75
     )
-    fails, succeeds = judge.top_features(5)
-    assert any("refused" in word for word, _ in fails)
-    assert any("granted" in word for word, _ in succeeds)
-    assert fails[0][1] < 0 < succeeds[0][1]
+    order = np.argsort(judge.coefficients)
+    assert any("refused" in judge.vocabulary[place] for place in order[:5])
+    assert any("granted" in judge.vocabulary[place] for place in order[-5:])
+    assert judge.coefficients[order[0]] < 0 < judge.coefficients[order[-1]]
 
 
 def test_features_are_the_textbook_ones() -> None:

@@ -10,7 +10,7 @@ import pytest
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.evaluation import Settings
 from certify_assets.certificates.guard import inflated_alpha
-from certify_assets.research.paper import corpora, coverages
+from certify_assets.research.paper import corpora
 from certify_assets.research.populations import Fooled
 from certify_assets_tests.paths import benchmark
 
@@ -60,7 +60,11 @@ def test_what_follows_from_printed_numbers(
 def test_the_printed_tables_hang_together() -> None:
     assert {fact.verdict for fact in FACTS.values()} == {facts.CONFIRMED}
     assert FACTS["web_coverages_on_test_grid"].values["p"] < 0.001
-    assert [key for key, share in coverages().items() if share != coverages(on_test=True)[key]] == [
+    assert [
+        key
+        for key, share in facts.coverages().items()
+        if share != facts.coverages(on_test=True)[key]
+    ] == [
         ("Tool", "SFT"),
         ("Term", "base"),
     ]

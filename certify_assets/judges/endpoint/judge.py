@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from certify_assets.errors import IntegrityError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
@@ -127,8 +126,6 @@ class EndpointRun:
     scores: Scores
     report: EndpointReport
     reasons: tuple[str, ...]  # why a text has no score; empty where it has one
-    tokens: NDArray[np.int64]
-    costs: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -236,18 +233,18 @@ class EndpointJudge:
     def _concluded(self, texts: list[str], answers: Answers, seconds: float) -> EndpointRun:
         asking, price = self.asked.asking, self.prices.cost
         logs = np.full((len(texts), 2), np.nan)
-        reasons, tokens = [], np.zeros((len(texts), 2), dtype=np.int64)
+        reasons = []
         by_row: list[list[Reply]] = [[] for _ in texts]
         for (row, _), reply in sorted(answers.replies.items(), key=lambda item: item[0]):
             by_row[row].append(reply)
-            tokens[row] += reply.tokens
         for row, said in enumerate(by_row):
             reason = answers.lost.get(row)
             if reason is None:
                 *logs[row], reason = conclude(asking.mode, said, asking.votes)
             reasons.append(reason)
         replies = list(answers.replies.values())
-        prompt_tokens, completion_tokens = map(int, tokens.sum(axis=0))
+        prompt_tokens = sum(reply.tokens[0] for reply in replies)
+        completion_tokens = sum(reply.tokens[1] for reply in replies)
         unscored = Counter(reason for reason in reasons if reason)
         report = EndpointReport(
             decisions=len(reasons),
@@ -273,9 +270,8 @@ class EndpointJudge:
             journal_sha256=answers.head,
             cut_texts=len(answers.cut),
         )
-        costs = np.array([price(int(prompt), int(completion)) for prompt, completion in tokens])
         scores = Scores(logs[:, 0].copy(), logs[:, 1].copy())
-        return EndpointRun(scores, report, tuple(reasons), tokens, costs)
+        return EndpointRun(scores, report, tuple(reasons))
 
 
 def _unparsed(mode: str, reply: Reply) -> bool:

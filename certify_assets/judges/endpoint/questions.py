@@ -117,11 +117,6 @@ class TokenPrompt:
         return list(self.encoder.encode_text(text).ids)
 
 
-def chat_prompt(mode: str) -> ChatPrompt:
-    """Return the auditor's messages for a mode: logprob, cot or vote."""
-    return ChatPrompt(auditor_prompt(mode))
-
-
 # vLLM and others write −9999 for a probability of zero, or for a token that they did not keep
 _NO_PROBABILITY = -9999.0
 _ROUNDING = 1e-5

@@ -66,12 +66,10 @@ class CausalFamily(JudgeFamily):
         shards = store.local_path(judge.key("shards")) if resume and store.is_local else None
         return replace(loaded, shards=shards)
 
-    def prepared(
-        self, judge: JudgedCorpus, model: Judge, *, progress: Progress, engine: str
-    ) -> Judge:
+    def prepared(self, judge: JudgedCorpus, model: Judge, *, progress: Progress) -> Judge:
         """Report progress, and spread groups of prompts over processes where that is asked for."""
         ready = replace(_causal(model), progress=progress)
-        engine = engine or chosen_engine()
+        engine = chosen_engine()
         if engine == "inline":
             return ready
         stored = _Stored(

@@ -104,9 +104,7 @@ class EndpointFamily(JudgeFamily):
         self.require_current(judge, record)
         return registered_judge(judge, _config(judge), record, replay=replay)
 
-    def prepared(
-        self, judge: JudgedCorpus, model: Judge, *, progress: Progress, engine: str
-    ) -> Judge:
+    def prepared(self, judge: JudgedCorpus, model: Judge, *, progress: Progress) -> Judge:
         """Report the answers that are there."""
         return replace(_billed(model), progress=progress)
 

@@ -12,7 +12,8 @@ import urllib.request
 from dataclasses import dataclass, field
 
 from certify_assets.errors import InputError
-from certify_assets.research.miniwob.hands import Hands, Page, Stuck, name_of
+from certify_assets.research.miniwob.browser import TaskPage
+from certify_assets.research.miniwob.hands import Hands, Stuck, name_of
 from certify_assets.research.miniwob.skills import Skill, find_skill
 
 # how much of a task's difficulty is its kind of skill, and how much is the task's own
@@ -92,7 +93,7 @@ class ScriptedAgent:
         """The agent's name in trajectories."""
         return self.agent.name
 
-    def attempt(self, page: Page, task: str, attempt: int) -> list[tuple[str, str]]:
+    def attempt(self, page: TaskPage, task: str, attempt: int) -> list[tuple[str, str]]:
         """Act until done or stuck; return the steps (action, observation), the claim last."""
         skill, found = find_skill(page.instruction)
         fault = draw_fault(self.agent, task, skill, attempt=attempt, seed=self.seed)
@@ -247,7 +248,7 @@ class ModelAgent:
                 f"CERTIFY_MODEL_URL."
             ) from None
 
-    def attempt(self, page: Page, task: str, attempt: int) -> list[tuple[str, str]]:
+    def attempt(self, page: TaskPage, task: str, attempt: int) -> list[tuple[str, str]]:
         """Let the model act; return the steps, the last one its claim."""
         hands = Hands(page, fault="")
         claim = "not done: out of turns"

@@ -6,7 +6,6 @@ import importlib.util
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from certify_assets.errors import InputError, MissingToolError
@@ -26,6 +25,7 @@ UNREGISTERED = frozenset(
     {"button-delay", "chase-circle", "hover-shape", "moving-items", "simon-says"}
 )
 SETTLE_MS = 400
+_TIMEOUT_MS = 20_000
 _CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
 _INSTALL = (
     "install them with `pip install 'certify_assets[miniwob]'` and `apt-get install chromium`"
@@ -99,9 +99,8 @@ def list_tasks() -> list[str]:
 class Browser:
     """One Chromium process; a context manager that ends it."""
 
-    def __init__(self, *, timeout_s: float = 20.0) -> None:
+    def __init__(self) -> None:
         require_tools()
-        self.timeout_s = timeout_s
         self._tab: Any = None
         self._playwright: Any = None
         self._browser: Any = None
@@ -119,12 +118,7 @@ class Browser:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         try:
             self._browser.close()
         finally:
@@ -142,7 +136,7 @@ class Browser:
             context = self._browser.new_context(
                 viewport={"width": 500, "height": 500}, locale="en-US", timezone_id="UTC"
             )
-            context.set_default_timeout(1000 * self.timeout_s)
+            context.set_default_timeout(_TIMEOUT_MS)
             context.add_init_script(path=str(Path(__file__).with_name("page.js")))
             self._tab = context.new_page()
         # the last episode's mouse must not hover over this one

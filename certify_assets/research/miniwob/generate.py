@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
@@ -23,7 +23,7 @@ from certify_assets.research.miniwob.agents import (
     ScriptedAgent,
     instance_seed,
 )
-from certify_assets.research.miniwob.browser import Browser, TaskPage, list_tasks, require_tools
+from certify_assets.research.miniwob.browser import Browser, list_tasks, require_tools
 
 if TYPE_CHECKING:
     from certify_assets.corpora.schema import Trajectory
@@ -91,17 +91,6 @@ RETRIES = 2
 SILENCE_S = 120.0
 
 
-class AttemptAgent(Protocol):
-    """What the generator needs of an agent, scripted or a model."""
-
-    @property
-    def name(self) -> str:
-        """The agent's name in trajectories."""
-
-    def attempt(self, page: TaskPage, task: str, attempt: int) -> list[tuple[str, str]]:
-        """Act on the page and return the steps, the last one the claim."""
-
-
 @dataclass(frozen=True, slots=True)
 class Episode:
     """One finished episode as the generation file keeps it: a line of JSON."""
@@ -142,7 +131,13 @@ class Generated:
 
 
 def run_episode(
-    browser: Browser, agent: AttemptAgent, *, corpus: str, task: str, attempt: int, seed: int
+    browser: Browser,
+    agent: ScriptedAgent | ModelAgent,
+    *,
+    corpus: str,
+    task: str,
+    attempt: int,
+    seed: int,
 ) -> Episode:
     """Run one attempt; the outcome is 1 where the page's raw reward is exactly 1, else 0."""
     page = browser.open(task, instance_seed(seed, task, agent.name, attempt))
@@ -218,7 +213,7 @@ def _discard(browser: Browser | None) -> None:
             browser.__exit__(None, None, None)
 
 
-def _agent(name: str, seed: int) -> AttemptAgent:
+def _agent(name: str, seed: int) -> ScriptedAgent | ModelAgent:
     if name.startswith(MODEL_PREFIX):
         return ModelAgent.from_environment()
     return ScriptedAgent(next(agent for agent in AGENTS if agent.name == name), seed=seed)

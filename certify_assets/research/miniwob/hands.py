@@ -6,9 +6,9 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-from certify_assets.research.miniwob.browser import Element
+from certify_assets.research.miniwob.browser import Element, TaskPage
 
 NAMED_COLOURS = {
     "black": (0, 0, 0),
@@ -164,46 +164,6 @@ class Stuck(Exception):  # noqa: N818 - a state of the agent, not an error of th
     """The agent knows no way on."""
 
 
-class Page(Protocol):
-    """What the hands need of an open task page."""
-
-    instruction: str
-
-    ended: bool
-
-    def look(self, milliseconds: int = ...) -> list[Element]:
-        """Move the clock on and return what is visible; nothing once the episode has ended."""
-
-    def point(self, element: Element) -> tuple[float, float]:
-        """Return the middle of an element in the window."""
-
-    def click(self, x: float, y: float, *, double: bool = ...) -> None:
-        """Click a place."""
-
-    def hover(self, x: float, y: float) -> None:
-        """Move the mouse to a place."""
-
-    def drag(
-        self, start: tuple[float, float], end: tuple[float, float], *, steps: int = ...
-    ) -> None:
-        """Drag from one place to another."""
-
-    def write(self, text: str) -> None:
-        """Type characters."""
-
-    def press(self, key: str) -> None:
-        """Press a key."""
-
-    def fill(self, element: Element, value: str) -> None:
-        """Give a date or time field its value."""
-
-    def choose(self, element: Element, options: list[str]) -> None:
-        """Choose options of a list."""
-
-    def scroll(self, element: Element, top: bool = ...) -> None:
-        """Scroll the content of an element."""
-
-
 def observe_change(before: Sequence[str], after: Sequence[str]) -> str:
     """Return what appeared, moved or went away between two descriptions, shortened."""
     new = list((Counter(after) - Counter(before)).elements())
@@ -220,7 +180,7 @@ def observe_change(before: Sequence[str], after: Sequence[str]) -> str:
 class Hands:
     """The agent's hold on one episode."""
 
-    def __init__(self, page: Page, *, fault: str, rng: random.Random | None = None) -> None:
+    def __init__(self, page: TaskPage, *, fault: str, rng: random.Random | None = None) -> None:
         self.page = page
         self.instruction = page.instruction
         self.fault = fault

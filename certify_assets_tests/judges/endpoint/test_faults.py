@@ -8,7 +8,7 @@ import pytest
 from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.judges.endpoint.client import UnavailableError
 from certify_assets.judges.endpoint.judge import EndpointJudge, EndpointRun
-from certify_assets.judges.endpoint.questions import chat_prompt
+from certify_assets.judges.endpoint.questions import ChatPrompt, auditor_prompt
 from certify_assets.judges.endpoint.settings import Asking, Server
 from certify_assets_tests.judges.endpoint.faulty_server import (
     Action,
@@ -39,7 +39,7 @@ def _run(
     judge = EndpointJudge.connect(
         Server(server.url, "m", **plain),
         Asking(read=read),
-        chat_prompt("logprob"),
+        ChatPrompt(auditor_prompt("logprob")),
         max_failed=max_failed,
     )
     return judge.run(texts)
@@ -225,7 +225,7 @@ def test_a_server_that_does_not_say_what_it_is_can_judge() -> None:
             "/version": Action({"version": "1.2"}),
         }
         judge = EndpointJudge.connect(
-            Server(server.url, "m"), Asking(read="top"), chat_prompt("logprob")
+            Server(server.url, "m"), Asking(read="top"), ChatPrompt(auditor_prompt("logprob"))
         )
     said = {
         "url": server.url,
@@ -245,7 +245,7 @@ def test_a_server_that_is_not_there(unused_tcp_port: int) -> None:
         UnavailableError,
         match=r"did not answer: the connection failed.*; start the server, or correct the url",
     ):
-        EndpointJudge.connect(server, Asking(), chat_prompt("logprob"))
+        EndpointJudge.connect(server, Asking(), ChatPrompt(auditor_prompt("logprob")))
 
 
 @pytest.fixture
@@ -283,7 +283,9 @@ def test_auto_falls_back_to_the_likeliest_tokens() -> None:
     for answer in (strict, careless):
         with faulty_server(answer) as server:
             judge = EndpointJudge.connect(
-                Server(server.url, "m"), Asking(verdict_ids=(5, 6)), chat_prompt("logprob")
+                Server(server.url, "m"),
+                Asking(verdict_ids=(5, 6)),
+                ChatPrompt(auditor_prompt("logprob")),
             )
             assert judge.provenance().settings["read"] == "top"
             np.testing.assert_array_equal(judge.score(TEXTS).score, [1.5, 1.5, 1.5])
@@ -291,7 +293,9 @@ def test_auto_falls_back_to_the_likeliest_tokens() -> None:
         faulty_server(lambda payload, times: Action(chat_body("SUCCESS"))) as server,
         pytest.raises(CertifyError, match="choose mode cot or vote"),
     ):
-        EndpointJudge.connect(Server(server.url, "m"), Asking(), chat_prompt("logprob"))
+        EndpointJudge.connect(
+            Server(server.url, "m"), Asking(), ChatPrompt(auditor_prompt("logprob"))
+        )
 
 
 def test_half_a_character_in_an_answer_is_kept_as_a_question_mark() -> None:
@@ -300,7 +304,7 @@ def test_half_a_character_in_an_answer_is_kept_as_a_question_mark() -> None:
     )
     with faulty_server(lambda payload, times: half) as server:
         found = EndpointJudge.connect(
-            Server(server.url, "m"), Asking(mode="cot"), chat_prompt("cot")
+            Server(server.url, "m"), Asking(mode="cot"), ChatPrompt(auditor_prompt("cot"))
         ).run(TEXTS)
     assert found.report.scored == 3
     assert found.report.uncounted_answers == 3

@@ -16,7 +16,7 @@ from certify_assets.judges.endpoint.questions import (
     ChatPrompt,
     CompletionPrompt,
     EndpointPrompt,
-    chat_prompt,
+    auditor_prompt,
 )
 from certify_assets.judges.endpoint.settings import Asking, Server
 from certify_assets.judges.lm.prompt import AuditorPrompt
@@ -131,7 +131,7 @@ def test_token_ids_are_asked_as_they_are(vllm: Vllm) -> None:
 
 
 def test_chats_are_read_at_the_first_token_of_the_answer(vllm: Vllm) -> None:
-    prompt = chat_prompt("logprob")
+    prompt = ChatPrompt(auditor_prompt("logprob"))
     judge = EndpointJudge.connect(Server(vllm.url, "tiny"), Asking(), prompt)
     settings = judge.provenance().settings
     assert settings["read"] == "token_ids" and settings["server"]["version"]
@@ -159,7 +159,9 @@ def test_reasoning_and_votes_are_drawn_kept_and_repeated(vllm: Vllm, tmp_path: P
     # a random model states nothing; the first prompt's reply is scripted by forced choice, the
     # second is free
     forced = {"structured_outputs": {"choice": ["P_SUCCESS=70", "P_SUCCESS=20"]}}
-    run = _run(vllm, Asking(mode="cot", max_tokens=24, extra=forced), chat_prompt("cot"))
+    run = _run(
+        vllm, Asking(mode="cot", max_tokens=24, extra=forced), ChatPrompt(auditor_prompt("cot"))
+    )
     assert run.report.parse_rate == 1.0
     assert set(np.round(np.exp(run.scores.log_p_success), 3)) <= {0.698, 0.203}
     free = _run(
@@ -173,7 +175,7 @@ def test_reasoning_and_votes_are_drawn_kept_and_repeated(vllm: Vllm, tmp_path: P
     ballot = {"structured_outputs": {"choice": ["VERDICT: SUCCESS", "VERDICT: FAIL"]}}
     asking = Asking(mode="vote", votes=5, temperature=2.0, max_tokens=16, extra=ballot)
     votes = [
-        _run(vllm, asking, chat_prompt("vote"), journal=tmp_path / name)
+        _run(vllm, asking, ChatPrompt(auditor_prompt("vote")), journal=tmp_path / name)
         for name in ("one", "two", "one")
     ]
     shares = np.exp(votes[0].scores.log_p_success)

@@ -16,7 +16,7 @@ import pytest
 
 from certify_assets.errors import CertifyError
 from certify_assets.judges.endpoint.judge import EndpointJudge
-from certify_assets.judges.endpoint.questions import chat_prompt
+from certify_assets.judges.endpoint.questions import ChatPrompt, auditor_prompt
 from certify_assets.judges.endpoint.settings import Asking, Server
 from certify_assets_tests.paths import REPOSITORY
 
@@ -87,7 +87,7 @@ def _until_ready(process: subprocess.Popen[bytes], url: str, name: str, log: Pat
     while time.monotonic() < until:
         assert process.poll() is None, log.read_text(errors="replace")[-3000:]
         with suppress(CertifyError):
-            EndpointJudge.connect(server, Asking(), chat_prompt("logprob"))
+            EndpointJudge.connect(server, Asking(), ChatPrompt(auditor_prompt("logprob")))
             return
         time.sleep(0.5)
     pytest.fail(

@@ -1,25 +1,46 @@
-"""The compact model of the platform: verify what ships, find shared tasks, build it again."""
+"""The compact model of the platform: build it, verify what ships, find shared tasks."""
 
 from __future__ import annotations
 
 import json
 import math
 import struct
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED, PRETRAINING_TASKS, load_embedded
+from certify_assets.corpora.rendering import Renderer, render_frame
 from certify_assets.corpora.splits import plan_splits
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets.files import sha256_file
-from certify_assets.judges.lm.compact.settings import CompactProvenance
+from certify_assets.files import (
+    canonical_json,
+    sha256_bytes,
+    sha256_file,
+    write_atomic,
+    write_json_atomic,
+)
+from certify_assets.judges.lm.compact.pretrain import Example, Progress, pretrain
+from certify_assets.judges.lm.compact.settings import (
+    END,
+    RUNS_FILE,
+    CompactProvenance,
+    CompactSettings,
+    pretraining_runs,
+    train_tokenizer,
+)
+from certify_assets.judges.lm.prompt import AuditorPrompt, PromptEncoder
 from certify_assets.storage.progress import Advance, Report, silent
 from certify_assets.storage.store import Store
 
 _PROVENANCE = "provenance.json"
 _WEIGHTS = "model.safetensors"
+_CURVE_POINTS = 50
+_SUFFIXES = (".json", ".jinja", ".safetensors")
 
 
 @dataclass(frozen=True)
@@ -101,8 +122,6 @@ def rebuild(
     store: Store, *, limit: int | None = None, report: Report = silent
 ) -> tuple[Shipped, dict[str, bool]]:
     """Pretrain the compact model again in the data root; a killed call resumes."""
-    from certify_assets.judges.lm.compact.build import build_compact
-
     folder = store.local_path("models/compact")
     build_compact(
         folder,
@@ -123,3 +142,109 @@ def _count(path: Path) -> int:
     return sum(
         math.prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """Where the model is, its parameters and its last losses."""
+
+    folder: Path
+    parameters: int
+    last: Progress
+
+
+def build_compact(
+    folder: Path,
+    settings: CompactSettings | None = None,
+    *,
+    runs: Path = RUNS_FILE,
+    limit: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Built:
+    """Learn the tokenizer, pretrain the model, and write both with their provenance."""
+    # equal settings and runs give the same bytes with the same versions of torch and the same kind
+    # of processor; an interrupted call resumes from its last checkpoint
+    settings = settings or CompactSettings()
+    frame = pretraining_runs(runs)
+    if limit is not None:
+        frame = frame.iloc[:: max(1, len(frame) // limit)].head(limit)
+    texts = [item.text for item in render_frame(frame, Renderer())]
+    tokenizer = train_tokenizer(texts, AuditorPrompt(), size=settings.vocabulary)
+    encoder = PromptEncoder(tokenizer, budget_tokens=settings.context)
+    examples = _examples(encoder, texts, frame["outcome"].astype(int).tolist())
+    folder.mkdir(parents=True, exist_ok=True)
+    end = int(tokenizer.convert_tokens_to_ids(END))
+    model, curve = pretrain(
+        examples,
+        settings,
+        pad=int(tokenizer.pad_token_id),
+        end=end,
+        folder=folder,
+        progress=progress,
+    )
+    _write_model(folder, model, tokenizer)
+    parameters = sum(value.numel() for value in model.parameters())
+    points = (*curve[:: max(1, len(curve) // _CURVE_POINTS)], curve[-1])
+    record = CompactProvenance(
+        settings=asdict(settings),
+        prompt=asdict(encoder.prompt),
+        renderer_sha256=encoder.renderer.sha256,
+        pretraining_tasks=list(PRETRAINING_TASKS),
+        steps=len(curve),
+        loss_curve=[
+            {
+                "step": item.step,
+                "loss": round(item.loss, 4),
+                "verdict_loss": round(item.verdict_loss, 4),
+            }
+            for item in points
+        ],
+        versions={
+            name: version(name) for name in ("torch", "transformers", "tokenizers", "safetensors")
+        },
+        parameters=parameters,
+        runs=len(frame),
+        successes=int(frame["outcome"].sum()),
+        tokens=sum(len(example.ids) for example in examples),
+        texts_sha256=sha256_bytes(canonical_json(texts)),
+        runs_file_sha256=sha256_file(runs),
+        files={
+            path.name: sha256_file(path)
+            for path in sorted(folder.iterdir())
+            if path.suffix in _SUFFIXES and path.name != _PROVENANCE
+        },
+    )
+    write_json_atomic(folder / _PROVENANCE, asdict(record))
+    return Built(folder, parameters, curve[-1])
+
+
+def _examples(
+    encoder: PromptEncoder, texts: Sequence[str], outcomes: Sequence[int]
+) -> list[Example]:
+    end = int(encoder.tokenizer.convert_tokens_to_ids(END))
+    before, after = len(encoder.prefix_ids), len(encoder.suffix_ids)
+    verdicts = (encoder.verdicts.fail, encoder.verdicts.success)
+    return [
+        Example((*prompt.ids, *verdicts[outcome], end), (before, len(prompt.ids) - after))
+        for prompt, outcome in zip(encoder.encode_texts(texts), outcomes, strict=True)
+    ]
+
+
+def _write_model(folder: Path, model: Any, tokenizer: Any) -> None:
+    """Write weights and tokenizer."""
+    # bfloat16, which float32 reads back exactly; tied weights once
+    import torch
+    from safetensors.torch import save
+
+    tensors = {
+        name: value.detach().to(torch.bfloat16).contiguous()
+        for name, value in model.state_dict().items()
+        if name != "lm_head.weight"
+    }
+    write_atomic(folder / _WEIGHTS, save(tensors, metadata={"format": "pt"}))
+    config = model.config.to_dict() | {"architectures": ["Qwen3ForCausalLM"], "dtype": "bfloat16"}
+    write_atomic(
+        folder / "config.json", json.dumps(config, indent=2, sort_keys=True).encode("utf-8") + b"\n"
+    )
+    tokenizer.save_pretrained(str(folder))
+    (folder / "checkpoint.safetensors").unlink(missing_ok=True)

@@ -9,7 +9,6 @@ import pytest
 
 from certify_assets.errors import InputError
 from certify_assets.judges.lm.compact import pretrain as module
-from certify_assets.judges.lm.compact.build import build_compact
 from certify_assets.judges.lm.compact.pretrain import (
     Example,
     Progress,
@@ -18,6 +17,7 @@ from certify_assets.judges.lm.compact.pretrain import (
     pretrain,
 )
 from certify_assets.judges.lm.compact.settings import CompactSettings
+from certify_assets.judges.lm.compact.shipped import build_compact
 
 TINY = CompactSettings(
     layers=1,

@@ -1,0 +1,21 @@
+"""Draws from populations of known truth, as tests of certificates take them."""
+
+import numpy as np
+
+from certify_assets.certificates.populations import Sample
+from certify_assets.research.populations import Clustered, Fooled
+
+
+def paper_process(tasks: int, rho: float, rng: np.random.Generator) -> Sample:
+    """Draw a calibration set of the paper's process."""
+    return Clustered(tasks=tasks, rho=rho).draw(rng)
+
+
+def paper_truth(threshold: float, rho: float) -> float:
+    """True selective error of a threshold under the paper's process."""
+    return float(Clustered(tasks=2, rho=rho).true_error(threshold))
+
+
+def fooled(tasks: int, share: float, rng: np.random.Generator) -> Sample:
+    """Draw tasks of which a share is wrong throughout, unseen by the score."""
+    return Fooled(tasks=tasks, share=share).draw(rng)
