@@ -19,9 +19,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from certify_assets.certificates import Settings
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges.base import score_table
 from certify_assets.judges.judged import JudgedCorpus, Progress
+from certify_assets.judges.lm.grpo_config import COMPACT_LEARNING_RATE, LEARNING_RATE, GrpoConfig
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS, arm_named
 from certify_assets.judges.record import (
     CandidateScore,
@@ -31,6 +34,7 @@ from certify_assets.judges.record import (
     texts,
     workplace,
 )
+from certify_assets.judges.selection import select
 from certify_assets.judges.specs import DELTA, CausalSpec, JudgeSpec
 from certify_assets.storage.progress import Advance, Report, counted, silent
 from certify_assets.storage.store import Store
@@ -39,7 +43,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.corpora.config import CorpusConfig
-    from certify_assets.judges.lm.grpo_config import GrpoConfig
     from certify_assets.judges.selection import Selection
 
 #: name of the judge that every arm starts from, which is a candidate itself
@@ -121,12 +124,6 @@ def controls(spec: JudgeSpec) -> tuple[Candidate, ...]:
 
 def grpo_config(spec: JudgeSpec, *, control: bool = False) -> GrpoConfig:
     """Return the paper's settings; the compact model has its own rate and fewer steps."""
-    from certify_assets.judges.lm.grpo_config import (
-        COMPACT_LEARNING_RATE,
-        LEARNING_RATE,
-        GrpoConfig,
-    )
-
     assert isinstance(spec, GrpoSpec)
     compact = spec.model == "compact"
     steps = spec.steps or ((30, 60) if compact else (75, 150))
@@ -242,9 +239,6 @@ def select_arm(judge: JudgedCorpus, *, report: Report = silent) -> ArmChoice:
 
 def choose(tables: Mapping[str, pd.DataFrame], config: CorpusConfig) -> tuple[Selection, float]:
     """Choose at the smallest budget at which anything is certified, else at the largest."""
-    from certify_assets.certificates import Settings
-    from certify_assets.judges.selection import select
-
     _, outcomes, tasks = columns(tables[START])
     scores = {name: table["score"].to_numpy(float) for name, table in tables.items()}
     for alpha in config.alphas:
@@ -304,7 +298,6 @@ def candidate_adapter(judge: JudgedCorpus, candidate: Candidate) -> AbstractCont
 def _score(
     judged: JudgedCorpus, adapter: Path, frame: pd.DataFrame, progress: Progress
 ) -> tuple[pd.DataFrame, str]:
-    from certify_assets.judges.base import score_table
     from certify_assets.judges.lm.judge import CausalJudge, load_base
 
     base, encoder = load_base(judged.spec.model, judged.spec.revision)

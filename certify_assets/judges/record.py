@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NotRequired, Protocol, TypedDic
 
 import numpy as np
 
+from certify_assets.corpora.rendering import Renderer, render_frame
 from certify_assets.errors import IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.storage.store import Store
@@ -18,7 +19,6 @@ from certify_assets.storage.store import Store
 if TYPE_CHECKING:
     import pandas as pd
 
-    from certify_assets.corpora.rendering import Renderer
     from certify_assets.judges.base import Judge
 
 
@@ -102,15 +102,11 @@ _COMMON = tuple(item.name for item in fields(JudgeRecord) if item.name != "detai
 
 def renderer() -> Renderer:
     """Return the one renderer of the platform."""
-    from certify_assets.corpora.rendering import Renderer
-
     return Renderer()
 
 
 def texts(frame: pd.DataFrame, using: Renderer) -> list[str]:
     """Render trajectories as the judge reads them."""
-    from certify_assets.corpora.rendering import render_frame
-
     return [item.text for item in render_frame(frame, using)]
 
 

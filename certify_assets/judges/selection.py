@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from certify_assets.certificates import issue, observe
 from certify_assets.errors import InputError, LedgerError
 
 if TYPE_CHECKING:
@@ -285,8 +286,6 @@ class _Table:
     provenance: Mapping[str, Mapping[str, str]]
 
     def certify(self, rows: NDArray[np.bool_], settings: Settings) -> dict[str, Certificate]:
-        from certify_assets.certificates import issue, observe
-
         tasks = [task for task, kept in zip(self.tasks, rows, strict=True) if kept]
         return {
             name: issue(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.schema import to_frame
 from certify_assets.corpora.splits import SplitManifest
 from certify_assets.errors import CertifyError, InputError, IntegrityError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
@@ -333,8 +334,6 @@ def _source(store: Store, name: str, drawn: pd.DataFrame, usable: _Usable) -> So
 
 def _joined(parts: list[pd.DataFrame]) -> pd.DataFrame:
     import pandas as pd
-
-    from certify_assets.corpora.schema import to_frame
 
     return pd.concat(parts, ignore_index=True) if parts else to_frame([])
 

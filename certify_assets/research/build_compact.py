@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from certify_assets.corpora.embedded import PRETRAINING_TASKS
+from certify_assets.corpora.schema import to_frame, write_trajectories
 from certify_assets.errors import CertifyError
 from certify_assets.judges.lm.compact.pretrain import Progress
 from certify_assets.judges.lm.compact.settings import RUNS_FILE, CompactSettings
@@ -39,8 +40,6 @@ def generate_runs(folder: Path) -> Path:
 
 def write_runs(path: Path, generations: Sequence[Path]) -> None:
     """Write the episodes of several generation files, one a seed, as one table of trajectories."""
-    from certify_assets.corpora.schema import to_frame, write_trajectories
-
     write_trajectories(path, to_frame(_trajectories(generations)))
 
 

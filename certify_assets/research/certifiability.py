@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from certify_assets.certificates import observe
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED
@@ -15,11 +16,20 @@ from certify_assets.files import rounded
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
 from certify_assets.judges.specs import ALPHAS, HARVEST_JUDGES, JUDGES, judges
+from certify_assets.research import paper
+from certify_assets.research.law import (
+    ENOUGH_POINTS,
+    FEWEST_POINTS,
+    Law,
+    LawPoint,
+    fit_law,
+    law_findings,
+)
+from certify_assets.research.paper import law_points
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
-    from certify_assets.research.law import Law, LawPoint
 
 
 CERTIFIABILITY_SCHEMA = "certify_assets/certifiability/1"
@@ -89,8 +99,6 @@ class Measured:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Measured:
         """Read a stored point; how many judges were compared is not stored."""
-        from certify_assets.research.law import LawPoint
-
         names = ("base_judge", "best_judge", "plain_coverage", "certificate_sha256")
         return cls(
             LawPoint.from_dict(document),
@@ -125,8 +133,6 @@ class Certifiability:
     @property
     def findings(self) -> tuple[tuple[str, str], ...]:
         """What a reader should know, as (code, sentence)."""
-        from certify_assets.research.law import law_findings
-
         number = max((item.judges for item in self.measured), default=0)
         found = (
             list(law_findings(self.law))
@@ -179,8 +185,6 @@ class Certifiability:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Certifiability:
         """Read the stored document."""
-        from certify_assets.research.law import Law
-
         return cls(
             measured=tuple(Measured.from_dict(item) for item in document["points"]),
             left_out=tuple((item["corpus"], item["reason"]) for item in document["left_out"]),
@@ -191,8 +195,6 @@ class Certifiability:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document that is stored."""
-        from certify_assets.research import paper
-
         return {
             "schema": CERTIFIABILITY_SCHEMA,
             "alpha": ALPHAS[0],
@@ -232,9 +234,6 @@ def gather_points(store: Store) -> tuple[tuple[Measured, ...], tuple[tuple[str, 
 
 def measure(corpus: Corpus) -> Measured:
     """Measure one corpus on CAL."""
-    from certify_assets.certificates import observe
-    from certify_assets.research.law import LawPoint
-
     # TEST is not touched, so that a fit costs no read of it
     base = base_judge(corpus)
     there = [
@@ -304,9 +303,6 @@ def fit_measured(
     measured: Sequence[Measured], left_out: Sequence[tuple[str, str]] = ()
 ) -> Certifiability:
     """Fit the law to measured corpora; where that cannot be done, say why and keep the points."""
-    from certify_assets.research.law import FEWEST_POINTS, fit_law
-    from certify_assets.research.paper import law_points
-
     law, reason = (
         None,
         f"a fit needs certificates on {FEWEST_POINTS} corpora and here are {len(measured)}.",
@@ -328,8 +324,6 @@ def write_certifiability(store: Store) -> Certifiability:
 
 def doubts(store: Store) -> list[str]:
     """Return the warnings for readers of the stored model: few corpora, no fit, a weak fit."""
-    from certify_assets.research.law import ENOUGH_POINTS
-
     document = store.read_json(CERTIFIABILITY_KEY)
     count = len(document["points"])
     few = [f"{count} corpora are fewer than {ENOUGH_POINTS}."] if count < ENOUGH_POINTS else []

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from certify_assets.certificates import audit_certificate, certify, resample_audit, table_gates
+from certify_assets.certificates.auroc import auroc
 from certify_assets.certificates.clustering import ClusterSummary
 from certify_assets.certificates.gates import GateResult
 from certify_assets.corpora.corpus import Corpus
@@ -220,15 +222,11 @@ def _judge(name: str, tables: _Tables) -> JudgeScores:
 
 def _area(table: pd.DataFrame) -> float | None:
     """AUROC; None where the rows have one outcome."""
-    from certify_assets.certificates.auroc import auroc
-
     area = auroc(*columns(table)[:2])
     return area if np.isfinite(area) else None
 
 
 def _cells(tables: _Tables) -> Iterator[ScoreCell]:
-    from certify_assets.certificates import audit_certificate
-
     for alpha, side, procedure in product(ALPHAS, SIDES, REAL_PROCEDURES):
         if procedure == "betting" and tables.pilot.empty:
             continue
@@ -253,8 +251,6 @@ def _cells(tables: _Tables) -> Iterator[ScoreCell]:
 def _certified(
     table: pd.DataFrame, pilot: pd.DataFrame, procedure: str, side: str, alpha: float
 ) -> Certificate:
-    from certify_assets.certificates import certify
-
     others = columns(pilot) if procedure == "betting" else None
     return certify(
         *columns(table),
@@ -269,8 +265,6 @@ def _certified(
 
 def _naive(test: pd.DataFrame, alpha: float) -> NaiveAudit:
     """Resample tasks at the naive certificate's threshold on TEST, as the paper does."""
-    from certify_assets.certificates import resample_audit
-
     naive = _certified(test, test, "naive", "reject", alpha)
     found = NaiveAudit(alpha=alpha, coverage=naive.coverage, threshold=naive.threshold)
     if naive.threshold is None:
@@ -288,8 +282,6 @@ def _naive(test: pd.DataFrame, alpha: float) -> NaiveAudit:
 
 def _gates(tables: dict[str, _Tables], base: str) -> tuple[GateResult, ...]:
     """The three gates on CAL; the second needs a fine-tuned judge."""
-    from certify_assets.certificates import table_gates
-
     return tuple(
         table_gates(
             *columns(tables[base].cal),

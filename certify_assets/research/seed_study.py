@@ -9,11 +9,16 @@ from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
+from certify_assets.certificates import audit_certificate, certify
+from certify_assets.certificates.auroc import auroc
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.splits import plan_splits
 from certify_assets.errors import InputError
 from certify_assets.evaluation.ledger import announce_study, record_result
 from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges.base import score_table
+from certify_assets.judges.lexical import LexicalJudge
 from certify_assets.judges.record import columns, renderer
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID, SIDES
 from certify_assets.storage.journal import kept_lines
@@ -120,8 +125,6 @@ def run_seeds(
     say: Callable[[str], None] = lambda _: None,
 ) -> SeedStudy:
     """Split, train the lexical judge, certify and audit once a seed; a killed study resumes."""
-    from certify_assets.corpora.rendering import render_frame
-
     plan = plan or SeedPlan()
     frame, config = corpus.trajectories, corpus.config
     corpus.require_leak_checks()
@@ -198,10 +201,6 @@ def _one_seed(
 ) -> list[SeedCell]:
     import numpy as np
 
-    from certify_assets.certificates.auroc import auroc
-    from certify_assets.judges.base import score_table
-    from certify_assets.judges.lexical import LexicalJudge
-
     manifest = plan_splits(config, frame["task_id"].unique())
     split = frame["task_id"].map(manifest.assignment).to_numpy()
     rows = {name: np.flatnonzero(split == name) for name in ("sft", "rl", "cal", "test")}
@@ -233,8 +232,6 @@ def _one_seed(
 def _cells(
     tables: dict[str, pd.DataFrame], plan: SeedPlan, seed: int, area: float | None
 ) -> Iterator[SeedCell]:
-    from certify_assets.certificates import audit_certificate, certify
-
     pilot = columns(tables["rl"]) if "rl" in tables else None
     for alpha, side, name in product(plan.alphas, plan.sides, plan.procedures):
         if name == "betting" and pilot is None:

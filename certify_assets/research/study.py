@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.judges.harvest.loop import lexical_learner
+from certify_assets.judges.transfer import gather_pool
 from certify_assets.research.harvest_study import HarvestPlan, learner_maker, run_harvests
 from certify_assets.storage.progress import Report, silent
 from certify_assets.storage.store import Store
@@ -134,9 +136,6 @@ def run_language_harvests(
 
 def run_transfer_harvests(corpus: Corpus, *, run_id: str) -> str:
     """Harvest from a judge that saw no row of the corpus; return why not, or an empty string."""
-    from certify_assets.judges.harvest.loop import lexical_learner
-    from certify_assets.judges.transfer import gather_pool
-
     if not corpus.config.rl:
         return (
             "the corpus was split without an RL split, so the pool's tasks are not those that the "

@@ -32,7 +32,8 @@ from certify_assets.storage.progress import Report
 if TYPE_CHECKING:
     import pandas as pd
 
-    from certify_assets.judges.base import Judge
+    from certify_assets.judges.lexical import LexicalJudge
+    from certify_assets.judges.lm.judge import CausalJudge
 
 
 class HarvestSpec(JudgeSpec):
@@ -106,7 +107,7 @@ class HarvestFamily(DerivedFamily):
         harvest_sha256 = store.write_table(judge.key("harvest.parquet"), taken)
         labelled = sft[sft["outcome"].notna()].reset_index(drop=True)
         training = training_set(labelled, harvested, label=label, manifest=manifest)
-        model: Judge
+        model: LexicalJudge | CausalJudge
         details: dict[str, Any] = {}
         if spec.model:
             from certify_assets.judges.lm.sft import train_on_rows

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from certify_assets.certificates import certify
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import score_table
 from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, judge_family
+from certify_assets.judges.lexical import LexicalJudge
 from certify_assets.judges.record import (
     CandidateScore,
     JudgeRecord,
@@ -26,7 +28,6 @@ from certify_assets.storage.progress import Report
 if TYPE_CHECKING:
     import pandas as pd
 
-    from certify_assets.judges.lexical import LexicalJudge
 
 _FILES = ("judge.json", "weights.safetensors")
 _RULE = (
@@ -105,8 +106,6 @@ class LexicalFamily(JudgeFamily):
 
     def reload(self, judge: JudgedCorpus, place: str, *, expected_sha256: str) -> LexicalJudge:
         """Load a judge from its two files."""
-        from certify_assets.judges.lexical import LexicalJudge
-
         with stored_folder(judge.store, judge.key(place)) as folder:
             return LexicalJudge.load(folder, expected_sha256=expected_sha256)
 
@@ -125,8 +124,6 @@ class LexicalFamily(JudgeFamily):
 
 def train_lexical(rows: pd.DataFrame, *, success_weight: float = 1.0, seed: int) -> LexicalJudge:
     """Train on the labelled rows of a table, rendered as the platform renders."""
-    from certify_assets.judges.lexical import LexicalJudge
-
     using, labelled = renderer(), rows[rows["outcome"].notna()]
     return LexicalJudge.train(
         texts(labelled, using),
@@ -139,8 +136,6 @@ def train_lexical(rows: pd.DataFrame, *, success_weight: float = 1.0, seed: int)
 
 def _selection(judge: JudgedCorpus, trained: Mapping[float, LexicalJudge]) -> list[CandidateScore]:
     """Certified coverage of each candidate on CAL, each at the level that pays for all of them."""
-    from certify_assets.certificates import certify
-
     cal = judge.corpus.split("cal")
     cal = cal[cal["outcome"].notna()]
     tables = {weight: score_table(model, cal, renderer()) for weight, model in trained.items()}

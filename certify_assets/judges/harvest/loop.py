@@ -15,6 +15,7 @@ from certify_assets.certificates import Settings, audit_certificate, certify
 from certify_assets.certificates.auroc import auroc
 from certify_assets.files import sha256_bytes
 from certify_assets.judges.base import JUDGED_COLUMNS, SCORE_COLUMNS, score_table
+from certify_assets.judges.families.lexical import train_lexical
 from certify_assets.judges.harvest.gate import (
     HALF_A,
     LABEL_SOURCE,
@@ -171,8 +172,6 @@ def lexical_learner(
     source: pd.DataFrame, manifest: SplitManifest, *, transfer: bool = False
 ) -> Learner:
     """Return the learner that trains TF-IDF and logistic regression."""
-    from certify_assets.judges.families.lexical import train_lexical
-
     made: dict[str, Judge] = {}
 
     def train(rows: pd.DataFrame, _place: str) -> Judge:

@@ -12,6 +12,8 @@ from certify_assets._version import __version__
 from certify_assets.reports import svg
 from certify_assets.reports.figures import canvas, legend
 from certify_assets.reports.wording import DASH, count, environment, rate, store_page
+from certify_assets.research.law import ENOUGH_POINTS, prediction_band
+from certify_assets.research.paper import law_facts, law_forms
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -102,8 +104,6 @@ def _formula(law: Law) -> str:
 
 
 def _band(axes: Axes, law: Law, grid: np.ndarray) -> None:
-    from certify_assets.research.law import prediction_band
-
     line, half = prediction_band(law, grid)
     axes.fill_between(
         grid,
@@ -221,8 +221,6 @@ def write_law_page(store: Store, page: str) -> str:
 
 def render_law(found: Certifiability) -> str:
     """Render the page."""
-    from certify_assets.research.paper import law_facts
-
     points = [item.point for item in found.measured]
     view = {
         "version": __version__,
@@ -296,8 +294,6 @@ def law_markdown(found: Certifiability) -> str:
 
 def _state(found: Certifiability) -> tuple[str, str]:
     """Return the banner's look and heading."""
-    from certify_assets.research.law import ENOUGH_POINTS
-
     codes = {code for code, _ in found.findings}
     if found.law is None:
         return "nothing", "No fit yet"
@@ -349,8 +345,6 @@ class _FormRow:
 
 
 def _form_rows(law: Law | None, paper: Law) -> list[_FormRow]:
-    from certify_assets.research.paper import law_forms
-
     rows = []
     for fit in paper.forms:
         here = law.form(fit.form) if law else None

@@ -15,6 +15,7 @@ from certify_assets.reports.wording import DASH, count
 from certify_assets.research import paper
 from certify_assets.research.certifiability import CERTIFIABILITY_KEY, Certifiability
 from certify_assets.research.law import FormFit, LawPoint, fit_law
+from certify_assets.research.pages.law_page import law_figure
 from certify_assets.research.pages.result_tables import (
     HOSTED,
     NOT_RUN,
@@ -97,8 +98,6 @@ def _certifiability(reader: Reader) -> Certifiability | None:
 
 def law_points_table(reader: Reader) -> StudyTable:
     """The points of the law, with its figure."""
-    from certify_assets.research.pages.law_page import law_figure
-
     rows: list[tuple[str, ...]] = []
     found, figure, about = _certifiability(reader), "", "The paper's points alone."
     for item in found.measured if found else ():
