@@ -19,7 +19,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -27,9 +26,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.errors import InputError, IntegrityError
-from certify_assets.files import write_atomic
+from certify_assets.errors import InputError
 from certify_assets.judges.lm.adapters import inner_model, native_inputs
+from certify_assets.judges.lm.checkpoint import (
+    checkpoint_run,
+    load_checkpoint,
+    save_checkpoint,
+    trainable_weights,
+)
 from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel
 from certify_assets.judges.lm.grpo_config import GrpoConfig, check_rows, run_sha256, single_tokens
 from certify_assets.judges.lm.rewards import Arm
@@ -37,100 +41,6 @@ from certify_assets.judges.lm.varlen import pack, packable, packed_attention
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from torch.nn import Parameter
-
-CHECKPOINT = "checkpoint.safetensors"
-_SCHEMA = "certify-assets/exact-grpo/1"
-_MOMENTS = ("exp_avg", "exp_avg_sq")
-
-
-def trainable_weights(model: Any) -> dict[str, Parameter]:
-    """Return the parameters that training changes, by name."""
-    named = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
-    if not named:
-        raise InputError(
-            "the model has no trainable weight; load the adapter with is_trainable=True, or add "
-            "one."
-        )
-    return named
-
-
-def save_checkpoint(
-    folder: Path,
-    model: Any,
-    optimizer: Any,
-    *,
-    run: str,
-    history: Sequence[GrpoStep],
-    reference: Tensor | None = None,
-) -> Path:
-    """Write the state after a step, in the place of the last one."""
-    from safetensors.torch import save
-
-    tensors = {}
-    for name, weight in trainable_weights(model).items():
-        tensors[f"weight/{name}"] = weight.detach().contiguous()
-        state = optimizer.state.get(weight, {})
-        tensors |= {
-            f"{moment}/{name}": state[moment].contiguous() for moment in _MOMENTS if moment in state
-        }
-    if reference is not None:
-        tensors["reference"] = reference.contiguous()
-    document = {"step": len(history), "history": [asdict(step) for step in history]}
-    metadata = {"schema": _SCHEMA, "run": run, "document": json.dumps(document, allow_nan=False)}
-    path = folder / CHECKPOINT
-    write_atomic(path, save({name: tensor.cpu() for name, tensor in tensors.items()}, metadata))
-    return path
-
-
-def load_checkpoint(
-    folder: Path, model: Any, optimizer: Any, *, run: str
-) -> tuple[list[GrpoStep], Tensor | None] | None:
-    """Put weights and optimizer back where a checkpoint left them."""
-    import torch
-
-    path = folder / CHECKPOINT
-    if not path.is_file():
-        return None
-    metadata, tensors = _read(path)
-    if metadata.get("run") != run:
-        raise InputError(
-            f"{path} is of a run with other rows, settings or judge; give another folder, or "
-            "delete it to start again."
-        )
-    weights = trainable_weights(model)
-    if {name.partition("/")[2] for name in tensors if name.startswith("weight/")} != set(weights):
-        raise InputError(
-            f"{path} has other weights than the model; load the adapter with which the run began."
-        )
-    document = json.loads(metadata["document"])
-    with torch.no_grad():
-        for name, weight in weights.items():
-            weight.copy_(tensors[f"weight/{name}"])
-            moments = {
-                moment: tensors[f"{moment}/{name}"].to(weight.device)
-                for moment in _MOMENTS
-                if f"{moment}/{name}" in tensors
-            }
-            if moments:
-                optimizer.state[weight] = {"step": torch.tensor(float(document["step"])), **moments}
-    return [GrpoStep(**step) for step in document["history"]], tensors.get("reference")
-
-
-def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(str(path), framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise IntegrityError(
-            f"{path} is no whole safetensors file ({error}); delete it to start again."
-        ) from None
-    if metadata.get("schema") != _SCHEMA:
-        raise IntegrityError(f"{path} is no checkpoint of exact GRPO; give another folder.")
-    return metadata, tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,16 +200,13 @@ class _Trainer:
 
     def resume(self, folder: Path | None) -> list[GrpoStep]:
         """Resume from a checkpoint where there is one; else read the judge at the start."""
-        found = (
-            None
-            if folder is None
-            else load_checkpoint(folder, self.language.model, self.optimizer, run=self.sha256)
-        )
-        if found is None:
+        if folder is None or checkpoint_run(folder) is None:
             self.reference = self._reference() if self.config.beta else None
             return []
-        history, self.reference = found
-        return history
+        history, self.reference = load_checkpoint(
+            folder, self.language.model, self.optimizer, run=self.sha256
+        )
+        return [GrpoStep(**step) for step in history]
 
     def save(self, folder: Path, history: Sequence[GrpoStep]) -> None:
         """Keep the state after a step."""
@@ -308,7 +215,7 @@ class _Trainer:
             self.language.model,
             self.optimizer,
             run=self.sha256,
-            history=history,
+            history=[asdict(step) for step in history],
             reference=self.reference,
         )
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from certify_assets.errors import InputError, IntegrityError
+from certify_assets.judges.lm.checkpoint import CHECKPOINT
 from certify_assets.judges.lm.contract import Encoded, LanguageModel, VerdictTokens
 from certify_assets.judges.lm.exact_grpo import (
-    CHECKPOINT,
     exact_loss,
     expected_reward,
     train_exact,

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.files import canonical_json, sha256_bytes, write_atomic
+from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges.lm.checkpoint import checkpoint_run, load_checkpoint, save_checkpoint
 from certify_assets.judges.lm.compact.settings import CompactSettings
 
-_CHECKPOINT = "checkpoint.safetensors"
 _SAVE_EVERY_S = 60.0
 _CLIP = 1.0
 
@@ -139,10 +138,12 @@ def _pretrain(
         canonical_json([settings.sha256, [list(example.ids) for example in examples]])
     )
     curve: list[Progress] = []
-    first = 0 if folder is None else _resume(folder, key, model, optimizer, curve)
+    if folder is not None and checkpoint_run(folder) == key:
+        history, _ = load_checkpoint(folder, model, optimizer, run=key)
+        curve = [Progress(**item) for item in history]
     saved = time.monotonic()
     started = saved - (curve[-1].seconds if curve else 0.0)
-    for step in range(first, len(steps)):
+    for step in range(len(curve), len(steps)):
         for group in optimizer.param_groups:
             group["lr"] = settings.learning_rate * _rate(step, len(steps), settings.warmup)
         loss, verdict_loss = _losses(model, [examples[row] for row in steps[step]], pad)
@@ -156,7 +157,8 @@ def _pretrain(
         )
         progress(curve[-1])
         if folder is not None and now - saved > _SAVE_EVERY_S:
-            _save(folder, key, model, optimizer, curve)
+            history = [asdict(item) for item in curve]
+            save_checkpoint(folder, model, optimizer, run=key, history=history)
             saved = now
     return model.eval(), curve
 
@@ -230,43 +232,3 @@ def _optimizer(model: Any, settings: CompactSettings) -> Any:
         {"params": [value for value in parameters if value.ndim < 2], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=(0.9, 0.95), fused=True)
-
-
-def _save(folder: Path, key: str, model: Any, optimizer: Any, curve: Sequence[Progress]) -> None:
-    """Write weights, the optimizer's moments and the curve so far, atomically."""
-    from safetensors.torch import save
-
-    tensors = {f"model.{name}": value.detach() for name, value in model.named_parameters()}
-    for place, state in optimizer.state_dict()["state"].items():
-        tensors |= {
-            f"optimizer.{place}.{name}": value.reshape(-1) if value.ndim == 0 else value
-            for name, value in state.items()
-        }
-    notes = {"key": key, "curve": json.dumps([asdict(item) for item in curve])}
-    write_atomic(folder / _CHECKPOINT, save(tensors, metadata=notes))
-
-
-def _resume(folder: Path, key: str, model: Any, optimizer: Any, curve: list[Progress]) -> int:
-    """Resume from the folder's checkpoint of these examples; return the steps done."""
-    import torch
-    from safetensors import safe_open
-
-    path = folder / _CHECKPOINT
-    if not path.is_file():
-        return 0
-    with safe_open(path, "pt") as stored:
-        notes = stored.metadata() or {}
-        if notes.get("key") != key:
-            return 0
-        tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
-    with torch.no_grad():
-        for name, value in model.named_parameters():
-            value.copy_(tensors[f"model.{name}"])
-    state: dict[int, dict[str, torch.Tensor]] = {}
-    for name, value in tensors.items():
-        if name.startswith("optimizer."):
-            _, place, what = name.split(".", 2)
-            state.setdefault(int(place), {})[what] = value.reshape(()) if what == "step" else value
-    optimizer.load_state_dict(optimizer.state_dict() | {"state": state})
-    curve.extend(Progress(**item) for item in json.loads(notes["curve"]))
-    return len(curve)

@@ -24,6 +24,7 @@ from certify_assets.files import (
     write_atomic,
     write_json_atomic,
 )
+from certify_assets.judges.lm.checkpoint import CHECKPOINT
 from certify_assets.judges.lm.compact.pretrain import Example, Progress, pretrain
 from certify_assets.judges.lm.compact.settings import (
     END,
@@ -247,4 +248,4 @@ def _write_model(folder: Path, model: Any, tokenizer: Any) -> None:
         folder / "config.json", json.dumps(config, indent=2, sort_keys=True).encode("utf-8") + b"\n"
     )
     tokenizer.save_pretrained(str(folder))
-    (folder / "checkpoint.safetensors").unlink(missing_ok=True)
+    (folder / CHECKPOINT).unlink(missing_ok=True)
