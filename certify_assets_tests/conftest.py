@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
     from certify_assets.storage.store import Store
+    from certify_assets_tests.operations_builders import ProvisionalBatch
 
 # `make` exports the data root of the demo; tests must use neither it nor a developer's own
 for _name in ("DAGSTER_HOME", "CERTIFY_ROOT"):
@@ -205,3 +206,26 @@ def _operated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def operated(_operated: Path, tmp_path: Path) -> Store:
     """A data root whose corpus `c` has a lexical judge that may be deployed, for one test alone."""
     return copy_world(_operated, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def _provisional(_operated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from certify_assets.storage.store import Store
+    from certify_assets_tests.operations_builders import provisional_batch
+
+    def prepare(root: Path) -> None:
+        shutil.copytree(_operated, root)
+        made = provisional_batch(Store(str(root)), root.parent)
+        about = {"name": made.name, "truth": made.truth}
+        (root.parent / "batch.json").write_text(json.dumps(about), encoding="utf-8")
+
+    return prepared_world(tmp_path_factory, "provisional", prepare)
+
+
+@pytest.fixture
+def provisional(_provisional: Path, tmp_path: Path) -> ProvisionalBatch:
+    """A deployed judge and a batch that waits for the labels of its draw, for one test alone."""
+    from certify_assets_tests.operations_builders import ProvisionalBatch
+
+    about = json.loads((_provisional.parent / "batch.json").read_text(encoding="utf-8"))
+    return ProvisionalBatch(store=copy_world(_provisional, tmp_path), **about)

@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,25 @@ from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.ledger import ledger_entries, record_result
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.operations.batch_audit import BatchAudit
+from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.deployment import strictest_certificates
+from certify_assets.operations.layout import first_decisions_of
 from certify_assets.operations.monitoring import monitor_judge
+from certify_assets.operations.rollout import deploy
+from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 
-__all__ = ["certified_corpus", "deliver", "fail_audit", "raise_alarm"]
+__all__ = [
+    "ProvisionalBatch",
+    "agreeing",
+    "certified_corpus",
+    "deliver",
+    "fail_audit",
+    "provisional_batch",
+    "raise_alarm",
+]
 
 
 def certified_corpus(root: Path) -> Store:
@@ -65,6 +79,48 @@ def deliver(
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     os.utime(path, (1, 1))
     return path
+
+
+@dataclass(frozen=True)
+class ProvisionalBatch:
+    """A batch of which most runs are of a new agent and wait for its certificate."""
+
+    store: Store
+    name: str
+    truth: Mapping[str, int]  # outcome of every run
+
+    def decided_at_once(self) -> list[str]:
+        """Return the runs that the corpus certificate decided."""
+        rows = first_decisions_of(Corpus(self.store, "c"), self.name)
+        found: list[str] = rows.loc[rows["decision"] == "reject", "trajectory_id"].tolist()
+        return found
+
+
+def provisional_batch(store: Store, folder: Path, *, tasks: int = 60) -> ProvisionalBatch:
+    """Deploy the judge of `c` and decide a batch with an agent that CAL does not have."""
+    deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=SamplingPlan(0, 0, 5), track=False)
+    truth: dict[str, int] = {}
+    lines = write_runs(folder / "truth.jsonl", tasks=tasks, attempts=4, seed=3)
+    for record in map(json.loads, lines.read_text("utf-8").splitlines()):
+        truth[f"new-3-{record['trajectory_id']}"] = int(record["outcome"])
+
+    def change(record: dict[str, Any]) -> None:
+        if not record["trajectory_id"].endswith("/3"):
+            record["agent"] = "agent-new"
+
+    path = deliver(folder / "new.jsonl", tasks=tasks, seed=3, change=change)
+    batch = receive(Corpus(store, "c"), [str(path)]).batch
+    decide_ready(Corpus(store, "c"))
+    return ProvisionalBatch(store, batch, truth)
+
+
+def agreeing(audit: BatchAudit) -> dict[str, int]:
+    """Return the outcomes of drawn runs that certify whatever the seed: those the judge expects."""
+    return {
+        name: 0 if draw.plan.side == "reject" else 1
+        for draw, names in zip(audit.draw.sides, audit.draw.orders, strict=True)
+        for name in names
+    }
 
 
 def fail_audit(store: Store) -> None:

@@ -160,6 +160,8 @@ def import_(corpus: str, path: Path, reviewer: str | None, store: Store, as_json
                 "stood_already": done.stood,
                 "without_outcome": done.empty,
                 "reviewers": list(done.reviewers),
+                "unasked": done.unasked,
+                "closed": list(done.closed),
             }
         )
         return
@@ -168,6 +170,13 @@ def import_(corpus: str, path: Path, reviewer: str | None, store: Store, as_json
         f"{done.added} labels{whose} added to the journal of {corpus}; {done.stood} stood already, "
         f"{done.empty} rows have no outcome."
     )
+    if done.unasked:
+        show_line(
+            f"{done.unasked} of them are of runs that no reviewer is asked about; they are kept "
+            "and decide nothing."
+        )
+    for sentence in done.closed:
+        show_line(sentence)
 
 
 @review.command("serve")
@@ -228,6 +237,7 @@ def _print(corpus: str, queue: Queue, limit: int, as_json: bool) -> None:
             "corpus": corpus,
             "budget": queue.budget.to_dict(),
             "waiting": len(queue.frame),
+            "faults": list(queue.faults),
             "queue": rows,
         }
     )
@@ -258,6 +268,8 @@ def _show(corpus: str, queue: Queue, limit: int) -> None:
         f"{budget.decided} runs that nobody is asked about ({share}): "
         f"{duration(budget.saved_minutes)} saved."
     )
+    for sentence in (*(draw.sentence() for draw in budget.draws), *queue.faults):
+        show_line(sentence)
     if not limit or queue.frame.empty:
         return
     short = {
@@ -267,7 +279,13 @@ def _show(corpus: str, queue: Queue, limit: int) -> None:
         "undecided": "undecided",
     }
     lines = [
-        [row["trajectory_id"], row["task_id"], short[row["kind"]], row["why"], str(row["reviews"])]
+        [
+            row["trajectory_id"],
+            row["task_id"],
+            short[row["kind"]],
+            row["why"],
+            str(row["reviews"]),
+        ]
         for row in queue.frame.head(limit).to_dict("records")
     ]
     show_table(

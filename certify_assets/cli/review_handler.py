@@ -144,12 +144,14 @@ class ReviewHandler(BaseHTTPRequestHandler):
         if shown is not None:
             self._send(
                 HTTPStatus.OK,
-                render_review(shown, said, session.queue().budget, session.corpus, who),
+                render_review(
+                    shown, said, session.queue().budget, session.corpus, who, news=session.news()
+                ),
             )
             return
         skipped = session.skipped(reviewer)
-        more = "New runs appear here when they are decided."
-        sentence = f"You skipped {skipped}. {more}" if skipped else more
+        sentence = f"You skipped {skipped}. " if skipped else ""
+        sentence += " ".join([*session.news(), "New runs appear here when they are decided."])
         if broken := session.unreadable():
             sentence += f" {len(broken)} runs of the queue cannot be shown: {broken[0]}"
         page = render_message(

@@ -13,9 +13,15 @@ from certify_assets.errors import InputError
 from certify_assets.evaluation.table_files import check_table_file, read_rows, write_table_file
 from certify_assets.files import parse_json, sha256_bytes, sha256_file, write_atomic
 from certify_assets.operations.labels import Label, append_labels, read_labels, resolve_labels
-from certify_assets.operations.layout import RunLookup, batch_key, batch_names, decisions_of
+from certify_assets.operations.layout import (
+    PROVISIONAL,
+    RunLookup,
+    batch_key,
+    batch_names,
+    decisions_of,
+)
 from certify_assets.operations.review_queue import BLIND_COLUMNS, QUEUE_COLUMNS, Queue
-from certify_assets.operations.review_session import MAX_COMMENT, reviewer_name
+from certify_assets.operations.review_session import MAX_COMMENT, close_settled, reviewer_name
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
@@ -35,7 +41,7 @@ STUDIO_CONFIG = """\
 """
 
 _TABLES = frozenset({".csv", ".parquet", ".pq", ".jsonl", ".ndjson"})
-_WANTED = ("trajectory_id", "outcome", "reviewer", "comment")
+_WANTED = ("trajectory_id", "task_id", "outcome", "reviewer", "comment")
 _OUTCOMES = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "failure": 0, "success": 1}
 _STUDIO_CHARS = 60_000
 
@@ -48,6 +54,8 @@ class Imported:
     stood: int
     empty: int
     reviewers: tuple[str, ...]
+    unasked: int  # labels of runs that no reviewer is asked about: they are kept
+    closed: tuple[str, ...]  # provisional batches that the labels closed, a sentence each
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,7 @@ class _Statement:
     where: str
     column: str
     trajectory_id: Any
+    task_id: Any
     outcome: Any
     reviewer: Any
     comment: Any
@@ -131,13 +140,19 @@ def import_labels(corpus: Corpus, path: Path, *, reviewer: str | None = None) ->
         for label in (_label(path, one, known, suffix == ".json") for one in statements)
         if label is not None
     ]
-    _require_decided(corpus, path, statements, labels)
+    unasked = _require_decided(corpus, path, statements, labels)
     _require_once(path, statements, labels)
     _require_same_reviewer(path, before, labels)
     new = _news(before, labels)
     append_labels(corpus, new)
-    names = tuple(sorted({label.reviewer for label in labels}))
-    return Imported(len(new), len(labels) - len(new), len(statements) - len(labels), names)
+    return Imported(
+        added=len(new),
+        stood=len(labels) - len(new),
+        empty=len(statements) - len(labels),
+        reviewers=tuple(sorted({label.reviewer for label in labels})),
+        unasked=unasked,
+        closed=tuple(close_settled(corpus)),
+    )
 
 
 def _table(path: Path, reviewer: str | None) -> Iterator[_Statement]:
@@ -192,9 +207,9 @@ def _studio(path: Path, reviewer: str | None) -> Iterator[_Statement]:
             "comment": _remark(one),
             "reviewer": reviewer or _annotator(one),
         }
-        name = task["data"].get("trajectory_id")
+        run = {column: task["data"].get(column) for column in ("trajectory_id", "task_id")}
         yield _Statement(
-            where, "outcome", name, **said, token=f"label_studio:{digest}:{row}:{place}"
+            where, "outcome", **run, **said, token=f"label_studio:{digest}:{row}:{place}"
         )
 
 
@@ -301,13 +316,20 @@ def _blank(value: Any) -> bool:
 
 def _require_decided(
     corpus: Corpus, path: Path, statements: Sequence[_Statement], labels: Sequence[Label]
-) -> None:
-    known: set[str] = set()
+) -> int:
+    """Refuse runs that were not decided or are of another task; count those nobody asks about."""
+    known: dict[str, set[str]] = {}
+    asked: set[str] = set()
     for batch in batch_names(corpus):
-        known.update(decisions_of(corpus, batch)["trajectory_id"])
+        rows = decisions_of(corpus, batch)
+        for name, task in zip(rows["trajectory_id"], rows["task_id"], strict=True):
+            known.setdefault(name, set()).add(task)
+        wanted = (rows["asked"] != "") | (rows["decision"] == PROVISIONAL)
+        asked.update(rows.loc[wanted, "trajectory_id"])
+    _require_task(path, statements, known)
     wrong = next((label for label in labels if label.trajectory_id not in known), None)
     if wrong is None:
-        return
+        return sum(label.trajectory_id not in asked for label in labels)
     where = (
         f"{path}, {_where(statements, wrong)}, column trajectory_id: {wrong.trajectory_id[:120]!r}"
     )
@@ -320,6 +342,20 @@ def _require_decided(
         f"{where} is no run that was decided for {corpus}; check the id and the corpus. Nothing "
         "was imported."
     )
+
+
+def _require_task(
+    path: Path, statements: Sequence[_Statement], known: Mapping[str, set[str]]
+) -> None:
+    """Refuse a run next to another task than its own: a column was sorted or edited alone."""
+    for one in statements:
+        tasks = known.get(str(one.trajectory_id), set())
+        if tasks and not _blank(one.task_id) and str(one.task_id) not in tasks:
+            raise InputError(
+                f"{path}, {one.where}, column task_id: {str(one.trajectory_id)[:120]!r} is no run "
+                f"of task {str(one.task_id)[:120]!r}; its columns were edited apart from each "
+                "other, so export the queue again. Nothing was imported."
+            )
 
 
 def _undecided_batch(corpus: Corpus, trajectory_id: str) -> str | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.operations.layout import (
+    PROVISIONAL,
     batch_names,
     decisions_of,
     labels_key,
@@ -224,6 +225,10 @@ def label_table(corpus: Corpus) -> LabelTable:
         outcome=[one.outcome for one in known],
         votes=[json.dumps(dict(one.votes), ensure_ascii=False) for one in known],
         disputed=[one.disputed for one in known],
+        # which runs of an open draw need a label changes with the labels, so it is not stored
+        asked=table["asked"].mask(
+            (table["decision"] == PROVISIONAL) & (table["asked"] == ""), "batch_draw"
+        ),
         time=[one.time for one in known],
     )
     return LabelTable(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.certificates.batch_sides import settled
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import InputError
+from certify_assets.errors import InputError, IntegrityError
+from certify_assets.operations.audit_sample import not_covered
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.labels import Resolved, read_labels, resolve_labels
 from certify_assets.operations.layout import (
@@ -61,10 +63,13 @@ _AUTOMATIC = ("reject", "release")
 class Asked:
     """The decided runs of a corpus that need a label, labelled or not."""
 
-    # rows with `asked` set, the oldest first; the later row of a run decided twice
+    # rows with `asked` set or drawn from a provisional batch, the oldest first; the later row of a
+    # run decided twice
     frame: pd.DataFrame
     decided: int  # runs with a decision, all of them
     saved: int  # of these, runs that the certificate decided and that need no label
+    audits: tuple[BatchAudit, ...] = ()  # of provisional batches, closed or not
+    faults: tuple[str, ...] = ()  # why a batch is not asked about: its audit was edited
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,30 @@ class KindBudget:
 
 
 @dataclass(frozen=True)
+class DrawBudget:
+    """Labels that the draw of a provisional batch still wants, and what they save."""
+
+    batch: str
+    least: int  # until a certificate, were all of them right
+    most: int  # until every drawn run is labelled
+    runs: int  # of the batch, that wait
+    saved: int  # of these, decided without a label after the least number; 0 where none can be
+
+    def sentence(self) -> str:
+        """Describe the draw."""
+        if not self.least and self.saved:
+            return (
+                f"Batch {self.batch}: {self.saved} of {self.runs} runs can be decided without a label; "
+                f"up to {self.most} labels more may save more of them."
+            )
+        wanted = f"{self.least} to {self.most}" if self.least < self.most else f"{self.most}"
+        return (
+            f"Batch {self.batch}: its draw wants {wanted} labels more; where the first {self.least} agree "
+            f"with the judge, {self.saved} of {self.runs} runs are decided without one."
+        )
+
+
+@dataclass(frozen=True)
 class Budget:
     """Cost of the queue."""
 
@@ -86,6 +115,7 @@ class Budget:
     minutes_per_run: float  # for one label: an assumption, not a measurement
     decided: int
     saved: int
+    draws: tuple[DrawBudget, ...] = ()  # of batches that wait for their certificates
 
     @property
     def labels(self) -> int:
@@ -119,6 +149,7 @@ class Budget:
             "minutes_per_run": self.minutes_per_run,
             "decided": self.decided,
             "saved": self.saved,
+            "draws": [asdict(draw) for draw in self.draws],
         }
 
 
@@ -129,36 +160,41 @@ class Queue:
     frame: pd.DataFrame  # QUEUE_COLUMNS, the most needed first
     budget: Budget
     reviewers: Mapping[str, frozenset[str]]  # of each run so far: they are not asked again
+    settled: tuple[str, ...] = ()  # provisional batches whose labels suffice to close them
+    faults: tuple[str, ...] = ()  # as those of `Asked`
 
 
 def load_asked(corpus: Corpus) -> Asked:
     """Read which decided runs need a label."""
     import pandas as pd
 
-    parts, decided, saved = [], 0, 0
+    parts, audits, faults, decided, saved = [], [], [], 0, 0
     for batch in batch_names(corpus):
         require_as_decided(corpus, batch, "decisions")
         frame = decisions_of(corpus, batch)
-        audit = BatchAudit.load(corpus, batch)
-        if audit is not None:
-            # the labels so far say which runs of the draw are needed next
-            frame.loc[frame["trajectory_id"].isin(audit.wanted), "asked"] = "batch_draw"
+        drawn: tuple[str, ...] = ()
+        try:
+            if (audit := BatchAudit.load(corpus, batch)) is not None:
+                audits.append(audit)
+                drawn = audit.record.order
+        except IntegrityError as error:
+            # nothing of this batch is decided; other runs wait for labels all the same
+            faults.append(str(error))
         decided += len(frame)
         saved += int(((frame["asked"] == "") & frame["decision"].isin(_AUTOMATIC)).sum())
-        parts.append(frame[frame["asked"] != ""])
+        parts.append(frame[(frame["asked"] != "") | frame["trajectory_id"].isin(drawn)])
     asked = (
         pd.concat(parts, ignore_index=True)
         if decided
         else pd.DataFrame({name: [] for name in DECISION_COLUMNS})
     )
-    if unknown := sorted(set(asked["asked"]) - set(KINDS)):
+    if unknown := sorted(set(asked["asked"]) - {*KINDS, ""}):
         raise InputError(
             f"the decisions of {corpus} ask for {unknown[0]!r}; decide the batch again: a "
             f"reviewer is asked for {', '.join(KINDS)}."
         )
-    return Asked(
-        asked.drop_duplicates("trajectory_id", keep="last", ignore_index=True), decided, saved
-    )
+    last = asked.drop_duplicates("trajectory_id", keep="last", ignore_index=True)
+    return Asked(last, decided, saved, tuple(audits), tuple(faults))
 
 
 def load_queue(corpus: Corpus, *, minutes_per_run: float = 4.0, double: float = 0.0) -> Queue:
@@ -175,24 +211,27 @@ def build_queue(
     double: float = 0.0,
 ) -> Queue:
     """Order the runs that lack a label by need; a share of them needs two reviewers."""
-    # A run waits while it lacks a label or its reviewers are tied: one more is asked. Audit sample
-    # before spot checks before undecided runs; tied runs at the top of their kind. Audit sample:
-    # whole tasks together, since a task counts only when every attempt is labelled, those that lack
-    # fewest labels first. Spot checks: as they came. Undecided: unscored first, then those nearest
-    # to a threshold, then those decided without one.
+    # A run waits while it lacks a label or its reviewers are tied: one more is asked. Batch draws
+    # before the audit sample before spot checks before undecided runs; tied runs at the top of
+    # their kind. Batch draws: in the order of the draw. Audit sample: whole tasks together, since a
+    # task counts only when every attempt is labelled, those that lack fewest labels first; labels
+    # of runs that may be drawn by score move no task. Spot checks: as they came. Undecided:
+    # unscored first, then those nearest to a threshold, then those decided without one.
     if not 0.0 <= double <= 1.0 or not 0.0 < minutes_per_run < float("inf"):
         raise InputError(
             f"minutes per run {minutes_per_run!r} and double {double!r}: give minutes above 0, "
             "and a share between 0 and 1."
         )
-    names = asked.frame["trajectory_id"].tolist()
+    open_draws = _open_draws(asked, resolved)
+    every = _with_draws(asked, open_draws)
+    names = every["trajectory_id"].tolist()
     votes = [resolved[name].votes if name in resolved else () for name in names]
     tied = np.array(
         [name in resolved and resolved[name].outcome is None for name in names], dtype=bool
     )
     reviews = np.array([len(said) for said in votes], dtype=np.int64)
     labels = np.maximum(_wanted(names, double) - reviews, tied.astype(np.int64))
-    frame = asked.frame.rename(columns={"asked": "kind"}).assign(
+    frame = every.rename(columns={"asked": "kind"}).assign(
         reviews=reviews, disputed=tied, labels=labels
     )
     ordered = _ordered(frame[labels > 0])
@@ -201,7 +240,60 @@ def build_queue(
         for name, those in zip(names, votes, strict=True)
         if those
     }
-    return Queue(ordered, _budget(ordered, asked, minutes_per_run), said)
+    draws = tuple(_draw_budget(item.audit, item.known) for item in open_draws)
+    enough = tuple(item.audit.record.batch for item in open_draws if not item.wanted)
+    budget = _budget(ordered, asked, minutes_per_run, draws)
+    return Queue(ordered, budget, said, enough, asked.faults)
+
+
+class _OpenDraw(NamedTuple):
+    audit: BatchAudit
+    known: dict[str, int]  # outcomes of the draw, without those that are tied
+    wanted: tuple[str, ...]  # runs that need a label next, which depends on the labels so far
+
+
+def _open_draws(asked: Asked, resolved: Mapping[str, Resolved]) -> list[_OpenDraw]:
+    found = []
+    for audit in asked.audits:
+        if audit.closing is None:
+            drawn = (resolved[name] for name in audit.record.order if name in resolved)
+            known = {one.trajectory_id: one.outcome for one in drawn if one.outcome is not None}
+            found.append(_OpenDraw(audit, known, audit.draw.wanted(known)))
+    return found
+
+
+def _with_draws(asked: Asked, open_draws: Sequence[_OpenDraw]) -> pd.DataFrame:
+    """Return the rows that need a label or have one, with their place in a draw as ``rank``."""
+    ranks = {name: rank for item in open_draws for rank, name in enumerate(item.wanted, 1)}
+    labelled = [name for item in open_draws for name in item.known]
+    names, kinds = asked.frame["trajectory_id"], asked.frame["asked"]
+    drawn = names.isin(list(ranks)) | (names.isin(labelled) & (kinds == ""))
+    frame = asked.frame.assign(
+        asked=kinds.mask(drawn, "batch_draw"),
+        rank=[ranks.get(name, 0) for name in names],
+    )
+    return frame[frame["asked"] != ""]
+
+
+def _draw_budget(audit: BatchAudit, known: Mapping[str, int]) -> DrawBudget:
+    """Count the labels that the draw of an open audit wants at least and at most."""
+    least = most = saved = 0
+    draw = audit.draw
+    sides = zip(draw.sides, draw.orders, draw.close(known), strict=True)
+    for side, names, now in sides:
+        if settled(side.plan, now, len(names)):
+            saved += round(now.net_share * now.runs)
+            continue
+        right = 0 if side.plan.side == "reject" else 1
+        trace = side.trace([known.get(name, right) for name in names])
+        missing = np.cumsum([name not in known for name in names])
+        start = max(now.labels_used - 1, 0)
+        ends = start + np.flatnonzero(np.any(trace.certified, axis=-2)[start:])
+        if ends.size:
+            least += 0 if now.certified else int(missing[ends[0]])
+            saved += int(trace.saved[ends[0]])
+        most += int(missing[-1])
+    return DrawBudget(audit.record.batch, least, most, len(audit.runs), saved)
 
 
 def _wanted(names: Iterable[str], double: float) -> NDArray[np.int64]:
@@ -218,16 +310,21 @@ def _wanted(names: Iterable[str], double: float) -> NDArray[np.int64]:
 
 def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
     audit, undecided = frame["kind"] == "audit_sample", frame["kind"] == "undecided"
+    drawn = frame["kind"] == "batch_draw"
     tasks = frame.groupby(["kind", "task_id"])
     batch = frame["batch"].astype("category").cat.codes
     first_batch = batch.groupby([frame["kind"], frame["task_id"]]).transform("min")
     distance, known = _distance(frame)
     frame = frame.assign(task_labels=tasks["labels"].transform("sum"), why="")
+    covered = frame["labels"].mask(not_covered(frame), 0)
+    lack = covered.groupby([frame["kind"], frame["task_id"]]).transform("sum")
     keys = {
         "kind": frame["kind"].map({kind: place for place, kind in enumerate(KINDS)}),
         "settled": ~tasks["disputed"].transform("any").where(audit, frame["disputed"]).astype(bool),
-        "lack": frame["task_labels"].where(audit, np.where(undecided, known, 0)),
-        "near": first_batch.where(audit, batch).where(~undecided, distance).astype(np.float64),
+        "lack": lack.where(audit, np.where(undecided, known, np.where(drawn, batch, 0))),
+        "near": first_batch.where(audit, np.where(drawn, frame["rank"], batch))
+        .where(~undecided, distance)
+        .astype(np.float64),
         "task": frame["task_id"].where(~undecided, ""),
         "untied": ~frame["disputed"],
         "batch": batch,
@@ -284,7 +381,9 @@ def _why(kind: str, task_labels: int, reason: str, score: float, distance: float
     return "not decided" if np.isfinite(distance) else str(reason).replace("_", " ")
 
 
-def _budget(frame: pd.DataFrame, asked: Asked, minutes_per_run: float) -> Budget:
+def _budget(
+    frame: pd.DataFrame, asked: Asked, minutes_per_run: float, draws: tuple[DrawBudget, ...]
+) -> Budget:
     kinds = []
     for kind in KINDS:
         rows = frame[frame["kind"] == kind]
@@ -297,4 +396,4 @@ def _budget(frame: pd.DataFrame, asked: Asked, minutes_per_run: float) -> Budget
                 int(rows["disputed"].sum()),
             )
         )
-    return Budget(tuple(kinds), minutes_per_run, asked.decided, asked.saved)
+    return Budget(tuple(kinds), minutes_per_run, asked.decided, asked.saved, draws)

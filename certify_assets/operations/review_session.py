@@ -9,14 +9,17 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import Trajectory
-from certify_assets.errors import InputError, IntegrityError
+from certify_assets.errors import CertifyError, InputError, IntegrityError
+from certify_assets.operations.batches import close_batches
 from certify_assets.operations.labels import Label, append_label, read_labels, resolve_labels
 from certify_assets.operations.layout import RunLookup, batch_key, batch_names, labels_key, stamp
 from certify_assets.operations.review_queue import Asked, Queue, build_queue, load_asked
+from certify_assets.storage.lease import holding, refusing
 from certify_assets.storage.store import Store
 
 MAX_COMMENT = 2000
@@ -24,6 +27,7 @@ _MAX_NAME = 80
 _LEASE_SECONDS = 600.0
 #: runs of one batch that could not be read before the others are no longer tried
 _PATIENCE = 5
+_DECIDING = ("decisions.parquet", "audit.json", "closing.json")
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,33 @@ def reviewer_name(given: str, known: Iterable[str]) -> str:
     return next((one for one in known if one.casefold() == name.casefold()), name)
 
 
+def close_settled(corpus: Corpus) -> list[str]:
+    """Close the provisional batches that the labels settle, and say so of each.
+
+    Where another owner holds the corpus nothing is closed: the next label or materialization does.
+    """
+    try:
+        with holding(corpus.store, corpus.name, what="review", waiting=refusing(corpus.name)):
+            open_before = _open_batches(corpus)
+            audits, _ = close_batches(corpus)
+    except CertifyError:
+        return []
+    return [
+        f"Batch {item.sentence}"
+        for item in audits
+        if item.batch in open_before and item.state != "provisional"
+    ]
+
+
+def _open_batches(corpus: Corpus) -> set[str]:
+    closed = "closing.json"
+    return {
+        name
+        for name in batch_names(corpus)
+        if not corpus.store.exists(batch_key(corpus.name, name, closed))
+    }
+
+
 class ReviewSession:
     """Reviewers who label the queue of one corpus at the same time, from several threads."""
 
@@ -115,6 +146,7 @@ class ReviewSession:
         # what each reviewer was ever shown: only these runs they may label
         self._seen: set[tuple[str, str]] = set()
         self._unreadable: dict[str, str] = {}
+        self._started = datetime.now(UTC).isoformat(timespec="milliseconds")
 
     def queue(self) -> Queue:
         """Return the queue as it is now."""
@@ -128,7 +160,7 @@ class ReviewSession:
         """Return the next run; None where nothing is left but what the reviewer skipped."""
         # none that they labelled or skipped, or that another one reads now
         with self._lock:
-            view = self._now()
+            view = self._closed()
             waiting = [
                 name
                 for name in view.queue.frame["trajectory_id"]
@@ -163,6 +195,15 @@ class ReviewSession:
         """Return why runs of the queue could not be shown, a sentence each."""
         return tuple(self._unreadable.values())
 
+    def news(self) -> tuple[str, ...]:
+        """Return which batches were certified or went to reviewers since the server was started."""
+        closings = ((audit, audit.closing) for audit in self._now().asked.audits)
+        return tuple(
+            f"Batch {audit.sentence()}"
+            for audit, closing in closings
+            if closing is not None and closing.time >= self._started
+        )
+
     def skipped(self, reviewer: str) -> int:
         """Return how many runs a reviewer skipped in this session."""
         return len(self._skipped.get(reviewer, ()))
@@ -192,6 +233,7 @@ class ReviewSession:
             written = append_label(Corpus(self.store, self.corpus), label)
             self._skipped.get(reviewer, {}).pop(trajectory_id, None)
             self._forget(reviewer, trajectory_id)
+            self._closed()
             return written
 
     def take_back(self, reviewer: str, line: int) -> Label:
@@ -282,6 +324,13 @@ class ReviewSession:
                 "with Undo to change it."
             )
 
+    def _closed(self) -> _View:
+        """Close the batches that the labels settle, and return what is there then."""
+        view = self._now()
+        if view.queue.settled and close_settled(Corpus(self.store, self.corpus)):
+            view = self._now()
+        return view
+
     def _now(self) -> _View:
         with self._lock:
             stamps = self._stamps()
@@ -312,7 +361,7 @@ class ReviewSession:
     def _stamps(self) -> tuple[Any, ...]:
         names = batch_names(Corpus(self.store, self.corpus))
         decided = tuple(
-            (name, stamp(self.store, batch_key(self.corpus, name, "decisions.parquet")))
+            (name, *(stamp(self.store, batch_key(self.corpus, name, file)) for file in _DECIDING))
             for name in names
         )
         return decided, stamp(self.store, labels_key(self.corpus))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.rendering import defuse
+from certify_assets.operations.layout import PROVISIONAL
 from certify_assets.reports.wording import (
     compact,
     count,
@@ -103,7 +105,13 @@ def style_hash() -> str:
 
 
 def render_review(
-    shown: QueuedRun, said: Statement | None, budget: Budget, corpus: str, reviewer: Reviewer
+    shown: QueuedRun,
+    said: Statement | None,
+    budget: Budget,
+    corpus: str,
+    reviewer: Reviewer,
+    *,
+    news: Sequence[str] = (),
 ) -> str:
     """Render the page on which one run is labelled, which confirms the label before it."""
     # agent and run are folded away, score and decision are not in it: they would sway the reviewer
@@ -127,6 +135,7 @@ def render_review(
         left=counted(shown.left, "run"),
         minutes=duration(shown.left * budget.minutes_per_run),
         minutes_per_run=compact(budget.minutes_per_run),
+        news=news,
         said=None if said is None else _said(said),
     )
 
@@ -167,6 +176,7 @@ def render_queue(queue: Queue, corpus: str, *, limit: int = 200, served: bool = 
         saved=counted(budget.saved, "run"),
         saved_share=percent(share),
         saved_minutes=duration(budget.saved_minutes),
+        draws=[*(draw.sentence() for draw in budget.draws), *queue.faults],
         served=served,
     )
 
@@ -186,9 +196,9 @@ def budget_markdown(budget: Budget) -> str:
         f"person: {duration(budget.saved_minutes)} saved, at {compact(budget.minutes_per_run)} min "
         "a run, which is assumed."
     )
-    return "\n".join(
-        [*markdown_table(("kind", "labels", "runs", "tasks", "time"), rows), "", saved]
-    )
+    draws = [f"* {draw.sentence()}" for draw in budget.draws]
+    table = markdown_table(("kind", "labels", "runs", "tasks", "time"), rows)
+    return "\n".join([*table, "", saved, *(["", *draws] if draws else [])])
 
 
 def write_queue_page(corpus: Corpus, queue: Queue) -> str:
@@ -291,7 +301,11 @@ def _said(said: Statement) -> _LastLabel:
 def _judge(found: JudgeDecision | None) -> str:
     if found is None:
         return "Nothing is known of the run any more."
-    words = {"reject": "The judge rejected it.", "release": "The judge released it."}
+    words = {
+        "reject": "The judge rejected it.",
+        "release": "The judge released it.",
+        PROVISIONAL: "It waits for the certificate of its batch.",
+    }
     verdict = words.get(
         found.decision, f"The judge left it to human review ({found.reason.replace('_', ' ')})."
     )

@@ -62,6 +62,8 @@ def test_export_and_import_by_the_command(call: Call, store: Store, tmp_path: Pa
         "stood_already": 0,
         "without_outcome": 0,
         "reviewers": ["Ann"],
+        "unasked": 0,
+        "closed": [],
     }
     again = call("review", "import", "c", table, "--root", store.root, "--reviewer", "Ann")
     assert (

@@ -217,8 +217,9 @@ def batch_certificates(step: AssetStep) -> Made:
     deps=[decisions, batch_certificates],
     kinds={"parquet", "html"},
     description="List the runs that need human review and have no label, the most needed first: "
-    "draws of provisional batches, the audit sample by whole tasks, spot checks, then what the judge left undecided; a table, "
-    "and a page with the budget. `certify review serve` serves the page for labelling.",
+    "draws of provisional batches, the audit sample by whole tasks, spot checks, then what the "
+    "judge left undecided; a table, and a page with the budget. `certify review serve` serves the "
+    "page for labelling.",
 )
 def review_queue(step: AssetStep, config: ReviewCosts) -> Made:
     """Write table and page of the queue."""

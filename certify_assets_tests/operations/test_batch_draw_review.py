@@ -1,0 +1,287 @@
+"""The draw of a provisional batch in the review queue: order, blindness, budget, closing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import InputError
+from certify_assets.operations.batch_audit import BatchAudit
+from certify_assets.operations.label_files import export_queue, export_studio, import_labels
+from certify_assets.operations.labels import Label, append_label, label_table, read_labels
+from certify_assets.operations.layout import batch_key
+from certify_assets.operations.review_queue import BLIND_COLUMNS, Queue, load_asked, load_queue
+from certify_assets.operations.review_session import ReviewSession
+from certify_assets.reports.review_page import (
+    Reviewer,
+    budget_markdown,
+    render_queue,
+    render_review,
+)
+from certify_assets_tests.operations_builders import ProvisionalBatch, agreeing
+
+
+@pytest.fixture
+def batch(provisional: ProvisionalBatch) -> ProvisionalBatch:
+    return provisional
+
+
+def audit_of(batch: ProvisionalBatch) -> BatchAudit:
+    found = BatchAudit.load(Corpus(batch.store, "c"), batch.name)
+    assert found is not None
+    return found
+
+
+def queue_of(batch: ProvisionalBatch, **costs: float) -> Queue:
+    return load_queue(Corpus(batch.store, "c"), **costs)
+
+
+def drawn(queue: Queue) -> list[str]:
+    rows = queue.frame[queue.frame["kind"] == "batch_draw"]
+    found: list[str] = rows["trajectory_id"].tolist()
+    return found
+
+
+def say(batch: ProvisionalBatch, run: str, outcome: int | None, who: str = "ann") -> None:
+    label = Label(run, outcome, who, "file", f"{who}:{run}:{outcome}")
+    append_label(Corpus(batch.store, "c"), label)
+
+
+def test_drawn_runs_come_first_in_the_order_of_the_draw(batch: ProvisionalBatch) -> None:
+    wanted = list(audit_of(batch).wanted)
+    queue = queue_of(batch)
+    assert queue.frame["trajectory_id"].tolist()[: len(wanted)] == wanted == drawn(queue)
+    assert len(wanted) > 5 and wanted != sorted(wanted)
+    for name in wanted[:3]:
+        say(batch, name, batch.truth[name])
+    assert drawn(queue_of(batch)) == list(audit_of(batch).wanted)
+    # a tie asks one more, first of all, and counts for neither side until then
+    say(batch, wanted[1], 1 - batch.truth[wanted[1]], "bob")
+    queue = queue_of(batch)
+    assert drawn(queue)[0] == wanted[1] and queue.frame["why"].iloc[0] == "reviewers are tied"
+    assert audit_of(batch).labels_used < 3
+    # two reviewers a run, where they are asked for
+    assert wanted[0] in drawn(queue_of(batch, double=1.0)) and wanted[0] not in drawn(queue)
+    table = label_table(Corpus(batch.store, "c")).frame
+    assert set(table["asked"]) == {"batch_draw"}
+
+
+def test_reviewers_are_as_blind_to_a_draw_as_to_every_other_kind(
+    batch: ProvisionalBatch, tmp_path: Path
+) -> None:
+    queue = queue_of(batch)
+    assert set(queue.frame["why"].iloc[:5]) == {"random check"}
+    export_queue(tmp_path / "queue.csv", queue)
+    table = pd.read_csv(tmp_path / "queue.csv", dtype=str)
+    assert tuple(table.columns) == (*BLIND_COLUMNS, "outcome", "reviewer", "comment")
+    session = ReviewSession(batch.store, "c")
+    shown = session.shown("ann")
+    assert shown is not None and shown.run.trajectory_id == drawn(queue)[0]
+    page = render_review(shown, None, queue.budget, "c", Reviewer("ann", "0"), news=session.news())
+    text = page.partition("<body>")[2]
+    for word in (
+        "draw",
+        "provisional",
+        "reject",
+        "release",
+        "certificate",
+        "threshold",
+        batch.name,
+    ):
+        assert word not in text.replace("judge's score and decision", ""), word
+
+
+def test_the_budget_says_what_a_draw_still_wants_and_what_it_saves(batch: ProvisionalBatch) -> None:
+    (before,) = queue_of(batch).budget.draws
+    audit = audit_of(batch)
+    assert before.batch == batch.name and before.runs == len(audit.runs)
+    assert 0 < before.least < before.most == len(audit.record.order)
+    assert 0 < before.saved <= before.runs - before.least
+    assert before.sentence().startswith(
+        f"Batch {batch.name}: its draw wants {before.least} to {before.most} labels more; "
+    )
+    # it is true: so many labels that agree with the judge, and no fewer, certify
+    agree = agreeing(audit)
+    counts = []
+    for draw, names in zip(audit.draw.sides, audit.draw.orders, strict=True):
+        counts.append(
+            next(
+                number
+                for number in range(1, len(names) + 1)
+                if draw.close({name: agree[name] for name in names[:number]}).certified
+            )
+        )
+    assert sum(counts) == before.least
+    first = audit.wanted[0]
+    say(batch, first, agree[first])
+    (after,) = queue_of(batch).budget.draws
+    assert (after.least, after.most) == (before.least - 1, before.most - 1)
+    assert after.saved == before.saved
+    budget = queue_of(batch).budget
+    assert after.sentence() in budget_markdown(budget)
+    assert after.sentence() in render_queue(queue_of(batch), "c")
+    assert budget.to_dict()["draws"][0]["least"] == after.least
+
+
+def label_draw(session: ReviewSession, outcomes: dict[str, int], who: str = "ann") -> int:
+    """Label drawn runs until another one is shown or the batch is closed; return how many."""
+    for number in range(500):
+        shown = session.shown(who)
+        if shown is None or session.news() or shown.run.trajectory_id not in outcomes:
+            return number
+        session.say(who, shown.key, outcomes[shown.run.trajectory_id], shown.number)
+    raise AssertionError("the draw does not end")
+
+
+def test_the_label_that_settles_a_draw_closes_its_batch(batch: ProvisionalBatch) -> None:
+    session = ReviewSession(batch.store, "c")
+    assert session.news() == ()
+    labels = label_draw(session, agreeing(audit_of(batch)))
+    audit = audit_of(batch)
+    assert audit.state == "certified" and audit.decided > 0
+    assert session.news() == (f"Batch {audit.sentence()}",) and audit.labels_used <= labels
+    assert labels == len(read_labels(Corpus(batch.store, "c"))) < len(audit.runs)
+    # nobody is asked about what the certificate decided
+    queue = queue_of(batch)
+    assert drawn(queue) == [] and queue.budget.draws == () and queue.settled == ()
+    # the last label is known for what it was, and a form sent twice is one line
+    said = session.last("ann")
+    assert said is not None and said.judged is not None
+    assert said.judged.reason == "batch_draw"
+    # a server that starts later has no news
+    assert ReviewSession(batch.store, "c").news() == ()
+
+
+def test_a_label_that_comes_after_the_closing_is_kept(batch: ProvisionalBatch) -> None:
+    session = ReviewSession(batch.store, "c")
+    late = session.shown("bob")
+    assert late is not None
+    agree = agreeing(audit_of(batch))
+    label_draw(session, agree)
+    before = audit_of(batch).closing
+    assert before is None, "what bob reads is kept for bob, and the draw waits for it"
+    session.skip("bob", late.key)
+    label_draw(session, agree)
+    before = audit_of(batch).closing
+    assert before is not None
+    written = session.say("bob", late.key, 1 - agree[late.run.trajectory_id], late.number)
+    assert read_labels(Corpus(batch.store, "c"))[-1] == written
+    assert audit_of(batch).closing == before
+
+
+def test_a_file_of_labels_closes_the_batch_and_says_so(
+    batch: ProvisionalBatch, tmp_path: Path
+) -> None:
+    agree = agreeing(audit_of(batch))
+    for number in range(100):
+        queue = queue_of(batch)
+        path = tmp_path / f"queue-{number}.csv"
+        export_queue(path, queue)
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+        table = table[table["kind"] == "batch_draw"]
+        table["outcome"] = [str(agree[name]) for name in table["trajectory_id"]]
+        table.to_csv(path, index=False)
+        done = import_labels(Corpus(batch.store, "c"), path, reviewer="ann")
+        assert done.added == len(table) and done.unasked == 0
+        if done.closed:
+            break
+    assert done.closed == (f"Batch {audit_of(batch).sentence()}",)
+    assert audit_of(batch).state == "certified"
+
+
+def test_label_studio_has_the_drawn_runs_and_not_why(
+    batch: ProvisionalBatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "tasks.json"
+    export_studio(path, batch.store, "c", queue_of(batch))
+    tasks = json.loads(path.read_text(encoding="utf-8"))
+    names = [task["data"]["trajectory_id"] for task in tasks]
+    assert names[: len(audit_of(batch).wanted)] == list(audit_of(batch).wanted)
+    assert {tuple(task["data"]) for task in tasks} == {("trajectory_id", "task_id", "batch", "run")}
+    for task in tasks:
+        choice = {"type": "choices", "value": {"choices": ["failure"]}}
+        task["annotations"] = [{"completed_by": "ann@x", "result": [choice]}]
+    path.write_text(json.dumps(tasks), encoding="utf-8")
+    assert import_labels(Corpus(batch.store, "c"), path).added == len(tasks)
+    first = tasks[0]["data"]
+    first["task_id"] = "another"
+    path.write_text(json.dumps(tasks[:1]), encoding="utf-8")
+    with pytest.raises(InputError, match="task 1, annotation 1, column task_id"):
+        import_labels(Corpus(batch.store, "c"), path)
+
+
+def two_outcomes(rows: list[dict[str, Any]]) -> None:
+    rows.append(rows[0] | {"outcome": str(1 - int(rows[0]["outcome"]))})
+
+
+def unknown(rows: list[dict[str, Any]]) -> None:
+    rows[3]["trajectory_id"] = "new-9/0"
+
+
+def shifted(rows: list[dict[str, Any]]) -> None:
+    tasks = [row["task_id"] for row in rows]
+    for row, task in zip(rows, [*tasks[1:], tasks[0]], strict=True):
+        row["task_id"] = task
+
+
+def no_outcome(rows: list[dict[str, Any]]) -> None:
+    rows[2]["outcome"] = "maybe"
+
+
+@pytest.mark.parametrize(
+    ("edit", "sentence"),
+    [
+        (two_outcomes, "ann labels .* a second time .*; keep one of the two. Nothing was imported"),
+        (unknown, "'new-9/0' is no run that was decided for c; check the id"),
+        (shifted, "column task_id: .* is no run of task .* export the queue again. Nothing was"),
+        (no_outcome, "column outcome: 'maybe' is no outcome"),
+    ],
+)
+def test_a_file_at_fault_is_one_sentence_and_decides_nothing(
+    batch: ProvisionalBatch,
+    tmp_path: Path,
+    edit: Callable[[list[dict[str, Any]]], None],
+    sentence: str,
+) -> None:
+    path = tmp_path / "queue.jsonl"
+    export_queue(path, queue_of(batch))
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    rows = [
+        row | {"outcome": str(batch.truth[row["trajectory_id"]])}
+        for row in rows
+        if row["kind"] == "batch_draw"
+    ]
+    edit(rows)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    with pytest.raises(InputError, match=sentence) as fault:
+        import_labels(Corpus(batch.store, "c"), path, reviewer="ann")
+    assert str(fault.value).count("\n") == 0
+    assert read_labels(Corpus(batch.store, "c")) == [] and audit_of(batch).state == "provisional"
+
+
+def test_labels_of_runs_that_were_not_drawn_are_kept_and_decide_nothing(
+    batch: ProvisionalBatch, tmp_path: Path
+) -> None:
+    others = batch.decided_at_once()
+    rows = [f"{name},{batch.truth[name]}" for name in others]
+    path = tmp_path / "others.csv"
+    path.write_text("\n".join(["trajectory_id,outcome", *rows]) + "\n", encoding="utf-8")
+    done = import_labels(Corpus(batch.store, "c"), path, reviewer="ann")
+    assert (done.added, done.unasked, done.closed) == (len(others), len(others), ())
+    assert audit_of(batch).labels_used == 0 and len(read_labels(Corpus(batch.store, "c"))) > 0
+
+
+def test_a_batch_whose_audit_was_edited_leaves_the_rest_of_the_queue(
+    batch: ProvisionalBatch,
+) -> None:
+    key = batch_key("c", batch.name, "audit.json")
+    batch.store.write_json(key, batch.store.read_json(key) | {"seed": 1})
+    asked = load_asked(Corpus(batch.store, "c"))
+    assert asked.audits == () and "it was edited; restore it" in asked.faults[0]
+    assert drawn(queue_of(batch)) == [] and len(queue_of(batch).frame) > 0
