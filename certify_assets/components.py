@@ -67,6 +67,9 @@ class DeclaredCorpus(dg.Resolvable, dg.Model):
     new_agents: Literal["review", "batch_certificate", "accept"] = pydantic.Field(
         "batch_certificate", description=_ABOUT["new_agents"]
     )
+    auto_deploy: Literal["never", "if_wider", "always"] = pydantic.Field(
+        "never", description=_ABOUT["auto_deploy"]
+    )
 
     def config(self, folder: Path) -> CorpusConfig:
         """Return the configuration, with paths made absolute from the folder of the YAML file.

@@ -112,6 +112,12 @@ def corpus() -> None:
     ),
 )
 @click.option(
+    "--auto-deploy",
+    type=click.Choice(("never", "if_wider", "always")),
+    default="never",
+    help="Whether new certificates of the deployed judge decide with nobody asked.",
+)
+@click.option(
     "--replace",
     is_flag=True,
     help=(

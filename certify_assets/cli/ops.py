@@ -33,7 +33,7 @@ from certify_assets.cli.output import (
 )
 from certify_assets.cli.recertify import recertify
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import InputError
+from certify_assets.errors import CertifyError, InputError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import SIDES
 
@@ -294,9 +294,17 @@ def _budgets(alphas: tuple[str, ...]) -> dict[str, float] | float | None:
 def _status(corpus: Corpus, *, as_json: bool) -> int:
     from certify_assets.operations.batches import close_batches
     from certify_assets.operations.deployment import Deployment
-    from certify_assets.operations.deployment_record import load_deployment, read_deployments
+    from certify_assets.operations.deployment_record import (
+        deployed_spending,
+        load_deployment,
+        read_deployments,
+    )
 
     audits, faults = close_batches(corpus)
+    try:
+        spent = deployed_spending(corpus).total()
+    except CertifyError as error:
+        spent = str(error)
     refusal = Deployment.of(corpus).refusal
     found = load_deployment(corpus)
     earlier = read_deployments(corpus)
@@ -320,6 +328,7 @@ def _status(corpus: Corpus, *, as_json: bool) -> int:
                 "deployments": past,
                 "batches": [asdict(item) for item in audits],
                 "faults": faults,
+                "delta_spent": spent,
             }
         )
     else:
@@ -334,6 +343,7 @@ def _status(corpus: Corpus, *, as_json: bool) -> int:
                 ["number", "time", "judge", "certificates"],
                 rows,
             )
+        show_line(f"δ spent: {spent}.")
         show_line(
             "It decides new runs." if refusal is None else f"{refusal.code}: {refusal.sentence}"
         )

@@ -23,8 +23,8 @@ from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
 
 if TYPE_CHECKING:
+    from certify_assets.evaluation.spending import Schedule
     from certify_assets.operations.recertification_record import RecertificationRecord
-    from certify_assets.operations.spending import Schedule
 
 
 @click.command()
@@ -88,7 +88,7 @@ def recertify(
     of labels, never by what they say. Exit 3 where nothing is certified, too few tasks are new, or
     the deployment is refused.
     """
-    from certify_assets.operations.spending import Schedule
+    from certify_assets.evaluation.spending import Schedule
 
     if training_labels:
         with corpus.writing("ops recertify"):
@@ -193,18 +193,20 @@ class _Preview:
     left_out: dict[str, int]
     open_share: float
     spent: float
+    total: str
 
 
 def _preview(judge: JudgedCorpus, declared: Schedule | None) -> _Preview:
+    from certify_assets.evaluation.spending import Schedule, read_spending
     from certify_assets.operations.recertification import plan_recertification
-    from certify_assets.operations.spending import Schedule, read_spending
 
     spending, plan = read_spending(judge.corpus), plan_recertification(judge)
+    mine = spending.of(judge.name)
     known = next(
         (item for item in spending.claims if item.inputs_sha256 == plan.inputs_sha256), None
     )
     schedule = spending.schedule or declared or Schedule()
-    share = spending.next_share() if spending.schedule is not None else schedule.share(1)
+    share = mine.next_share() if spending.schedule is not None else schedule.share(1)
     return _Preview(
         corpus=judge.corpus.name,
         judge=judge.name,
@@ -218,7 +220,8 @@ def _preview(judge: JudgedCorpus, declared: Schedule | None) -> _Preview:
         needed=schedule.least_new_tasks,
         left_out=dict(plan.counted.left_out),
         open_share=plan.counted.open_share,
-        spent=spending.spent,
+        spent=mine.spent,
+        total=mine.total(),
     )
 
 
@@ -234,7 +237,7 @@ def _show_preview(found: _Preview) -> None:
             ["left out", left_out],
             ["open or tied", percent(found.open_share)],
             ["δ of this one", f"{found.delta:g}{before}"],
-            ["spent so far", f"{found.spent:.4g}"],
+            ["spent so far", found.total],
         ],
     )
     say("A look at what would come of it is a recertification: run it without --dry-run.")

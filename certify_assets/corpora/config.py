@@ -96,6 +96,14 @@ class CorpusConfig:
             "their batch by labels drawn from it, or the certificate of the corpus."
         ),
     ] = "batch_certificate"
+    auto_deploy: Annotated[
+        Literal["never", "if_wider", "always"],
+        _field(
+            "Whether new certificates of the deployed judge decide with nobody asked: never, "
+            "if_wider (where they decide more of the same runs) or always; every check of "
+            "`certify ops deploy` holds, and no alarm may be open."
+        ),
+    ] = "never"
 
     @pydantic.model_validator(mode="wrap")
     @classmethod

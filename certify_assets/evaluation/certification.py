@@ -1,11 +1,12 @@
 """Certificates of one judge on one corpus: made from CAL, stored, recomputed on demand.
 
 A certificate depends on the hashes of artifact, renderer, manifest, scores and trajectories; every
-reader compares them with what is stored now.
+reader compares them with what is stored now. Its δ is what the journal of δ says of its rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
@@ -16,14 +17,19 @@ from certify_assets.errors import (
     IntegrityError,
     StaleCertificateError,
 )
+from certify_assets.evaluation.anchors import anchor_heads, require_anchored
 from certify_assets.evaluation.ledger import register
 from certify_assets.evaluation.parity import parity_provenance
+from certify_assets.evaluation.spending import claim_certificate, read_spending
+from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
 from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
 from certify_assets.storage.snapshot import remembered
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from certify_assets.certificates import Certificate
     from certify_assets.corpora.config import CorpusConfig
 
@@ -51,13 +57,14 @@ def certify_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> list[Certifica
         provenance["accepted_structural_leak"] = leak
     provenance |= judge.family.provenance(adapter)
     scores, outcomes, tasks = columns(cal)
+    delta = _claim(judge, cal, hashes, adapter.candidates)
     certificates = [
         certify(
             scores,
             outcomes,
             tasks,
             alpha=alpha,
-            delta=DELTA,
+            delta=delta,
             side=side,
             procedure=procedure,
             grid=config.grid,
@@ -81,10 +88,11 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
     # a check guards only the run that it is in, this guards every reader
     from certify_assets.certificates import Certificate, verify_certificate
 
-    cal, hashes, _ = judge.calibration
+    cal, hashes, adapter = judge.calibration
     hashes = {**hashes, **parity_provenance(judge)}
     document = judge.store.read_json(judge.key("certificates.json"))
     certificates = [Certificate.from_dict(item) for item in document["certificates"]]
+    delta = _claimed_delta(judge, _test_sha256(judge, cal, adapter.candidates))
     for certificate in certificates:
         stale = next(
             (name for name, value in hashes.items() if certificate.provenance.get(name) != value),
@@ -96,6 +104,13 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
                 f"{stale.removesuffix('_sha256')} than the stored one; materialize "
                 f"judges/{judge}/certificate again."
             )
+        if certificate.delta != delta:
+            raise StaleCertificateError(
+                f"the certificates of {judge} on {judge.corpus} were made at δ = "
+                f"{certificate.delta:g}, and the journal of δ gives them "
+                f"{'nothing' if delta is None else f'{delta:g}'}; materialize "
+                f"judges/{judge}/certificate again."
+            )
         difference = verify_certificate(certificate, *columns(cal))
         if difference is not None:
             raise ForgedCertificateError(
@@ -103,6 +118,45 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
                 f"{difference}"
             )
     return certificates
+
+
+def _test_sha256(judge: JudgedCorpus, cal: pd.DataFrame, candidates: int) -> str:
+    """Hash what a test on CAL depends on, whatever its budgets: the same again spends nothing."""
+    scores, outcomes, tasks = columns(cal)
+    rows = zip(
+        tasks.tolist(),
+        # another machine trains the same judge up to the last digits
+        [None if np.isnan(score) else f"{score:.9g}" for score in scores.tolist()],
+        outcomes.tolist(),
+        strict=True,
+    )
+    about = {"rows": [list(row) for row in rows], "grid": judge.corpus.config.grid}
+    return sha256_bytes(canonical_json({**about, "candidates": candidates}))
+
+
+def _claim(
+    judge: JudgedCorpus, cal: pd.DataFrame, hashes: Mapping[str, str], candidates: int
+) -> float:
+    """Claim δ of certificates before they are computed."""
+    key = judge.key("certificates.json")
+    before = read_spending(judge.corpus).certificates(judge.name)
+    if not before and judge.store.exists(key):
+        # certificates that an early version made without a claim were the first
+        stored = judge.store.read_json(key)["certificates"]
+        of_others = [item for item in stored if not hashes.items() <= item["provenance"].items()]
+        if of_others:
+            claim_certificate(judge.corpus, judge.name, judge.store.sha256(key))
+    require_anchored(judge.corpus)
+    made = claim_certificate(judge.corpus, judge.name, _test_sha256(judge, cal, candidates))
+    anchor_heads(judge.corpus)
+    return made.delta
+
+
+def _claimed_delta(judge: JudgedCorpus, test_sha256: str) -> float | None:
+    """Return the δ that the journal gives a test; None where it knows others of the judge alone."""
+    claimed = read_spending(judge.corpus).certificates(judge.name)
+    found = [item.delta for item in claimed if item.inputs_sha256 == test_sha256]
+    return found[0] if found else None if claimed else DELTA
 
 
 def deciding_certificates(judge: JudgedCorpus) -> list[Certificate]:

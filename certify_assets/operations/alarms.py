@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.evaluation.anchors import anchor_heads
+from certify_assets.evaluation.spending import heads_key
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.layout import alarms_key
 from certify_assets.operations.monitor_record import MonitorEntry
@@ -58,6 +60,7 @@ def record_alarms(judge: JudgedCorpus, entries: Sequence[MonitorEntry]) -> None:
 
     if raised:
         _journal(judge.corpus).extend(new)
+        anchor_heads(judge.corpus)
 
 
 def _journal(corpus: Corpus) -> Journal[Alarm]:
@@ -66,4 +69,5 @@ def _journal(corpus: Corpus) -> Journal[Alarm]:
         alarms_key(corpus.name),
         lambda entry: Alarm(**{**entry, "interval": tuple(entry["interval"])}),
         replace(UNCHAINED, entry="an alarm"),
+        heads=heads_key(corpus.name),
     )

@@ -25,6 +25,7 @@ from certify_assets.certificates.batch_sides import (
     sides_sha256,
 )
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.evaluation.spending import Schedule
 from certify_assets.judges.specs import DELTA, SIDES
 from certify_assets.operations.batch_audit import (
     AuditRecord,
@@ -34,7 +35,6 @@ from certify_assets.operations.batch_audit import (
     read_draws,
 )
 from certify_assets.operations.layout import PROVISIONAL, batch_key
-from certify_assets.operations.spending import Schedule
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,6 +19,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.deliveries import trajectory_sha256
 from certify_assets.corpora.landing import inbox_key, is_inbox_empty, settled_inbox
 from certify_assets.errors import CertifyError, InputError
+from certify_assets.evaluation.anchors import require_anchored
 from certify_assets.evaluation.table_files import read_rows
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.operations.batch_audit import AuditSummary, BatchAudit
@@ -154,6 +155,7 @@ def decide_ready(corpus: Corpus, *, report: Report = silent) -> list[BatchRecord
         # a refusal stays whatever the labels are
         if Deployment.of(corpus).refusal is None:
             try:
+                require_anchored(corpus)
                 monitor_deployed(corpus)
             except CertifyError as error:
                 sentence = (

@@ -10,11 +10,12 @@ import numpy as np
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import SIDES
+from certify_assets.judges.specs import DELTA, SIDES
 from certify_assets.operations.audit_sample import OPEN_SHARE
 from certify_assets.operations.batch_audit import BatchAudit, batch_audits
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.deployment_record import (
+    deployed_spending,
     load_deployment,
     read_deployments,
     stored_deployment,
@@ -31,7 +32,6 @@ from certify_assets.operations.notification_config import read_notifications
 from certify_assets.operations.notifications import certificate_age
 from certify_assets.operations.recertification import NOTHING_DEPLOYED, plan_recertification
 from certify_assets.operations.sampling import Draw, SamplingPlan, asked_rows
-from certify_assets.operations.spending import read_spending
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -182,17 +182,17 @@ def no_alarm(corpus: Corpus) -> Verdict:
 def delta_left(corpus: Corpus) -> Verdict:
     """ERROR where nothing is left to spend."""
     try:
-        spending = read_spending(corpus)
+        spending = deployed_spending(corpus)
     except CertifyError as error:
         return Verdict("ERROR", str(error))
     if spending.schedule is None:
         return Verdict(
-            "PASS", "nothing was spent: the first recertification declares the schedule."
+            "PASS", "nothing was spent: the first later certificate declares the schedule."
         )
     share, first = spending.next_share(), spending.schedule.share(1)
     sentence = (
-        f"{len(spending.claims)} recertifications spent {spending.spent:.4g} of "
-        f"{spending.promised:.4g}; the next gets {share:.4g}."
+        f"{spending.later} later certificates and recertifications spent {spending.spent:.4g} of "
+        f"{spending.promised:.4g}, and the first one {DELTA:g}; the next gets {share:.4g}."
     )
     if not share > 0:
         return Verdict("ERROR", f"{sentence} Declare another schedule, with the reason.")

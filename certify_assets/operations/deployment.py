@@ -20,7 +20,7 @@ from certify_assets.operations.deployment_record import (
     load_deployment,
     stored_deployment,
 )
-from certify_assets.operations.layout import own_key, recertification_number
+from certify_assets.operations.layout import certificate_key, own_key, recertification_number
 from certify_assets.operations.monitor_record import MonitorRecord
 from certify_assets.operations.recertification_record import (
     load_recertification,
@@ -99,11 +99,16 @@ def deployed_certificates(corpus: Corpus) -> list[Certificate]:
 
 
 def certificates_in_use(judge: JudgedCorpus) -> list[Certificate] | None:
-    """Return the certificates of a deployed judge, recomputed; None where it is not deployed."""
+    """Return the certificates of a deployed judge, recomputed; None where they do not decide."""
     record = stored_deployment(judge.corpus)
     if record is None or record.judge != judge.name:
         return None
-    return deployed_certificates(judge.corpus)
+    try:
+        return deployed_certificates(judge.corpus)
+    except StaleCertificateError:
+        # a delivery, or a training, came after the deployment: it decides nothing any more, and
+        # the run that certifies the judge again goes on
+        return None
 
 
 def strictest_certificates(certificates: Sequence[Certificate]) -> list[Certificate]:
@@ -163,6 +168,23 @@ def certificates_of(corpus: Corpus, record: DeploymentRecord) -> list[Certificat
             f"deploy {judge} again."
         )
     return chosen
+
+
+def kept_certificates(corpus: Corpus, record: DeploymentRecord) -> tuple[Certificate, ...]:
+    """Return the certificates of a deployment as they were when they were deployed."""
+    from certify_assets.certificates import Certificate
+
+    found = []
+    for sha256 in record.certificates:
+        key = certificate_key(corpus.name, sha256)
+        item = Certificate.from_dict(corpus.store.read_json(key))
+        if item.sha256 != sha256:
+            raise IntegrityError(
+                f"{corpus.store.locate(key)} is not the certificate that was deployed; restore it "
+                "from a backup."
+            )
+        found.append(item)
+    return tuple(found)
 
 
 @remembered

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
+from certify_assets.evaluation.spending import Spending, read_spending
 from certify_assets.operations.layout import (
     deployment_key,
     deployments_key,
@@ -43,6 +44,8 @@ class DeploymentRecord:
     number: int  # line of the journal, from 1
     time: str  # UTC, ISO 8601
     findings: tuple[Mapping[str, str], ...] = ()  # code and message of what the user should know
+    policy: str = ""  # of the corpus, where it deployed; empty where a user did
+    scores_sha256: str = ""  # of the stored scores that its certificates were computed on
     # model, version, alias and run, or the error; None before it is asked
     mlflow: Mapping[str, str] | None = None
     # hash of the previous line; empty in the first
@@ -111,6 +114,12 @@ def load_deployment(corpus: Corpus) -> DeploymentRecord | None:
             "earlier one was put back, or a deployment was cut off; deploy again."
         )
     return stored
+
+
+def deployed_spending(corpus: Corpus) -> Spending:
+    """Return what the deployed judge spent; what all judges did where none is deployed."""
+    spending, now = read_spending(corpus), stored_deployment(corpus)
+    return spending if now is None else spending.of(now.judge)
 
 
 def read_deployments(corpus: Corpus) -> list[DeploymentRecord]:

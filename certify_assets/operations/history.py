@@ -16,11 +16,14 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
 from certify_assets.operations.alarms import read_alarms
 from certify_assets.operations.audit_sample import completed_at, drawn_decisions, with_labels
-from certify_assets.operations.deployment_record import DeploymentRecord, read_deployments
+from certify_assets.operations.deployment_record import (
+    DeploymentRecord,
+    deployed_spending,
+    read_deployments,
+)
 from certify_assets.operations.labels import Label, read_labels
 from certify_assets.operations.layout import history_key
 from certify_assets.operations.recertification_record import RecertificationRecord, recertifications
-from certify_assets.operations.spending import read_spending
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,11 +97,12 @@ class RaisedAlarm:
 
 @dataclass(frozen=True)
 class SpentDelta:
-    """What a recertification spent."""
+    """What a later certificate or a recertification spent."""
 
     number: int
     delta: float
     time: str
+    kind: str = "recertification"  # or certificate: on CAL
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +130,7 @@ def write_history(corpus: Corpus) -> OperationHistory:
 
 def operation_history(corpus: Corpus) -> OperationHistory:
     """Return the history of a corpus."""
-    spending, alarms, labels = read_spending(corpus), read_alarms(corpus), read_labels(corpus)
+    spending, alarms, labels = deployed_spending(corpus), read_alarms(corpus), read_labels(corpus)
     decided = with_labels(drawn_decisions(corpus), labels)
     first = {item.certificate_sha256: FirstAlarm(item.at, item.time) for item in reversed(alarms)}
     steps = tuple(
@@ -147,7 +151,11 @@ def operation_history(corpus: Corpus) -> OperationHistory:
             for one in alarms
         ),
         first_delta=DELTA,
-        claims=tuple(SpentDelta(item.number, item.delta, item.time) for item in spending.claims),
+        claims=tuple(
+            SpentDelta(item.number, item.delta, item.time, item.kind)
+            for item in spending.tests
+            if not item.first
+        ),
         spent=spending.spent,
         promised=spending.promised,
         schedule="" if spending.schedule is None else spending.schedule.words(),

@@ -73,17 +73,22 @@ deployment_key = _named("deployment.json")
 labels_key = _named("labels.jsonl")  # the journal
 reviewed_key = _named("labels.parquet")  # the table of resolved labels
 training_key = _named("training_labels.parquet")
-# further journals: deployments, alarms, the δ that recertifications spend, sent notifications
+automatic_key = _named("automatic_deployment.json")  # what the policy made of new certificates
+# further journals: deployments, alarms, sent notifications
 deployments_key = _named("deployments.jsonl")
 alarms_key = _named("alarms.jsonl")
 draws_key = _named("draws.jsonl")  # the seeds of all batch draws
-spending_key = _named("spending.jsonl")
 notifications_key = _named("notifications.jsonl")
 
 
 def certificate_key(corpus: str, sha256: str) -> str:
     """Return the key of a certificate that was deployed; its hash is its name."""
     return operation_key(corpus, "certificates", f"{sha256}.json")
+
+
+def deployed_scores_key(corpus: str, sha256: str) -> str:
+    """Return the key of the scores that a deployed certificate was computed on."""
+    return operation_key(corpus, "deployed_scores", f"{sha256}.parquet")
 
 
 def own_key(corpus: str, judge: str) -> str:

@@ -16,7 +16,7 @@ from certify_assets.storage.store import Store
 
 FILE: Final = "notifications.yaml"
 VARIABLE: Final = "CERTIFY_NOTIFICATIONS"
-EventKind = Literal["alarm", "expiry", "closed_gate", "failed_audit"]
+EventKind = Literal["alarm", "expiry", "closed_gate", "failed_audit", "deployment", "not_deployed"]
 EVENTS: Final = get_args(EventKind)
 EXPIRY_DAYS: Final = 90.0
 _LONGEST = 120

@@ -1,4 +1,4 @@
-"""Notifications: alarms, expired certificates, closed gates and failed audits, each sent once."""
+"""Notifications: alarms, expiry, closed gates, failed audits, deployments by policy; each once."""
 
 # What failed is tried again with the next delivery, and stops nothing. A delivery killed between
 # sending and logging is repeated: a receiver may get an event twice, with the same id, and never
@@ -24,8 +24,9 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.operations.alarms import read_alarms
+from certify_assets.operations.automatic import last_automatic
 from certify_assets.operations.deployment import Deployment
-from certify_assets.operations.deployment_record import DeploymentRecord
+from certify_assets.operations.deployment_record import DeploymentRecord, read_deployments
 from certify_assets.operations.labels import read_labels
 from certify_assets.operations.layout import notifications_key
 from certify_assets.operations.notification_config import EXPIRY_DAYS, Target, read_notifications
@@ -38,7 +39,7 @@ SIGNATURE: Final = "X-Certify-Signature"
 class Event:
     """An event that a user should know; one a kind and subject is sent."""
 
-    kind: str  # alarm, expiry, closed_gate or failed_audit
+    kind: str  # one of `notification_config.EVENTS`
     corpus: str
     judge: str
     subject: str  # hash of a certificate, or number of a deployment
@@ -99,6 +100,7 @@ def gather_events(corpus: Corpus, *, now: datetime | None = None) -> list[Event]
         )
         for alarm in read_alarms(corpus)
     ]
+    found += _by_policy(corpus)
     deployment = Deployment.of(corpus)
     record, refusal = deployment.record, deployment.refusal
     judge = "" if record is None else record.judge
@@ -126,6 +128,32 @@ def gather_events(corpus: Corpus, *, now: datetime | None = None) -> list[Event]
         )
         found.append(Event("expiry", corpus.name, judge, subject, text))
     return found
+
+
+def _by_policy(corpus: Corpus) -> list[Event]:
+    """Return what the policy of the corpus deployed, and what it last did not deploy, and why."""
+    found = [
+        Event(
+            "deployment",
+            corpus.name,
+            item.judge,
+            f"deployment {item.number}",
+            f"{corpus}: deployment {item.number} of {item.judge} decides by the corpus's policy "
+            f"({item.policy}), {_budgets(item)}; `certify ops rollback {corpus}` takes it back.",
+        )
+        for item in read_deployments(corpus)
+        if item.policy
+    ]
+    last = last_automatic(corpus)
+    if last is not None and last.refused:
+        subject = ";".join(last.certificates) or "no certificates"
+        message = f"{corpus}: new certificates of {last.judge} are not deployed: {last.reason}"
+        found.append(Event("not_deployed", corpus.name, last.judge, subject, message))
+    return found
+
+
+def _budgets(record: DeploymentRecord) -> str:
+    return ", ".join(f"{side} at {alpha:g}" for side, alpha in record.alpha.items())
 
 
 def notify(corpus: Corpus, *, now: datetime | None = None) -> list[str]:

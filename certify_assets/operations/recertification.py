@@ -16,8 +16,18 @@ import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, GateClosedError, InputError
+from certify_assets.evaluation.anchors import anchor_heads, require_anchored
 from certify_assets.evaluation.certification import require_paid
 from certify_assets.evaluation.parity import parity_provenance
+from certify_assets.evaluation.spending import (
+    Claim,
+    Schedule,
+    Spending,
+    claim,
+    declare,
+    finish,
+    read_spending,
+)
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
@@ -49,15 +59,6 @@ from certify_assets.operations.recertification_record import (
     recertifications,
 )
 from certify_assets.operations.rollout import promote
-from certify_assets.operations.spending import (
-    Claim,
-    Schedule,
-    Spending,
-    claim,
-    declare,
-    finish,
-    read_spending,
-)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,7 +98,7 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
     counted = count_audit_tasks(
         judge.corpus, adapter_sha256=hashes["adapter_sha256"], before=before
     )
-    table = _table(cal, _scored(judge, counted.rows))
+    table = _table(cal, score_rows(judge, counted.rows))
     config = judge.corpus.config
     about = {
         "judge": judge.name,
@@ -138,6 +139,7 @@ def recertify(
     corpus = judge.corpus
     # one at a time: the files of one number belong to one reading of the labels
     with corpus.writing("recertification"):
+        require_anchored(corpus)
         spending = read_spending(corpus)
         if schedule is not None or spending.schedule is None:
             spending = declare(corpus, schedule or Schedule(), reason=reason)
@@ -157,7 +159,7 @@ def recertify(
                 f"{len(plan.new_tasks)} tasks are new and complete, {least} are needed; nothing "
                 "was spent."
             )
-        record = _make(corpus, plan, claim(corpus, plan.inputs_sha256))
+        record = _make(corpus, plan, claim(corpus, plan.inputs_sha256, judge.name))
         certified = sum(side.certified for side in record.sides)
         return record, (
             f"recertification {record.number}: {certified} of {len(record.sides)} sides and "
@@ -196,7 +198,7 @@ def _finished(corpus: Corpus, known: Claim, spending: Spending) -> Recertificati
 
 
 def _make(corpus: Corpus, plan: Plan, claimed: Claim) -> RecertificationRecord:
-    spending, source = read_spending(corpus), stream_source(corpus)
+    spending, source = read_spending(corpus).of(plan.judge), stream_source(corpus)
     store, counted = corpus.store, plan.counted
     scores = recertification_key(corpus.name, claimed.number, SCORES)
     scores_sha256 = store.write_table(scores, plan.table)
@@ -235,6 +237,7 @@ def _make(corpus: Corpus, plan: Plan, claimed: Claim) -> RecertificationRecord:
     # the last of the folder: without it the files are made again under the same number
     document = recertification_key(corpus.name, claimed.number, DOCUMENT)
     finish(corpus, claimed.number, store.write_json(document, asdict(record)))
+    anchor_heads(corpus)
     return record
 
 
@@ -367,7 +370,7 @@ def _table(cal: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _scored(judge: JudgedCorpus, rows: pd.DataFrame) -> pd.DataFrame:
+def score_rows(judge: JudgedCorpus, rows: pd.DataFrame) -> pd.DataFrame:
     """Score the rows of refused batches: a recertification after an alarm needs them."""
     rows = rows.copy()
     for batch in rows.loc[rows["refused"], "batch"].drop_duplicates():

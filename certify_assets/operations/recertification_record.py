@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import ForgedCertificateError, IntegrityError, StaleCertificateError
+from certify_assets.evaluation.spending import read_spending
 from certify_assets.files import sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
 from certify_assets.operations.layout import labels_key, operation_key, recertification_key
-from certify_assets.operations.spending import read_spending
 from certify_assets.storage.snapshot import remembered
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ class RecertificationRecord:
             "open_share": self.open_share,
             "delta": self.delta,
             "spent": self.spent,
+            "spent_in_all": self.first_delta + self.spent,
         }
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError, InputError
+from certify_assets.evaluation.anchors import require_anchored
 from certify_assets.evaluation.certification import certificate_of
 from certify_assets.files import canonical_json
 from certify_assets.judges.judged import JudgedCorpus
@@ -17,6 +18,7 @@ from certify_assets.operations.deployment import (
     certificates_of,
     deployment_fault,
     judge_fingerprint,
+    kept_certificates,
     read_certificates,
     strictest_certificates,
 )
@@ -26,14 +28,28 @@ from certify_assets.operations.deployment_record import (
     load_deployment,
     plan_before,
     read_deployments,
+    stored_deployment,
 )
-from certify_assets.operations.layout import certificate_key, deployment_key, own_key
+from certify_assets.operations.layout import (
+    certificate_key,
+    deployed_scores_key,
+    deployment_key,
+    own_key,
+    recertification_key,
+    recertification_number,
+)
 from certify_assets.operations.monitoring import label_alarm
-from certify_assets.operations.recertification_record import RecertificationRecord
+from certify_assets.operations.recertification_record import (
+    SCORES,
+    CertifiedSide,
+    RecertificationRecord,
+)
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.tracking import Record, Tracker
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from certify_assets.certificates import Certificate
 
 #: share of the drawn tasks that may be open or tied in a recertification that decides
@@ -49,13 +65,16 @@ def deploy(
     alpha: Mapping[str, float] | float | None = None,
     sampling: SamplingPlan | None = None,
     certificates_key: str | None = None,
+    policy: str = "",
     track: bool = True,
 ) -> DeploymentRecord:
     """Deploy a judge whose certificates hold, whose audit did not fail and that has no alarm."""
     # Without budgets the strictest decide, without a sampling plan the last one, and without a key
-    # the certificates on CAL. An error of MLflow is stored in the document.
+    # the certificates on CAL. An error of MLflow is stored in the document. `policy` is that of the
+    # corpus, where no user asked.
     corpus, store = judge.corpus, judge.store
     _ = judge.spec
+    require_anchored(corpus)
     key = certificates_key or own_key(corpus.name, judge.name)
     chosen = _choose(read_certificates(judge, key), alpha, f"{judge} on {corpus}")
     record = DeploymentRecord(
@@ -69,6 +88,7 @@ def deploy(
         number=0,
         time=datetime.now(UTC).isoformat(timespec="milliseconds"),
         findings=tuple(_findings(judge, chosen)),
+        policy=policy,
     )
     fault = deployment_fault(corpus, record, chosen) or label_alarm(judge, key, chosen)
     if fault:
@@ -77,12 +97,45 @@ def deploy(
     store.require_unchanged(judge.key(), corpus.key())
     for item in chosen:
         store.write_bytes(certificate_key(corpus.name, item.sha256), item.to_json())
+    # a later deployment may have to decide more of the same runs
+    scores = deployed_scores_key(corpus.name, chosen[0].sha256)
+    scores_sha256 = store.write_table(scores, certified_rows(judge, key))
+    record = replace(record, scores_sha256=scores_sha256)
     record = append_deployment(corpus, record)
     store.write_json(deployment_key(corpus.name), asdict(record))
-    if track:
-        record = replace(record, mlflow=register_deployment(judge, record, chosen))
-        store.write_json(deployment_key(corpus.name), asdict(record))
+    return _tracked(judge, record, chosen) if track else record
+
+
+def complete_deployment(corpus: Corpus) -> DeploymentRecord | None:
+    """Return what decides, after finishing an automatic deployment that a kill cut off."""
+    journal, stored = read_deployments(corpus), stored_deployment(corpus)
+    if journal and journal[-1].policy and (stored is None or stored.number < journal[-1].number):
+        # the line is the deployment, the document repeats it
+        corpus.store.write_json(deployment_key(corpus.name), asdict(journal[-1]))
+    now = load_deployment(corpus)
+    if now is None or not now.policy or now.mlflow is not None:
+        return now
+    judge = JudgedCorpus(corpus, now.judge)
+    return _tracked(judge, now, kept_certificates(corpus, now))
+
+
+def _tracked(
+    judge: JudgedCorpus, record: DeploymentRecord, chosen: Sequence[Certificate]
+) -> DeploymentRecord:
+    record = replace(record, mlflow=register_deployment(judge, record, chosen))
+    judge.store.write_json(deployment_key(judge.corpus.name), asdict(record))
     return record
+
+
+def certified_rows(judge: JudgedCorpus, key: str) -> pd.DataFrame:
+    """Return trajectory_id and score of the rows that stored certificates were computed on."""
+    number = recertification_number(judge.corpus.name, key)
+    table = (
+        judge.store.read_table(recertification_key(judge.corpus.name, number, SCORES))
+        if number
+        else judge.calibration[0]
+    )
+    return table[["trajectory_id", "score"]].reset_index(drop=True)
 
 
 def redeploy(corpus: Corpus, number: int, *, track: bool = True) -> DeploymentRecord:
@@ -105,17 +158,10 @@ def redeploy(corpus: Corpus, number: int, *, track: bool = True) -> DeploymentRe
 
 def promote(corpus: Corpus, document: RecertificationRecord) -> DeploymentRecord:
     """Deploy a recertification at the current budgets; return the deployment if it is in use."""
-    name = f"recertification {document.number} of {corpus}"
     now = load_deployment(corpus)
     same_judge = now is not None and now.judge == document.judge
     if now is not None and same_judge and now.certificates_key == document.certificates_key:
         return now
-    if document.open_share > MOST_OPEN:
-        raise GateClosedError(
-            f"{name} is not deployed: {100 * document.open_share:.0f} % of the drawn tasks were "
-            "open or tied, and those that were complete may be the easy ones; label the rest of "
-            "the audit sample, then recertify."
-        )
     budgets = dict(now.alpha) if now is not None and same_judge else None
     sides = [
         side
@@ -124,7 +170,27 @@ def promote(corpus: Corpus, document: RecertificationRecord) -> DeploymentRecord
     ]
     if not sides:
         at = "" if budgets is None else " at the budgets that decide now"
-        raise GateClosedError(f"{name} certifies nothing{at}; the deployment stays as it is.")
+        raise GateClosedError(
+            f"recertification {document.number} of {corpus} certifies nothing{at}; the deployment "
+            "stays as it is."
+        )
+    require_sound(document, sides)
+    return deploy(
+        JudgedCorpus(corpus, document.judge),
+        alpha=None if budgets is None else {side.side: side.alpha for side in sides},
+        certificates_key=document.certificates_key,
+    )
+
+
+def require_sound(document: RecertificationRecord, sides: Sequence[CertifiedSide]) -> None:
+    """Refuse a recertification whose drawn tasks are open, or that the audit sample contradicts."""
+    name = f"recertification {document.number} of {document.corpus}"
+    if document.open_share > MOST_OPEN:
+        raise GateClosedError(
+            f"{name} is not deployed: {100 * document.open_share:.0f} % of the drawn tasks were "
+            "open or tied, and those that were complete may be the easy ones; label the rest of "
+            "the audit sample, then recertify."
+        )
     for side in sides:
         if side.audit_sample and side.audit_sample.get("verdict") == "ERROR":
             raise GateClosedError(
@@ -132,11 +198,6 @@ def promote(corpus: Corpus, document: RecertificationRecord) -> DeploymentRecord
                 f"{side.alpha:g} fails ({side.audit_sample['reason']}) The runs are no longer "
                 "those of CAL."
             )
-    return deploy(
-        JudgedCorpus(corpus, document.judge),
-        alpha=None if budgets is None else {side.side: side.alpha for side in sides},
-        certificates_key=document.certificates_key,
-    )
 
 
 def _choose(
@@ -260,6 +321,13 @@ def _version(uri: str, name: str, run: str, tags: Mapping[str, str]) -> str:
             "now.",
         )
     source = f"{client.get_run(run).info.artifact_uri}/adapter"
-    version = str(client.create_model_version(name, source, run_id=run, tags=dict(tags)).version)
+    # a kill may have come after the version and before the document that names it
+    known = [
+        item
+        for item in client.search_model_versions(f"name = '{name}'")
+        if tags.items() <= item.tags.items()
+    ]
+    made = known[0] if known else client.create_model_version(name, source, run, dict(tags))
+    version = str(made.version)
     client.set_registered_model_alias(name, ALIAS, version)
     return version

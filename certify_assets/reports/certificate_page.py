@@ -79,6 +79,7 @@ def render_page(
     arms: ArmsAudit | None = None,
     left_out: LeftOutAgents | None = None,
     recalibration: tuple[RecalibrationReport, bool] | None = None,
+    delta_spent: str = "",
 ) -> str:
     """Render the page on which a release is decided: any certificates of one score table."""
     # guarded TaskBoot leads where it is present; the file names are those of the command that
@@ -96,6 +97,7 @@ def render_page(
         score_scale=score_scale,
         arms=arms,
         left_out=left_out,
+        delta_spent=delta_spent,
     )
     main, reasons = source.headline, explain(source)
     return render(

@@ -78,6 +78,8 @@ class PageSource:
     arms: ArmsAudit | None = None
     #: every agent left out, where the judge's own training is known
     left_out: LeftOutAgents | None = None
+    #: δ that this judge spent on this corpus, in words
+    delta_spent: str = ""
 
     def __post_init__(self) -> None:
         if not self.certificates:

@@ -246,12 +246,16 @@ def _promise(certificate: Certificate) -> str:
 def promise_notes(source: PageSource) -> list[str]:
     """Return the lines under the promise: what it rests on, how it holds, what it saves."""
     main = source.headline
+    spent_line: list[str] = []
+    if source.delta_spent:
+        spent_line = [f"δ spent on this corpus with this judge: {source.delta_spent}."]
     if not main.certified:
         return [
             (
                 f"No promise is made. All {count(1000)} of every 1,000 runs are reviewed: "
                 f"{hours(1, source.minutes_per_review):.1f} reviewer-hours."
-            )
+            ),
+            *spent_line,
         ]
     saved = hours(source.decided, source.minutes_per_review)
     together = ""
@@ -273,6 +277,7 @@ def promise_notes(source: PageSource) -> list[str]:
             f"At {minutes} minutes a review this saves {saved:.1f} of "
             f"{hours(1, source.minutes_per_review):.1f} reviewer-hours in every 1,000 runs."
         ),
+        *spent_line,
     ]
 
 

@@ -123,7 +123,7 @@ def spending_history(claims: Sequence[SpentDelta], *, first: float, promised: fl
     totals = [first]
     for item in claims:
         totals.append(totals[-1] + item.delta)
-    parts = _frame([0, *(item.number for item in claims)], top)
+    parts = _frame(list(range(len(totals))), top)
     width = min(40.0, 0.6 * _SPAN / len(totals))
     for place, total in enumerate(totals):
         x, y = _x(place, len(totals)), _y(total / top)
@@ -142,8 +142,8 @@ def spending_history(claims: Sequence[SpentDelta], *, first: float, promised: fl
         'stroke-dasharray="6 3"/>'
     )
     label = (
-        f"δ spent: {totals[-1]:.4g} of {first + promised:.4g} declared, by {len(claims)} "
-        "recertifications and the first certificate."
+        f"δ spent: {totals[-1]:.4g} of {first + promised:.4g} declared, by the first certificate "
+        f"and {len(claims)} later ones."
     )
     return svg.inline_svg("".join(parts), _BOX, label, classes="plot")
 
@@ -249,8 +249,8 @@ def render_history(history: OperationHistory) -> str:
                 history.claims, first=history.first_delta, promised=history.promised
             ),
             "caption": (
-                "δ of the first certificate and of each recertification, added up, a side and "
-                "budget; dashed the most that was declared."
+                "δ of the deployed judge's first certificate, and of each later one and each "
+                "recertification, added up, a side and budget; dashed the most that was declared."
             ),
         },
     ]
@@ -262,9 +262,10 @@ def render_history(history: OperationHistory) -> str:
         reason=reason,
         facts=[
             ("sets of certificates", count(len(steps))),
-            ("recertifications begun", count(len(history.claims))),
+            ("later certificates and recertifications", count(len(history.claims))),
             ("alarms", count(len(history.alarms))),
             ("δ spent by them", compact(history.spent)),
+            ("δ spent in all", compact(history.first_delta + history.spent)),
         ],
         panels=panels,
         columns=COLUMNS,
@@ -276,7 +277,7 @@ def render_history(history: OperationHistory) -> str:
         ],
         joint=history.joint,
         schedule=history.schedule
-        or "No schedule is declared yet: the first recertification declares one.",
+        or "No schedule is declared yet: the first later certificate declares one.",
     )
 
 
@@ -304,6 +305,7 @@ def history_metrics(history: OperationHistory) -> dict[str, float]:
     metrics = {
         "delta_spent": float(history.spent),
         "delta_promised": float(history.promised),
+        "delta_total": float(history.first_delta + history.spent),
         "alarms": float(len(history.alarms)),
     }
     for side in history.steps[-1].sides if history.steps else []:

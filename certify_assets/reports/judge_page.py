@@ -17,6 +17,7 @@ from certify_assets.evaluation.certification import (
     load_certificates,
 )
 from certify_assets.evaluation.left_out_agents import left_out_agents
+from certify_assets.evaluation.spending import read_spending
 from certify_assets.judges.harvest.gate import HALF_B
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import DELTA, judge_spec, judges
@@ -53,6 +54,7 @@ def write_page(judge: JudgedCorpus) -> str:
         arms=arms,
         left_out=left_out_agents(judge),
         recalibration=_recalibration(judge, hashes),
+        delta_spent=read_spending(judge.corpus).of(judge.name).total(),
     )
     return store_page(judge.store, judge.key("page.html"), page)
 

@@ -119,6 +119,15 @@ UNCHAINED: Final = LineFormat(previous="")
 
 
 @dataclass(frozen=True)
+class Head:
+    """The last line that a journal had once, as a second file keeps it."""
+
+    journal: str  # storage key
+    lines: int
+    sha256: str
+
+
+@dataclass(frozen=True)
 class Journal(Generic[T]):
     """A journal in a data root."""
 
@@ -128,6 +137,9 @@ class Journal(Generic[T]):
     format: LineFormat = LineFormat()
     # the object of an entry; the journal fills in number and hash
     dump: Callable[[Any], Mapping[str, Any]] = asdict
+    # key of the journal of heads, kept apart: without it a journal that is cut off or put back from
+    # an older copy is a valid one
+    heads: str = ""
 
     def read(self) -> list[T]:
         """Return every entry, oldest first, after verifying the chain; none without a file."""
@@ -135,7 +147,18 @@ class Journal(Generic[T]):
 
     def lines(self) -> list[Line]:
         """Return the verified lines."""
-        return self._lines(self.store.read_bytes(self.key) if self.store.exists(self.key) else b"")
+        heads = self._heads()
+        data = self.store.read_bytes(self.key) if self.store.exists(self.key) else b""
+        return self._complete(self._lines(data), heads)
+
+    def require_head(self, head: Head, named_by: str) -> None:
+        """Refuse the journal if it no longer has a line that it had."""
+        self._complete(self.lines(), [head], named_by)
+
+    def last(self) -> Head | None:
+        """Return the last line as a head; None where there is none."""
+        lines = self.lines()
+        return Head(self.key, len(lines), lines[-1].sha256) if lines else None
 
     def head(self) -> str:
         """Return the hash of the last line; what the first line names where there is none."""
@@ -154,19 +177,40 @@ class Journal(Generic[T]):
         """Append what `make` returns for the stored entries; return it as it is stored."""
         # no other process appends between the two
         added: list[T] = []
+        known, last = self._heads(), [Head(self.key, 0, "")]
 
         def texts(old: bytes) -> str | None:
-            lines = self._lines(old)
+            lines = self._complete(self._lines(old), known)
             head, new = self._head(lines), []
             for number, entry in enumerate(make(self._entries(lines)), len(lines) + 1):
                 text, line = self.format.line(self.dump(entry), number, head)
                 head = line.sha256
+                last[0] = Head(self.key, number, head)
                 new.append(text)
                 added.extend(self._entries([line]))
             return "\n".join(new) or None
 
         self.store.append_line(self.key, texts)
+        if added and self.heads:
+            # a kill before this leaves an earlier head, which the journal has as well
+            heads_journal(self.store, self.heads).append(last[0])
         return added
+
+    def _heads(self) -> list[Head]:
+        if not self.heads:
+            return []
+        stored = heads_journal(self.store, self.heads).read()
+        return [head for head in stored if head.journal == self.key]
+
+    def _complete(self, lines: list[Line], heads: Iterable[Head], named_by: str = "") -> list[Line]:
+        for head in heads:
+            if head.lines > len(lines) or lines[head.lines - 1].sha256 != head.sha256:
+                raise self.format.error(
+                    f"{self.store.locate(self.key)} has not line {head.lines} that "
+                    f"{named_by or self.store.locate(self.heads)} names: lines were cut off or an "
+                    f"older copy was put back; {self.format.remedy}."
+                )
+        return lines
 
     def _lines(self, data: bytes) -> list[Line]:
         return list(self.format.read(data, self.store.locate(self.key)))
@@ -183,3 +227,12 @@ class Journal(Generic[T]):
                 where = self.store.locate(self.key)
                 raise self.format.unreadable(where, line.number) from None
         return found
+
+
+def heads_journal(store: Store, key: str) -> Journal[Head]:
+    """Return a journal of heads of other journals."""
+    return Journal(store, key, _head_of, LineFormat(entry="a head of a journal"))
+
+
+def _head_of(document: dict[str, Any]) -> Head:
+    return Head(**{name: document[name] for name in ("journal", "lines", "sha256")})

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file
@@ -43,6 +43,7 @@ _LONGEST_QUEUE = 2000
 _TAG = "certify.record"
 
 _Points = Sequence[tuple[int, float]]
+T = TypeVar("T")
 
 
 def thinned(points: _Points) -> list[tuple[int, float]]:
@@ -172,6 +173,18 @@ class Tracker:
         )
         return str(found[0].info.run_id) if found else None
 
+    def note(self, name: str, value: str) -> None:
+        """Set a tag of the experiment."""
+        client = self._client()
+        found, experiment = self._experiment(client)
+        number = found.experiment_id if found else self._create_experiment(client, experiment)
+        client.set_experiment_tag(number, name, value)
+
+    def noted(self, name: str) -> str | None:
+        """Return a tag of the experiment; None where it has none."""
+        found, _ = self._experiment(self._client())
+        return found.tags.get(name) if found else None
+
     def _experiment(self, client: Any) -> tuple[Any, str]:
         """Return the experiment of the records, None where there is none yet, and its name."""
         found = client.get_experiment_by_name(self.experiment)
@@ -239,6 +252,21 @@ def write_or_keep(store: Store, record: Record, *, experiment: str) -> Recorded:
             store.write_json(_FAILURE, {"time": time.time(), "place": place, "reason": reason})
         return _keep(store, record, reason)
     return Recorded(url, sent_late=_send_waiting(store, tracker))
+
+
+def ask_server(store: Store, ask: Callable[[Tracker], T]) -> T | None:
+    """Ask the MLflow server that is named by the environment; None without it or its answer."""
+    place = without_credentials(os.environ.get("MLFLOW_TRACKING_URI", ""))
+    if not place or _paused(store, place):
+        return None
+    try:
+        return ask(Tracker.for_store(store))
+    except Exception as error:
+        # as for a record: nothing waits for a server that does not answer
+        reason = f"{type(error).__name__}: {without_credentials(str(error))[:300]}"
+        with suppress(OSError):
+            store.write_json(_FAILURE, {"time": time.time(), "place": place, "reason": reason})
+        return None
 
 
 def waiting_records(store: Store) -> list[str]:

@@ -31,7 +31,7 @@ ARM_ASSETS = {"judges/grpo/arm", "judges/grpo/arms_audit"}
 OPERATION_ASSETS = named(
     "operations",
     "audit_sample inbox deployment incoming_runs decisions batch_certificates review_queue reviewed_labels monitor "
-    "recertification history",
+    "recertification automatic_deployment history",
 )
 CHAIN = ("model", "audit", "certificate", "monitor", "report", "scores")
 
@@ -216,6 +216,7 @@ def test_jobs_schedules_and_sensors_are_these() -> None:
     assert [sensor.name for sensor in repository.sensor_defs] == [
         "new_inbox",
         "new_runs",
+        "new_versions",
         "reviewed_labels",
     ]
 

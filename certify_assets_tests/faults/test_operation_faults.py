@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.operations import labels, rollout, spending
+from certify_assets.evaluation import spending
+from certify_assets.evaluation.spending import Schedule, claim, declare, read_spending
+from certify_assets.operations import labels, rollout
 from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.deployment_record import load_deployment, read_deployments
@@ -27,7 +29,6 @@ from certify_assets.operations.layout import load_decisions
 from certify_assets.operations.notifications import certificate_age
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
-from certify_assets.operations.spending import Schedule, claim, declare, read_spending
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
 from certify_assets_tests.faults.namespace import in_namespace

@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -241,7 +242,12 @@ def test_labels_that_speak_against_every_budget_stop_each_and_so_does_an_unreada
     made = put(operated, alpha=0.2)
     assert made.alpha == {"reject": 0.2} and Deployment.of(Corpus(operated, "c")).refusal is None
     raise_alarm(operated)
-    for document in ("judges/lexical/c/monitor.json", "operations/c/alarms.jsonl"):
+    documents = (
+        "judges/lexical/c/monitor.json",
+        "operations/c/alarms.jsonl",
+        "ledger/c.heads.jsonl",
+    )
+    for document in documents:
         # the alarm is in no document any more, and the labels that raised it are there all the same
         operated.delete(document)
     for alpha in (0.1, 0.2):
@@ -251,6 +257,21 @@ def test_labels_that_speak_against_every_budget_stop_each_and_so_does_an_unreada
             put(operated, alpha=alpha)
     operated.write_json("judges/lexical/c/monitor.json", {"status": "quiet"})
     assert Deployment.of(Corpus(operated, "c")).refusal.code == "alarm"  # type: ignore[union-attr]
+
+
+def test_an_alarm_is_not_forgotten_where_operations_is_put_back(
+    operated: Store, tmp_path: Path
+) -> None:
+    put(operated, alpha=0.2)
+    folder = operated.local_path("operations")
+    shutil.copytree(folder, tmp_path / "backup")
+    raise_alarm(operated)
+    shutil.rmtree(folder)
+    shutil.copytree(tmp_path / "backup", folder)
+    operated.delete("judges/lexical/c/monitor.json")
+    refusal = Deployment.of(Corpus(operated, "c")).refusal
+    assert refusal is not None and refusal.code == "alarm"
+    assert "an older copy was put back" in refusal.sentence
 
 
 # of the registry's own queries, where it is given SQLAlchemy 2.1

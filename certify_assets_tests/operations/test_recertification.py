@@ -18,6 +18,7 @@ from certify_assets.errors import (
     StaleCertificateError,
 )
 from certify_assets.evaluation import certification
+from certify_assets.evaluation.spending import Schedule, read_spending
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.audit_sample import count_audit_tasks
 from certify_assets.operations.labels import Label, append_label
@@ -28,7 +29,6 @@ from certify_assets.operations.recertification_record import (
     recertifications,
 )
 from certify_assets.operations.sampling import SamplingPlan
-from certify_assets.operations.spending import Schedule, read_spending
 from certify_assets.storage.store import Store
 from certify_assets_tests.recertification_builders import (
     JUDGE,

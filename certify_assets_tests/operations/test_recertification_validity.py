@@ -9,8 +9,8 @@ import pytest
 
 from certify_assets.certificates import TaskStream, certify
 from certify_assets.certificates.monitor import alarm_process
+from certify_assets.evaluation.spending import Schedule
 from certify_assets.operations.sampling import SamplingPlan, draw_tasks
-from certify_assets.operations.spending import Schedule
 
 DELTA = 0.05
 

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from certify_assets.cli.recertify import recertify as command
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError
+from certify_assets.evaluation.spending import read_spending
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.checks import (
@@ -42,7 +43,6 @@ from certify_assets.operations.recertification_record import (
 )
 from certify_assets.operations.rollout import deploy, promote, redeploy
 from certify_assets.operations.sampling import SamplingPlan
-from certify_assets.operations.spending import read_spending
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import write_runs
 from certify_assets_tests.operations_builders import certified_corpus, deliver

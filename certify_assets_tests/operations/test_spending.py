@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import threading
 from pathlib import Path
 
@@ -11,8 +12,17 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets.operations.layout import recertification_key, spending_key
-from certify_assets.operations.spending import Schedule, claim, declare, read_spending
+from certify_assets.evaluation.anchors import anchor_heads, require_anchored
+from certify_assets.evaluation.spending import (
+    Schedule,
+    claim,
+    claim_certificate,
+    declare,
+    read_spending,
+    spending_key,
+)
+from certify_assets.judges.specs import DELTA
+from certify_assets.operations.layout import recertification_key
 from certify_assets.storage.store import Store
 
 
@@ -137,3 +147,48 @@ def test_two_at_once_get_two_numbers(store: Store) -> None:
     for thread in threads:
         thread.join()
     assert sorted(item.number for item in read_spending(Corpus(store, "c")).claims) == [1, 2, 3, 4]
+
+
+def test_later_certificates_and_recertifications_of_a_judge_share_one_schedule(
+    store: Store,
+) -> None:
+    corpus, schedule = Corpus(store, "c"), Schedule()
+    assert claim_certificate(corpus, "lexical", "v1").delta == DELTA
+    assert read_spending(corpus).of("lexical").total().startswith("0.05 of at most 0.1 ")
+    assert claim_certificate(corpus, "lexical", "v1").number == 1, "the same again spends nothing"
+    assert claim_certificate(corpus, "lexical", "v2").delta == schedule.share(1)
+    assert claim(corpus, "labels", "lexical").delta == schedule.share(2)
+    assert claim_certificate(corpus, "lexical", "v3").delta == schedule.share(3)
+    # another judge has a first certificate and shares of its own; recertifications are numbered
+    # for the corpus
+    assert claim_certificate(corpus, "structure", "v3").delta == DELTA
+    other = claim(corpus, "other labels", "structure")
+    assert (other.number, other.delta) == (2, schedule.share(1))
+    mine = read_spending(corpus).of("lexical")
+    assert mine.spent == pytest.approx(sum(map(schedule.share, (1, 2, 3)))) and mine.later == 3
+    assert "2 later certificates and 1 recertification since" in mine.joint(DELTA)
+    declare(corpus, Schedule("equal", 0.01, count=1), reason="the last one.")
+    assert claim_certificate(corpus, "lexical", "v4").delta == 0.01
+    with pytest.raises(InputError, match="nothing left"):
+        claim_certificate(corpus, "lexical", "v5")
+
+
+@pytest.mark.parametrize("put_back", ["operations", "everything"])
+def test_an_older_copy_put_back_spends_nothing_twice(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put_back: str
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/elsewhere.db")
+    root = Path(store.root) / "root"
+    corpus = Corpus(Store(str(root)), "c")
+    claim_certificate(corpus, "lexical", "v1")
+    anchor_heads(corpus)
+    shutil.copytree(root, tmp_path / "backup")
+    claim_certificate(corpus, "lexical", "v2")
+    anchor_heads(corpus)
+    require_anchored(corpus)
+    folder = "operations" if put_back == "operations" else ""
+    shutil.rmtree(root / folder)
+    shutil.copytree(tmp_path / "backup" / folder, root / folder)
+    with pytest.raises(IntegrityError, match=r"an older copy was put back; restore"):
+        require_anchored(Corpus(Store(str(root)), "c"))
+        claim_certificate(Corpus(Store(str(root)), "c"), "lexical", "another v2")

@@ -17,6 +17,7 @@ from certify_assets.defs.names import OPERATIONS_GROUP, judge_key, key, source
 from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.left_out_agents import left_out_agents
+from certify_assets.evaluation.spending import read_spending
 from certify_assets.judges.specs import PROCEDURES, JudgeSpec, judges
 from certify_assets.operations import monitoring
 from certify_assets.reports import judge_page, monitor_page
@@ -101,6 +102,8 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
             "cal_tasks": headline.tasks,
             "cal_trajectories": headline.trajectories,
             "sha256": headline.sha256,
+            "delta": headline.delta,
+            "delta_spent": read_spending(step.corpus).of(spec.name).total(),
         }
         return step.made(
             metadata,

@@ -17,6 +17,7 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import judges
 from certify_assets.operations import batches, history, layout
+from certify_assets.operations.automatic import deploy_by_policy
 from certify_assets.operations.batch_audit import STATES
 from certify_assets.operations.decisions import (
     BatchRecord,
@@ -24,7 +25,11 @@ from certify_assets.operations.decisions import (
     received_version,
     summarize,
 )
-from certify_assets.operations.deployment_record import load_deployment
+from certify_assets.operations.deployment_record import (
+    deployed_spending,
+    load_deployment,
+    read_deployments,
+)
 from certify_assets.operations.labels import write_label_table
 from certify_assets.operations.monitoring import monitor_deployed
 from certify_assets.operations.notifications import notify
@@ -78,8 +83,8 @@ def review_assets() -> list[dg.AssetsDefinition]:
 
 
 def recertify_assets() -> list[dg.AssetsDefinition]:
-    """Return the monitor of the deployed judge, its recertification and the history."""
-    return [operation_monitor, recertification, operation_history]
+    """Return monitor and recertification of the deployed judge, what follows, and the history."""
+    return [operation_monitor, recertification, automatic_deployment(), operation_history]
 
 
 def _deployment() -> dg.AssetSpec:
@@ -318,6 +323,7 @@ def recertification(step: AssetStep, config: RecertifyConfig) -> Made:
     metadata = {
         "said": said,
         "joint": record.joint,
+        "delta_spent": deployed_spending(corpus).total(),
         "findings": dg.MetadataValue.json(list(record.findings)),
         "left_out": dg.MetadataValue.json(dict(record.left_out)),
         "certificates": dg.MetadataValue.path(step.store.locate(record.certificates_key)),
@@ -334,6 +340,50 @@ def recertification(step: AssetStep, config: RecertifyConfig) -> Made:
         metrics=metrics,
         tags={"inputs_sha256": record.inputs_sha256},
     )
+
+
+def automatic_deployment() -> dg.AssetsDefinition:
+    """Return the asset that deploys by the policy of the corpus."""
+
+    @_asset(
+        name="automatic_deployment",
+        deps=[recertification, *(judge_key(name, "audit") for name in judges())],
+        kinds={"json"},
+        description="Let new certificates of the deployed judge decide, on CAL or of a "
+        "recertification, where `auto_deploy` of the corpus and every guard rail let it; notify, "
+        "and say why where not. `certify ops rollback CORPUS` takes it back.",
+    )
+    def deployed_by_policy(step: AssetStep) -> Made:
+        corpus = step.corpus
+        earlier = len(read_deployments(corpus))
+        made = deploy_by_policy(corpus)
+        if made is None:
+            return dg.MaterializeResult(metadata={"reason": NOTHING_DEPLOYED})
+        if len(read_deployments(corpus)) > earlier:
+            step.context.log_event(
+                dg.AssetMaterialization(DEPLOYMENT, partition=step.context.partition_key)
+            )
+        figures = {
+            "deployment": float(made.deployed) or None,
+            "decided_before": made.before,
+            "decided_after": made.after,
+        }
+        known = {name: value for name, value in figures.items() if value is not None}
+        metadata = {
+            "policy": made.policy,
+            "reason": made.reason or f"deployment {made.deployed} decides under them.",
+            "delta_spent": deployed_spending(corpus).total(),
+            "not_told": dg.MetadataValue.json(notify(corpus)),
+            **known,
+        }
+        return step.made(
+            metadata,
+            version=sha256_bytes(canonical_json([made.policy, made.deployed, made.reason])),
+            params={"policy": made.policy, "reason": made.reason},
+            metrics=known,
+        )
+
+    return deployed_by_policy
 
 
 @_asset(

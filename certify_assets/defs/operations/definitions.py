@@ -9,6 +9,7 @@ from certify_assets.defs.operations.schedules import weekly_recertification
 from certify_assets.defs.operations.sensors import (
     new_inbox_sensor,
     new_runs_sensor,
+    new_versions_sensor,
     reviewed_labels_sensor,
 )
 
@@ -30,5 +31,10 @@ def operation_definitions() -> dg.Definitions:
             jobs.refresh_job(),
         ],
         schedules=[weekly_recertification],
-        sensors=[new_runs_sensor, new_inbox_sensor, reviewed_labels_sensor],
+        sensors=[
+            new_runs_sensor,
+            new_versions_sensor,
+            new_inbox_sensor,
+            reviewed_labels_sensor,
+        ],
     )

@@ -32,16 +32,22 @@ _ARMS = dg.AssetSelection.assets(
     *[judge_key(name, "arm") for name in LANGUAGE_JUDGES if JUDGES[name].arms]
 )
 
+_BY_POLICY = dg.AssetSelection.assets(key("operations/automatic_deployment"))
+
 # generating the embedded runs and the studies are asked for by themselves
 onboard_job = dg.define_asset_job(
     "onboard_corpus",
-    selection=dg.AssetSelection.all()
-    - _GENERATED
-    - dg.AssetSelection.groups(
-        RESEARCH_GROUP, OPERATIONS_GROUP, LM_GROUP, TRANSFER_GROUP, HARVEST_GROUP, ENDPOINT_GROUP
-    ),
+    selection=(
+        dg.AssetSelection.all()
+        - _GENERATED
+        - dg.AssetSelection.groups(
+            *(RESEARCH_GROUP, OPERATIONS_GROUP, LM_GROUP),
+            *(TRANSFER_GROUP, HARVEST_GROUP, ENDPOINT_GROUP),
+        )
+    )
+    | _BY_POLICY,
     description="Import, split, check, train, score, certify, audit and draw one corpus with the "
-    "judges that need seconds.",
+    "judges that need seconds; deploy what the corpus's policy lets decide.",
 )
 
 lm_judges_job = dg.define_asset_job(

@@ -20,6 +20,7 @@ _OPERATION = (
     "reviewed_labels",
     "monitor",
     "recertification",
+    "automatic_deployment",
     "history",
 )
 

@@ -20,12 +20,18 @@ from certify_assets.defs.names import CORPORA, corpora_partitions
 from certify_assets.defs.operations.jobs import decide_job, onboard_job, recertify_job
 from certify_assets.defs.resources import DataRoot
 from certify_assets.errors import CertifyError
+from certify_assets.operations.layout import own_key
 from certify_assets.operations.monitoring import stream_source
 from certify_assets.storage.lease import holding, refusing
 from certify_assets.storage.store import Store
 
 # a page label is a line of the journal: not a run for every one of them
 _PATIENCE = 300
+_ENDED = {
+    dg.DagsterRunStatus.SUCCESS,
+    dg.DagsterRunStatus.FAILURE,
+    dg.DagsterRunStatus.CANCELED,
+}
 
 
 @dg.sensor(
@@ -51,6 +57,58 @@ def new_runs_sensor(
     return _request_runs(
         context, store, arrivals, waiting, lambda corpus: adopt(store, folder, corpus)
     )
+
+
+@dg.sensor(
+    name="new_versions",
+    job=onboard_job,
+    minimum_interval_seconds=60,
+    default_status=dg.DefaultSensorStatus.STOPPED,
+    description="Watch the versions of corpora that have certificates; one that `certify corpus "
+    "import --add` or --replace delivered starts the whole pipeline.",
+)
+def new_versions_sensor(
+    context: dg.SensorEvaluationContext, data_root: DataRoot
+) -> dg.SensorResult | dg.SkipReason:
+    """Request one run a corpus whose certificates are of another version than the stored runs."""
+    store = data_root.store()
+    seen: dict[str, str] = json.loads(context.cursor or "{}")
+    new: dict[str, str] = {}
+    requests = []
+    for name in sorted(context.instance.get_dynamic_partitions(CORPORA)):
+        corpus = Corpus(store, name)
+        versions = corpus.deliveries.read()
+        if not versions or versions[-1].trajectories_sha256 == seen.get(name):
+            continue
+        if _is_running(context.instance, name):
+            # that run may be what delivered it, or certify it
+            context.log.info(f"{_name(name)} waits: a run of it is not finished")
+            continue
+        new[name] = versions[-1].trajectories_sha256
+        if corpus.obstacle or not _certified_earlier(corpus, new[name]):
+            continue
+        requests.append(dg.RunRequest(run_key=f"version:{name}:{new[name]}", partition_key=name))
+    if not requests:
+        context.update_cursor(json.dumps(seen | new, sort_keys=True))
+        return dg.SkipReason("no version that certificates wait for")
+    return dg.SensorResult(run_requests=requests, cursor=json.dumps(seen | new, sort_keys=True))
+
+
+def _is_running(instance: dg.DagsterInstance, corpus: str) -> bool:
+    statuses = [status for status in dg.DagsterRunStatus if status not in _ENDED]
+    unfinished = dg.RunsFilter(tags={"dagster/partition": corpus}, statuses=statuses)
+    return instance.get_runs_count(unfinished) > 0
+
+
+def _certified_earlier(corpus: Corpus, trajectories_sha256: str) -> bool:
+    """Whether a judge has certificates, and none of this version of the corpus."""
+    found = [
+        corpus.store.read_json(own_key(corpus.name, name))["certificates"]
+        for name in corpus.store.names("judges")
+        if corpus.store.exists(own_key(corpus.name, name))
+    ]
+    made = {item["provenance"].get("trajectories_sha256") for part in found for item in part}
+    return bool(made) and trajectories_sha256 not in made
 
 
 def declared_corpora_sensor(

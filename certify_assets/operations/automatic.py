@@ -1,0 +1,260 @@
+"""Automatic deployment: what the policy of a corpus makes of new certificates."""
+
+# The first deployment is a user's, and so are another judge, another budget and another side: what
+# is deployed here is the judge that decides already, at its budgets, under certificates that were
+# never deployed before, so that what a user rolled back stays rolled back. All guard rails of a
+# deployment by hand hold, and more: no alarm of the certificates in use is open, since an alarm
+# chooses the date by labels; the audit sample alone does not speak against the new ones; and
+# `if_wider` wants more of the same runs decided. Choosing the widest of several certificates is
+# paid for: all of them spend by one schedule of δ.
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import CertifyError, GateClosedError, StaleCertificateError
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.record import columns
+from certify_assets.judges.specs import PROCEDURES
+from certify_assets.operations.alarms import read_alarms
+from certify_assets.operations.audit_sample import count_audit_tasks
+from certify_assets.operations.deployment import (
+    judge_fingerprint,
+    kept_certificates,
+    read_certificates,
+)
+from certify_assets.operations.deployment_record import DeploymentRecord, read_deployments
+from certify_assets.operations.layout import automatic_key, deployed_scores_key, own_key
+from certify_assets.operations.recertification import score_rows
+from certify_assets.operations.recertification_record import RecertificationRecord, recertifications
+from certify_assets.operations.rollout import (
+    certified_rows,
+    complete_deployment,
+    deploy,
+    require_sound,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from certify_assets.certificates import Certificate
+
+SCHEMA: Final = "certify_assets/automatic_deployment/1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutomaticDeployment:
+    """What the policy made of the newest certificates of the deployed judge, as it is stored."""
+
+    schema: str = SCHEMA
+    corpus: str
+    judge: str
+    policy: str
+    certificates: tuple[str, ...] = ()  # SHA-256 of the newest ones, at the budgets that decide
+    deployed: int = 0  # number of the deployment that they decide under; 0 where they do not
+    reason: str = ""  # why they do not
+    before: float | None = None  # share of the same runs that the certificates in use decide
+    after: float | None = None  # and that the new ones would
+    time: str = ""
+
+    @property
+    def refused(self) -> bool:
+        """Whether the policy asks for a deployment that a guard rail or an error prevented."""
+        return self.policy != "never" and not self.deployed
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidate:
+    """The newest certificates of the deployed judge."""
+
+    key: str
+    certificates: tuple[Certificate, ...]  # that certify at the budgets of the deployment
+    record: RecertificationRecord | None  # None for those on CAL
+    fresh: bool  # whether the judge was trained or scored again since it was deployed
+
+
+def deploy_by_policy(corpus: Corpus) -> AutomaticDeployment | None:
+    """Deploy the newest certificates where policy and guard rails let it; None if none decide."""
+    now = complete_deployment(corpus)
+    if now is None:
+        return None
+    made = AutomaticDeployment(
+        corpus=corpus.name,
+        judge=now.judge,
+        policy=corpus.config.auto_deploy,
+        time=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    try:
+        made = _decided(corpus, now, made)
+    except CertifyError as error:
+        made = replace(made, reason=str(error))
+    corpus.store.write_json(automatic_key(corpus.name), asdict(made))
+    return made
+
+
+def last_automatic(corpus: Corpus) -> AutomaticDeployment | None:
+    """Return what the policy made of certificates the last time; None where it never did."""
+    key = automatic_key(corpus.name)
+    if not corpus.store.exists(key):
+        return None
+    values = dict(corpus.store.read_json(key))
+    return AutomaticDeployment(**{**values, "certificates": tuple(values["certificates"])})
+
+
+def _decided(
+    corpus: Corpus, now: DeploymentRecord, made: AutomaticDeployment
+) -> AutomaticDeployment:
+    found = _candidate(corpus, now)
+    if not found.certificates:
+        raise GateClosedError(
+            "the newest certificates certify nothing at the budgets that decide; the deployment "
+            "stays as it is."
+        )
+    hashes = tuple(item.sha256 for item in found.certificates)
+    made = replace(made, certificates=hashes)
+    if set(hashes) <= set(now.certificates):
+        return replace(made, deployed=now.number)
+    earlier = [item for item in read_deployments(corpus) if set(hashes) <= {*item.certificates}]
+    if earlier:
+        raise GateClosedError(
+            f"deployment {earlier[-1].number} was under these certificates, and deployment "
+            f"{now.number} replaced it: what was taken back is not deployed again unasked."
+        )
+    if made.policy == "never":
+        raise GateClosedError(
+            "new certificates wait: auto_deploy of the corpus is never; `certify ops deploy`, or "
+            "`certify ops recertify --deploy`, lets them decide."
+        )
+    shares = _shares(corpus, now, found)
+    if shares is not None:
+        made = replace(made, before=shares[0], after=shares[1])
+    try:
+        _require_guards(corpus, now, found)
+        _require_wider(made)
+        deployed = deploy(
+            JudgedCorpus(corpus, now.judge),
+            alpha={item.side: item.alpha for item in found.certificates},
+            certificates_key=found.key,
+            policy=made.policy,
+        )
+    except CertifyError as error:
+        return replace(made, reason=str(error))
+    return replace(made, deployed=deployed.number)
+
+
+def _candidate(corpus: Corpus, now: DeploymentRecord) -> _Candidate:
+    """Return the last recertification of the judge as it is stored, else what it has on CAL."""
+    judge = JudgedCorpus(corpus, now.judge)
+    fingerprint = judge_fingerprint(judge)
+    fresh = fingerprint != dict(now.fingerprint)
+    adapter = fingerprint["adapter_sha256"]
+    for record in reversed(recertifications(corpus)):
+        if (record.judge, record.adapter_sha256) != (now.judge, adapter):
+            continue
+        try:
+            certificates = read_certificates(judge, record.certificates_key)
+        except StaleCertificateError:
+            # of CAL as it was before a delivery
+            continue
+        return _Candidate(record.certificates_key, _at_budgets(certificates, now), record, fresh)
+    key = own_key(corpus.name, judge.name)
+    return _Candidate(key, _at_budgets(read_certificates(judge, key), now), None, fresh)
+
+
+def _at_budgets(certificates: list[Certificate], now: DeploymentRecord) -> tuple[Certificate, ...]:
+    return tuple(
+        item
+        for side, alpha in now.alpha.items()
+        for item in certificates
+        if (item.side, item.alpha, item.procedure) == (side, alpha, PROCEDURES[0])
+        and item.certified
+    )
+
+
+def _require_guards(corpus: Corpus, now: DeploymentRecord, found: _Candidate) -> None:
+    in_use = set(now.certificates)
+    if alarm := next((a for a in read_alarms(corpus) if a.certificate_sha256 in in_use), None):
+        raise GateClosedError(
+            f"an alarm is open: the monitor raised it for the {alarm.side} side at {alarm.alpha:g} "
+            f"of deployment {now.number} ({alarm.time}). Find out why, then deploy with `certify "
+            f"ops deploy {corpus} {now.judge}`."
+        )
+    if found.record is not None:
+        wanted = {item.sha256 for item in found.certificates}
+        sides = [side for side in found.record.sides if side.certificate_sha256 in wanted]
+        require_sound(found.record, sides)
+    elif found.fresh:
+        _require_audit_sample(JudgedCorpus(corpus, now.judge), now, found.certificates)
+
+
+def _require_audit_sample(
+    judge: JudgedCorpus, now: DeploymentRecord, certificates: tuple[Certificate, ...]
+) -> None:
+    """Audit a judge that was trained again on the labelled tasks that were drawn before."""
+    from certify_assets.certificates import audit_certificate
+
+    if judge.spec.hosted:
+        raise GateClosedError(
+            f"{judge} was trained or scored again, and to score the audit sample by it costs "
+            "money; deploy it by hand."
+        )
+    counted = count_audit_tasks(judge.corpus, adapter_sha256=now.fingerprint["adapter_sha256"])
+    if counted.rows.empty:
+        return
+    table = score_rows(judge, counted.rows.assign(refused=True))
+    for item in certificates:
+        audit = audit_certificate(item, *columns(table))
+        if audit.verdict == "ERROR":
+            raise GateClosedError(
+                f"on the audit sample of earlier batches the new {item.side} side at "
+                f"{item.alpha:g} fails ({audit.reason})"
+            )
+
+
+def _require_wider(made: AutomaticDeployment) -> None:
+    if made.policy != "if_wider":
+        return
+    if made.before is None or made.after is None:
+        raise GateClosedError(
+            "auto_deploy is if_wider, and no run has a score of both the deployed judge and the "
+            "new one, so that they cannot be compared; deploy by hand."
+        )
+    if not made.after > made.before:
+        raise GateClosedError(
+            f"auto_deploy is if_wider, and of the same runs the new certificates decide "
+            f"{100 * made.after:.1f} %, those in use {100 * made.before:.1f} %."
+        )
+
+
+def _shares(corpus: Corpus, now: DeploymentRecord, found: _Candidate) -> tuple[float, float] | None:
+    """Return the shares that certificates in use and new ones decide, of runs scored for both."""
+    judge = JudgedCorpus(corpus, now.judge)
+    rows = certified_rows(judge, found.key)
+    earlier = rows.rename(columns={"score": "before"})
+    if found.fresh:
+        key = deployed_scores_key(corpus.name, now.certificates[0])
+        if not now.scores_sha256 or not corpus.store.exists(key):
+            return None
+        if corpus.store.sha256(key) != now.scores_sha256:
+            raise GateClosedError(
+                f"{corpus.store.locate(key)} is not what deployment {now.number} stored; restore "
+                "it from a backup."
+            )
+        earlier = corpus.store.read_table(key).rename(columns={"score": "before"})
+    both = rows.merge(earlier, on="trajectory_id")
+    if both.empty:
+        return None
+    kept = kept_certificates(corpus, now)
+    return _share(kept, both["before"]), _share(found.certificates, both["score"])
+
+
+def _share(certificates: tuple[Certificate, ...], scores: pd.Series[float]) -> float:
+    from certify_assets.certificates import decide
+
+    decisions = decide(list(certificates), scores.to_numpy(np.float64)).decisions
+    return float((decisions != "human").mean())

@@ -1,0 +1,199 @@
+"""The loop with nobody typing: deliveries, labels and the week lead to certificates and deployments."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from click.testing import CliRunner
+from dagster._core.definitions.partitions.context import partition_loading_context
+
+from certify_assets.cli.corpus import corpus as corpus_command
+from certify_assets.cli.ops import ops
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.definitions import defs
+from certify_assets.defs.execution import execute, failures, instance_with, run_corpus
+from certify_assets.defs.names import CORPORA
+from certify_assets.defs.resources import DataRoot
+from certify_assets.evaluation.audit import load_audits
+from certify_assets.evaluation.certification import load_certificates
+from certify_assets.evaluation.spending import Schedule, read_spending
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.specs import DELTA
+from certify_assets.operations.automatic import last_automatic
+from certify_assets.operations.deployment import Deployment
+from certify_assets.operations.deployment_record import load_deployment, read_deployments
+from certify_assets.operations.labels import Label, append_labels
+from certify_assets.operations.layout import batch_names, load_decisions
+from certify_assets.operations.notifications import read_deliveries
+from certify_assets.operations.recertification_record import recertifications
+from certify_assets.operations.rollout import deploy
+from certify_assets.operations.sampling import SamplingPlan
+from certify_assets.storage.store import Store
+from certify_assets_tests.builders import write_runs
+from certify_assets_tests.operations_builders import deliver
+
+MONDAY = datetime(2026, 1, 5, 6, tzinfo=UTC)
+PLAN = SamplingPlan(0.3, 0.2, 5)
+
+
+class Loop:
+    """A data root with its Dagster instance, whose sensors and schedule are evaluated by hand."""
+
+    def __init__(self, root: Path) -> None:
+        self.store = Store(str(root))
+        self.resources = {"data_root": DataRoot(root=str(root))}
+        self.repository = defs.get_repository_def()
+        self.cursors: dict[str, str | None] = {}
+
+    @property
+    def corpus(self) -> Corpus:
+        return Corpus(self.store, "c")
+
+    def _run(self, job: str, requests: Any) -> list[str]:
+        for request in requests or ():
+            with instance_with([request.partition_key]) as instance:
+                selection = set(request.asset_selection) if request.asset_selection else None
+                done = execute(job, instance, request.partition_key, selection)
+                assert done.success, failures(done)
+        return [request.run_key for request in requests or ()]
+
+    def tick(self, name: str) -> list[str]:
+        """Evaluate a sensor, execute what it requests in this process, and keep its cursor."""
+        sensor = self.repository.get_sensor_def(name)
+        with (
+            dg.DagsterInstance.get() as instance,
+            dg.build_sensor_context(
+                instance=instance,
+                cursor=self.cursors.get(name),
+                repository_def=self.repository,
+                resources=self.resources,
+            ) as context,
+            # as the daemon does before it evaluates a tick
+            partition_loading_context(dynamic_partitions_store=instance),
+        ):
+            made = sensor.evaluate_tick(context)
+        self.cursors[name] = made.cursor or self.cursors.get(name)
+        return self._run(sensor.job_name, made.run_requests)
+
+    def week(self) -> list[str]:
+        """Evaluate the weekly schedule, and execute what it requests."""
+        schedule = self.repository.get_schedule_def("weekly_recertification")
+        with (
+            dg.DagsterInstance.get() as instance,
+            dg.build_schedule_context(
+                instance=instance,
+                scheduled_execution_time=MONDAY,
+                repository_def=self.repository,
+                resources=self.resources,
+            ) as context,
+            # as the daemon does before it evaluates a tick
+            partition_loading_context(dynamic_partitions_store=instance),
+        ):
+            made = schedule.evaluate_tick(context)
+        return self._run(schedule.job_name, made.run_requests)
+
+    def review(self, told: Path, seed: int) -> None:
+        """Label what the draw asks about, as the truth has it."""
+        rows = [json.loads(line) for line in told.read_text("utf-8").splitlines()]
+        truth = {f"new-{seed}-{row['trajectory_id']}": row["outcome"] for row in rows}
+        asked = load_decisions(self.corpus).query("asked != ''")["trajectory_id"]
+        names = [name for name in asked if name in truth]
+        append_labels(
+            self.corpus, [Label(name, truth[name], "ann", "file", f"ann {name}") for name in names]
+        )
+
+
+@pytest.fixture
+def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loop:
+    root = tmp_path / "root"
+    (root / "dagster").mkdir(parents=True)
+    for name in [name for name in os.environ if name.startswith(("MLFLOW", "CERTIFY"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("CERTIFY_ROOT", str(root))
+    monkeypatch.setenv("DAGSTER_HOME", str(root / "dagster"))
+    script = f"import sys; open({str(tmp_path / 'told')!r}, 'a').write(sys.stdin.read() + '\\n')"
+    target = {"name": "team", "command": [sys.executable, "-c", script], "timeout": 60}
+    (root / "notifications.yaml").write_text(json.dumps({"targets": [target]}), encoding="utf-8")
+    return Loop(root)
+
+
+def command(group: Any, *arguments: str) -> Any:
+    return CliRunner().invoke(group, [*arguments], catch_exceptions=False)
+
+
+@pytest.mark.slow
+def test_deliveries_labels_and_the_week_lead_to_deployments_with_nobody_typing(
+    loop: Loop, tmp_path: Path
+) -> None:
+    runs = write_runs(tmp_path / "runs.jsonl", tasks=100, attempts=4)
+    name = ["--name", "c", "--format", "table", "--root", loop.store.root]
+    done = command(corpus_command, "import", str(runs), *name, "--no-rl", "--auto-deploy", "always")
+    assert done.exit_code == 0, done.output
+    assert loop.tick("new_versions") == [], "what was never certified is not certified unasked"
+    assert run_corpus("c", quiet=True) == 0
+    assert last_automatic(loop.corpus) is None, "the first deployment is a user's"
+    deploy(JudgedCorpus(loop.corpus, "lexical"), sampling=PLAN)
+    calibration = set(JudgedCorpus(loop.corpus, "lexical").calibration[0]["trajectory_id"])
+
+    # an unlabelled delivery is decided, its labels come back, and a recertification decides
+    told = write_runs(tmp_path / "told.jsonl", tasks=100, attempts=4, seed=1)
+    deliver(Path(loop.store.root) / "inbox/c/1.jsonl", tasks=100, seed=1)
+    assert len(loop.tick("new_inbox")) == 1 and len(batch_names(loop.corpus)) == 1
+    loop.review(told, 1)
+    assert len(loop.tick("reviewed_labels")) == 1
+    (record,) = recertifications(loop.corpus)
+    now = load_deployment(loop.corpus)
+    assert now is not None and (now.number, now.policy, now.recertification) == (2, "always", 1)
+    assert record.delta == Schedule().share(1)
+    assert Deployment.of(loop.corpus).refusal is None
+    kept = JudgedCorpus(loop.corpus, "lexical").calibration[0]["trajectory_id"]
+    assert set(kept) == calibration, "labels of the review queue never enter CAL"
+
+    # one command takes it back, and no tick deploys it again
+    assert command(ops, "rollback", "c", "--root", loop.store.root).exit_code == 0
+    loop.week()
+    now = load_deployment(loop.corpus)
+    assert now is not None and (now.number, now.policy, now.own) == (3, "", True)
+    assert read_spending(loop.corpus).of("lexical").later == 1, "a week without news costs nothing"
+
+    # a labelled delivery of new tasks: certificate, audit, page, comparison, deployment
+    added = write_runs(tmp_path / "added.jsonl", tasks=150, attempts=4, seed=3)
+    lines = [json.loads(line) for line in added.read_text("utf-8").splitlines()]
+    renamed = [
+        {**line, "task_id": f"b-{line['task_id']}", "trajectory_id": f"b-{line['trajectory_id']}"}
+        for line in lines
+    ]
+    added.write_text("".join(json.dumps(line) + "\n" for line in renamed), encoding="utf-8")
+    assert command(corpus_command, "import", str(added), *name, "--add").exit_code == 0
+    assert Deployment.of(loop.corpus).refusal is not None, "the version is another one"
+    assert len(loop.tick("new_versions")) == 1
+    assert loop.tick("new_versions") == []
+    judge = JudgedCorpus(loop.corpus, "lexical")
+    assert {item.delta for item in load_certificates(judge)} == {Schedule().share(2)}
+    assert load_audits(judge)[0] and loop.store.exists("comparison/c/comparison.json")
+    page = loop.store.read_bytes(judge.key("page.html")).decode("utf-8")
+    total = read_spending(loop.corpus).of("lexical").total()
+    assert total in page and f"{DELTA + Schedule().share(1) + Schedule().share(2):.4g} of" in total
+    made, now = last_automatic(loop.corpus), load_deployment(loop.corpus)
+    assert made is not None and made.deployed == 4, made
+    assert now is not None and now.policy == "always" and now.own
+    assert Deployment.of(loop.corpus).refusal is None
+    loop.week()
+    assert len(read_deployments(loop.corpus)) == 4
+    assert loop.tick("reviewed_labels") == []
+
+    sent = [item.kind for item in read_deliveries(loop.corpus) if item.sent]
+    assert sent.count("deployment") == 2 and (tmp_path / "told").read_text().count("rollback") == 2
+    with dg.DagsterInstance.get() as instance:
+        assert instance.get_dynamic_partitions(CORPORA) == ["c"]
+        key = dg.AssetKey(["operations", "deployment"])
+        assert instance.get_latest_materialization_event(key) is not None
+    shown = json.loads(command(ops, "status", "c", "--json", "--root", loop.store.root).stdout)
+    assert shown["decides"] and shown["delta_spent"] == total

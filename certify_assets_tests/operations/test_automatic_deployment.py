@@ -1,0 +1,146 @@
+"""Deployment by the policy of a corpus: what it lets decide, what it does not, and a kill on the way."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from certify_assets.corpora.config import save_config
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.evaluation.spending import Schedule
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.operations.automatic import deploy_by_policy, last_automatic
+from certify_assets.operations.deployment import Deployment
+from certify_assets.operations.deployment_record import load_deployment, read_deployments
+from certify_assets.operations.monitoring import monitor_judge
+from certify_assets.operations.notifications import gather_events
+from certify_assets.operations.recertification import recertify
+from certify_assets.operations.rollout import redeploy
+from certify_assets.storage.store import Store
+from certify_assets_tests.conftest import platform_environment
+from certify_assets_tests.operations.test_recertified_deployment import (
+    bring,
+    judge_of,
+    store,  # noqa: F401 - a fixture
+    template,  # noqa: F401 - a fixture
+)
+from certify_assets_tests.paths import REPOSITORY
+
+_KILLED = """
+import os, sys
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.operations import rollout
+from certify_assets.operations.automatic import deploy_by_policy
+from certify_assets.storage.store import Store
+setattr(rollout, sys.argv[2], lambda *_, **__: os._exit(9))
+deploy_by_policy(Corpus(Store(sys.argv[1]), "c"))
+"""
+
+
+def set_policy(root: Store, policy: str) -> Corpus:
+    config = Corpus(root, "c").config
+    save_config(root, replace(config, auto_deploy=policy))  # type: ignore[arg-type]
+    return Corpus(root, "c")
+
+
+@pytest.fixture(scope="module")
+def recertified(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:  # noqa: F811
+    """The deployed corpus after a labelled batch and a recertification that nobody deployed."""
+    root = tmp_path_factory.mktemp("recertified_by_policy") / "root"
+    shutil.copytree(template, root)
+    bring(Store(str(root)), seed=1)
+    monitor_judge(judge_of(Store(str(root))))
+    record, _ = recertify(judge_of(Store(str(root))))
+    assert record is not None
+    return root
+
+
+@pytest.fixture
+def ready(recertified: Path, tmp_path: Path) -> Store:
+    return Store(str(shutil.copytree(recertified, tmp_path / "root")))
+
+
+def kinds(root: Store) -> list[str]:
+    return [event.kind for event in gather_events(Corpus(root, "c"))]
+
+
+@pytest.mark.slow
+def test_the_policy_lets_new_certificates_decide_and_a_rollback_stays(ready: Store) -> None:
+    made = deploy_by_policy(set_policy(ready, "never"))
+    assert made is not None and made.deployed == 0 and "auto_deploy of the corpus is" in made.reason
+    assert kinds(ready) == [] and len(read_deployments(Corpus(ready, "c"))) == 1
+    made = deploy_by_policy(set_policy(ready, "always"))
+    assert made is not None and made.deployed == 2 and not made.reason, made
+    now = load_deployment(Corpus(ready, "c"))
+    assert now is not None and now.policy == "always" and now.recertification == 1
+    assert Deployment.of(Corpus(ready, "c")).refusal is None and kinds(ready) == ["deployment"]
+    # the same again deploys nothing more
+    again = deploy_by_policy(Corpus(ready, "c"))
+    assert again is not None and again.deployed == 2
+    redeploy(Corpus(ready, "c"), 1, track=False)
+    back = deploy_by_policy(Corpus(ready, "c"))
+    assert back is not None and not back.deployed and "is not deployed again unasked" in back.reason
+    assert [item.policy for item in read_deployments(Corpus(ready, "c"))] == ["", "always", ""]
+    assert Deployment.of(Corpus(ready, "c")).refusal is None
+
+
+@pytest.mark.slow
+def test_if_wider_deploys_what_decides_more_of_the_same_runs(store: Store) -> None:  # noqa: F811
+    bring(store, seed=1)
+    # so little δ that less is certified than at first
+    record, _ = recertify(judge_of(store), schedule=Schedule("equal", 2e-4, count=10))
+    assert record is not None
+    made = deploy_by_policy(set_policy(store, "if_wider"))
+    assert made is not None and not made.deployed, made
+    assert "of the same runs the new certificates decide" in made.reason
+    assert kinds(store) == ["not_deployed"]
+    assert len(read_deployments(Corpus(store, "c"))) == 1
+    assert made.before is not None and made.after is not None and made.after < made.before
+    made = deploy_by_policy(set_policy(store, "always"))
+    assert made is not None and made.deployed == 2
+    bring(store, seed=2)
+    wide = Schedule("equal", 0.05, count=1)
+    record, _ = recertify(judge_of(store), schedule=wide, reason="more δ for more labels.")
+    assert record is not None
+    made = deploy_by_policy(set_policy(store, "if_wider"))
+    assert made is not None and made.deployed == 3, made
+    assert made.before is not None and made.after is not None and made.after > made.before
+
+
+@pytest.mark.slow
+def test_an_open_alarm_or_the_audit_sample_keeps_the_policy_from_deploying(store: Store) -> None:  # noqa: F811
+    bring(store, seed=1, wrong=True)
+    assert monitor_judge(judge_of(store)).status == "alarm"
+    record, _ = recertify(judge_of(store))
+    assert record is not None
+    made = deploy_by_policy(set_policy(store, "always"))
+    assert made is not None and not made.deployed
+    assert "alarm is open" in made.reason or "certify nothing" in made.reason, made.reason
+    assert len(read_deployments(Corpus(store, "c"))) == 1
+    assert last_automatic(Corpus(store, "c")) == made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "where", ["asdict", "register_deployment", "append_deployment", "_version"]
+)
+def test_a_kill_in_the_middle_leaves_one_deployment(ready: Store, where: str) -> None:
+    set_policy(ready, "always")
+    call = [sys.executable, "-c", _KILLED, ready.root, where]
+    environment = platform_environment(Path(ready.root))
+    done = subprocess.run(call, env=environment, cwd=REPOSITORY, check=False, capture_output=True)
+    assert done.returncode == 9, done.stderr.decode()
+    made = deploy_by_policy(Corpus(ready, "c"))
+    assert made is not None and made.deployed == 2
+    now = load_deployment(Corpus(ready, "c"))
+    assert now is not None and now.number == 2 and now.mlflow is not None
+    assert now.mlflow["version"] == "1"
+    assert len(read_deployments(Corpus(ready, "c"))) == 2
+    assert Deployment.of(Corpus(ready, "c")).refusal is None
+    assert JudgedCorpus(Corpus(ready, "c"), now.judge)
+    assert kinds(ready) == ["deployment"]
