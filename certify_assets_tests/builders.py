@@ -61,7 +61,7 @@ def write_runs(path: Path, *, tasks: int = 40, attempts: int = 6, seed: int = 0)
                 "outcome": outcome,
             }
             lines.append(json.dumps(record))
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path.write_text("\n".join(lines) + "\n", "utf-8")
     return path
 
 
@@ -117,5 +117,5 @@ def score_rows(
 
 def write_scores(path: Path, lines: Iterable[str]) -> Path:
     """Write a CSV from its lines."""
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path.write_text("\n".join(lines) + "\n", "utf-8")
     return path

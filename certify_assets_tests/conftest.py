@@ -64,7 +64,7 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Callable[[str, int], Pa
 
     def show(html: str, width: int) -> Page:
         path = tmp_path / "page.html"
-        path.write_text(html, encoding="utf-8")
+        path.write_text(html, "utf-8")
         context = browser.new_context(
             java_script_enabled=False, viewport={"width": width, "height": 900}
         )
@@ -189,10 +189,10 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
         )
         assert done.returncode == 0, done.stderr
         output = json.dumps({"document": json.loads(done.stdout), "stderr": done.stderr})
-        (root.parent / "output.json").write_text(output, encoding="utf-8")
+        (root.parent / "output.json").write_text(output, "utf-8")
 
     root = prepared_world(tmp_path_factory, "demo", prepare)
-    return Demo(root, **json.loads((root.parent / "output.json").read_text(encoding="utf-8")))
+    return Demo(root, **json.loads((root.parent / "output.json").read_text("utf-8")))
 
 
 @pytest.fixture(scope="session")

@@ -37,7 +37,7 @@ def program(tmp_path: Path) -> Callable[[str], str]:
 
     def make(body: str) -> str:
         path = tmp_path / "pip-audit"
-        path.write_text(f"#!{sys.executable}\n{body}\n", encoding="utf-8")
+        path.write_text(f"#!{sys.executable}\n{body}\n", "utf-8")
         path.chmod(0o755)
         return str(path)
 

@@ -14,12 +14,12 @@ from certify_assets.evaluation import left_out_agents, score_table
 from certify_assets.operations import monitoring
 from certify_assets_tests.paths import REPOSITORY, benchmark
 
-PAGE = (REPOSITORY / "docs/certificates.md").read_text(encoding="utf-8")
+PAGE = (REPOSITORY / "docs/certificates.md").read_text("utf-8")
 
 
 def _tuples(module: object) -> set[str]:
     """First parts of the pairs (code, message) that a module writes down."""
-    tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))  # type: ignore[attr-defined]
+    tree = ast.parse(Path(str(module.__file__)).read_text("utf-8"))  # type: ignore[attr-defined]
     pairs = (node for node in ast.walk(tree) if isinstance(node, ast.Tuple) and len(node.elts) == 2)
     firsts = (pair.elts[0] for pair in pairs)
     return {
@@ -33,7 +33,7 @@ def _tuples(module: object) -> set[str]:
 
 def _keys(module: object) -> set[str]:
     """Values of "code" in the dictionaries that a module writes down."""
-    text = Path(str(module.__file__)).read_text(encoding="utf-8")  # type: ignore[attr-defined]
+    text = Path(str(module.__file__)).read_text("utf-8")  # type: ignore[attr-defined]
     return set(re.findall(r"\"code\": \"([a-z_]+)\"", text))
 
 
@@ -100,4 +100,4 @@ def test_what_the_paper_prints_is_measured_on_the_page() -> None:
 def test_links_and_pictures_are_there() -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", PAGE):
         assert (REPOSITORY / "docs" / target).is_file(), target
-    assert "<text" in (REPOSITORY / "docs/taskboot_fooled.svg").read_text(encoding="utf-8")
+    assert "<text" in (REPOSITORY / "docs/taskboot_fooled.svg").read_text("utf-8")

@@ -36,7 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def _declare(folder: Path, text: str, name: str = "my_corpora") -> None:
     (folder / name).mkdir()
-    (folder / name / "defs.yaml").write_text(text, encoding="utf-8")
+    (folder / name / "defs.yaml").write_text(text, "utf-8")
 
 
 def test_without_yaml_nothing_is_added(folder: Path) -> None:

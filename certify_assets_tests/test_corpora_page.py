@@ -13,7 +13,7 @@ from certify_assets.corpora.formats import COMMON_OPTIONS, FORMATS
 from certify_assets.corpora.splits import PROFILES
 from certify_assets_tests.paths import REPOSITORY
 
-PAGE = (REPOSITORY / "docs/corpora.md").read_text(encoding="utf-8")
+PAGE = (REPOSITORY / "docs/corpora.md").read_text("utf-8")
 
 
 def test_the_table_of_formats_is_the_registry() -> None:
@@ -27,7 +27,7 @@ def test_the_table_of_formats_is_the_registry() -> None:
 def test_every_reason_of_an_import_is_explained() -> None:
     written = set()
     for path in (REPOSITORY / "certify_assets/corpora/formats").glob("*.py"):
-        written |= set(re.findall(r"\.drop\(\s*\"(\w+)\"", path.read_text(encoding="utf-8")))
+        written |= set(re.findall(r"\.drop\(\s*\"(\w+)\"", path.read_text("utf-8")))
     assert len(written) > 8
     assert written <= set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE))
 

@@ -18,7 +18,7 @@ from certify_assets.storage.store import Store
 from certify_assets_tests.paths import REPOSITORY
 
 DEPLOY = REPOSITORY / "deploy"
-PAGE = (DEPLOY / "README.md").read_text(encoding="utf-8")
+PAGE = (DEPLOY / "README.md").read_text("utf-8")
 EXAMPLES = ("one machine", "postgres", "ray")
 VARIABLES = {
     "DAGSTER_POSTGRES_URL": "postgresql+psycopg2://u:p@127.0.0.1:1/d",
@@ -27,7 +27,7 @@ VARIABLES = {
 
 
 def example(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(path_of(name).read_text(encoding="utf-8"))
+    found: dict[str, Any] = yaml.safe_load(path_of(name).read_text("utf-8"))
     return found
 
 
@@ -41,7 +41,7 @@ def manifests() -> list[dict[str, Any]]:
     return [
         found
         for name in files
-        for found in yaml.safe_load_all((DEPLOY / "kubernetes" / name).read_text(encoding="utf-8"))
+        for found in yaml.safe_load_all((DEPLOY / "kubernetes" / name).read_text("utf-8"))
     ]
 
 
@@ -131,9 +131,7 @@ def test_the_page_names_every_switch_and_value() -> None:
 def test_service_files_start_programs_that_are_installed() -> None:
     programs = set()
     for path in sorted((DEPLOY / "systemd").glob("*.service")):
-        settings = dict(
-            re.findall(r"^(\w+)=(.*)$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
-        )
+        settings = dict(re.findall(r"^(\w+)=(.*)$", path.read_text("utf-8"), flags=re.MULTILINE))
         assert settings["EnvironmentFile"] == "/etc/certify/certify.env"
         assert settings["User"] == "certify"
         program = Path(settings["ExecStart"].split()[0])
@@ -148,7 +146,7 @@ def test_manifests_have_one_data_root_and_the_pinned_ray() -> None:
     pins = dict(
         re.findall(
             r"^([\w-]+)==(\S+)$",
-            (REPOSITORY / "constraints.txt").read_text(encoding="utf-8"),
+            (REPOSITORY / "constraints.txt").read_text("utf-8"),
             flags=re.MULTILINE,
         )
     )

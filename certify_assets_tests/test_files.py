@@ -26,7 +26,7 @@ def test_json_that_cannot_be_read_or_means_two_things_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=words):
         parse_json(text)
-    (tmp_path / "a.json").write_text(text, encoding="utf-8")
+    (tmp_path / "a.json").write_text(text, "utf-8")
     with pytest.raises(InputError, match=rf"a\.json is not a JSON document \(.*{words}"):
         read_json(tmp_path / "a.json")
 

@@ -8,7 +8,7 @@ from certify_assets.operations.label_files import STUDIO_CONFIG
 from certify_assets.reports import review_page
 from certify_assets_tests.paths import REPOSITORY
 
-PAGE = (REPOSITORY / "docs/review.md").read_text(encoding="utf-8")
+PAGE = (REPOSITORY / "docs/review.md").read_text("utf-8")
 
 
 def test_every_option_that_is_named_exists() -> None:

@@ -51,7 +51,7 @@ HEAVY += ["ray", "dagster_ray", "dagster_postgres", "psycopg2"]
 
 def _imports(path: Path) -> set[str]:
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -69,7 +69,7 @@ def _named_in_calls(path: Path) -> set[str]:
     """Modules that a file names to import_module or find_spec."""
     calls = [
         node
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.Call) and node.args
     ]
     named = [
@@ -114,7 +114,7 @@ def test_every_import_is_of_a_declared_requirement_that_is_pinned() -> None:
     )
     pinned = dict(
         line.split("==")
-        for line in (REPOSITORY / "constraints.txt").read_text(encoding="utf-8").splitlines()
+        for line in (REPOSITORY / "constraints.txt").read_text("utf-8").splitlines()
         if "==" in line
     )
     pins = {

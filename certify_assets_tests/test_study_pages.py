@@ -12,8 +12,8 @@ from certify_assets.research.study import PROFILES
 from certify_assets.storage.store import Store
 from certify_assets_tests.paths import REPOSITORY
 
-STUDY = (REPOSITORY / "docs/study.md").read_text(encoding="utf-8")
-HARVEST = (REPOSITORY / "docs/harvest.md").read_text(encoding="utf-8")
+STUDY = (REPOSITORY / "docs/study.md").read_text("utf-8")
+HARVEST = (REPOSITORY / "docs/harvest.md").read_text("utf-8")
 
 
 def test_every_page_and_table_is_named(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_profiles_have_the_numbers_of_the_code() -> None:
 def test_gates_controls_and_rounds_are_those_of_the_code() -> None:
     gates = re.findall(r"^\| `(\w+)` \| half A|^\| `(\w+)` \| the same", HARVEST, re.MULTILINE)
     assert {name for pair in gates for name in pair if name} == set(HarvestPlan().gates)
-    source = Path(str(controls.__file__)).read_text(encoding="utf-8")
+    source = Path(str(controls.__file__)).read_text("utf-8")
     for name in ("labels_of_half_a", "verdict", "confidence", "as_many"):
         assert name in source and name in HARVEST
     assert f"at least {SMALLEST} tasks" in HARVEST

@@ -6,8 +6,8 @@ from certify_assets.judges.specs import TRANSFER_JUDGES
 from certify_assets.judges.transfer import TRANSFER_ROWS
 from certify_assets_tests.paths import REPOSITORY
 
-PAGE = (REPOSITORY / "docs/transfer.md").read_text(encoding="utf-8")
-SOURCE = (REPOSITORY / "certify_assets/judges/transfer.py").read_text(encoding="utf-8")
+PAGE = (REPOSITORY / "docs/transfer.md").read_text("utf-8")
+SOURCE = (REPOSITORY / "certify_assets/judges/transfer.py").read_text("utf-8")
 
 
 def test_every_judge_and_the_number_of_rows_is_there() -> None:

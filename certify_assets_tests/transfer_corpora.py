@@ -27,11 +27,11 @@ def add_corpus(
         Path(store.root).parent / f"{name}.jsonl", tasks=tasks, attempts=attempts, seed=seed
     )
     text = (
-        path.read_text(encoding="utf-8")
+        path.read_text("utf-8")
         .replace("task-", f"{name}-")
         .replace("Put things", f"Put {name} things")
     )
-    path.write_text(edit(text), encoding="utf-8")
+    path.write_text(edit(text), "utf-8")
     register_runs(store, name, path, rl=False, domain=domain, **config)
     Corpus(store, name).prepare_splits()
     if target:

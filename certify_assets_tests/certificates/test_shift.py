@@ -22,10 +22,7 @@ def _runs(rng: np.random.Generator, tasks: int, sizes: str, mean: float = 0.0) -
 def _rate(mean: float, trials: int, *, tasks: int, new: int, sizes: str, quantile: float) -> float:
     rng, found = np.random.default_rng(11), 0
     for _ in range(trials):
-        (scores, task), (others, other) = (
-            _runs(rng, tasks, sizes),
-            _runs(rng, new, sizes, mean),
-        )
+        (scores, task), (others, other) = (_runs(rng, tasks, sizes), _runs(rng, new, sizes, mean))
         threshold = np.quantile(scores, quantile)
         shift = decided_shift((scores <= threshold, task), (others <= threshold, other))
         assert shift is not None

@@ -118,7 +118,7 @@ def test_both_sides_promise_together_in_the_document(
     apart = call(f"certificate {scores} --side both --alpha 0.2 --json --out {out}")
     assert set(apart.json) == {"certificates", "promise"}
     assert "confidence 90 %" in apart.json["promise"]
-    assert json.loads(out.read_text(encoding="utf-8")) == apart.json
+    assert json.loads(out.read_text("utf-8")) == apart.json
     assert call(f"verify {out} {scores}").code == 0 and call(f"decide {out} {scores}").code == 0
     joint = call(f"certificate {scores} --side both --alpha 0.2 --joint --json").json
     assert "confidence 95 %" in joint["promise"]
@@ -135,12 +135,12 @@ def test_an_altered_promise_is_refused(call: Call, scores: Path, tmp_path: Path)
         {"promise": None},
         {"more": 1},
     ):
-        out.write_text(json.dumps({**document, **change}), encoding="utf-8")
+        out.write_text(json.dumps({**document, **change}), "utf-8")
         answer = call(f"verify {out} {scores}")
         assert answer.code == 3 and answer.err
         assert call(f"decide {out} {scores}").code == 2
     del document["promise"]
-    out.write_text(json.dumps(document), encoding="utf-8")
+    out.write_text(json.dumps(document), "utf-8")
     # two certificates put together by hand promise nothing together, and each is what it is
     assert call(f"verify {out} {scores}").code == 0
 

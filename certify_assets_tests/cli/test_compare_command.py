@@ -45,12 +45,12 @@ def test_unseen_agents_page_and_tables_are_written(
     assert answer.code == 0
     assert len(document["agent_disjoint"][0]["folds"]) == 3
     assert "lexical on three" in answer.err
-    assert paths["html"].read_text(encoding="utf-8").startswith("<!doctype html>")
-    ranking = list(csv.reader(paths["csv"].read_text(encoding="utf-8").splitlines()))
+    assert paths["html"].read_text("utf-8").startswith("<!doctype html>")
+    ranking = list(csv.reader(paths["csv"].read_text("utf-8").splitlines()))
     assert len(ranking) == 1 + len(document["rows"]) and ranking[1][:2] == ["three", "lexical"]
     assert (tmp_path / "table_agents.csv").is_file() and (tmp_path / "table_cost.csv").is_file()
-    assert paths["latex"].read_text(encoding="utf-8").count(r"\begin{tabular}") == 4
-    assert "| three | lexical |" in paths["markdown"].read_text(encoding="utf-8")
+    assert paths["latex"].read_text("utf-8").count(r"\begin{tabular}") == 4
+    assert "| three | lexical |" in paths["markdown"].read_text("utf-8")
 
 
 def test_what_cannot_be_compared_is_a_sentence(call: Call, corpora: Store, tmp_path: Path) -> None:

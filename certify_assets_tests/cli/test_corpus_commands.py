@@ -51,7 +51,7 @@ def test_what_was_left_out_is_said_and_many_agents_are_not_all_listed(
     rows = [f"t{row % 30},{row % 2},person {row},run {row}" for row in range(90)]
     (tmp_path / "runs.csv").write_text(
         "\n".join(["task_id,outcome,agent,text", *rows, "t1,,nobody,x", "t2,maybe,nobody,y"]),
-        encoding="utf-8",
+        "utf-8",
     )
     answer = call(f"corpus import {tmp_path}/runs.csv --name c --root {root}")
     assert answer.code == 0 and "person 0: 1" in answer.out and "and 70 more" in answer.out
@@ -94,7 +94,7 @@ def test_a_corpus_is_replaced_only_when_asked(call: Call, root: Path, tmp_path: 
     assert "registered already (40 trajectories)" in again.err
     assert "--replace" in again.err
     assert (root / "corpora" / "c" / "trajectories.parquet").read_bytes() == stored
-    (tmp_path / "bad.csv").write_text("x\n", encoding="utf-8")
+    (tmp_path / "bad.csv").write_text("x\n", "utf-8")
     before = (root / "corpora" / "c" / "corpus.json").read_bytes()
     assert call(f"{imported} {tmp_path}/bad.csv --replace").code == 2
     assert (root / "corpora" / "c" / "corpus.json").read_bytes() == before
@@ -111,7 +111,7 @@ def test_a_delivery_is_listed_before_it_is_applied_and_keeps_what_is_not_named(
     two = tmp_path / "two.jsonl"
     more = one.read_text("utf-8").replace("agent-0", "agent-new")
     more = more.replace('/0"', '/8"').replace('/1"', '/9"').replace("page", "a page")
-    two.write_text(more, encoding="utf-8")
+    two.write_text(more, "utf-8")
     imported = f"corpus import --name c --root {root}"
     made = call(f"{imported} {one} --no-rl --seed 7 --json")
     assert (made.code, made.json["version"]) == (0, 1)
@@ -141,7 +141,7 @@ def test_a_failed_import_leaves_nothing_behind(call: Call, root: Path, tmp_path:
 
 
 def test_a_file_without_outcomes_is_diagnosed(call: Call, root: Path, tmp_path: Path) -> None:
-    (tmp_path / "runs.csv").write_text("task_id,text\na,x\n", encoding="utf-8")
+    (tmp_path / "runs.csv").write_text("task_id,text\na,x\n", "utf-8")
     answer = call(f"corpus import {tmp_path}/runs.csv --name c --root {root}")
     assert answer.code == 2
     assert "runs.csv has no column 'outcome'" in answer.err
@@ -210,10 +210,8 @@ def test_a_corpus_is_shown_as_tables_and_as_its_page(
         str(page),
     ):
         assert words in answer.out, words
-    assert page.read_text(encoding="utf-8") == render_corpus(
-        gather_report(Corpus(Store(str(root)), "c"))
-    )
-    assert "<dt>domain</dt><dd>shell</dd>" in page.read_text(encoding="utf-8")
+    assert page.read_text("utf-8") == render_corpus(gather_report(Corpus(Store(str(root)), "c")))
+    assert "<dt>domain</dt><dd>shell</dd>" in page.read_text("utf-8")
     assert sorted(path.name for path in (root / "corpora" / "c").iterdir()) == [
         "corpus.json",
         "import.json",
@@ -308,7 +306,7 @@ def test_a_removed_corpus_keeps_its_history(
     ]
     for path in history:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("", encoding="utf-8")
+        path.write_text("", "utf-8")
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     assert call(f"corpus rm c --root {root}").code == 130
     assert (root / "corpora/c/trajectories.parquet").exists()

@@ -21,7 +21,7 @@ def many(call: Call, scores: Path, tmp_path: Path) -> Path:
             )
             documents += answer.json["certificates"]
     path = tmp_path / "certificates.json"
-    path.write_text(json.dumps({"certificates": documents}), encoding="utf-8")
+    path.write_text(json.dumps({"certificates": documents}), "utf-8")
     return path
 
 
@@ -63,7 +63,7 @@ def test_a_choice_that_is_open_names_the_options(call: Call, scores: Path, many:
 def test_what_is_no_certificate_is_not_verified_and_no_input(
     call: Call, scores: Path, tmp_path: Path, text: str
 ) -> None:
-    (tmp_path / "c.json").write_text(text, encoding="utf-8")
+    (tmp_path / "c.json").write_text(text, "utf-8")
     # verification answers whether the document is a certificate of these scores: it is not; the
     # others cannot begin without one
     assert call(f"verify {tmp_path}/c.json {scores}").code == 3
@@ -77,7 +77,7 @@ def test_what_is_no_certificate_is_not_verified_and_no_input(
 def test_what_cannot_be_read_is_an_input_error_everywhere(
     call: Call, scores: Path, tmp_path: Path, text: str
 ) -> None:
-    (tmp_path / "c.json").write_text(text, encoding="utf-8")
+    (tmp_path / "c.json").write_text(text, "utf-8")
     for command in ("verify", "audit", "decide", "report"):
         answer = call(f"{command} {tmp_path}/c.json {scores}")
         assert answer.code == 2 and answer.err.count("\n") == 1 and "c.json" in answer.err

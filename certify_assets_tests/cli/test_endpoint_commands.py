@@ -46,9 +46,7 @@ def root(tmp_path_factory: pytest.TempPathFactory, server: Faulty) -> Path:
         "prices": {"prompt": 2.0, "completion": 10.0},
     }
     with_reason = {**entry, "parity": "none", "parity_reason": "nobody has the weights"}
-    (folder / "root" / "judges.yaml").write_text(
-        yaml.safe_dump({"judges": [with_reason]}), encoding="utf-8"
-    )
+    (folder / "root" / "judges.yaml").write_text(yaml.safe_dump({"judges": [with_reason]}), "utf-8")
     return folder / "root"
 
 
@@ -81,7 +79,7 @@ def test_new_runs_are_scored_with_their_bill(call: Call, root: Path, tmp_path: P
         f"judge score c {runs} --judge mine --root {root} --out {tmp_path}/scores.csv --json"
     )
     assert found.code == 0 and found.json["rows"] == 6 and found.json["bill"]["decisions"] == 6
-    assert (tmp_path / "scores.csv").read_text(encoding="utf-8").count("\n") == 7
+    assert (tmp_path / "scores.csv").read_text("utf-8").count("\n") == 7
 
 
 def test_what_has_no_counterpart_is_not_compared(call: Call, root: Path) -> None:
@@ -105,7 +103,7 @@ def test_a_judge_is_recalibrated_in_a_table(call: Call, root: Path) -> None:
 
 
 def test_a_broken_document_is_told_and_the_rest_listed(call: Call, tmp_path: Path) -> None:
-    (tmp_path / "judges.yaml").write_text("judges: [{name: x}]", encoding="utf-8")
+    (tmp_path / "judges.yaml").write_text("judges: [{name: x}]", "utf-8")
     listed = call(f"judge list --root {tmp_path} --json")
     assert listed.code == 2
     assert len(listed.json["judges"]) == len(JUDGES)

@@ -47,9 +47,9 @@ def test_new_runs_are_scored_into_a_table_that_other_commands_read(
 ) -> None:
     call(f"judge train c --root {root}")
     runs = write_runs(tmp_path / "new.jsonl", tasks=40, attempts=3, seed=5)
-    lines = runs.read_text(encoding="utf-8").splitlines()
+    lines = runs.read_text("utf-8").splitlines()
     first = {**json.loads(lines[0]), "outcome": None}
-    runs.write_text("\n".join([json.dumps(first), *lines[1:]]), encoding="utf-8")
+    runs.write_text("\n".join([json.dumps(first), *lines[1:]]), "utf-8")
     out = tmp_path / f"scores{suffix}"
     answer = call(f"judge score c {runs} --root {root} --out {out} --json")
     assert answer.code == 0
@@ -69,14 +69,14 @@ def test_a_table_without_outcomes_is_scored(call: Call, root: Path, tmp_path: Pa
     records = map(
         json.loads,
         write_runs(tmp_path / "labelled.jsonl", tasks=4, attempts=2, seed=5)
-        .read_text(encoding="utf-8")
+        .read_text("utf-8")
         .splitlines(),
     )
     lines = [
         json.dumps({name: value for name, value in record.items() if name != "outcome"})
         for record in records
     ]
-    (runs := tmp_path / "new.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (runs := tmp_path / "new.jsonl").write_text("\n".join(lines), "utf-8")
     answer = call(f"judge score c {runs} --root {root} --out {tmp_path}/scores.csv --json")
     assert answer.code == 0
     assert answer.json["rows"] == 8

@@ -15,7 +15,7 @@ TABLE = (
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
     path = tmp_path / "points.csv"
-    path.write_text(TABLE, encoding="utf-8")
+    path.write_text(TABLE, "utf-8")
     return path
 
 
@@ -41,7 +41,7 @@ def test_the_papers_points_beside_its_table(call: Call) -> None:
 def test_a_table_of_points_as_json_and_file(call: Call, table: Path, tmp_path: Path) -> None:
     out = tmp_path / "law.json"
     answer = call(f"research law {table} --json --out {out}")
-    assert answer.code == 0 and json.loads(out.read_text(encoding="utf-8")) == answer.json
+    assert answer.code == 0 and json.loads(out.read_text("utf-8")) == answer.json
     assert [point["corpus"] for point in answer.json["points"]] == ["a", "b", "c", "d"]
     assert {fit["form"] for fit in answer.json["law"]["forms"]} >= {"law", "parameter_free"}
     assert answer.json["findings"][0]["code"] == "points" and "published" not in answer.json
@@ -101,6 +101,6 @@ def test_refusals(call: Call, table: Path, arguments: str, words: str) -> None:
 
 def test_names_from_a_table_cannot_steer_the_terminal(call: Call, tmp_path: Path) -> None:
     path = tmp_path / "points.csv"
-    path.write_text(TABLE.replace("\nc,", "\nc\x1b[31m[bold],"), encoding="utf-8")
+    path.write_text(TABLE.replace("\nc,", "\nc\x1b[31m[bold],"), "utf-8")
     answer = call(f"research law {path}")
     assert answer.code == 0 and "\x1b" not in answer.out and "[bold]" in answer.out

@@ -77,10 +77,8 @@ def test_an_altered_ledger_is_exit_3_with_the_line(call: Call, store: Store) -> 
     registration = register(Corpus(store, "c"), {"seed": 42}, run_id="r")
     read(store, registration, "a")
     path = Path(store.root) / "ledger/c.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines()
-    path.write_text(
-        "\n".join([lines[0].replace('"r"', '"s"'), *lines[1:]]) + "\n", encoding="utf-8"
-    )
+    lines = path.read_text("utf-8").splitlines()
+    path.write_text("\n".join([lines[0].replace('"r"', '"s"'), *lines[1:]]) + "\n", "utf-8")
     answer = call(f"ledger status --root {store.root}")
     assert answer.code == 3 and "line 2 does not follow" in answer.err
     assert call(f"ledger status --root {store.root} --json").json["corpora"][0]["fault"]

@@ -113,7 +113,7 @@ def test_what_else_is_refused(call: Call, certificate: Path, scores: Path, tmp_p
     assert call(f"certificate {tmp_path}/few.csv --out {tmp_path}/none.json").code == 3
     answer = call("monitor", tmp_path / "none.json", path)
     assert answer.code == 2 and "certifies nothing" in answer.err
-    (tmp_path / "no.json").write_text(json.dumps({"alarm": False}), encoding="utf-8")
+    (tmp_path / "no.json").write_text(json.dumps({"alarm": False}), "utf-8")
     assert call("monitor", tmp_path / "no.json", path).code == 2
 
 
@@ -124,7 +124,7 @@ def test_the_page_opens_from_disk_and_replaces_no_input(
     page = tmp_path / "monitor.html"
     asked = f"monitor {certificate} '{path}'"
     answer = call(f"{asked} --html {page} --json")
-    html = page.read_text(encoding="utf-8")
+    html = page.read_text("utf-8")
     assert answer.code == 0 and "path" not in answer.json and set(answer.json) >= KEYS
     assert html.count('role="img"') == 3
     assert "<script" not in html
@@ -132,6 +132,6 @@ def test_the_page_opens_from_disk_and_replaces_no_input(
     assert "<l>" not in html
     assert "No alarm" in html and answer.json["certificate_sha256"] in html
     call(f"{asked} --estimand trajectory --max-task-size 6 --html {tmp_path}/other.html")
-    assert "over runs" in (tmp_path / "other.html").read_text(encoding="utf-8")
+    assert "over runs" in (tmp_path / "other.html").read_text("utf-8")
     refused = call(f"{asked} --html {certificate}")
     assert refused.code == 2 and "would be overwritten" in refused.err

@@ -78,7 +78,7 @@ def test_a_poor_encoding_is_no_reason_to_fail(tmp_path: Path, environment: dict[
         str(tmp_path / "root"),
     ]
     rows = "".join(f"t{number},{number % 2},text {number},agént-τ\n" for number in range(60))
-    (tmp_path / "runs.csv").write_text(f"task_id,outcome,text,agent\n{rows}", encoding="utf-8")
+    (tmp_path / "runs.csv").write_text(f"task_id,outcome,text,agent\n{rows}", "utf-8")
     clean = {
         name: value
         for name, value in os.environ.items()
@@ -101,7 +101,7 @@ def test_a_poor_encoding_is_no_reason_to_fail(tmp_path: Path, environment: dict[
 
 def test_an_output_over_an_input_is_refused(tmp_path: Path) -> None:
     one, two = tmp_path / "one.csv", tmp_path / "two.csv"
-    one.write_text("x", encoding="utf-8")
+    one.write_text("x", "utf-8")
     (tmp_path / "link.csv").symlink_to(one)
     (tmp_path / "hard.csv").hardlink_to(one)
     refuse_overwrite({"--out": two, "--queue": None}, {"SCORES": one, "--audit": None})

@@ -18,7 +18,7 @@ def test_the_keys_of_the_contract(call: Call, tmp_path: Path) -> None:
         "plan --pi 0.3 --auroc 0.95 --rho 0.3 --tasks 10 --attempts 4 --alpha 0.2 "
         f"--no-alternatives --sft-auroc 0.98 --json --out {out}"
     )
-    assert answer.code == 0 and json.loads(out.read_text(encoding="utf-8")) == answer.json
+    assert answer.code == 0 and json.loads(out.read_text("utf-8")) == answer.json
     document = answer.json
     assert set(KEYS) <= set(document) and document["attempts_per_task"] == 4
     assert [set(gate) for gate in document["gates"]] == [
@@ -88,8 +88,7 @@ def test_refusals(call: Call, arguments: str, words: str) -> None:
 def test_a_table_of_one_outcome_needs_the_facts(call: Call, tmp_path: Path) -> None:
     path = tmp_path / "same.csv"
     path.write_text(
-        "task_id,score,outcome\n" + "".join(f"t{place},{place},1\n" for place in range(9)),
-        encoding="utf-8",
+        "task_id,score,outcome\n" + "".join(f"t{place},{place},1\n" for place in range(9)), "utf-8"
     )
     answer = call(f"plan {path}")
     assert answer.code == 2 and "--success-rate and --auroc" in answer.err

@@ -203,7 +203,7 @@ def test_without_an_instance_nothing_of_dagster_is_touched(
 def test_a_report_that_fails_is_one_warning(
     call: Call, watched: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    watched.local_path("dagster/dagster.yaml").write_text("storage: nothing\n", encoding="utf-8")
+    watched.local_path("dagster/dagster.yaml").write_text("storage: nothing\n", "utf-8")
     with caplog.at_level(logging.WARNING, logger="certify_assets"):
         answer = call(f"judge train c --judge lexical --root {watched.root}")
     assert answer.code == 0 and "lexical" in answer.out

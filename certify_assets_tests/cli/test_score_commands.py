@@ -97,7 +97,7 @@ def test_verify_refuses_forged_documents_and_other_data(
     call: Call, scores: Path, certificate: Path, tmp_path: Path
 ) -> None:
     assert call(f"verify {certificate} {scores}").code == 0
-    document = json.loads(certificate.read_text(encoding="utf-8"))
+    document = json.loads(certificate.read_text("utf-8"))
     for key, value in (
         ("coverage", 0.99),
         ("threshold", 9.0),
@@ -106,9 +106,7 @@ def test_verify_refuses_forged_documents_and_other_data(
         ("level", 0.5),
         ("findings", []),
     ):
-        (tmp_path / "forged.json").write_text(
-            json.dumps({**document, key: value}), encoding="utf-8"
-        )
+        (tmp_path / "forged.json").write_text(json.dumps({**document, key: value}), "utf-8")
         answer = call(f"verify {tmp_path}/forged.json {scores} --json")
         assert answer.code == 3
         assert not answer.json["verified"]
@@ -116,8 +114,7 @@ def test_verify_refuses_forged_documents_and_other_data(
         assert answer.err
     for key in ("tail", "seed", "inputs"):
         (tmp_path / "forged.json").write_text(
-            json.dumps({name: value for name, value in document.items() if name != key}),
-            encoding="utf-8",
+            json.dumps({name: value for name, value in document.items() if name != key}), "utf-8"
         )
         assert call(f"verify {tmp_path}/forged.json {scores}").code == 3
     frame = pd.read_csv(scores)
@@ -131,9 +128,9 @@ def test_a_list_of_certificates_verifies_one_by_one(
 ) -> None:
     call(f"certificate {scores} --side both --json --out {tmp_path}/both.json")
     assert call(f"verify {tmp_path}/both.json {scores} --json").json["certificates"] == 2
-    document = json.loads((tmp_path / "both.json").read_text(encoding="utf-8"))
+    document = json.loads((tmp_path / "both.json").read_text("utf-8"))
     document["certificates"][1]["coverage"] = 0.5
-    (tmp_path / "both.json").write_text(json.dumps(document), encoding="utf-8")
+    (tmp_path / "both.json").write_text(json.dumps(document), "utf-8")
     assert "certificate 2 of 2" in call(f"verify {tmp_path}/both.json {scores}").err
 
 
@@ -189,7 +186,7 @@ def test_decide_counts_and_writes_the_queue(
     queue, every = pd.read_csv(tmp_path / "q.csv"), pd.read_parquet(tmp_path / "d.parquet")
     assert len(queue) == document["human"] and set(queue["decision"]) == {"human"}
     assert set(every["certificate_sha256"]) == {document["certificate_sha256"]}
-    threshold = json.loads(certificate.read_text(encoding="utf-8"))["threshold"]
+    threshold = json.loads(certificate.read_text("utf-8"))["threshold"]
     assert (every.loc[every["decision"] == "reject", "score"] <= threshold).all()
 
 
@@ -222,12 +219,10 @@ def test_report_draws_what_verifies_and_nothing_else(
         "--title '<script>x</script>' --json"
     )
     assert answer.code == 0 and answer.json["audited"]
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    page = (tmp_path / "page.html").read_text("utf-8")
     assert "<script" not in page and "&lt;script&gt;" in page
-    document = json.loads(certificate.read_text(encoding="utf-8"))
-    (tmp_path / "forged.json").write_text(
-        json.dumps({**document, "coverage": 0.99}), encoding="utf-8"
-    )
+    document = json.loads(certificate.read_text("utf-8"))
+    (tmp_path / "forged.json").write_text(json.dumps({**document, "coverage": 0.99}), "utf-8")
     forged = call(f"report {tmp_path}/forged.json {scores} --out {tmp_path}/no.html")
     assert forged.code in {2, 3} and not (tmp_path / "no.html").exists()
 

@@ -10,7 +10,7 @@ def test_a_small_study_as_json_and_file(call: Call, tmp_path: Path) -> None:
     out = tmp_path / "study.json"
     more = "--trials 4 --procedure naive taskboot --json"
     answer = call(f"research simulate --tasks 20 30 --rho .1 0.5 {more} --out {out}")
-    assert answer.code == 0 and json.loads(out.read_text(encoding="utf-8")) == answer.json
+    assert answer.code == 0 and json.loads(out.read_text("utf-8")) == answer.json
     assert [(cell["design"], cell["tasks"], cell["rho"]) for cell in answer.json["cells"]] == [
         ("paper", 20, 0.1), ("paper", 20, 0.5), ("paper", 30, 0.1), ("paper", 30, 0.5)
     ]  # fmt: skip
@@ -98,7 +98,7 @@ def test_an_interrupted_study_goes_on_to_the_same_bytes(
     answer = call(f"{asked} {broken}")
     assert answer.code == 130 and "what was finished is kept" in answer.err and not broken.exists()
     partial = tmp_path / "broken.json.partial"
-    assert len(partial.read_text(encoding="utf-8").splitlines()) == 2
+    assert len(partial.read_text("utf-8").splitlines()) == 2
     monkeypatch.undo()
     # as a kill in the middle of a line leaves it
     partial.write_bytes(partial.read_bytes()[:-9])
@@ -113,5 +113,5 @@ def test_a_page_beside_the_table(call: Call, tmp_path: Path) -> None:
         "research simulate --design fooled --tasks 20 --trials 2 "
         f"--procedure guarded_taskboot:kish --page {page}"
     )
-    assert answer.code == 0 and "<svg" in page.read_text(encoding="utf-8") and "…" not in answer.out
+    assert answer.code == 0 and "<svg" in page.read_text("utf-8") and "…" not in answer.out
     assert call(f"research simulate --page {page} --out {page}").code == 2

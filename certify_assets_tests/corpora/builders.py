@@ -119,7 +119,7 @@ def tau_failure(task: int = 0) -> dict[str, Any]:
 
 def write_json(path: Path, value: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
+    path.write_text(json.dumps(value, ensure_ascii=False), "utf-8")
     return path
 
 

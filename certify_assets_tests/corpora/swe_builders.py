@@ -14,9 +14,7 @@ SWE_PROMPT = (
 
 def save(path: Path, document: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        document if isinstance(document, str) else json.dumps(document), encoding="utf-8"
-    )
+    path.write_text(document if isinstance(document, str) else json.dumps(document), "utf-8")
     return path
 
 

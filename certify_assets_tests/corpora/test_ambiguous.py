@@ -43,7 +43,7 @@ def test_an_ambiguous_record_is_left_out(
     tmp_path: Path, line: str, reason: str, words: str
 ) -> None:
     path = tmp_path / "runs.jsonl"
-    path.write_text(f"{GOOD}\n{line}\n", encoding="utf-8")
+    path.write_text(f"{GOOD}\n{line}\n", "utf-8")
     imported = import_corpus(path, name="c")
     assert imported.dropped == {reason: 1} and len(imported.frame) == 1
     assert "runs.jsonl row 2" in imported.examples[reason] and words in imported.examples[reason]
@@ -52,7 +52,7 @@ def test_an_ambiguous_record_is_left_out(
 @pytest.mark.parametrize("written", ["1", "1.0", "1e0", "0", "0.0", "0e-9"])
 def test_an_outcome_that_is_exactly_0_or_1_is_kept(tmp_path: Path, written: str) -> None:
     path = tmp_path / "runs.jsonl"
-    path.write_text(GOOD.replace("1}", written + "}"), encoding="utf-8")
+    path.write_text(GOOD.replace("1}", written + "}"), "utf-8")
     assert import_corpus(path, name="c").frame["outcome"].tolist() == [int(float(written))]
 
 

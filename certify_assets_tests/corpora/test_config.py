@@ -12,7 +12,7 @@ from certify_assets.errors import InputError
 
 def test_the_shipped_schema_is_that_of_the_class() -> None:
     # write corpus_schema() there, with an indent of 2 and sorted keys, where this fails
-    shipped = files("certify_assets").joinpath("schemas/corpus.json").read_text(encoding="utf-8")
+    shipped = files("certify_assets").joinpath("schemas/corpus.json").read_text("utf-8")
     assert shipped == json.dumps(corpus_schema(), indent=2, sort_keys=True) + "\n"
 
 

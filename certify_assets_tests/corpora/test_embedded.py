@@ -96,7 +96,7 @@ def test_the_agents_of_the_two_corpora_are_different_ones() -> None:
 
 def test_files_are_small_and_carry_their_notice() -> None:
     assert sum(embedded_path(name).stat().st_size for name in EMBEDDED) < 1_000_000
-    notice = embedded_path(EMBEDDED[0]).with_name("NOTICE").read_text(encoding="utf-8")
+    notice = embedded_path(EMBEDDED[0]).with_name("NOTICE").read_text("utf-8")
     assert "The MIT License" in notice
     assert "Farama Foundation" in notice
 

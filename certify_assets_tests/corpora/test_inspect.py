@@ -65,7 +65,7 @@ def test_epochs_are_attempts_whatever_the_order_in_the_archive(tmp_path: Path) -
 def test_every_compression_gives_the_same_runs(tmp_path: Path, method: int) -> None:
     samples = [sample(1), sample(2, "I")]
     document = json.dumps(header() | {"samples": samples})
-    (tmp_path / "log.json").write_text(document, encoding="utf-8")
+    (tmp_path / "log.json").write_text(document, "utf-8")
     assert (
         read(log(tmp_path / "zip", *samples, method=method))
         .frame[COLUMNS]
@@ -246,8 +246,8 @@ def test_odd_inputs(tmp_path: Path) -> None:
 
 def test_json_of_another_kind_is_of_another_format(tmp_path: Path) -> None:
     log(tmp_path, sample(4))
-    (tmp_path / "SOURCE.json").write_text("[1]", encoding="utf-8")
-    (tmp_path / "cut.json").write_text('{"eval": ', encoding="utf-8")
+    (tmp_path / "SOURCE.json").write_text("[1]", "utf-8")
+    (tmp_path / "cut.json").write_text('{"eval": ', "utf-8")
     assert read(tmp_path).dropped == {"file_other_format": 1, "file_unreadable": 1}
 
 

@@ -40,8 +40,7 @@ def read(path: Path, reader: str, **options: Any) -> ImportedCorpus:
 
 def stand_in(path: Path, version: str, code: str = "") -> str:
     path.write_text(
-        STAND_IN.format(version=version, python=shlex.quote(sys.executable), code=code),
-        encoding="utf-8",
+        STAND_IN.format(version=version, python=shlex.quote(sys.executable), code=code), "utf-8"
     )
     path.chmod(0o755)
     return str(path)
@@ -203,7 +202,7 @@ def test_the_environment_stays_here(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("OPENAI_API_KEY", CANARY)
     with pytest.raises(InputError, match="cannot be started"):
         read(write_eval(tmp_path / "log.eval", eval_bytes(header(), [sample(1)])), "auto")
-    seen = json.loads(written.read_text(encoding="utf-8"))
+    seen = json.loads(written.read_text("utf-8"))
     assert CANARY not in seen.values()
     assert seen["PATH"] == os.environ["PATH"]
     assert seen["HOME"] != os.environ.get("HOME")

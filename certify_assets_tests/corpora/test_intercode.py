@@ -129,7 +129,7 @@ def test_a_broken_episode_costs_that_episode(tmp_path: Path, record: Any) -> Non
 def test_reading_goes_on_after_what_is_not_json(tmp_path: Path, damage: str) -> None:
     write_json(tmp_path / NAME, {"0": episode(0), "1": "@", "2": {"x": 1}, "3": episode(3)})
     path = tmp_path / NAME
-    path.write_text(path.read_text(encoding="utf-8").replace('"@"', damage), encoding="utf-8")
+    path.write_text(path.read_text("utf-8").replace('"@"', damage), "utf-8")
     imported = read(tmp_path)
     assert imported.frame["task_id"].tolist() == ["files_fs_1/0", "files_fs_1/3"]
     assert set(imported.dropped) == {"unreadable_record"}
@@ -139,7 +139,7 @@ def test_keys_that_are_broken_cost_their_episode(tmp_path: Path) -> None:
     text = json.dumps({"0": episode(0), "1": episode(1), "2": episode(2)})
     write_json(tmp_path / NAME, {})
     for broken in ('1: {"environment"', '"1 : {"environment"', '"1" {"environment"'):
-        (tmp_path / NAME).write_text(text.replace('"1": {"environment"', broken), encoding="utf-8")
+        (tmp_path / NAME).write_text(text.replace('"1": {"environment"', broken), "utf-8")
         imported = read(tmp_path)
         assert imported.frame["task_id"].tolist() == ["files_fs_1/0", "files_fs_1/2"]
         assert imported.dropped == {"unreadable_record": 1}
@@ -148,9 +148,9 @@ def test_keys_that_are_broken_cost_their_episode(tmp_path: Path) -> None:
 def test_a_file_that_ends_early_says_that_episodes_may_be_missing(tmp_path: Path) -> None:
     text = json.dumps({str(task): episode(task) for task in range(3)})
     write_json(tmp_path / NAME, {})
-    (tmp_path / NAME).write_text(text[:-1], encoding="utf-8")
+    (tmp_path / NAME).write_text(text[:-1], "utf-8")
     assert read(tmp_path).dropped == {"file_ends_early": 1}
-    (tmp_path / NAME).write_text(text[:-9], encoding="utf-8")
+    (tmp_path / NAME).write_text(text[:-9], "utf-8")
     imported = read(tmp_path)
     assert len(imported.frame) == 2
     assert imported.dropped == {"file_ends_early": 1, "unreadable_record": 1}

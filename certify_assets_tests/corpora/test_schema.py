@@ -103,7 +103,7 @@ def test_repeated_ids_and_missing_columns_are_refused(
 def test_a_file_that_is_no_table_of_trajectories_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not exist"):
         read_trajectories(tmp_path / "none.parquet")
-    (tmp_path / "text.parquet").write_text("no", encoding="utf-8")
+    (tmp_path / "text.parquet").write_text("no", "utf-8")
     with pytest.raises(InputError, match="not a readable Parquet"):
         read_trajectories(tmp_path / "text.parquet")
     pq.write_table(pa.table({"task_id": ["a"]}), tmp_path / "other.parquet")

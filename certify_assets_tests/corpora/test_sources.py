@@ -31,7 +31,7 @@ def test_every_adapter_describes_itself() -> None:
 
 
 def test_a_csv_of_texts(tmp_path: Path) -> None:
-    (tmp_path / "runs.csv").write_text(TABLE, encoding="utf-8")
+    (tmp_path / "runs.csv").write_text(TABLE, "utf-8")
     imported = read(tmp_path / "runs.csv")
     rows = from_frame(imported.frame)
     assert imported.format == "table" and imported.dropped == {}
@@ -63,9 +63,7 @@ def test_json_lines_and_parquet_with_steps_hold_the_same(tmp_path: Path) -> None
         }
         for number in range(4)
     ]
-    (tmp_path / "runs.jsonl").write_text(
-        "\n".join(map(json.dumps, records)) + "\n\n", encoding="utf-8"
-    )
+    (tmp_path / "runs.jsonl").write_text("\n".join(map(json.dumps, records)) + "\n\n", "utf-8")
     pq.write_table(pa.Table.from_pylist(records), tmp_path / "runs.parquet")
     as_text = [record | {"steps": json.dumps(record["steps"])} for record in records]
     pq.write_table(pa.Table.from_pylist(as_text), tmp_path / "text.parquet")
@@ -87,10 +85,8 @@ def test_a_corpus_of_ours_is_a_table(tmp_path: Path) -> None:
 
 
 def test_columns_of_other_names(tmp_path: Path) -> None:
-    (tmp_path / "runs.csv").write_text("problem;x\n", encoding="utf-8")
-    (tmp_path / "runs.csv").write_text(
-        "problem,solved,log\np,true,a\nq,false,b\n", encoding="utf-8"
-    )
+    (tmp_path / "runs.csv").write_text("problem;x\n", "utf-8")
+    (tmp_path / "runs.csv").write_text("problem,solved,log\np,true,a\nq,false,b\n", "utf-8")
     mapping = {"task_id": "problem", "outcome": "solved", "text": "log"}
     imported = import_corpus(
         tmp_path / "runs.csv",
@@ -133,7 +129,7 @@ def test_columns_of_other_names(tmp_path: Path) -> None:
     ],
 )
 def test_a_broken_row_costs_that_row(tmp_path: Path, row: str, reason: str, words: str) -> None:
-    (tmp_path / "runs.csv").write_text(TABLE + row + "\n" + "c,0,x,y\n", encoding="utf-8")
+    (tmp_path / "runs.csv").write_text(TABLE + row + "\n" + "c,0,x,y\n", "utf-8")
     imported = read(tmp_path / "runs.csv")
     assert len(imported.frame) == 4 and imported.dropped == {reason: 1}
     assert "runs.csv row 5" in imported.examples[reason] and words in imported.examples[reason]
@@ -142,7 +138,7 @@ def test_a_broken_row_costs_that_row(tmp_path: Path, row: str, reason: str, word
 
 
 def test_a_quote_that_is_never_closed_is_told_where_it_opens(tmp_path: Path) -> None:
-    (tmp_path / "runs.csv").write_text(TABLE + 'a,1,"x,y\n' + "c,0,x,y\n" * 5, encoding="utf-8")
+    (tmp_path / "runs.csv").write_text(TABLE + 'a,1,"x,y\n' + "c,0,x,y\n" * 5, "utf-8")
     imported = read(tmp_path / "runs.csv")
     assert len(imported.frame) == 3 and imported.dropped == {"unreadable_record": 1}
     assert re.search(
@@ -154,7 +150,7 @@ def test_a_quote_that_is_never_closed_is_told_where_it_opens(tmp_path: Path) -> 
 def test_steps_that_are_none_cost_their_row(tmp_path: Path, steps: str) -> None:
     good = json.dumps({"task_id": "a", "outcome": 1, "steps": [["go", "page"]]})
     bad = json.dumps({"task_id": "b", "outcome": 1, "steps": steps})
-    (tmp_path / "runs.jsonl").write_text(f"{good}\n{bad}\n", encoding="utf-8")
+    (tmp_path / "runs.jsonl").write_text(f"{good}\n{bad}\n", "utf-8")
     imported = read(tmp_path / "runs.jsonl")
     assert len(imported.frame) == 1
     assert imported.dropped == {"unreadable_record": 1}
@@ -172,7 +168,7 @@ def test_bytes_that_are_not_utf8_cost_their_record(tmp_path: Path) -> None:
 
 
 def test_runs_without_outcome_are_counted_or_kept(tmp_path: Path) -> None:
-    (tmp_path / "runs.csv").write_text(TABLE + "c,,open,x\nd,nan,open,x\n", encoding="utf-8")
+    (tmp_path / "runs.csv").write_text(TABLE + "c,,open,x\nd,nan,open,x\n", "utf-8")
     assert read(tmp_path / "runs.csv").dropped == {"no_label": 2}
     kept = read(tmp_path / "runs.csv", keep_unlabelled="true").frame
     assert len(kept) == 5 and kept["outcome"].isna().sum() == 2
@@ -186,7 +182,7 @@ def test_columns_that_are_not_named_are_not_read(tmp_path: Path) -> None:
         "reward": "canary",
         "verdict": {"deep": ["canary"]},
     }
-    (tmp_path / "runs.jsonl").write_text(json.dumps(secret), encoding="utf-8")
+    (tmp_path / "runs.jsonl").write_text(json.dumps(secret), "utf-8")
     pq.write_table(pa.Table.from_pylist([secret | {"task_id": "b"}]), tmp_path / "runs.parquet")
     assert (
         "canary"
@@ -196,12 +192,12 @@ def test_columns_that_are_not_named_are_not_read(tmp_path: Path) -> None:
 
 def test_ids_of_a_table(tmp_path: Path) -> None:
     header = "task_id,outcome,text,trajectory_id\n"
-    (tmp_path / "a.csv").write_text(header + "t,1,x,r1\nt,1,x,r2\n", encoding="utf-8")
-    (tmp_path / "b.csv").write_text(header + "t,1,x,r1\n", encoding="utf-8")
+    (tmp_path / "a.csv").write_text(header + "t,1,x,r1\nt,1,x,r2\n", "utf-8")
+    (tmp_path / "b.csv").write_text(header + "t,1,x,r1\n", "utf-8")
     imported = read([tmp_path / "a.csv", tmp_path / "b.csv"])
     assert imported.frame["trajectory_id"].tolist() == ["r1", "r2"]
     assert imported.dropped == {"duplicate": 1}
-    (tmp_path / "b.csv").write_text(header + "t,0,y,r1\n", encoding="utf-8")
+    (tmp_path / "b.csv").write_text(header + "t,0,y,r1\n", "utf-8")
     with pytest.raises(
         InputError, match=r"b\.csv row 2 has the trajectory_id 'r1' of a\.csv row 2"
     ):
@@ -211,7 +207,7 @@ def test_ids_of_a_table(tmp_path: Path) -> None:
 def test_equal_runs_of_two_agents_are_two_runs(tmp_path: Path) -> None:
     for agent in ("x", "y"):
         (tmp_path / f"{agent}.csv").write_text(
-            f"task_id,outcome,text,agent\nt,1,same,{agent}\nt,1,same,{agent}\n", encoding="utf-8"
+            f"task_id,outcome,text,agent\nt,1,same,{agent}\nt,1,same,{agent}\n", "utf-8"
         )
     assert len(read([tmp_path / "x.csv", tmp_path / "y.csv"]).frame) == 4
 
@@ -228,7 +224,7 @@ def test_tasks_with_one_instruction_are_merged_when_asked(tmp_path: Path) -> Non
         )
         for n in range(3)
     ]
-    (tmp_path / "runs.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "runs.jsonl").write_text("\n".join(lines), "utf-8")
     assert read(tmp_path / "runs.jsonl").frame["task_id"].nunique() == 3
     merged = read(tmp_path / "runs.jsonl", merge_same_instruction=True)
     assert merged.frame["task_id"].tolist() == ["t0", "t0", "t2"]
@@ -306,7 +302,7 @@ def test_files_of_no_format_are_refused(tmp_path: Path, content: bytes, name: st
 def test_a_file_that_is_no_table_is_diagnosed(
     tmp_path: Path, name: str, content: str, words: str
 ) -> None:
-    (tmp_path / name).write_text(content, encoding="utf-8")
+    (tmp_path / name).write_text(content, "utf-8")
     with pytest.raises(InputError, match=words) as caught:
         read(tmp_path / name)
     assert "no known format fits" in str(caught.value)
@@ -355,13 +351,13 @@ def test_a_file_of_empty_lines_is_read_line_by_line(tmp_path: Path) -> None:
 
 def test_the_columns_of_json_lines_are_those_of_all_first_lines(tmp_path: Path) -> None:
     lines = ['{"task_id": "a", "text": "open"}', '{"task_id": "a", "text": "done", "outcome": 1}']
-    (tmp_path / "runs.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "runs.jsonl").write_text("\n".join(lines), "utf-8")
     imported = read(tmp_path / "runs.jsonl")
     assert len(imported.frame) == 1 and imported.dropped == {"no_label": 1}
 
 
 def test_what_cannot_be_asked_for(tmp_path: Path) -> None:
-    (tmp_path / "runs.csv").write_text(TABLE, encoding="utf-8")
+    (tmp_path / "runs.csv").write_text(TABLE, "utf-8")
     for arguments, words in (
         ({"paths": tmp_path / "none.csv"}, "does not exist"),
         ({"paths": []}, "no path"),
@@ -412,7 +408,7 @@ def test_a_truncated_archive_gives_what_it_has(tmp_path: Path) -> None:
     assert 0 < len(imported.frame) < 30 and imported.dropped["file_broken_archive"] == 1
     with pytest.raises(InputError, match="is broken after"):
         read(tmp_path / "part.tar.gz", domain="retail", strict=True)
-    (tmp_path / "text.tar.gz").write_text("not an archive", encoding="utf-8")
+    (tmp_path / "text.tar.gz").write_text("not an archive", "utf-8")
     with pytest.raises(InputError):
         read(tmp_path / "text.tar.gz")
 
@@ -432,8 +428,8 @@ def test_what_is_too_large_is_refused(tmp_path: Path) -> None:
 
 def test_links_in_folders_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "runs.csv").write_text(TABLE, encoding="utf-8")
-    (tmp_path / "secret.csv").write_text(TABLE, encoding="utf-8")
+    (tmp_path / "in" / "runs.csv").write_text(TABLE, "utf-8")
+    (tmp_path / "secret.csv").write_text(TABLE, "utf-8")
     (tmp_path / "in" / "link.csv").symlink_to(tmp_path / "secret.csv")
     (tmp_path / "in" / "loop").symlink_to(tmp_path, target_is_directory=True)
     imported = read(tmp_path / "in")
@@ -443,7 +439,7 @@ def test_links_in_folders_are_not_followed(tmp_path: Path) -> None:
 def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
-        (tmp_path / folder / "runs.csv").write_text(TABLE + f"{folder},1,x,y\n", encoding="utf-8")
+        (tmp_path / folder / "runs.csv").write_text(TABLE + f"{folder},1,x,y\n", "utf-8")
     imported = read(
         [
             tmp_path / "two" / "runs.csv",

@@ -217,7 +217,7 @@ def test_folders_say_what_they_lack(tmp_path: Path) -> None:
         tmp_path / "run" / "results.json", results(None, [task("0")], simulation_index=listed)
     )
     write_json(tmp_path / "run" / "simulations" / "a.json", simulation("a"))
-    (tmp_path / "run" / "simulations" / "b.json").write_text('{"id": "b"', encoding="utf-8")
+    (tmp_path / "run" / "simulations" / "b.json").write_text('{"id": "b"', "utf-8")
     write_json(tmp_path / "other" / "results.json", results(None, [task("0")]))
     write_json(tmp_path / "stray" / "simulations" / "a.json", simulation("a"))
     imported = read(tmp_path)
@@ -240,7 +240,7 @@ def test_a_broken_simulation_costs_itself(tmp_path: Path, damage: str) -> None:
         [task("0"), "@", task("1")],
         simulation_index=[{"id": "s1", "task_id": 1}],
     )
-    (tmp_path / "x.json").write_text(json.dumps(document).replace('"@"', damage), encoding="utf-8")
+    (tmp_path / "x.json").write_text(json.dumps(document).replace('"@"', damage), "utf-8")
     imported = read(tmp_path)
     assert imported.frame["trajectory_id"].tolist() == ["s0", "s2"]
     assert imported.dropped == {"unreadable_record": 1}
@@ -249,7 +249,7 @@ def test_a_broken_simulation_costs_itself(tmp_path: Path, damage: str) -> None:
 
 def test_the_order_of_keys_does_not_matter(tmp_path: Path) -> None:
     document = results([simulation("s0")], [task("0")], simulation_index=[])
-    (tmp_path / "x.json").write_text(json.dumps(document, sort_keys=True), encoding="utf-8")
+    (tmp_path / "x.json").write_text(json.dumps(document, sort_keys=True), "utf-8")
     plain = read(write_json(tmp_path / "y" / "x.json", document)).frame
     assert (
         read(tmp_path / "x.json")

@@ -208,7 +208,7 @@ def test_reading_goes_on_after_what_is_not_json(tmp_path: Path, damage: str) -> 
     text = f"[{json.dumps(tau_record(0))}, {damage}, {json.dumps(tau_record(2))}]"
     if not damage.endswith("}"):
         text = text.replace(damage, damage + "}")
-    (tmp_path / "a-retail.json").write_text(text, encoding="utf-8")
+    (tmp_path / "a-retail.json").write_text(text, "utf-8")
     imported = read(tmp_path / "a-retail.json")
     assert imported.frame["task_id"].tolist() == ["retail/0", "retail/2"]
     assert imported.dropped == {"unreadable_record": 1}
@@ -226,9 +226,9 @@ def test_bytes_that_are_not_utf8_cost_their_record(tmp_path: Path) -> None:
 
 def test_a_list_that_ends_early_says_that_records_may_be_missing(tmp_path: Path) -> None:
     text = json.dumps([tau_record(task) for task in range(3)])
-    (tmp_path / "a-retail.json").write_text(text[:-1], encoding="utf-8")
+    (tmp_path / "a-retail.json").write_text(text[:-1], "utf-8")
     assert read(tmp_path / "a-retail.json").dropped == {"file_ends_early": 1}
-    (tmp_path / "a-retail.json").write_text(text[:-9], encoding="utf-8")
+    (tmp_path / "a-retail.json").write_text(text[:-9], "utf-8")
     imported = read(tmp_path / "a-retail.json")
     assert len(imported.frame) == 2
     assert imported.dropped == {"file_ends_early": 1, "unreadable_record": 1}

@@ -115,7 +115,7 @@ def test_an_archive_in_a_tar_is_counted(tmp_path: Path) -> None:
 def test_files_can_be_gone_through_again_and_are_counted_once(tmp_path: Path) -> None:
     for name in ("results/results.json", "b.json", "c.txt"):
         (tmp_path / "x" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "x" / name).write_text("{}", encoding="utf-8")
+        (tmp_path / "x" / name).write_text("{}", "utf-8")
     (tmp_path / "x" / "link.json").symlink_to("b.json")
     tally = Tally()
     files = FileSet([tmp_path / "x"], {".json"}, tally)

@@ -225,7 +225,7 @@ def test_jobs_schedules_and_sensors_are_these() -> None:
 def incoming(tmp_path: Path) -> Path:
     path = tmp_path / "incoming" / "mine" / "runs.jsonl"
     path.parent.mkdir(parents=True)
-    path.write_text('{"task_id": "t", "outcome": 1, "text": "x"}\n', encoding="utf-8")
+    path.write_text('{"task_id": "t", "outcome": 1, "text": "x"}\n', "utf-8")
     os.utime(path, (1, 1))
     return path
 
@@ -248,14 +248,11 @@ def test_the_sensor_asks_once_for_new_runs_and_adds_the_partition(
     assert first.run_requests
     assert first.dynamic_partitions_requests
     assert first.run_requests[0].partition_key == "mine"
-    assert (
-        json.loads((tmp_path / "corpora/mine/corpus.json").read_text(encoding="utf-8"))["name"]
-        == "mine"
-    )
+    assert json.loads((tmp_path / "corpora/mine/corpus.json").read_text("utf-8"))["name"] == "mine"
     assert isinstance(_tick(tmp_path, first.cursor), dg.SkipReason)
     os.utime(incoming, (2, 2))
     assert isinstance(_tick(tmp_path, first.cursor), dg.SkipReason)
-    incoming.write_text("{}\n", encoding="utf-8")
+    incoming.write_text("{}\n", "utf-8")
     os.utime(incoming, (3, 3))
     again = _tick(tmp_path, first.cursor)
     assert isinstance(again, dg.SensorResult) and again.run_requests

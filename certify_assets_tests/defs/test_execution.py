@@ -23,10 +23,10 @@ def _materialize(root: Path, corpus: str) -> Any:
 
 def test_a_failed_blocking_check_keeps_everything_downstream_from_running(tmp_path: Path) -> None:
     source = write_runs(tmp_path / "runs.jsonl")
-    records = [json.loads(line) for line in source.read_text(encoding="utf-8").splitlines()]
+    records = [json.loads(line) for line in source.read_text("utf-8").splitlines()]
     for record in records:
         record["steps"][-1]["observation"] = json.dumps({"reward": record["outcome"]})
-    source.write_text("\n".join(json.dumps(record) for record in records) + "\n", encoding="utf-8")
+    source.write_text("\n".join(json.dumps(record) for record in records) + "\n", "utf-8")
     register_runs(Store(str(tmp_path / "root")), "leaky", source)
     result = _materialize(tmp_path / "root", "leaky")
     assert not result.success
@@ -56,12 +56,12 @@ def test_a_failed_blocking_check_keeps_everything_downstream_from_running(tmp_pa
 def _runs_that_tell(path: Path) -> Path:
     """Runs whose length, number of steps and last words tell the outcome."""
     source = write_runs(path)
-    records = [json.loads(line) for line in source.read_text(encoding="utf-8").splitlines()]
+    records = [json.loads(line) for line in source.read_text("utf-8").splitlines()]
     for record in records:
         record["steps"] += [{"action": "look()", "observation": "1 passed"}] * (
             3 * record["outcome"]
         )
-    source.write_text("\n".join(json.dumps(record) for record in records) + "\n", encoding="utf-8")
+    source.write_text("\n".join(json.dumps(record) for record in records) + "\n", "utf-8")
     return source
 
 

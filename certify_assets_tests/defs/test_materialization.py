@@ -113,7 +113,7 @@ def test_mlflow_holds_the_runs_with_their_dagster_tags(
     assert tags["dagster.partition"] == CORPUS
     assert "reject_coverage_at_0.2" in metrics
     stored = list((demo.root / "mlflow/artifacts").rglob("reject_0.1_guarded_taskboot.json"))
-    assert stored and json.loads(stored[0].read_text(encoding="utf-8"))["side"] == "reject"
+    assert stored and json.loads(stored[0].read_text("utf-8"))["side"] == "reject"
 
 
 def test_every_asset_of_the_corpus_has_its_run_in_mlflow(demo: Demo) -> None:

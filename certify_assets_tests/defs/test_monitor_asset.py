@@ -74,7 +74,7 @@ def test_the_check_warns_passes_and_fails_as_labels_come(store: Store) -> None:
 def test_labels_of_the_review_queue_fail_the_asset(store: Store) -> None:
     path = Path(store.root) / "monitoring/c/lexical/3.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("task_id,score,outcome,provenance\nq,0,1,review_queue\n", encoding="utf-8")
+    path.write_text("task_id,score,outcome,provenance\nq,0,1,review_queue\n", "utf-8")
     result = run(store, raise_on_error=False)
     failure = next(event for event in result.all_events if event.is_step_failure)
     assert not result.success

@@ -84,7 +84,7 @@ def test_the_job_decides_and_the_whole_line_does_not() -> None:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     (tmp_path / "corpora/c").mkdir(parents=True)
-    (tmp_path / "corpora/c/corpus.json").write_text('{"name": "c"}', encoding="utf-8")
+    (tmp_path / "corpora/c/corpus.json").write_text('{"name": "c"}', "utf-8")
     return tmp_path
 
 
@@ -113,7 +113,7 @@ def test_the_sensor_asks_once_for_what_lies_in_an_inbox(root: Path) -> None:
     assert killed.run_requests[0].run_key == first.run_requests[0].run_key, (
         "a tick that was lost asks under the same key"
     )
-    path.with_name("b.jsonl").write_text("{}", encoding="utf-8")
+    path.with_name("b.jsonl").write_text("{}", "utf-8")
     waiting = _tick(root, first.cursor)
     assert isinstance(waiting, dg.SkipReason)
     assert "b.jsonl may still be written" in str(waiting.skip_message)

@@ -266,8 +266,7 @@ def test_a_judge_beyond_the_quick_ones_is_certified_again_and_trained_again_only
     )
     path = corpora.local_path("judges/lexical_transfer/one/scores.json")
     path.write_text(
-        json.dumps({**json.loads(path.read_text("utf-8")), "manifest_sha256": "0" * 64}),
-        encoding="utf-8",
+        json.dumps({**json.loads(path.read_text("utf-8")), "manifest_sha256": "0" * 64}), "utf-8"
     )
     assert to_recertify(Corpus(corpora, "one"))[0]["lexical_transfer"][:2] == ("model", "scores")
 

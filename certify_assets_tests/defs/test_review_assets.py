@@ -109,7 +109,7 @@ def test_a_corpus_without_decisions_has_an_empty_queue(tmp_path: Path) -> None:
     assert result.success and metadata(result, "review_queue")["dagster/row_count"] == 0
     assert "Nobody is asked about any run." in Path(
         metadata(result, "review_queue")["page"]
-    ).read_text(encoding="utf-8")
+    ).read_text("utf-8")
 
 
 def test_assets_say_what_they_are_and_what_they_stand_on() -> None:

@@ -155,7 +155,7 @@ def test_a_thousand_files_at_once_are_one_run(store: Store) -> None:
     for number in range(1000):
         path = store.local_path("incoming") / f"mine/{number:04d}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(str(number), encoding="utf-8")
+        path.write_text(str(number), "utf-8")
         os.utime(path, (1, 1))
     requests, cursor, _ = _tick(store, new_runs_sensor)
     assert len(requests) == 1 and len(read_versions(Corpus(store, "mine"))[0].files) == 1000

@@ -33,10 +33,10 @@ def test_document_page_metadata_and_checks(tmp_path: Path) -> None:
     text = metadata["study"].value
     assert isinstance(text, str) and len(text) < 1000 and "| taskboot |" in text
     # four designs whose errors the score can see, and five that fool it at two true errors each
-    document = json.loads((tmp_path / study.DOCUMENT).read_text(encoding="utf-8"))
+    document = json.loads((tmp_path / study.DOCUMENT).read_text("utf-8"))
     assert len(document["cells"]) == 4 + 10 and document["truth"]
     assert isinstance(metadata["worst_violation_fooled_taskboot"].value, float)
-    assert "<svg" in (tmp_path / study.PAGE).read_text(encoding="utf-8")
+    assert "<svg" in (tmp_path / study.PAGE).read_text("utf-8")
     assert not (tmp_path / "study/simulation.partial.jsonl").exists()
     checks = {event.check_name: event for event in result.get_asset_check_evaluations()}
     assert checks["validity_within_delta"].passed

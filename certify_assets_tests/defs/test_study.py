@@ -27,7 +27,7 @@ def test_an_empty_data_root_gives_the_papers_fit_and_says_that_there_is_none_her
 ) -> None:
     result = run(tmp_path)
     assert result.success
-    document = json.loads((tmp_path / "study/certifiability.json").read_text(encoding="utf-8"))
+    document = json.loads((tmp_path / "study/certifiability.json").read_text("utf-8"))
     assert document["law"] is None and document["points"] == []
     assert {item["corpus"] for item in document["left_out"]} == {"miniwob_mixed", "miniwob_weak"}
     assert document["paper"]["forms"][0]["slope"] == pytest.approx(1.0750, abs=5e-5)

@@ -50,7 +50,7 @@ def dialects(tmp_path_factory: pytest.TempPathFactory) -> Store:
             lines.append(
                 json.dumps({**run, "instruction": "Do it", "steps": steps, "outcome": outcome})
             )
-    (folder / "runs.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (folder / "runs.jsonl").write_text("\n".join(lines), "utf-8")
     return split_and_score(Store(str(folder / "root")), folder / "runs.jsonl")
 
 

@@ -285,8 +285,8 @@ def test_an_altered_audit_is_not_drawn(finished: Store) -> None:
 
 def test_a_ledger_whose_end_was_cut_off_stops_the_next_audit(finished: Store) -> None:
     path = Path(finished.root) / "ledger/c.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines()
-    path.write_text(lines[0] + "\n", encoding="utf-8")
+    lines = path.read_text("utf-8").splitlines()
+    path.write_text(lines[0] + "\n", "utf-8")
     with pytest.raises(LedgerError, match="cut off"):
         audit_judge(judged(finished))
 
@@ -323,11 +323,11 @@ def test_a_forged_certificate_in_the_data_root_is_found(finished: Store) -> None
 
 def _leaking(path: Path) -> Path:
     """Runs whose length alone tells the outcome."""
-    records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    records = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     for record in records:
         if record["outcome"]:
             record["steps"] += [{"action": "look()", "observation": "more of the same page"}] * 20
-    path.write_text("\n".join(json.dumps(record) for record in records) + "\n", encoding="utf-8")
+    path.write_text("\n".join(json.dumps(record) for record in records) + "\n", "utf-8")
     return path
 
 
@@ -351,7 +351,7 @@ def test_a_structural_leak_stops_the_certificate_until_it_is_accepted_with_a_rea
     measured = "length (AUROC 1.000, threshold 0.85), steps (AUROC 1.000, threshold 0.85)"
     assert carried == {f"{measured}; accepted: episodes stop at success; known"}
     audit_judge(judged(store))
-    assert measured in Path(write_page(judged(store))).read_text(encoding="utf-8")
+    assert measured in Path(write_page(judged(store))).read_text("utf-8")
 
 
 def test_a_reason_without_a_leak_stands_on_no_certificate(tmp_path: Path) -> None:

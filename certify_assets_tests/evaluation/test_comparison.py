@@ -178,12 +178,12 @@ def test_calibration_rows_of_one_outcome_have_no_auroc(tmp_path: Path) -> None:
     register_runs(store, "c", path)
     Corpus(store, "c").import_trajectories()
     manifest = Corpus(store, "c").make_splits()
-    runs = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    runs = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     failed = [
         {**run, "outcome": 0} if manifest.assignment[run["task_id"]] == "cal" else run
         for run in runs
     ]
-    path.write_text("\n".join(map(json.dumps, failed)), encoding="utf-8")
+    path.write_text("\n".join(map(json.dumps, failed)), "utf-8")
     Corpus(store, "c").prepare()
     judged(store).train()
     judged(store).score()
@@ -241,7 +241,7 @@ def test_a_judge_behind_a_server_is_compared_like_the_others(corpora: Store) -> 
             "parity_reason": "none here",
         }
         Path(corpora.root, "judges.yaml").write_text(
-            json.dumps({"judges": [entry, {**entry, "name": "idle"}]}), encoding="utf-8"
+            json.dumps({"judges": [entry, {**entry, "name": "idle"}]}), "utf-8"
         )
         judged(corpora, "three", "mine").train()
         judged(corpora, "three", "mine").score()

@@ -66,7 +66,7 @@ def world(template: Path, tmp_path: Path) -> tuple[Store, Path]:
 def rewrite(source: Path, change: Callable[[list[Record]], list[Record]]) -> None:
     records = [json.loads(row) for row in source.read_text("utf-8").splitlines()]
     rows = [json.dumps(record) for record in change(records)]
-    source.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    source.write_text("\n".join(rows) + "\n", "utf-8")
 
 
 def of_new_agents(records: list[Record]) -> list[Record]:
@@ -155,7 +155,7 @@ def test_a_task_that_comes_back_has_the_split_it_had(world: tuple[Store, Path]) 
     changes = smaller.version.changes
     assert changes is not None
     assert (changes.gone_tasks, changes.gone_runs) == (1, {"test": 4})
-    source.write_text(full, encoding="utf-8")
+    source.write_text(full, "utf-8")
     line(store)
     again = Corpus(store, "c")
     assert again.manifest.assignment == before.assignment and again.version.number == 3
@@ -325,7 +325,7 @@ def test_a_delivery_that_cannot_be_used_is_one_sentence(
     Corpus(store, "c").import_trajectories()
     stored = {path: path.read_bytes() for path in store_files(tmp_path / "root")}
     records = change([json.loads(row) for row in source.read_text("utf-8").splitlines()])
-    source.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    source.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
     for deliver in (
         lambda: Corpus(store, "c").import_trajectories(),
         lambda: Corpus(store, "c").preview_import(Corpus(store, "c").config),

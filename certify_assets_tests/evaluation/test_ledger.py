@@ -85,7 +85,7 @@ def lines(store: Store, tmp_path: Path) -> list[str]:
     registration = register(Corpus(store, "c"), PLAN, run_id="r")
     _read(store, registration, scores="s")
     _read(store, registration, scores="other")
-    return (tmp_path / "ledger/c.jsonl").read_text(encoding="utf-8").splitlines()
+    return (tmp_path / "ledger/c.jsonl").read_text("utf-8").splitlines()
 
 
 @pytest.mark.parametrize("place", [0, 1])
@@ -93,7 +93,7 @@ def test_a_line_taken_out_is_found(
     store: Store, tmp_path: Path, lines: list[str], place: int
 ) -> None:
     kept = lines[:place] + lines[place + 1 :]
-    (tmp_path / "ledger/c.jsonl").write_text("\n".join(kept) + "\n", encoding="utf-8")
+    (tmp_path / "ledger/c.jsonl").write_text("\n".join(kept) + "\n", "utf-8")
     with pytest.raises(LedgerError, match="altered"):
         ledger_entries(Corpus(store, "c"))
 
@@ -101,7 +101,7 @@ def test_a_line_taken_out_is_found(
 def test_an_edited_line_is_found(store: Store, tmp_path: Path, lines: list[str]) -> None:
     edited = json.dumps({**json.loads(lines[1]), "run_id": "somebody else"}, sort_keys=True)
     (tmp_path / "ledger/c.jsonl").write_text(
-        "\n".join([lines[0], edited, lines[2]]) + "\n", encoding="utf-8"
+        "\n".join([lines[0], edited, lines[2]]) + "\n", "utf-8"
     )
     with pytest.raises(LedgerError, match="line 3"):
         ledger_entries(Corpus(store, "c"))
@@ -111,7 +111,7 @@ def test_lines_cut_off_at_the_end_are_found_by_a_head_that_was_kept(
     store: Store, tmp_path: Path, lines: list[str]
 ) -> None:
     head = ledger_head(Corpus(store, "c"))
-    (tmp_path / "ledger/c.jsonl").write_text("\n".join(lines[:2]) + "\n", encoding="utf-8")
+    (tmp_path / "ledger/c.jsonl").write_text("\n".join(lines[:2]) + "\n", "utf-8")
     assert len(ledger_entries(Corpus(store, "c"))) == 2
     with pytest.raises(LedgerError, match="cut off"):
         require_in_ledger(Corpus(store, "c"), head)

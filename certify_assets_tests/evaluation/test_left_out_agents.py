@@ -48,7 +48,7 @@ def dialects(tmp_path_factory: pytest.TempPathFactory) -> Store:
             }
             lines.append(json.dumps(run))
     path = folder / "runs.jsonl"
-    path.write_text("\n".join(lines), encoding="utf-8")
+    path.write_text("\n".join(lines), "utf-8")
     store = Store(str(folder / "root"))
     register_runs(store, "c", path, rl=False)
     Corpus(store, "c").prepare()
@@ -103,7 +103,7 @@ def test_the_document_is_made_once_and_again_for_other_certificates(dialects: St
 def test_page_and_overview_have_the_finding(dialects: Store) -> None:
     judge = judged(dialects)
     assert judge_overview(judge)["findings"][0]["code"] == "agent_shift"
-    html = Path(judge_page.write_page(judge)).read_text(encoding="utf-8")
+    html = Path(judge_page.write_page(judge)).read_text("utf-8")
     assert "agent_shift" in html and "beyond chance" in html
     assert "The judge is trained again without the agent as well." in html
     assert "odd" in judge_page.largest_agents(judge)

@@ -132,7 +132,7 @@ def test_task_labels_are_text_whatever_their_type(tmp_path: Path) -> None:
         tmp_path / "float.parquet"
     )
     (tmp_path / "a.jsonl").write_text(
-        '{"task_id": 7, "score": 0.1}\n{"task_id": 8, "score": 0.2}\n', encoding="utf-8"
+        '{"task_id": 7, "score": 0.1}\n{"task_id": 8, "score": 0.2}\n', "utf-8"
     )
     for name in ("int.parquet", "float.parquet", "a.jsonl"):
         assert read_score_table(tmp_path / name).tasks.tolist() == ["7", "8"]
@@ -169,7 +169,7 @@ def test_other_column_names(tmp_path: Path) -> None:
 def test_json_values_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     for value in (True, [1], {"a": 1}, "x"):
         (tmp_path / "a.jsonl").write_text(
-            json.dumps({"task_id": "t", "score": value}) + "\n", encoding="utf-8"
+            json.dumps({"task_id": "t", "score": value}) + "\n", "utf-8"
         )
         with pytest.raises(InputError, match="not a number"):
             read_score_table(tmp_path / "a.jsonl")
@@ -182,14 +182,14 @@ def test_a_task_that_is_no_name_is_refused(tmp_path: Path, value: object, suffix
     if suffix == "parquet":
         pq.write_table(pa.table({"task_id": [value], "score": [0.5]}), path)
     else:
-        path.write_text(json.dumps({"task_id": value, "score": 0.5}), encoding="utf-8")
+        path.write_text(json.dumps({"task_id": value, "score": 0.5}), "utf-8")
     with pytest.raises(InputError, match=r"row 1, column 'task_id': .* is no name but a"):
         read_score_table(path)
 
 
 def test_lists_of_one_length_are_still_no_scores(tmp_path: Path) -> None:
     lines = [json.dumps({"task_id": "t", "score": [1, 2]}) for _ in range(2)]
-    (tmp_path / "a.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "a.jsonl").write_text("\n".join(lines), "utf-8")
     with pytest.raises(InputError, match=r"row 1, column 'score': \[1, 2\] is not a number"):
         read_score_table(tmp_path / "a.jsonl")
 

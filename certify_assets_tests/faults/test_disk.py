@@ -44,7 +44,7 @@ def test_a_full_disk_ends_in_a_sentence_and_goes_on_when_there_is_space(
     root, wanted = tmp_path / "root", _hashes(reference)
     (tmp_path / "home").mkdir()
     root.mkdir()
-    (tmp_path / "listing.py").write_text(_LISTING, encoding="utf-8")
+    (tmp_path / "listing.py").write_text(_LISTING, "utf-8")
     registered = tmp_path / "registered"
     prepare(registered, source=reference.parent / "small.jsonl")
     # with Dagster's own databases on another disk, and on this one

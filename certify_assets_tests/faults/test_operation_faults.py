@@ -140,9 +140,9 @@ def labelled(_operated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     deliver(root.parent / "new.jsonl", tasks=40, seed=2)
     lines = [f"{run},{place % 2}" for place, run in enumerate(asked)]
     (root.parent / "labels.csv").write_text(
-        "\n".join(["trajectory_id,outcome", *lines, ""]), encoding="utf-8"
+        "\n".join(["trajectory_id,outcome", *lines, ""]), "utf-8"
     )
-    (root.parent / "listing.py").write_text(_LISTING, encoding="utf-8")
+    (root.parent / "listing.py").write_text(_LISTING, "utf-8")
     return root
 
 

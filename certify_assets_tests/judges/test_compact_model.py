@@ -44,11 +44,9 @@ def test_a_missing_and_a_foreign_file_and_another_number_of_parameters_are_fault
 ) -> None:
     shutil.copytree(compact_model_path(), tmp_path / "m")
     (tmp_path / "m/tokenizer_config.json").unlink()
-    (tmp_path / "m/extra.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "m/extra.json").write_text("{}", "utf-8")
     provenance = tmp_path / "m/provenance.json"
-    provenance.write_text(
-        provenance.read_text(encoding="utf-8").replace("1824416", "1824417"), encoding="utf-8"
-    )
+    provenance.write_text(provenance.read_text("utf-8").replace("1824416", "1824417"), "utf-8")
     faults = shipped(tmp_path / "m").faults
     assert [fault.split()[0] for fault in faults] == ["extra.json", "tokenizer_config.json", "the"]
     assert "1,824,416 parameters, its provenance says 1,824,417" in faults[2]

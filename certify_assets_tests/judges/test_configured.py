@@ -34,7 +34,7 @@ SECRET = "sk-very-secret"
 
 def _write(root: Path, *entries: Any) -> str:
     root.mkdir(parents=True, exist_ok=True)
-    (root / "judges.yaml").write_text(yaml.safe_dump({"judges": list(entries)}), encoding="utf-8")
+    (root / "judges.yaml").write_text(yaml.safe_dump({"judges": list(entries)}), "utf-8")
     return str(root)
 
 
@@ -130,7 +130,7 @@ def test_what_cannot_be_used_is_a_sentence_and_leaves_the_others(
     ],
 )
 def test_a_broken_document_is_a_sentence_and_adds_no_judge(tmp_path: Path, text: str) -> None:
-    (tmp_path / "judges.yaml").write_text(text, encoding="utf-8")
+    (tmp_path / "judges.yaml").write_text(text, "utf-8")
     assert judges(str(tmp_path)) == JUDGES
     problems = judge_problems(str(tmp_path))
     assert problems and "judges.yaml" in problems[0] and SECRET not in problems[0]
@@ -195,7 +195,7 @@ def test_endpoint_judges_have_a_job_of_their_own_and_run_in_no_other(tmp_path: P
 
 def test_the_shipped_schema_is_that_of_the_classes() -> None:
     # write judges_schema() there, with an indent of 2 and sorted keys, where this fails
-    shipped = files("certify_assets").joinpath("schemas/judges.json").read_text(encoding="utf-8")
+    shipped = files("certify_assets").joinpath("schemas/judges.json").read_text("utf-8")
     assert shipped == json.dumps(judges_schema(), indent=2, sort_keys=True) + "\n"
 
 

@@ -121,9 +121,7 @@ def store(prepared: Store, tmp_path: Path) -> Store:
 def configure(store: Store, server: Faulty, **changed: Any) -> None:
     entry = {**ENTRY, "url": server.url, **changed}
     kept = {name: value for name, value in entry.items() if value is not None}
-    (Path(store.root) / "judges.yaml").write_text(
-        yaml.safe_dump({"judges": [kept]}), encoding="utf-8"
-    )
+    (Path(store.root) / "judges.yaml").write_text(yaml.safe_dump({"judges": [kept]}), "utf-8")
 
 
 @contextmanager
@@ -343,7 +341,7 @@ def test_a_judge_that_gave_no_verdict_is_audited_compared_and_shown(
     result = audit_judge(judged(store, NAME, "served"))
     assert {audit.verdict for audit in result.audits} == {"WARN"}
     assert all("No TEST row has a score" in audit.reason for audit in result.audits)
-    page = Path(write_page(judged(store, NAME, "served"))).read_text(encoding="utf-8")
+    page = Path(write_page(judged(store, NAME, "served"))).read_text("utf-8")
     assert "No TEST row has a score" in page and "Nothing" in page
     row = next(row for row in compare(Corpus(store, NAME))["rows"] if row["judge"] == "served")
     assert row["auroc"]["cal"]["value"] is None
@@ -358,7 +356,7 @@ def test_the_reason_for_no_parity_is_on_the_page(store: Store, local: Local) -> 
     ):
         certification.certify_judge(judged(store, NAME, "served"))
         audit_judge(judged(store, NAME, "served"))
-        page = Path(write_page(judged(store, NAME, "served"))).read_text(encoding="utf-8")
+        page = Path(write_page(judged(store, NAME, "served"))).read_text("utf-8")
     assert "the weights are &lt;secret&gt;" in page and "none: a model behind a server" in page
 
 

@@ -65,9 +65,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
             {**common, "name": "words", "asking": "cot", "max_tokens": 12},
             {**common, "name": "votes", "asking": "sc_5", "max_tokens": 8},
         ]
-        (folder / "root" / "judges.yaml").write_text(
-            yaml.safe_dump({"judges": judges}), encoding="utf-8"
-        )
+        (folder / "root" / "judges.yaml").write_text(yaml.safe_dump({"judges": judges}), "utf-8")
         yield store
 
 

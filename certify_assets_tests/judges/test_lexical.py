@@ -108,7 +108,7 @@ def test_the_adapter_hash_is_that_of_the_files(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_another_process_with_other_threads_scores_the_same(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "texts.json").write_text(json.dumps(TEXTS[:20]), encoding="utf-8")
+    (tmp_path / "texts.json").write_text(json.dumps(TEXTS[:20]), "utf-8")
     code = (
         "import json,pathlib,sys; from certify_assets.judges.lexical import LexicalJudge as J;"
         "texts=json.loads(pathlib.Path(sys.argv[2]).read_text(encoding='utf-8'));"
@@ -129,7 +129,7 @@ def rewritten(folder: Path, arrays: dict[str, Any] | None = None, **changes: Any
     """Alter a saved judge and make its hashes agree again."""
     if arrays is not None:
         (folder / "weights.safetensors").write_bytes(save(arrays))
-    document = json.loads((folder / "judge.json").read_text(encoding="utf-8"))
+    document = json.loads((folder / "judge.json").read_text("utf-8"))
     document |= {
         "weights_sha256": sha256_bytes((folder / "weights.safetensors").read_bytes())
     } | changes

@@ -117,12 +117,7 @@ def test_the_choice_is_bracketed_on_test_by_what_was_registered() -> None:
     audits = _audits(found)
     seen = bracket(found.plan(), audits)
     roles = (seen["chosen"], seen["oracle"], seen["worst"], seen["baseline"])
-    assert tuple(arm["name"] for arm in roles) == (
-        "good",
-        "good",
-        "blind",
-        "sft",
-    )
+    assert tuple(arm["name"] for arm in roles) == ("good", "good", "blind", "sft")
     assert seen["regret"] == 0
     good, sft = (float(str(audits[name]["coverage"])) for name in ("good", "sft"))
     assert seen["gain"] == pytest.approx(good - sft)

@@ -263,8 +263,7 @@ def test_a_transfer_judge_is_stale_when_the_target_holds_other_texts_or_a_domain
     path = Path(load_config(store, "home").paths[0])
     changed = store.local_path("home.jsonl")
     changed.write_text(
-        path.read_text(encoding="utf-8").replace("in order, number", "into another order, number"),
-        encoding="utf-8",
+        path.read_text("utf-8").replace("in order, number", "into another order, number"), "utf-8"
     )
     save_config(store, replace(load_config(store, "home"), paths=(str(changed),)))
     Corpus(store, "home").import_trajectories()

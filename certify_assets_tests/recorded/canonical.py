@@ -13,7 +13,7 @@ _DIGITS = 10
 #: roundings of nearly one number may differ by one in the tenth digit; nothing that is read does
 _TOLERANCE = 1e-9
 _DROPPED = frozenset(
-    [
+    (
         "batch",
         "batches",
         "certificate_sha256",
@@ -39,7 +39,7 @@ _DROPPED = frozenset(
         "version",
         "versions",
         "wall_seconds",
-    ]
+    )
 )
 # a word, a verdict or a name: what a program could ask for; a sentence is none
 _CODE = re.compile(r"[\w.,+\-−|:%=≤≥<>()/ ]{1,48}")
@@ -64,18 +64,9 @@ def picked(document: Mapping[str, Any], names: str) -> dict[str, Any]:
 
 
 def clean(value: Any) -> Any:
-    """Return what of a JSON value is recorded.
+    """Return a JSON value without what varies by itself.
 
-    Parameters
-    ----------
-    value : Any
-        A document as the command line prints it.
-
-    Returns
-    -------
-    Any
-        The same without what varies by itself; findings as their codes, floats rounded, and
-        a list of sentences as their number.
+    Findings become their codes, floats are rounded, a list of sentences becomes its number.
     """
     found = _clean(value)
     return None if found is _NOTHING else found
@@ -113,20 +104,7 @@ def _is_code(text: str) -> bool:
 
 
 def differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Give every difference of two recorded documents as path, before and after.
-
-    Parameters
-    ----------
-    before, after : Any
-        What `clean` returned, possibly read from a file.
-    path : str
-        Where the two lie.
-
-    Yields
-    ------
-    tuple of str, Any and Any
-        ``absent`` stands for what one of them lacks.
-    """
+    """Give every difference of two cleaned documents as path, before and after, or ``absent``."""
     if isinstance(before, dict) and isinstance(after, dict):
         for name in sorted({*before, *after}):
             there = f"{path}/{name}"

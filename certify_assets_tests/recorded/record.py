@@ -5,9 +5,8 @@
 The product is driven from outside alone: by ``python -m certify_assets.cli … --json`` and by
 ``from certify_assets import certify, …``, each in a process of its own. Recorded are numbers and
 codes that a user reads; times, hashes, places and sentences are left out (see `canonical`). The
-names of commands before and after the rebuild are in `COMMANDS`, and where the data root keeps
-things is known to the functions `stored_scores`, `stored_runs`, `stored_document` and
-`stored_tables` alone.
+names of commands are in `COMMANDS`, and where the data root keeps things is known to the functions
+`stored_scores`, `stored_runs`, `stored_document` and `stored_tables` alone.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,35 +43,32 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS", "Product", "main", "record_embedded", "record_published"]
 
-#: what a command is called today, and what it is called in version 2; the script takes the second
-#: where `certify --help` offers it
-COMMANDS: dict[str, tuple[str, str]] = {
-    "line": ("demo --corpus {corpus}", "run {corpus}"),
-    "import": ("corpus import", "corpus import"),
-    "show": ("corpus show {corpus}", "corpus show {corpus}"),
-    "splits": ("splits {corpus}", "corpus splits {corpus}"),
-    "certificate": ("certificate", "certificate"),
-    "audit": ("audit", "audit"),
-    "decide": ("decide", "decide"),
-    "verify": ("verify", "verify"),
-    "resample": ("resample", "resample"),
-    "plan": ("plan", "plan"),
-    "monitor": ("monitor", "monitor"),
-    "recalibrate": ("judge recalibrate {corpus}", "judge recalibrate {corpus}"),
-    "compare": ("compare {corpus}", "judge compare {corpus}"),
-    "ledger": ("protocol status {corpus}", "ledger status {corpus}"),
-    "deploy": ("deploy {corpus} {judge}", "ops deploy {corpus} {judge}"),
-    "deployed": ("deploy {corpus}", "ops status {corpus}"),
-    "ingest": ("incoming {corpus}", "ops ingest {corpus}"),
-    "recertify": ("recertify {corpus}", "ops recertify {corpus}"),
-    "lineage": ("lineage", "ops lineage"),
-    "queue": ("review {corpus}", "review queue {corpus}"),
-    "labels": ("review {corpus} --import {file}", "review import {corpus} {file}"),
-    "study": ("study {corpus}", "research study {corpus}"),
-    "law": ("law", "research law"),
-    "simulate": ("simulate", "research simulate"),
-}  # fmt: skip
-
+COMMANDS = {
+    "line": "run {corpus}",
+    "import": "corpus import",
+    "show": "corpus show {corpus}",
+    "splits": "corpus splits {corpus}",
+    "certificate": "certificate",
+    "audit": "audit",
+    "decide": "decide",
+    "verify": "verify",
+    "resample": "resample",
+    "plan": "plan",
+    "monitor": "monitor",
+    "recalibrate": "judge recalibrate {corpus}",
+    "compare": "judge compare {corpus}",
+    "ledger": "ledger status {corpus}",
+    "deploy": "ops deploy {corpus} {judge}",
+    "deployed": "ops status {corpus}",
+    "ingest": "ops ingest {corpus}",
+    "recertify": "ops recertify {corpus}",
+    "lineage": "ops lineage",
+    "queue": "review queue {corpus}",
+    "labels": "review import {corpus} {file}",
+    "study": "research study {corpus}",
+    "law": "research law",
+    "simulate": "research simulate",
+}
 EMBEDDED = ("miniwob_mixed", "miniwob_weak")
 JUDGES = ("lexical", "lexical_weighted")
 ALPHAS = ("0.1", "0.2")
@@ -144,45 +140,20 @@ class Answer:
 class Product:
     """The command line of the product in a tree, on a data root of its own.
 
-    Parameters
-    ----------
-    tree : Path
-        Where the package lies.
-    work : Path
-        A folder for the data root and for the tables that commands are given.
+    ``work`` has the data root and the tables that commands are given.
     """
 
     tree: Path
     work: Path
-    _offered: dict[str, frozenset[str]] = field(default_factory=dict)
 
     @property
     def root(self) -> Path:
         """The data root."""
         return self.work / "root"
 
-    def name(self, command: str) -> str:
-        """Return the words of a command, those of version 2 where they are offered."""
-        before, after = COMMANDS[command]
-        words = [word for word in after.split() if word[0] not in "{-"]
-        there = all(word in self._commands(words[:place]) for place, word in enumerate(words))
-        return after if there else before
-
     def call(self, command: str, *arguments: object, rooted: bool = True, **names: str) -> Answer:
-        """Call a command with ``--json``.
-
-        Parameters
-        ----------
-        command : str
-            Key of `COMMANDS`.
-        *arguments : object
-            Options and files after its words.
-        rooted : bool
-            Whether it works on the data root.
-        **names : str
-            What stands in the braces of its words.
-        """
-        words = [word.format(**names) for word in self.name(command).split()]
+        """Call a command with ``--json``; `names` stand in the braces of its words."""
+        words = [word.format(**names) for word in COMMANDS[command].split()]
         rest = ["--json", *(["--root", str(self.root)] if rooted else [])]
         done = self._run("-m", "certify_assets.cli", *words, *map(str, arguments), *rest)
         document: Any = {}
@@ -199,15 +170,6 @@ class Product:
             _say(done.stderr[-1000:])
             return {"exit": done.returncode}
         return json.loads(done.stdout)
-
-    def _commands(self, group: Sequence[str]) -> frozenset[str]:
-        key = " ".join(group)
-        if key not in self._offered:
-            done = self._run("-m", "certify_assets.cli", *group, "--help")
-            # under whatever heading: a name, and its summary in the second column
-            listed = re.findall(r"^  ([a-z][\w-]*)  +\S", done.stdout, re.MULTILINE)
-            self._offered[key] = frozenset(listed)
-        return self._offered[key]
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {
@@ -285,17 +247,11 @@ def _show(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _ledger(answer: Answer) -> dict[str, Any]:
-    """Registrations, and reads of TEST by kind; of version 2 they are listed one by one."""
+    """Registrations, and reads of TEST by kind."""
     document = answer.document
     one = document["corpora"][0] if document.get("corpora") else document
-    kinds: Counter[str] = Counter(item["kind"] for item in one.get("reads", ()))
-    # version 2 has both: the reads one by one, and their numbers by reader
-    for reader in () if "reads" in one else one.get("readers", ()):
-        kinds.update({name: reader[name] for name in ("first", "replay", "changed")})
-        kinds.update({"unregistered": reader["unregistered"]})
-    registered = one.get("registrations", ())
-    reads = {name: number for name, number in sorted(kinds.items()) if number}
-    return {"exit": answer.code, "registrations": len(registered), "reads": reads}
+    reads = dict(sorted(Counter(item["kind"] for item in one.get("reads", ())).items()))
+    return {"exit": answer.code, "registrations": len(one.get("registrations", ())), "reads": reads}
 
 
 def _stored(root: Path, corpus: str, judge: str) -> dict[str, Any]:
@@ -388,7 +344,7 @@ def _forged(path: Path) -> Path:
     document = json.loads(path.read_text("utf-8"))
     document["certificates"][0]["coverage"] += 0.125
     forged = path.with_stem(f"{path.stem}_forged")
-    forged.write_text(json.dumps(document), encoding="utf-8")
+    forged.write_text(json.dumps(document), "utf-8")
     return forged
 
 
@@ -483,10 +439,10 @@ def _deliveries(product: Product) -> tuple[Path, Path]:
         lines.append(json.dumps(about))
         labels.append(f"{name},{row['outcome']}")
     runs, table = product.work / "delivered.jsonl", product.work / "labels.csv"
-    runs.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    runs.write_text("\n".join(lines) + "\n", "utf-8")
     # a file that was written just now may still be growing
     os.utime(runs, (1, 1))
-    table.write_text("\n".join(labels) + "\n", encoding="utf-8")
+    table.write_text("\n".join(labels) + "\n", "utf-8")
     return runs, table
 
 
@@ -536,13 +492,13 @@ def _monitored(product: Product, decisions: Path, labels: Path) -> dict[str, Any
         name = row["trajectory_id"]
         lines.append(f"{row['task_id']},{name},{row['score']!r},{outcomes[name]},True")
     sample = product.work / "audit_sample.csv"
-    sample.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    sample.write_text("\n".join(lines) + "\n", "utf-8")
     made = {}
     for item in _listed(stored_document(product.root, OPERATED, "lexical", "certificates")):
         if item["side"] != "reject" or item["procedure"] != "guarded_taskboot":
             continue
         path = product.work / "watched.json"
-        path.write_text(json.dumps(item), encoding="utf-8")
+        path.write_text(json.dumps(item), "utf-8")
         answer = product.call("monitor", path, sample, rooted=False)
         made[f"{item['side']} {item['alpha']:g}"] = answer.figures()
     return made
@@ -572,12 +528,7 @@ def _cell(text: str) -> str:
 def compare(before: Mapping[str, Any], after: Mapping[str, Any], *, allow_new: bool = False) -> int:
     """Print every difference of two records; return the number of those that count.
 
-    Parameters
-    ----------
-    before, after : mapping
-        What `main` wrote. Sets and corpora that one of them skipped are named and not compared.
-    allow_new : bool
-        Whether figures that were not there before are no difference.
+    What one of them skipped is named and not compared; with `allow_new`, new figures do not count.
     """
     counted = 0
     for name in sorted({*before, *after} - {"schema"}):
@@ -617,7 +568,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if given.only in (None, name):
                 made[name] = section()
     text = json.dumps(made, indent=1, ensure_ascii=False, sort_keys=True, allow_nan=False) + "\n"
-    given.out.write_text(text, encoding="utf-8")
+    given.out.write_text(text, "utf-8")
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     _say(f"{len(text)} characters; {used.ru_utime + used.ru_stime:.0f} CPU seconds")
     if given.compare is None:

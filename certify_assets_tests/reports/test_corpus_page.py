@@ -35,7 +35,7 @@ def nasty(tmp_path_factory: pytest.TempPathFactory) -> CorpusReport:
     """A corpus whose texts are markup, and whose observations reveal the outcome."""
     folder = tmp_path_factory.mktemp("nasty")
     path = write_runs(folder / "runs.jsonl", tasks=40)
-    records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    records = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     for record in records:
         record["task_id"] = f"{NASTY}{record['task_id']}"
         record["trajectory_id"] = f"{NASTY}{record['trajectory_id']}"
@@ -43,9 +43,7 @@ def nasty(tmp_path_factory: pytest.TempPathFactory) -> CorpusReport:
         record["steps"][1]["observation"] = (
             f"{NASTY} {'3 passed' if record['outcome'] else 'nothing'} {NASTY}"
         )
-    path.write_text(
-        "\n".join([*map(json.dumps, records), json.dumps(records[0])]) + "\n", encoding="utf-8"
-    )
+    path.write_text("\n".join([*map(json.dumps, records), json.dumps(records[0])]) + "\n", "utf-8")
     store = Store(str(folder / "root"))
     register_runs(store, "nasty", path)
     Corpus(store, "nasty").import_trajectories()
@@ -113,7 +111,7 @@ def test_the_page_links_data_docs_where_there_are_some(corpora: Store) -> None:
     from certify_assets.reports.corpus_page import write_data_docs
 
     report = gather_report(Corpus(corpora, "one"))
-    assert "data_docs" not in Path(write_corpus_page(corpora, report)).read_text(encoding="utf-8")
+    assert "data_docs" not in Path(write_corpus_page(corpora, report)).read_text("utf-8")
     docs = Path(
         write_data_docs(
             Corpus(corpora, "one"), Corpus(corpora, "one").quality_report(stored_splits=True)
@@ -122,7 +120,7 @@ def test_the_page_links_data_docs_where_there_are_some(corpora: Store) -> None:
     page = Path(write_corpus_page(corpora, report))
     (link,) = [
         address
-        for address in outline(page.read_text(encoding="utf-8")).addresses
+        for address in outline(page.read_text("utf-8")).addresses
         if not address.startswith("#")
     ]
     assert (page.parent / link).resolve() == docs.resolve()

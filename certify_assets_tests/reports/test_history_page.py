@@ -86,7 +86,7 @@ def test_it_tells_what_was_certified_how_often_it_was_wrong_and_what_was_spent(
     assert [step.deployed for step in document.steps] == [(1, 3), (), (2,), ()]
     assert [item.number for item in document.claims] == [1, 2, 3]
     assert document.spent == pytest.approx(sum(item.delta for item in document.claims))
-    page = Path(write_history_page(store, document)).read_text(encoding="utf-8")
+    page = Path(write_history_page(store, document)).read_text("utf-8")
     assert page.count("<svg") >= 3
     assert "<script" not in page
     assert 'src="' not in page

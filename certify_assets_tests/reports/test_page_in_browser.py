@@ -70,7 +70,7 @@ def test_the_page_prints_on_a4(certified: Case, opened) -> None:
 def test_the_index_leads_to_the_page(certified: Case, opened, tmp_path: Path) -> None:
     first = next(c for c in certified.certificates if c.certified)
     (tmp_path / "one").mkdir()
-    (tmp_path / "one" / "page.html").write_text(certified.html, encoding="utf-8")
+    (tmp_path / "one" / "page.html").write_text(certified.html, "utf-8")
     page = opened(
         render_index([IndexEntry.of(first, "synthetic, lexical judge", "one/page.html")]), 420
     )

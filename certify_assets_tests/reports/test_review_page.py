@@ -117,7 +117,7 @@ def test_the_stored_queue_is_a_table_and_a_page(tmp_path: Path) -> None:
     session_batch(store, undecided=300)
     queue = load_queue(Corpus(store, "c"))
     path = Path(write_queue_page(Corpus(store, "c"), queue))
-    text = path.read_text(encoding="utf-8")
+    text = path.read_text("utf-8")
     assert path.name == "queue.html"
     assert text == render_queue(queue, "c")
     assert "certify review serve c" in body(text)

@@ -29,9 +29,9 @@ def test_every_format_gives_the_same_points(tmp_path: Path, ending: str) -> None
     elif ending == "parquet":
         frame.to_parquet(path)
     elif ending == "jsonl":
-        path.write_text("\n".join(map(json.dumps, ROWS)), encoding="utf-8")
+        path.write_text("\n".join(map(json.dumps, ROWS)), "utf-8")
     else:
-        path.write_text(json.dumps({"points": ROWS}), encoding="utf-8")
+        path.write_text(json.dumps({"points": ROWS}), "utf-8")
     first, second = read_points(path)
     assert (first.corpus, first.success_rate, first.n_eff, first.tasks, first.index) == (
         "a",
@@ -65,7 +65,7 @@ def test_every_format_gives_the_same_points(tmp_path: Path, ending: str) -> None
 )
 def test_a_table_that_is_wrong_is_a_sentence(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "points.csv"
-    path.write_text(text, encoding="utf-8")
+    path.write_text(text, "utf-8")
     with pytest.raises(InputError) as error:
         read_points(path)
     assert words in str(error.value) and str(path) in str(error.value)
@@ -86,7 +86,7 @@ def test_a_document_that_is_wrong_is_a_sentence(
     tmp_path: Path, document: object, words: str
 ) -> None:
     path = tmp_path / "points.json"
-    path.write_text(json.dumps(document), encoding="utf-8")
+    path.write_text(json.dumps(document), "utf-8")
     with pytest.raises(InputError) as error:
         read_points(path)
     assert words in str(error.value)

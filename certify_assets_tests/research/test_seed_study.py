@@ -99,12 +99,9 @@ def test_seeds_whose_training_rows_have_one_outcome_certify_nothing_and_are_name
     store = prepared(tmp_path, tasks=40)
     assignment = store.read_json("corpora/c/splits/manifest.json")["assignment"]
     fail = min(task for task, split in assignment.items() if split == "sft")
-    rows = [
-        json.loads(line)
-        for line in (tmp_path / "runs.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
+    rows = [json.loads(line) for line in (tmp_path / "runs.jsonl").read_text("utf-8").splitlines()]
     lines = [json.dumps({**row, "outcome": int(row["task_id"] != fail)}) for row in rows]
-    (tmp_path / "runs.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (tmp_path / "runs.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
     Corpus(store, "c").prepare()
     study = run_seeds(
         Corpus(store, "c"), SeedPlan(seeds=(42, 1, 2, 3, 4, 5), procedures=("naive",))

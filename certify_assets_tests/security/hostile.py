@@ -93,5 +93,5 @@ def write_hostile_runs(path: Path, *, tasks: int = 40, attempts: int = 4) -> Pat
                 "outcome": outcome,
             }
             lines.append(json.dumps(record))
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path.write_text("\n".join(lines) + "\n", "utf-8")
     return path

@@ -254,7 +254,7 @@ def test_json_that_nests_without_end_costs_its_record(tmp_path: Path) -> None:
     deep = json.dumps({"task_id": "a", "outcome": 1, "text": "x"})
     (tmp_path / "runs.jsonl").write_text(
         "[" * 200_000 + "\n" + deep + "\n" + '{"task_id": "b", "steps": ' + "[" * 99_999 + "\n",
-        encoding="utf-8",
+        "utf-8",
     )
     read = import_corpus(tmp_path / "runs.jsonl", format="table", name="c")
     assert len(read.frame) == 1 and read.dropped["unreadable_record"] == 2

@@ -148,7 +148,7 @@ def test_the_command_refuses_a_forged_certificate_wherever_one_is_read(
     forged = tmp_path / "forged.json"
     page = ("report", forged, scores, "--out", tmp_path / "x.html")
     for name, value in (("alpha", 0.01), ("coverage", 0.99), ("threshold", 9.0)):
-        forged.write_text(json.dumps({**found, name: value}), encoding="utf-8")
+        forged.write_text(json.dumps({**found, name: value}), "utf-8")
         for command in (("verify", forged, scores), ("decide", forged, scores), page):
             _assert_complains(call(*command))
     # with the digest made anew, as somebody would who knows how it is made; `decide` has no CAL to recompute it from
@@ -158,7 +158,7 @@ def test_the_command_refuses_a_forged_certificate_wherever_one_is_read(
                 Certificate.from_dict(found), promise="Nobody needs to read anything."
             ).to_dict()
         ),
-        encoding="utf-8",
+        "utf-8",
     )
     for command in (("verify", forged, scores), page):
         _assert_complains(call(*command))

@@ -114,8 +114,7 @@ def test_no_text_becomes_markup_on_a_page(operation: Operated) -> None:
     }
     root = Path(operation.store.root)
     pages = {
-        path.relative_to(root).as_posix(): path.read_text(encoding="utf-8")
-        for path in root.rglob("*.html")
+        path.relative_to(root).as_posix(): path.read_text("utf-8") for path in root.rglob("*.html")
     }
     assert names <= set(pages), sorted(pages)
     for name in names:
@@ -209,7 +208,7 @@ def test_a_command_gets_what_it_is_told_as_json_on_its_input_and_nowhere_else(
     )
     for text in _TEXTS:
         assert deliver(Corpus(store, "c"), [Event("alarm", "c", text, text, text)]) == []
-        arguments, body, variables = ast.literal_eval(told.read_text(encoding="utf-8"))
+        arguments, body, variables = ast.literal_eval(told.read_text("utf-8"))
         document = json.loads(body)
         assert arguments == ["$HOME;", "{message}"]
         assert (document["kind"], document["judge"], document["message"]) == ("alarm", text, text)

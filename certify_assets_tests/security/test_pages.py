@@ -151,7 +151,7 @@ def test_every_kind_of_page_is_there(root: Path) -> None:
         f"comparison/{CORPUS}/comparison.html",
         "study/site/index.html",
     }
-    written = "".join(path.read_text(encoding="utf-8") for path in _pages(root))
+    written = "".join(path.read_text("utf-8") for path in _pages(root))
     # the payloads are shown, so their escaping is what keeps them from running
     assert f"&lt;script&gt;window.{CANARY}=1" in written and "{{ 7*7 }}" in written
 
@@ -159,7 +159,7 @@ def test_every_kind_of_page_is_there(root: Path) -> None:
 def test_nothing_of_a_run_is_markup(root: Path) -> None:
     for path in _pages(root):
         page = Page()
-        page.feed(path.read_text(encoding="utf-8"))
+        page.feed(path.read_text("utf-8"))
         assert page.active == [], path.name
 
 

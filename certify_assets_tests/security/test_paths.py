@@ -90,7 +90,7 @@ def test_ids_that_climb_are_text(store: Store, tmp_path: Path) -> None:
         for attempt in range(4)
     ]
     source = tmp_path / "runs.jsonl"
-    source.write_text("\n".join(map(json.dumps, records)) + "\n", encoding="utf-8")
+    source.write_text("\n".join(map(json.dumps, records)) + "\n", "utf-8")
     register_runs(store, "c", source, rl=False)
     Corpus(store, "c").prepare_splits()
     assert {path.split("/")[0] for path in _tree(tmp_path)} == {"data", "runs.jsonl"}
@@ -107,7 +107,7 @@ def test_folders_in_incoming_with_such_names_wait_and_are_told(store: Store) -> 
     ]
     for name in names:
         (incoming / name).mkdir(parents=True)
-        (incoming / name / "runs.jsonl").write_text("{}", encoding="utf-8")
+        (incoming / name / "runs.jsonl").write_text("{}", "utf-8")
     arrivals, waiting = scan_incoming(store, incoming, settle_seconds=-1)
     assert arrivals == [] and set(waiting) == {name for name in names if not name.startswith(".")}
     assert {path.split("/")[0] for path in _tree(Path(store.root))} == {"incoming"}
@@ -122,7 +122,7 @@ def test_a_judge_of_such_a_name_is_told_and_left_out(tmp_path: Path) -> None:
             "parity": "none",
             "parity_reason": "hosted",
         }
-        (tmp_path / "judges.yaml").write_text(json.dumps({"judges": [entry]}), encoding="utf-8")
+        (tmp_path / "judges.yaml").write_text(json.dumps({"judges": [entry]}), "utf-8")
         try:
             known = set(judges(str(tmp_path)))
         except InputError:
@@ -134,9 +134,7 @@ def test_a_judge_of_such_a_name_is_told_and_left_out(tmp_path: Path) -> None:
 def test_a_label_file_of_such_a_name_is_refused_by_name(corpora: Store, name: str) -> None:
     folder = Path(corpora.root) / "monitoring/one/lexical"
     folder.mkdir(parents=True)
-    (folder / name).write_text(
-        "task_id,score,outcome,sampled\nnew,1.0,1,random\n", encoding="utf-8"
-    )
+    (folder / name).write_text("task_id,score,outcome,sampled\nnew,1.0,1,random\n", "utf-8")
     with pytest.raises(CertifyError, match="cannot be a file name"):
         read_audit_sample(judged(corpora, "one"))
 

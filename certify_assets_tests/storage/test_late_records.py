@@ -66,7 +66,7 @@ def test_records_wait_while_mlflow_is_down_and_are_sent_once_with_the_next(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     document = tmp_path / "adapter.json"
-    document.write_text("{}", encoding="utf-8")
+    document.write_text("{}", "utf-8")
     first = write_or_keep(
         store,
         _record("a", curves={"loss": [(0, 1.0), (1, 0.5)]}, files={document: "adapter"}),
@@ -121,9 +121,9 @@ def test_a_file_that_was_replaced_since_is_not_sent(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     document = tmp_path / "adapter.json"
-    document.write_text("{}", encoding="utf-8")
+    document.write_text("{}", "utf-8")
     write_or_keep(store, _record("a", files={document: "adapter"}), experiment="certify_assets")
-    document.write_text("{ }", encoding="utf-8")
+    document.write_text("{ }", "utf-8")
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     assert write_or_keep(store, _record("b"), experiment="certify_assets").sent_late == 1
     assert not list((tmp_path / "root/mlflow").rglob("adapter.json"))

@@ -104,9 +104,7 @@ def test_appenders_of_two_processes_do_not_overwrite_each_other(tmp_path: Path) 
     )
     workers = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) for _ in range(2)]
     assert [worker.wait() for worker in workers] == [0, 0]
-    assert (tmp_path / "j.jsonl").read_text(encoding="utf-8").split() == [
-        str(place) for place in range(100)
-    ]
+    assert (tmp_path / "j.jsonl").read_text("utf-8").split() == [str(place) for place in range(100)]
 
 
 def test_a_root_of_a_scheme_that_cannot_be_opened_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

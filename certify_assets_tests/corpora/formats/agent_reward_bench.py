@@ -92,7 +92,7 @@ def write_run(root: Path, task: str, run: dict[str, Any]) -> Path:
 def write_annotations(root: Path, rows: list[str]) -> Path:
     path = root / "data" / "annotations.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\r\n".join([HEADER, *rows]) + "\r\n", encoding="utf-8")
+    path.write_text("\r\n".join([HEADER, *rows]) + "\r\n", "utf-8")
     return path
 
 
@@ -112,7 +112,7 @@ def write(root: Path, canary: str | None = None) -> None:
     ]
     write_annotations(root, rows)
     (root / "data" / "splits.csv").write_text(
-        "task_id,benchmark,split\nshop.1,shop,test\n", encoding="utf-8"
+        "task_id,benchmark,split\nshop.1,shop,test\n", "utf-8"
     )
     write_json(root / "data" / "shop.task_ids.json", ["1", "2", "3"])
     for task, agent, valid in (

@@ -60,7 +60,7 @@ def write(root: Path, canary: str | None = None) -> None:
         ]
         _write(root / name, records)
         summary = json.dumps({"accuracy": canary, "selected_ids": [0]})
-        (root / name / "SUMMARY.json").write_text(summary, encoding="utf-8")
+        (root / name / "SUMMARY.json").write_text(summary, "utf-8")
     _write(
         root / "20260101T020000Z-smoke",
         [case(number, True, canary, "smoke") for number in range(2)],
@@ -70,4 +70,4 @@ def write(root: Path, canary: str | None = None) -> None:
 def _write(folder: Path, records: list[dict[str, Any]]) -> None:
     (folder / "cases").mkdir(parents=True)
     for number, record in enumerate(records):
-        (folder / "cases" / f"MedQA-{number}.json").write_text(json.dumps(record), encoding="utf-8")
+        (folder / "cases" / f"MedQA-{number}.json").write_text(json.dumps(record), "utf-8")

@@ -93,7 +93,7 @@ def write(root: Path, canary: str | None = None) -> None:
     only_pickles = write_run(study, f"{DATE}_beta_on_web.type.2_7", summary(1.0), None)
     for name in ("exp_args.pkl", "step_0.pkl.gz", "goal_object.pkl.gz"):
         (only_pickles / name).write_bytes(b"\x80\x04never loaded " + note.encode())
-    (only_pickles / "experiment.log").write_text(note, encoding="utf-8")
+    (only_pickles / "experiment.log").write_text(note, "utf-8")
 
 
 def _planted(steps: list[dict[str, Any]], canary: str | None) -> list[dict[str, Any]]:

@@ -98,7 +98,7 @@ def put(
         texts["result.json"] = json.dumps(record)
     for name, text in texts.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
+        (folder / name).write_text(text, "utf-8")
 
 
 def write(root: Path, canary: str | None = None) -> None:

@@ -53,5 +53,5 @@ def write(root: Path, canary: str | None = None) -> None:
         "results": {"scores": [], "metadata": {"note": canary}},
         "samples": [*failed, silent, *copies, sample(7, float("nan"), 2, canary)],
     }
-    (root / "logs" / "failed.json").write_text(json.dumps(document), encoding="utf-8")
+    (root / "logs" / "failed.json").write_text(json.dumps(document), "utf-8")
     write_eval(root / "more" / "plain.eval", eval_bytes(header(solver="react"), epochs[:1]))

@@ -20,4 +20,4 @@ def write(root: Path, canary: str | None = None) -> None:
         for number in range(5)
     ]
     root.mkdir(parents=True, exist_ok=True)
-    (root / "runs.jsonl").write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    (root / "runs.jsonl").write_text("\n".join(json.dumps(row) for row in rows), "utf-8")

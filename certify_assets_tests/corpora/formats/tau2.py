@@ -171,4 +171,4 @@ def write(root: Path, canary: str | None = None) -> None:
 
 def _write(path: Path, value: object) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value), encoding="utf-8")
+    path.write_text(json.dumps(value), "utf-8")

@@ -29,7 +29,7 @@ def write(root: Path, canary: str | None = None) -> None:
                 tau_record(2)
                 | {"info": {"error": canary or "timed out", "traceback": canary or ""}, "traj": []}
             )
-        (root / f"{agent}-retail.json").write_text(json.dumps(records), encoding="utf-8")
+        (root / f"{agent}-retail.json").write_text(json.dumps(records), "utf-8")
 
 
 def _plant(record: dict[str, Any], canary: str) -> None:

@@ -160,7 +160,7 @@ def test_an_adapter_is_the_same_bytes_each_time(tmp_path: Path) -> None:
         (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
         for name in names
     )
-    config = json.loads((tmp_path / "a" / "adapter_config.json").read_text(encoding="utf-8"))
+    config = json.loads((tmp_path / "a" / "adapter_config.json").read_text("utf-8"))
     assert config["base_model_name_or_path"] == "tiny"
     assert config["target_modules"] == sorted(ATTENTION | MLP)
     assert config["r"] == 4
@@ -183,7 +183,7 @@ def test_pickled_weights_and_other_folders_are_refused(tmp_path: Path) -> None:
         read_adapter(tmp_path / "a")
     with pytest.raises(InputError, match="does not exist"):
         read_adapter(tmp_path)
-    (tmp_path / "provenance.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "provenance.json").write_text("{}", "utf-8")
     with pytest.raises(InputError, match="not the provenance of an adapter"):
         read_adapter(tmp_path)
 

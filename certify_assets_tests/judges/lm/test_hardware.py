@@ -97,7 +97,7 @@ def test_the_benchmark_runs_without_a_device(tmp_path: Path) -> None:
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     found = json.loads(done.stdout)
-    assert json.loads(out.read_text(encoding="utf-8")) == found
+    assert json.loads(out.read_text("utf-8")) == found
     assert list(found["sections"]) == chosen
     assert not [name for name, section in found["sections"].items() if "error" in section]
     assert found["machine"]["gpu_measured"] is False and found["bars"] is None

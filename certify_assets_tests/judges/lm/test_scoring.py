@@ -217,14 +217,12 @@ def test_a_damaged_shard_is_computed_again(
     prompts = models.prompts(6)
     whole = score_prompts(qwen3, prompts, shards=tmp_path)
     (path,) = tmp_path.iterdir()
-    document = json.loads(path.read_text(encoding="utf-8"))
+    document = json.loads(path.read_text("utf-8"))
     document["log_probs"][0][0] = -0.5
-    text = {
-        "cut": path.read_text(encoding="utf-8")[:-40],
-        "value": json.dumps(document),
-        "garbage": "[]",
-    }[damage]
-    path.write_text(text, encoding="utf-8")
+    text = {"cut": path.read_text("utf-8")[:-40], "value": json.dumps(document), "garbage": "[]"}[
+        damage
+    ]
+    path.write_text(text, "utf-8")
     again = score_prompts(qwen3, prompts, shards=tmp_path)
     assert again.kept_rows == 0 and np.array_equal(_log_odds(again), _log_odds(whole))
 

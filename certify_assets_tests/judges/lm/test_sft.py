@@ -178,7 +178,7 @@ def test_training_learns_and_leaves_the_base_as_it_was(
     )
     document = trained.to_dict()
     assert sha256 == trained.sha256
-    assert json.loads((tmp_path / "provenance.json").read_text(encoding="utf-8")) == document
+    assert json.loads((tmp_path / "provenance.json").read_text("utf-8")) == document
     assert document["config"] == json.loads(json.dumps(asdict(replace(SMALL, epochs=3.0))))
     assert document["base_revision"] == base.revision
     assert document["rows"] == 32

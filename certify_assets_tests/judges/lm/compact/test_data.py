@@ -25,7 +25,7 @@ def generation(folder: Path, seed: int) -> Path:
         }
         for attempt in (0, 1)
     ]  # fmt: skip
-    path.write_text("".join(json.dumps(episode) + "\n" for episode in episodes), encoding="utf-8")
+    path.write_text("".join(json.dumps(episode) + "\n" for episode in episodes), "utf-8")
     return path
 
 
@@ -64,9 +64,7 @@ def test_a_missing_file_of_runs_is_the_users_mistake(
 
 
 def test_the_shipped_curve_falls() -> None:
-    record = json.loads(
-        (RUNS_FILE.parent / "weights" / "provenance.json").read_text(encoding="utf-8")
-    )
+    record = json.loads((RUNS_FILE.parent / "weights" / "provenance.json").read_text("utf-8"))
     curve = [point["loss"] for point in record["loss_curve"]]
     # the first loss is about that of guessing among all tokens
     assert curve[0] == pytest.approx(math.log(record["settings"]["vocabulary"]), abs=0.7)

@@ -23,7 +23,7 @@ from certify_assets.judges.lm.contract import Encoded, LanguageModel
 from certify_assets.judges.lm.prompt import PromptEncoder
 
 FOLDER = compact_model_path()
-PROVENANCE = json.loads((FOLDER / "provenance.json").read_text(encoding="utf-8"))
+PROVENANCE = json.loads((FOLDER / "provenance.json").read_text("utf-8"))
 
 
 @lru_cache(maxsize=1)
