@@ -186,19 +186,18 @@ def test_definitions_load_fast_and_without_heavy_libraries() -> None:
     assert isinstance(cpu, float) and isinstance(dagster, float) and cpu <= 3.5 * dagster
 
 
-def test_statistics_import_without_dagster_or_pandas() -> None:
-    code = (
-        "import json, sys\nfrom certify_assets import Certificate, certify\n"
-        "print(json.dumps({'loaded': [name for name in ('dagster', 'pandas', 'pyarrow', 'sklearn') if name in sys.modules]}))"
-    )
-    assert _measure(code)["loaded"] == []
-
-
-def test_the_command_line_starts_without_libraries() -> None:
-    code = (
-        "import json, sys\nfrom certify_assets.cli import main\n"
-        "print(json.dumps({'loaded': [name for name in ('dagster', 'pandas', 'numpy', 'scipy') if name in sys.modules]}))"
-    )
+@pytest.mark.parametrize(
+    ("statement", "libraries"),
+    [
+        ("from certify_assets import Certificate, certify", "dagster pandas pyarrow sklearn"),
+        ("from certify_assets.cli import main", "dagster pandas numpy scipy"),
+    ],
+)
+def test_statistics_and_command_line_start_without_libraries(
+    statement: str, libraries: str
+) -> None:
+    loaded = f"[name for name in {libraries.split()} if name in sys.modules]"
+    code = f"import json, sys\n{statement}\nprint(json.dumps({{'loaded': {loaded}}}))"
     assert _measure(code)["loaded"] == []
 
 

@@ -67,13 +67,14 @@ def test_a_torn_last_line_is_left_out_and_cut_off(journal: Journal[Note]) -> Non
     assert [note.text for note in journal.read()] == ["a", "b"]
 
 
-@pytest.mark.parametrize("attack", ["changed", "removed", "swapped", "repeated"])
+@pytest.mark.parametrize("attack", ["changed", "removed", "first", "swapped", "repeated"])
 def test_an_altered_journal_is_found(journal: Journal[Note], attack: str) -> None:
     journal.append(Note("a"), Note("b"), Note("c"))
     lines = journal.store.read_bytes("notes.jsonl").splitlines(keepends=True)
     altered = {
         "changed": [lines[0], lines[1].replace(b'"b"', b'"x"'), lines[2]],
         "removed": [lines[0], lines[2]],
+        "first": lines[1:],
         "swapped": [lines[1], lines[0], lines[2]],
         "repeated": [lines[0], lines[0], *lines[1:]],
     }[attack]
