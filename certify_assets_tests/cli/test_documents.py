@@ -176,4 +176,5 @@ def test_a_page_that_cannot_be_written_names_its_place(
 ) -> None:
     call(f"certificate {scores} --out {tmp_path}/c.json")
     answer = call(f"report {tmp_path}/c.json {scores} --out {tmp_path}")
-    assert answer.code == 2 and answer.err.startswith(f"certify: {tmp_path}: Is a directory;")
+    assert answer.code == 2
+    assert answer.err.startswith(f"certify: {tmp_path} cannot be written (Is a directory)")
