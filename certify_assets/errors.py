@@ -72,3 +72,25 @@ def quoted(value: object, length: int = 80) -> str:
         # an integer of thousands of digits, or nesting as deep as the stack
         return f"a {type(value).__name__} that cannot be shown"
     return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
+def require_whole(settings: object, words: str, **least: int) -> None:
+    """Refuse settings that are no whole numbers of at least so much; `words` has a {name}."""
+    for name, smallest in least.items():
+        value = getattr(settings, name)
+        # a bool is an int
+        if type(value) is not int or value < smallest:
+            raise InputError(
+                f"{words.format(name=name)} is {quoted(value)}; give a whole number of at least "
+                f"{smallest}."
+            )
+
+
+def require_positive(settings: object, words: str, *names: str) -> None:
+    """Refuse settings that are no numbers above 0; `words` has a {name}."""
+    for name in names:
+        value = getattr(settings, name)
+        if type(value) not in (int, float) or not 0 < value < float("inf"):
+            raise InputError(
+                f"{words.format(name=name)} is {quoted(value)}; give a number above 0."
+            )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from certify_assets.corpora.schema import Step, clean_text, read_groups
-from certify_assets.errors import InputError
+from certify_assets.errors import require_whole
 from certify_assets.files import canonical_json, sha256_bytes
 
 if TYPE_CHECKING:
@@ -93,17 +93,8 @@ class Renderer:
     observation_chars: int = 1200
 
     def __post_init__(self) -> None:
-        for name, smallest in (
-            ("budget_chars", _SMALLEST_BUDGET),
-            ("action_chars", 40),
-            ("observation_chars", 40),
-        ):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < smallest:
-                raise InputError(
-                    f"the renderer's {name} is {value!r}; give a whole number of at least "
-                    f"{smallest}."
-                )
+        least = {"budget_chars": _SMALLEST_BUDGET, "action_chars": 40, "observation_chars": 40}
+        require_whole(self, "the renderer's {name}", **least)
 
     @property
     def sha256(self) -> str:

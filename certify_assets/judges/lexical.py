@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certify_assets.errors import InputError, IntegrityError
+from certify_assets.errors import InputError, IntegrityError, require_positive, require_whole
 from certify_assets.files import canonical_json, sha256_bytes, write_atomic
 from certify_assets.judges.base import JudgeProvenance, Scores, scores_from_log_odds
 
@@ -41,16 +41,9 @@ class LexicalSettings:
     seed: int = 42
 
     def __post_init__(self) -> None:
-        for name in ("success_weight", "inverse_regularization"):
-            value = getattr(self, name)
-            if type(value) not in (int, float) or not 0 < value < float("inf"):
-                raise InputError(f"the judge's {name} is {value!r}; give a number above 0.")
-        for name in ("longest_ngram", "min_documents", "max_features"):
-            value = getattr(self, name)
-            if type(value) is not int or value < 1:
-                raise InputError(
-                    f"the judge's {name} is {value!r}; give a whole number of at least 1."
-                )
+        words = "the judge's {name}"
+        require_positive(self, words, "success_weight", "inverse_regularization")
+        require_whole(self, words, longest_ngram=1, min_documents=1, max_features=1)
         if type(self.seed) is not int:
             raise InputError(f"the judge's seed is {self.seed!r}; give a whole number.")
 

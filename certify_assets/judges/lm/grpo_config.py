@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.errors import InputError
+from certify_assets.errors import InputError, require_whole
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.lm.contract import Encoded, LanguageModel, VerdictTokens
 from certify_assets.judges.lm.rewards import Arm
@@ -73,12 +73,7 @@ class GrpoConfig:
     loss_type: str = "dapo"
 
     def __post_init__(self) -> None:
-        for name, value in _LEAST.items():
-            if getattr(self, name) < value:
-                raise InputError(
-                    f"{name} of GRPO is {getattr(self, name)}; give a whole number of at least "
-                    f"{value}."
-                )
+        require_whole(self, "{name} of GRPO", **_LEAST)
         if not self.learning_rate > 0 or not min(self.beta, self.max_grad_norm) >= 0:
             raise InputError(
                 "learning_rate of GRPO must be above 0, beta and max_grad_norm at least 0."

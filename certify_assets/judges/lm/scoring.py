@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.errors import InputError, StaleCertificateError
+from certify_assets.errors import InputError, StaleCertificateError, require_whole
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_atomic
 from certify_assets.judges.base import Scores
 from certify_assets.judges.lm.adapters import inner_model
@@ -122,12 +122,8 @@ class ScoringConfig:
     compiled: bool = False
 
     def __post_init__(self) -> None:
-        for name, least in (("token_budget", 1), ("rows", 0), ("workers", 0), ("shard_rows", 1)):
-            if type(getattr(self, name)) is not int or getattr(self, name) < least:
-                raise InputError(
-                    f"the {name} of scoring is {getattr(self, name)!r}; give a whole number of at "
-                    f"least {least}."
-                )
+        words = "the {name} of scoring"
+        require_whole(self, words, token_budget=1, rows=0, workers=0, shard_rows=1)
         if self.padding not in ("left", "right", "packed"):
             raise InputError(
                 f"the padding of scoring is {self.padding!r}; give 'left', 'right' or 'packed'."

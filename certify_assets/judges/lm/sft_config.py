@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
-from certify_assets.errors import InputError, LeakError
+from certify_assets.errors import InputError, LeakError, require_positive, require_whole
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_atomic
 from certify_assets.judges.lm.contract import Encoded, VerdictTokens
 
@@ -49,16 +49,10 @@ class SftConfig:
     gradient_checkpointing: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("rank", "alpha", "batch_size", "accumulation", "max_tokens"):
-            value = getattr(self, name)
-            if type(value) is not int or value < 1:
-                raise InputError(
-                    f"the {name} of fine-tuning is {value!r}; give a whole number of at least 1."
-                )
-        for name in ("epochs", "learning_rate", "max_grad_norm", "success_weight"):
-            value = getattr(self, name)
-            if type(value) not in (int, float) or not 0 < value < float("inf"):
-                raise InputError(f"the {name} of fine-tuning is {value!r}; give a number above 0.")
+        words = "the {name} of fine-tuning"
+        require_whole(self, words, rank=1, alpha=1, batch_size=1, accumulation=1, max_tokens=1)
+        names = ("epochs", "learning_rate", "max_grad_norm", "success_weight")
+        require_positive(self, words, *names)
         if not 0 <= self.dropout < 1:
             raise InputError(
                 f"the dropout of fine-tuning is {self.dropout!r}; give a number from 0 to below 1."

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora.embedded import EMBEDDED, PRETRAINING_TASKS, load_embedded
-from certify_assets.errors import InputError
+from certify_assets.errors import InputError, require_whole
 from certify_assets.files import canonical_json, read_json, sha256_bytes
 from certify_assets.judges.lm.prompt import AuditorPrompt
 
@@ -45,23 +45,20 @@ class CompactSettings:
     threads: int = 2
 
     def __post_init__(self) -> None:
-        whole = (
-            "layers",
-            "hidden",
-            "heads",
-            "key_value_heads",
-            "intermediate",
-            "vocabulary",
-            "context",
-            "epochs",
-            "batch_tokens",
-            "threads",
+        require_whole(
+            self,
+            "the compact model's {name}",
+            layers=1,
+            hidden=1,
+            heads=1,
+            key_value_heads=1,
+            intermediate=1,
+            vocabulary=1,
+            context=1,
+            epochs=1,
+            batch_tokens=1,
+            threads=1,
         )
-        for name in whole:
-            if type(value := getattr(self, name)) is not int or value < 1:
-                raise InputError(
-                    f"the compact model's {name} is {value!r}; give a whole number of at least 1."
-                )
         if self.heads % self.key_value_heads:
             raise InputError(
                 f"{self.heads} heads cannot share {self.key_value_heads} heads of keys; give a "
