@@ -36,6 +36,11 @@ def chosen_engine(workers: int = 1) -> str:
     return named or ("processes" if workers > 1 else "inline")
 
 
+def own_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def ignore_interrupts() -> None:
     """Leave a keyboard interrupt, which reaches every process, to the waiting parent."""
     import signal

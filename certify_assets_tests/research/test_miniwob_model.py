@@ -3,7 +3,8 @@ from typing import Any
 
 import pytest
 
-from certify_assets.errors import InputError
+from certify_assets.errors import CertifyError, InputError
+from certify_assets.judges.endpoint.settings import Server
 from certify_assets.research.miniwob.agents import ModelAgent, parse_reply
 from certify_assets_tests.research.miniwob_endpoint import Endpoint, serve
 from certify_assets_tests.research.miniwob_page import boxes_page, login_page
@@ -15,8 +16,9 @@ def endpoint() -> Iterator[Endpoint]:
         yield server
 
 
-def agent(endpoint: Endpoint, key: str = "k-1") -> ModelAgent:
-    return ModelAgent(f"http://127.0.0.1:{endpoint.server_port}/v1", "small-model", key)
+def agent(endpoint: Endpoint, key: str | None = None) -> ModelAgent:
+    url = f"http://127.0.0.1:{endpoint.server_port}/v1"
+    return ModelAgent(Server(url, "small-model", key_variable=key, attempts=1))
 
 
 @pytest.mark.parametrize(
@@ -33,10 +35,11 @@ def test_replies(reply: str, parsed: tuple[str, int | None, str]) -> None:
     assert parse_reply(reply) == parsed
 
 
-def test_a_model_acts_until_it_claims(endpoint: Endpoint) -> None:
+def test_a_model_acts_until_it_claims(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CERTIFY_MODEL_KEY", "k-1")
     endpoint.replies = ['type 0 "keli"', 'type 1 "3hI"', "click 99", "submit", 'claim "logged in"']
     page = login_page()
-    steps = agent(endpoint).attempt(page, "login-user", 0)
+    steps = agent(endpoint, "CERTIFY_MODEL_KEY").attempt(page, "login-user", 0)
     assert [e.value for e in page.elements[:2]] == ["keli", "3hI"]
     assert page.ended
     assert ("click 99", "no element matches") in steps
@@ -48,30 +51,29 @@ def test_a_model_acts_until_it_claims(endpoint: Endpoint) -> None:
     assert "0. field" in body["messages"][1]["content"]
 
 
-def test_without_a_key_none_is_sent_and_the_key_is_in_no_repr(endpoint: Endpoint) -> None:
+def test_without_a_key_none_is_sent(endpoint: Endpoint) -> None:
     endpoint.replies = ['claim "done"']
-    agent(endpoint, key="").attempt(boxes_page(), "click-checkboxes", 0)
+    agent(endpoint).attempt(boxes_page(), "click-checkboxes", 0)
     assert "Authorization" not in endpoint.asked[0][1]
-    assert "k-1" not in repr(agent(endpoint))
 
 
 @pytest.mark.parametrize(
     ("reply", "words"),
     [
         ((401, {}), "status 401"),
-        ((200, {"error": 1}), "not chat/completions"),
-        ((200, b"<html>"), "not chat/completions"),
+        ((200, {"error": 1}), "status 200 with an error"),
+        ((200, b"<html>"), "a body that is no JSON object"),
     ],
 )
 def test_an_endpoint_that_fails_is_named(endpoint: Endpoint, reply: Any, words: str) -> None:
     endpoint.replies = [reply]
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(CertifyError, match=words):
         agent(endpoint).ask([])
 
 
 def test_an_endpoint_that_is_not_there_is_named() -> None:
-    with pytest.raises(InputError, match="cannot be reached"):
-        ModelAgent("http://127.0.0.1:9/v1", "m").ask([])
+    with pytest.raises(CertifyError, match=r"http://127\.0\.0\.1:9/v1 did not answer"):
+        ModelAgent(Server("http://127.0.0.1:9/v1", "m", attempts=1)).ask([])
 
 
 def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +82,7 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
         ModelAgent.from_environment()
     monkeypatch.setenv("CERTIFY_MODEL_URL", "http://127.0.0.1:1/v1/")
     monkeypatch.setenv("CERTIFY_MODEL_NAME", "m")
-    assert (ModelAgent.from_environment().url, ModelAgent.from_environment().name) == (
+    assert (ModelAgent.from_environment().server.plain_url, ModelAgent.from_environment().name) == (
         "http://127.0.0.1:1/v1",
         "model:m",
     )

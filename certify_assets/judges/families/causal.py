@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
@@ -16,7 +15,7 @@ from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, Progress, ju
 from certify_assets.judges.record import JudgeRecord, save_files, stored_folder, workplace
 from certify_assets.judges.specs import CausalSpec
 from certify_assets.storage.progress import Report
-from certify_assets.storage.shards import chosen_engine, run_shards
+from certify_assets.storage.shards import chosen_engine, own_cores, run_shards
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ class CausalFamily(JudgeFamily):
             groups: Sequence[Group], fingerprint: EngineFingerprint
         ) -> Iterator[tuple[int, Shard]]:
             shares = [_Share(stored, group, fingerprint) for group in groups]
-            return run_shards(_answer, shares, engine=engine, workers=_cores())
+            return run_shards(_answer, shares, engine=engine, workers=own_cores())
 
         return replace(ready, spread=spread)
 
@@ -261,7 +260,3 @@ def _answer(share: _Share) -> Shard:
 def _loaded(stored: _Stored) -> CausalJudge:
     judge = JudgedCorpus(Corpus(Store(stored.root), stored.corpus), stored.judge)
     return _causal(judge.load(expected_sha256=stored.adapter_sha256))
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from certify_assets.judges.lm.adapters import inner_model
 from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel
 from certify_assets.judges.lm.reading import VerdictReader
 from certify_assets.judges.lm.varlen import ATTENTION, packable
+from certify_assets.storage.shards import own_cores
 
 _SCHEMA = "certify_assets/score_shard/1"
 
@@ -365,8 +365,7 @@ class _Runner:
             return
         # the number of threads of a matrix product may change its last bits: one thread each, many
         # batches at once
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        with ThreadPoolExecutor(config.workers or cores, initializer=_one_thread) as pool:
+        with ThreadPoolExecutor(config.workers or own_cores(), initializer=_one_thread) as pool:
             yield cls(reader, config, pool)
 
     def run(self, batches: Sequence[Sequence[Encoded]], report: Callable[[int], None]) -> Shard:

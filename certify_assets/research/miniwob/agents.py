@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import random
 import re
-import urllib.error
-import urllib.request
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 from certify_assets.errors import InputError
+from certify_assets.judges.endpoint.client import Client
+from certify_assets.judges.endpoint.questions import read_text
+from certify_assets.judges.endpoint.scoring import complete
+from certify_assets.judges.endpoint.settings import Server
 from certify_assets.research.miniwob.browser import TaskPage
 from certify_assets.research.miniwob.hands import Hands, Stuck, name_of
 from certify_assets.research.miniwob.skills import Skill, find_skill
@@ -166,6 +168,7 @@ def _wander(hands: Hands, *, lost: bool) -> None:
 
 
 MODEL_PREFIX = "model:"
+_KEY = "CERTIFY_MODEL_KEY"
 MAX_TURNS = 12
 SYSTEM = """You act on a small web page. \
 Each turn you get the task and the numbered elements that are visible. Answer with one line:
@@ -193,14 +196,11 @@ def parse_reply(text: str) -> tuple[str, int | None, str]:
     )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ModelAgent:
     """One attempt of a model, asked for an action a turn until it claims or turns run out."""
 
-    url: str
-    model: str
-    key: str = field(default="", repr=False)
-    timeout_s: float = 60.0
+    server: Server
 
     @classmethod
     def from_environment(cls) -> ModelAgent:
@@ -214,39 +214,22 @@ class ModelAgent:
                 "A model agent needs CERTIFY_MODEL_URL (an OpenAI-compatible base URL) and "
                 "CERTIFY_MODEL_NAME; set both."
             )
-        return cls(url.rstrip("/"), model, os.environ.get("CERTIFY_MODEL_KEY", ""))
+        return cls(Server(url, model, key_variable=_KEY if os.environ.get(_KEY) else None))
 
     @property
     def name(self) -> str:
         """The agent's name in trajectories."""
-        return MODEL_PREFIX + self.model
+        return MODEL_PREFIX + self.server.model
 
     def ask(self, messages: list[dict[str, str]]) -> str:
-        """Return the endpoint's answer to a conversation, at temperature 0."""
-        body = json.dumps({"model": self.model, "messages": messages, "temperature": 0}).encode(
-            "utf-8"
-        )
-        headers = {"Content-Type": "application/json"} | (
-            {"Authorization": f"Bearer {self.key}"} if self.key else {}
-        )
-        request = urllib.request.Request(f"{self.url}/chat/completions", data=body, headers=headers)
-        try:
-            with urllib.request.urlopen(request, timeout=self.timeout_s) as answer:
-                return str(json.load(answer)["choices"][0]["message"]["content"])
-        except urllib.error.HTTPError as error:
-            raise InputError(
-                f"{self.url} refused the request with status {error.code}; check the model's name "
-                f"and the key."
-            ) from None
-        except OSError as error:
-            raise InputError(
-                f"{self.url} cannot be reached ({error}); check CERTIFY_MODEL_URL."
-            ) from None
-        except (ValueError, KeyError, IndexError, TypeError):
-            raise InputError(
-                f"{self.url} answered in a form that is not chat/completions; check "
-                f"CERTIFY_MODEL_URL."
-            ) from None
+        """Return the server's answer to a conversation, at temperature 0."""
+        payload = {"model": self.server.model, "messages": messages, "temperature": 0}
+
+        async def answer() -> dict[str, Any]:
+            async with Client(self.server) as client:
+                return await client.ask(f"{self.server.plain_url}/chat/completions", payload)
+
+        return read_text(complete(answer())).text
 
     def attempt(self, page: TaskPage, task: str, attempt: int) -> list[tuple[str, str]]:
         """Let the model act; return the steps, the last one its claim."""
