@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -52,16 +51,12 @@ def side_shares(
     return right + wrong, right if side == "reject" else wrong
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     """One drawn table; an outcome is 1 for a success."""
 
     scores: NDArray[np.float64]
     outcomes: NDArray[np.int64]
     tasks: NDArray[np.int64]
-
-    def __iter__(self) -> Iterator[NDArray[Any]]:
-        return iter((self.scores, self.outcomes, self.tasks))
 
 
 @dataclass(frozen=True, kw_only=True)

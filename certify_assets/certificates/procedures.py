@@ -53,34 +53,36 @@ def binomial_tails(
     return tails
 
 
-def naive_tails(counts: TaskCounts, alpha: float, tasks: int) -> NDArray[np.float64]:
+def _naive(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
     """Clopper–Pearson as if trajectories were independent."""
     factor = tasks / counts.tasks
-    return binomial_tails(factor * counts.error_totals, factor * counts.covered_trajectories, alpha)
+    return binomial_tails(
+        factor * counts.error_totals, factor * counts.covered_trajectories, test.alpha
+    )
 
 
-def deff_tails(counts: TaskCounts, alpha: float, tasks: int) -> NDArray[np.float64]:
+def _deff(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
     """Clopper–Pearson at k/DEFF of n/DEFF, with the design effect of all outcomes."""
     factor = tasks / counts.tasks / summarise_clusters(counts.sizes, counts.successes).deff
-    return binomial_tails(factor * counts.error_totals, factor * counts.covered_trajectories, alpha)
+    return binomial_tails(
+        factor * counts.error_totals, factor * counts.covered_trajectories, test.alpha
+    )
 
 
-def hoeffding_tails(counts: TaskCounts, alpha: float, tasks: int) -> NDArray[np.float64]:
+def _task_hoeffding(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
     """Hoeffding's exp(−2 G slack²) over covered tasks, slack = α − their mean error rate."""
     tails = np.ones(counts.thresholds.size)
     for place, (covered, errors) in enumerate(zip(counts.covered, counts.errors, strict=True)):
         inside = covered > 0
         # sorted, so that relabelled tasks give the same bits
         rates = np.sort(errors[inside] / covered[inside])
-        slack = alpha - (math.fsum(rates) / rates.size if rates.size else 1.0)
+        slack = test.alpha - (math.fsum(rates) / rates.size if rates.size else 1.0)
         if slack > 0:
             tails[place] = math.exp(-2.0 * rates.size * tasks / counts.tasks * slack * slack)
     return tails
 
 
-def korn_graubard_tails(
-    counts: TaskCounts, alpha: float, tasks: int, level: float
-) -> NDArray[np.float64]:
+def _korn_graubard(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
     """Clopper–Pearson at the effective size p(1 − p)/v times the squared ratio of t quantiles."""
     # v is the linearised variance between tasks. The effective size stays at most the number of
     # covered trajectories, and is that number where no error is seen (v = 0).
@@ -102,11 +104,13 @@ def korn_graubard_tails(
         size = float(total)
         if squares and seen > 1:
             size = min(size, wrong * (total - wrong) * total**2 * (seen - 1) / (seen * squares))
-        ratio = stdtrit(max(factor * total - 1, 1), 1 - level) / stdtrit(
-            factor * seen - 1, 1 - level
+        ratio = stdtrit(max(factor * total - 1, 1), 1 - test.level) / stdtrit(
+            factor * seen - 1, 1 - test.level
         )
         size = min(factor * size * float(ratio) ** 2, factor * total)
-        tails[place] = binomial_tails(np.array([size * wrong / total]), np.array([size]), alpha)[0]
+        tails[place] = binomial_tails(
+            np.array([size * wrong / total]), np.array([size]), test.alpha
+        )[0]
     return tails
 
 
@@ -181,22 +185,6 @@ def _taskboot(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]
     return bootstrap_tails(
         error_lattice(counts.covered, counts.errors, test.budget), test.level, engine, tasks
     )
-
-
-def _naive(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
-    return naive_tails(counts, test.alpha, tasks)
-
-
-def _deff(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
-    return deff_tails(counts, test.alpha, tasks)
-
-
-def _task_hoeffding(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
-    return hoeffding_tails(counts, test.alpha, tasks)
-
-
-def _korn_graubard(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
-    return korn_graubard_tails(counts, test.alpha, tasks, test.level)
 
 
 def _betting(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:

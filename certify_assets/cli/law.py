@@ -14,6 +14,7 @@ from certify_assets.cli.output import (
     emit_json,
     json_option,
     refuse_overwrite,
+    short,
     show_line,
     show_table,
     write_document,
@@ -179,15 +180,15 @@ def _show_points(points: Sequence[Mapping[str, Any]], fitted: Law | None) -> Non
     rows = []
     for point in points:
         size = "–" if point["n_eff"] is None else f"{point['n_eff']:.0f}"
-        known = [_short(point[name]) for name in ("success_rate", "auroc")]
+        known = [short(point[name]) for name in ("success_rate", "auroc")]
         rows.append(
             [
                 point["corpus"],
                 *known,
                 point.get("base_judge") or "–",
                 size,
-                _short(point["index"]),
-                _short(point["coverage"]),
+                short(point["index"]),
+                short(point["coverage"]),
             ]
         )
     if rows:
@@ -198,7 +199,7 @@ def _show_points(points: Sequence[Mapping[str, Any]], fitted: Law | None) -> Non
         )
     if fitted is not None:
         without = [
-            [item.corpus, *map(_short, (item.left_out, item.leverage, item.loocv_r2_without))]
+            [item.corpus, *map(short, (item.left_out, item.leverage, item.loocv_r2_without))]
             for item in fitted.influence
         ]
         show_table(
@@ -215,9 +216,9 @@ def _show_forms(fitted: Law, *, paper: bool) -> None:
     for fit in fitted.forms:
         words = fit.words.replace("s(K), tuned", f"s({fit.k:g}) tuned") if fit.k else fit.words
         numbers = [
-            _short(value) for value in (fit.slope, fit.intercept, fit.r2, fit.loocv_r2, fit.mae)
+            short(value) for value in (fit.slope, fit.intercept, fit.r2, fit.loocv_r2, fit.mae)
         ]
-        printed = " ".join(_short(value) for value in law_forms().get(fit.form, ()))
+        printed = " ".join(short(value) for value in law_forms().get(fit.form, ()))
         rows.append([words, *numbers, *([printed or "–"] if paper else [])])
     columns = ["form", "a", "b", "R²", "LOOCV R²", "MAE", *(["paper"] if paper else [])]
     show_table(
@@ -228,13 +229,3 @@ def _show_forms(fitted: Law, *, paper: bool) -> None:
     for fit in fitted.forms:
         if fit.reason:
             show_line(f"{fit.words} is not fitted: {fit.reason}.")
-
-
-def _short(value: float | None) -> str:
-    return (
-        "–"
-        if value is None
-        else f"{value:.3f}".replace("0.", ".", 1)
-        if abs(value) < 1
-        else f"{value:.3f}"
-    )

@@ -176,6 +176,14 @@ def shown(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
+def short(value: float | None) -> str:
+    """Write a figure with three decimals, one below 1 without its zero, a dash for none."""
+    if value is None:
+        return "–"
+    text = f"{value:.3f}"
+    return text.replace("0.", ".", 1) if abs(value) < 1 else text
+
+
 def percent(share: float) -> str:
     """Format a share as a percentage with one decimal."""
     return f"{100 * share:.1f} %"

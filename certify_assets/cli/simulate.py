@@ -17,6 +17,7 @@ from certify_assets.cli.output import (
     json_option,
     refuse_overwrite,
     say,
+    short,
     show_line,
     show_table,
     write_document,
@@ -258,9 +259,7 @@ def _show(document: Simulation) -> None:
         rows.append([cell.title, "", "", "", ""])
         for found in cell.procedures:
             printed = (
-                []
-                if found.paper is None
-                else ["–" if value is None else _short(value) for value in found.paper.values()]
+                [] if found.paper is None else [short(value) for value in found.paper.values()]
             )
             rows.append(
                 [
@@ -297,14 +296,8 @@ def _show(document: Simulation) -> None:
 
 def _violation(found: Rates) -> str:
     text = _rate(found.violation, found.violation_se)
-    return (
-        text if found.own_violation is None else f"{text} [by task {_short(found.own_violation)}]"
-    )
+    return text if found.own_violation is None else f"{text} [by task {short(found.own_violation)}]"
 
 
 def _rate(value: float | None, error: float | None) -> str:
-    return "–" if value is None or error is None else f"{_short(value)} ± {_short(error)}"
-
-
-def _short(share: float) -> str:
-    return f"{share:.3f}".removeprefix("0")
+    return "–" if value is None or error is None else f"{short(value)} ± {short(error)}"

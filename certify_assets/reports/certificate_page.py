@@ -85,7 +85,6 @@ def render_page(
     # guarded TaskBoot leads where it is present; the file names are those of the command that
     # verifies the page; a recalibration comes with whether it is of these scores
     source = PageSource(
-        title=title,
         certificates=list(certificates),
         cal=PageScores.from_frame(scores_frame),
         test=None if audit_frame is None else PageScores.from_frame(audit_frame),
@@ -95,7 +94,6 @@ def render_page(
         controls=controls or {},
         minutes_per_review=minutes_per_review,
         score_scale=score_scale,
-        arms=arms,
         left_out=left_out,
         delta_spent=delta_spent,
     )
@@ -107,7 +105,7 @@ def render_page(
         recalibration=recalibration,
         recalibration_columns=TABLE_COLUMNS,
         source=source,
-        title=source.title,
+        title=title,
         about=(
             f"{_rows(source)}, {percent(main.success_rate)} successful, task ICC "
             f"{rate(main.icc, 2)}"
@@ -130,7 +128,7 @@ def render_page(
         findings=_grouped(finding_rows(source)),
         lineage=lineage_rows(source),
         documents=[_document(c) for c in source.deployed],
-        arms=arm_cells(source.arms) if source.arms else [],
+        arms=arm_cells(arms) if arms else [],
         largest_error=largest_error(source),
         agent_note=agent_note(source),
     )

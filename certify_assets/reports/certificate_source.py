@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from certify_assets.certificates import AgentError, Audit, Certificate
     from certify_assets.corpora.profile import CorpusProfile
-    from certify_assets.evaluation.arms_audit import ArmsAudit
     from certify_assets.evaluation.left_out_agents import LeftOutAgents
 
 DEPLOYED = "guarded_taskboot"
@@ -64,7 +63,6 @@ class PageScores:
 class PageSource:
     """Everything that the sections of one page read."""
 
-    title: str
     certificates: Sequence[Certificate]
     cal: PageScores
     test: PageScores | None = None
@@ -75,7 +73,6 @@ class PageSource:
     controls: Mapping[str, float | None] = field(default_factory=dict)
     minutes_per_review: float = 6.0
     score_scale: str = "log-odds"
-    arms: ArmsAudit | None = None
     #: every agent left out, where the judge's own training is known
     left_out: LeftOutAgents | None = None
     #: δ that this judge spent on this corpus, in words
