@@ -13,11 +13,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from certify_assets.errors import InputError
 
 _CHUNK = 1 << 20
+_Stored = TypeVar("_Stored")
+_ADAPTERS: dict[Any, Any] = {}
 _DIGITS = 10
 _POLL_SECONDS = 0.005
 _FIELD_CHARACTERS = 1 << 27
@@ -172,6 +174,28 @@ def lock_file(handle: int, *, wait: bool = True) -> bool:
     from filelock import lock_descriptor
 
     return lock_descriptor(handle, blocking=wait, poll_interval=_POLL_SECONDS)
+
+
+def stored_as(kind: type[_Stored], document: Any) -> _Stored:
+    """Build a dataclass, with the dataclasses in it, from its stored JSON object.
+
+    Lists become tuples where the fields say so; keys of other documents are passed over.
+    """
+    import pydantic
+
+    # an adapter takes a millisecond to make, and journals have many lines
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = pydantic.TypeAdapter(kind)
+    try:
+        found: _Stored = _ADAPTERS[kind].validate_python(document)
+        return found
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "it"
+        raise InputError(
+            f"the stored document of a {kind.__name__} cannot be read ({place}: {first['msg']}); "
+            "make it again."
+        ) from None
 
 
 @contextmanager

@@ -1,12 +1,13 @@
 """Files as this package reads and writes them: strictly, whole or not at all."""
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from certify_assets.errors import InputError
-from certify_assets.files import parse_json, read_json, write_atomic
+from certify_assets.files import parse_json, read_json, stored_as, write_atomic
 
 
 @pytest.mark.parametrize(
@@ -63,3 +64,21 @@ def test_a_link_stays_a_link_to_what_is_written(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "target")
     write_atomic(tmp_path / "link", b"new")
     assert (tmp_path / "link").is_symlink() and (tmp_path / "target").read_bytes() == b"new"
+
+
+@dataclass(frozen=True)
+class Inner:
+    names: tuple[str, ...]
+    share: float | None = None
+
+
+@dataclass(frozen=True)
+class Outer:
+    parts: tuple[Inner, ...]
+
+
+def test_a_stored_document_becomes_dataclasses_and_one_of_another_kind_is_refused() -> None:
+    document = {"parts": [{"names": ["a", "b"], "share": 0.5}, {"names": []}], "other": 1}
+    assert stored_as(Outer, document) == Outer((Inner(("a", "b"), 0.5), Inner(())))
+    with pytest.raises(InputError, match=r"of a Outer cannot be read \(parts.0.names: .*make it"):
+        stored_as(Outer, {"parts": [{"names": None}]})

@@ -281,7 +281,7 @@ def _delivered(
 
 def _show_changes(corpus: Corpus, changes: RunChanges, *, as_json: bool) -> None:
     if as_json:
-        emit_json({"corpus": corpus.name, "applied": False, "changes": changes.to_dict()})
+        emit_json({"corpus": corpus.name, "applied": False, "changes": asdict(changes)})
         return
     for sentence in changes.sentences():
         show_line(sentence)

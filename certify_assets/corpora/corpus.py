@@ -5,9 +5,9 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from certify_assets.corpora.config import (
     CorpusConfig,
@@ -43,6 +43,7 @@ from certify_assets.corpora.splits import (
     without_test,
 )
 from certify_assets.errors import InputError, LeakError, ManifestError
+from certify_assets.files import stored_as
 from certify_assets.storage.lease import holding
 from certify_assets.storage.snapshot import Snapshot, remembered
 
@@ -71,18 +72,12 @@ class ImportSummary:
     files: dict[str, str]
     sha256: str
     format: str
-    examples: dict[str, str]
+    # summaries of early versions lack these
+    examples: dict[str, str] = field(default_factory=dict)
     # what was left out of records that were kept
-    notes: dict[str, int]
-    label_source: str
-    label_facts: dict[str, float]
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> ImportSummary:
-        """Read a stored summary; those of early versions lack the last four keys."""
-        missing = {"examples": {}, "notes": {}, "label_source": "", "label_facts": {}}
-        values = {**missing, **document, "agents": tuple(document["agents"])}
-        return cls(**{name: values[name] for name in cls.__dataclass_fields__})
+    notes: dict[str, int] = field(default_factory=dict)
+    label_source: str = ""
+    label_facts: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def of_embedded(cls, imported: ImportedCorpus, sha256: str = "") -> ImportSummary:
@@ -195,7 +190,7 @@ class Corpus:
     @property
     def import_summary(self) -> ImportSummary:
         """Summary of the import."""
-        return ImportSummary.from_dict(self.store.read_json(self.key("import.json")))
+        return stored_as(ImportSummary, self.store.read_json(self.key("import.json")))
 
     @property
     @remembered

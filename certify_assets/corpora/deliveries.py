@@ -11,14 +11,15 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from certify_assets.corpora.schema import Trajectory, read_groups
 from certify_assets.errors import IntegrityError
-from certify_assets.files import sha256_bytes
+from certify_assets.files import sha256_bytes, stored_as
 from certify_assets.storage.journal import Journal, LineFormat
 
 if TYPE_CHECKING:
@@ -163,20 +164,6 @@ class RunChanges:
         """Whether a run, its text or its label is another one."""
         return bool(self.new_runs or self.gone_runs or self.changed_labels)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the changes as a JSON object."""
-        return {
-            **asdict(self),
-            "new_agents": list(self.new_agents),
-            "gone_agents": list(self.gone_agents),
-        }
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> RunChanges:
-        """Read changes from their JSON object."""
-        agents = {name: tuple(document[name]) for name in ("new_agents", "gone_agents")}
-        return cls(**{**document, **agents})
-
     def sentences(self) -> list[str]:
         """Say what changes, a sentence for every kind of change."""
         found = [
@@ -256,19 +243,6 @@ class CorpusDelivery:
         """What a registration of the TEST ledger says of the version."""
         return {"trajectories_sha256": self.trajectories_sha256, "version": self.number}
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the version as a JSON object."""
-        changes = None if self.changes is None else self.changes.to_dict()
-        return {**asdict(self), "changes": changes}
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> CorpusDelivery:
-        """Read a version from its JSON object."""
-        changes = document["changes"]
-        return cls(
-            **{**document, "changes": None if changes is None else RunChanges.from_dict(changes)}
-        )
-
 
 class Deliveries:
     """The versions of one corpus."""
@@ -276,9 +250,7 @@ class Deliveries:
     def __init__(self, store: Store, corpus: str) -> None:
         self._store, self._corpus = store, corpus
         key = f"ledger/{corpus}.deliveries.jsonl"
-        self._journal = Journal(
-            store, key, CorpusDelivery.from_dict, _FORMAT, CorpusDelivery.to_dict
-        )
+        self._journal = Journal(store, key, partial(stored_as, CorpusDelivery), _FORMAT)
 
     def read(self) -> list[CorpusDelivery]:
         """Return the versions, the oldest first."""

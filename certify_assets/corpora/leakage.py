@@ -8,15 +8,17 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BeforeValidator
 
 from certify_assets.certificates.auroc import Ranking
 from certify_assets.corpora.config import complete_thresholds
 from certify_assets.corpora.rendering import Rendered, render_frame
 from certify_assets.corpora.schema import COLUMNS
+from certify_assets.files import stored_as
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,6 +65,8 @@ _NUMBER = re.compile(r"-?\d+(?:\.\d+)?\Z")
 _NO = re.compile(
     r"false|(?<!\b0 )fail|incorrect|unsolved|unresolved|wrong|reject|\bno\b", re.IGNORECASE
 )
+# null in JSON where it cannot be measured
+_Area = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
 _Bools = NDArray[np.bool_]
@@ -93,14 +97,14 @@ class LeakChecks:
 
     # AUROC of the uncut rendering's length and of the number of steps, in the better direction (at
     # least .5), and whether that direction is upwards
-    length_auroc: float
+    length_auroc: _Area
     longer_succeeds: bool
-    step_auroc: float
+    step_auroc: _Area
     more_steps_succeed: bool
-    agent_auroc: float
+    agent_auroc: _Area
     # AUROC of a verdict phrase's presence or of what it says last, whichever is larger: "reward: 0"
     # and "reward: 1" at the end of every run are in all of them alike
-    phrases: dict[str, float]
+    phrases: dict[str, _Area]
     phrase_trajectories: dict[str, int]
     # 95 % percentile intervals over resampled tasks, in the direction of the check, so that they
     # may reach below .5
@@ -147,26 +151,7 @@ class LeakChecks:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> LeakChecks:
         """Read stored checks; keys of other documents are passed over."""
-        missing: Any = math.nan
-        values = {
-            name: missing if name.endswith("_auroc") and document[name] is None else document[name]
-            for name in cls.__dataclass_fields__
-        }
-        return cls(
-            **values
-            | {
-                "phrases": {
-                    name: math.nan if value is None else value
-                    for name, value in document["phrases"].items()
-                },
-                "intervals": {
-                    name: None if bound is None else (bound[0], bound[1])
-                    for name, bound in document["intervals"].items()
-                },
-                "over": tuple(document["over"]),
-                "evidence": LeakEvidence.from_dict(document["evidence"]),
-            }
-        )
+        return stored_as(cls, document)
 
 
 def _plain(value: Any) -> Any:
@@ -390,19 +375,6 @@ class LeakEvidence:
     steps: Spread
     agents: tuple[AgentRate, ...]
     phrases: tuple[PhraseEvidence, ...]
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> LeakEvidence:
-        """Read stored evidence."""
-        length, steps = (
-            Spread(**{name: tuple(values) for name, values in document[part].items()})
-            for part in ("length", "steps")
-        )
-        phrases = tuple(
-            PhraseEvidence(**item | {"examples": tuple(tuple(one) for one in item["examples"])})
-            for item in document["phrases"]
-        )
-        return cls(length, steps, tuple(AgentRate(**item) for item in document["agents"]), phrases)
 
 
 def leak_evidence(

@@ -13,6 +13,7 @@ from certify_assets.certificates.clustering import ClusterSummary, n_min, summar
 from certify_assets.corpora.rendering import Outline, Rendered, render_frame
 from certify_assets.corpora.splits import SPLITS, SplitManifest, verify_manifest
 from certify_assets.errors import InputError
+from certify_assets.files import stored_as
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,28 +81,12 @@ class CorpusProfile:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the profile as a JSON object."""
-        return asdict(self) | {
-            "attempts": list(self.attempts),
-            "same_instruction": [list(tasks) for tasks in self.same_instruction],
-        }
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> CorpusProfile:
         """Read a stored profile; keys of other documents are passed over."""
-        values = {name: document[name] for name in cls.__dataclass_fields__}
-        fewest, most = document["attempts"]
-        lengths = document["lengths"]
-        return cls(
-            **values
-            | {
-                "attempts": (fewest, most),
-                "same_instruction": tuple(tuple(tasks) for tasks in document["same_instruction"]),
-                "splits": {n: ClusterSummary(**part) for n, part in document["splits"].items()},
-                "gates": tuple(SplitGate(**gate) for gate in document["gates"]),
-                "flips": FlipRates(**document["flips"]),
-                "lengths": None if lengths is None else TextLengths(**lengths),
-            }
-        )
+        return stored_as(cls, document)
 
 
 def profile_corpus(

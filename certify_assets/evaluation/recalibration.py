@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.errors import InputError
+from certify_assets.files import stored_as
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns, renderer
 from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
@@ -132,12 +133,6 @@ class RecalibrationEffect:
     effect: str
     certificates: list[RecalibratedCertificate]
 
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> RecalibrationEffect:
-        """Read a stored effect."""
-        cells = [RecalibratedCertificate(**cell) for cell in document["certificates"]]
-        return cls(**{**document, "certificates": cells})
-
 
 @dataclass(frozen=True)
 class RecalibrationReport:
@@ -164,9 +159,8 @@ class RecalibrationReport:
     def from_dict(cls, document: Mapping[str, Any]) -> RecalibrationReport:
         """Read a stored report."""
         names = {entry.name for entry in fields(cls)}
-        known = {name: value for name, value in document.items() if name in names}
-        known["methods"] = [RecalibrationEffect.from_dict(item) for item in known["methods"]]
-        return cls(**known, hashes={name: document[name] for name in document.keys() - names})
+        hashes = {name: document[name] for name in document.keys() - names}
+        return stored_as(cls, {**document, "hashes": hashes})
 
     def table_rows(self) -> list[list[str]]:
         """Return a row for each method, side and budget, under `TABLE_COLUMNS`."""
