@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -165,11 +166,13 @@ def draw(
     """Draw the runs to label, in their order.
 
     CERTIFICATE is one or a plan. The order follows from the seed and the hash of plan and batch;
-    `close` computes it again.
+    `close` computes it again. SCORES.draw.json keeps the seed: another one for the same batch is
+    refused, because draws that are repeated until one suits prove nothing.
     """
     given = {"CERTIFICATE": certificate, "SCORES": scores, "--history": asked.history}
     refuse_overwrite({"--out": out}, {name: path for name, path in given.items() if path})
     found = _draw(certificate, scores, seed, asked)
+    _require_first_seed(scores, seed)
     rows = _rows(found)[:labels]
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
@@ -283,6 +286,27 @@ def _draw(certificate: Path, scores: Path, seed: int, asked: _Asked) -> BatchDra
 
     frozen = _batch(scores, asked)
     return BatchDraw(_plan(certificate, frozen, asked), frozen, seed)
+
+
+def _require_first_seed(scores: Path, seed: int) -> None:
+    """Keep the seed of a batch next to its table; refuse another one."""
+    trace = scores.with_name(f"{scores.name}.draw.json")
+    now = {
+        "schema": "certify_assets/draw_seed/1",
+        "scores_sha256": sha256_file(scores),
+        "seed": seed,
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    before = read_json(trace) if trace.exists() else now
+    same = isinstance(before, dict) and before.get("scores_sha256") == now["scores_sha256"]
+    if same and before.get("seed") != seed:
+        raise InputError(
+            f"{scores} was drawn with seed {before.get('seed')} at {before.get('time')}; give that "
+            "seed, since a draw that is repeated until it suits proves nothing. A second draw needs "
+            f"a share of δ of its own: plan it with a smaller --delta, and move {trace} away."
+        )
+    if not same or before is now:
+        write_json_atomic(trace, now)
 
 
 def _rows(found: BatchDraw) -> list[tuple[int | str, ...]]:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from certify_assets.corpora.splits import SplitManifest
     from certify_assets.storage.store import Store
 
-_UNCHANGED = "Nothing changes: these are the runs that the corpus has."
+_UNCHANGED = "No run changes: these are the runs that the corpus has."
 # what an import says of the profile
 _IMPORTED = (
     *("trajectories", "tasks", "unlabelled", "success_rate", "icc", "deff", "n_eff"),

@@ -188,7 +188,7 @@ class RunChanges:
             if agents:
                 more = f" and {len(agents) - _SHOWN} more" if len(agents) > _SHOWN else ""
                 said.append(f"{what} agents: {', '.join(agents[:_SHOWN])}{more}.")
-        return said or ["Nothing changes: these are the runs that the corpus has."]
+        return said or ["No run changes: these are the runs that the corpus has."]
 
 
 class _Runs:

@@ -11,6 +11,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError, InputError
 from certify_assets.evaluation.anchors import require_anchored
 from certify_assets.evaluation.certification import certificate_of
+from certify_assets.evaluation.resplits import certified_splits
 from certify_assets.files import canonical_json
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import PROCEDURES, SIDES
@@ -240,6 +241,15 @@ def _findings(judge: JudgedCorpus, chosen: Sequence[Certificate]) -> list[dict[s
             "the confidence is overstated; choose by RL, or certify at δ over their number."
         )
         found.append({"code": "chosen_among_judges", "message": text})
+    splits, others = certified_splits(corpus)
+    if splits > 1:
+        names = f" (also as {', '.join(others)})" if others else ""
+        text = (
+            f"the runs of {corpus} were certified under {splits} splits{names}: if this one was "
+            "taken because its certificate is the best of them, the confidence is overstated, and "
+            "tasks of its CAL may have been read as TEST; keep the first, or take new tasks."
+        )
+        found.append({"code": "resplit", "message": text})
     if len(chosen) > 1:
         total = sum(item.delta for item in chosen)
         text = f"Each side holds with its own δ; that both hold, with confidence 1−{total:g}."

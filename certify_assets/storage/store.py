@@ -183,12 +183,10 @@ class Store:
 
 
 def _remedy(key: str) -> str:
-    """Name the asset, and the command, that writes a key."""
+    """Name the command that writes a key."""
     parts = key.split("/")
-    if len(parts) > 2 and parts[0] in ("corpora", "judges"):
-        corpus = parts[1] if parts[0] == "corpora" else parts[2]
-        what = "" if parts[0] == "corpora" else f" of {parts[1]}"
-        return (
-            f"materialize the asset{what} that writes it, or run `certify research study {corpus}`,"
-        )
-    return "materialize the asset, or run the command, that writes it"
+    if len(parts) > 2 and parts[0] == "corpora":
+        return f"run `certify run {parts[1]}`"
+    if len(parts) > 2 and parts[0] == "judges":
+        return f"run `certify run {parts[2]} --judge {parts[1]}`"
+    return "run the command, or materialize the asset, that writes it"

@@ -70,6 +70,20 @@ def test_a_batch_is_planned_drawn_and_closed(call: Call, tables: Path) -> None:
     assert "At most 10% of the" in call(*closing, label(tables, 10_000)).out
 
 
+def test_another_seed_for_the_same_batch_is_refused(call: Call, tables: Path) -> None:
+    drawing = ("batch", "draw", tables / "cert.json", tables / "batch.csv", "--out")
+    assert call(*drawing, tables / "draw.csv", "--seed", "11").code == 0
+    before = (tables / "draw.csv").read_bytes()
+    again = call(*drawing, tables / "draw.csv", "--seed", "12")
+    assert again.code == 2 and "was drawn with seed 11 at" in again.err
+    assert (tables / "draw.csv").read_bytes() == before
+    assert call(*drawing, tables / "other.csv", "--seed", "11").code == 0
+    assert (tables / "other.csv").read_bytes() == before
+    # another table is another batch
+    score_rows(tasks=80, seed=3).to_csv(tables / "batch.csv", index=False)
+    assert call(*drawing, tables / "draw.csv", "--seed", "12").code == 0
+
+
 def test_a_certificate_alone_means_its_threshold_and_a_uniform_draw(
     call: Call, tables: Path
 ) -> None:

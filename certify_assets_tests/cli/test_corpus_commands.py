@@ -128,7 +128,7 @@ def test_a_delivery_is_listed_before_it_is_applied_and_keeps_what_is_not_named(
     config = Store(str(root)).read_json("corpora/c/corpus.json")
     assert (config["seed"], config["rl"], len(config["paths"])) == (7, False, 2)
     again = call(f"{imported} {one} {two} --replace --json")
-    assert again.json["version"] == 2 and "Nothing changes" in again.err
+    assert again.json["version"] == 2 and "No run changes" in again.err
     assert "assigns every task to a split again" in call(f"{imported} {one} --replace --rl").err
 
 
@@ -268,7 +268,7 @@ def test_labels_without_runs_are_imported_only_when_asked_and_say_so(
         "runs without instruction and steps, from labels alone: nothing to judge": 40
     }
     shown = call(f"{asked} --replace")
-    assert shown.err.count("Nothing changes") == 1
+    assert shown.err.count("No run changes") == 1
     assert "holds labels without runs" in shown.out and "certificate is possible" not in shown.out
     store = Store(str(root))
     Corpus(store, "c").make_splits()

@@ -223,3 +223,13 @@ def test_a_decision_is_followed(call: Call, operated: Store, tmp_path: Path) -> 
     assert broken.code == 3 and broken.json["broken"] == ["adapter judges/lexical/c: differs"]
     missing = call("ops", "lineage", "nothing", "--root", operated.root)
     assert missing.code == 2 and "is no trajectory_id of a decision" in missing.err
+
+
+def test_a_dry_run_says_on_stdout_what_is_new_and_stores_nothing(
+    call: Call, operated: Store, tmp_path: Path
+) -> None:
+    path = deliver(tmp_path / "new.jsonl", tasks=3)
+    answer = call("ops", "ingest", "c", path, "--dry-run", "--root", operated.root)
+    assert answer.code == 0, answer.err
+    assert answer.out.startswith("12 runs read; 12 new, 0 changed, 0 decided before")
+    assert operated.names("operations/c/batches") == []

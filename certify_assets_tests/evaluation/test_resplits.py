@@ -1,0 +1,71 @@
+"""The same runs under other splits: other names, other seeds, a removed corpus."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from certify_assets.corpora.config import remove_corpus, save_config
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.evaluation.certification import certify_judge
+from certify_assets.evaluation.resplits import certified_splits
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.operations.rollout import deploy
+from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged, register_runs, write_runs
+
+
+def _certified(store: Store, name: str) -> JudgedCorpus:
+    Corpus(store, name).prepare()
+    judge = judged(store, name)
+    judge.train()
+    judge.score()
+    certify_judge(judged(store, name))
+    return judged(store, name)
+
+
+def test_other_names_and_seeds_are_counted_and_outlast_their_corpus(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "root"))
+    path = write_runs(tmp_path / "runs.jsonl", tasks=60, attempts=3)
+    register_runs(store, "first", path, seed=1)
+    _certified(store, "first")
+    assert certified_splits(Corpus(store, "first")) == (1, ())
+    # the same split under another name is no other split
+    register_runs(store, "same", path, seed=1)
+    _certified(store, "same")
+    assert certified_splits(Corpus(store, "first")) == (1, ("same",))
+    register_runs(store, "second", path, seed=2)
+    _certified(store, "second")
+    remove_corpus(store, "second")
+    assert certified_splits(Corpus(store, "first")) == (2, ("same", "second"))
+    # other runs are no matter
+    other = write_runs(tmp_path / "other.jsonl", tasks=60, attempts=3, seed=9)
+    register_runs(store, "other", other, seed=3)
+    _certified(store, "other")
+    assert certified_splits(Corpus(store, "other")) == (1, ())
+
+
+def test_another_profile_of_one_version_is_counted_and_new_tasks_are_not(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "root"))
+    path = write_runs(tmp_path / "runs.jsonl", tasks=60, attempts=3)
+    config = register_runs(store, "c", path)
+    _certified(store, "c")
+    write_runs(path, tasks=80, attempts=3)
+    _certified(store, "c")
+    assert certified_splits(Corpus(store, "c"))[0] == 1
+    save_config(store, replace(config, profile="paper"))
+    _certified(store, "c")
+    assert certified_splits(Corpus(store, "c"))[0] == 2
+
+
+def test_a_deployment_says_that_its_runs_were_split_again(operated: Store) -> None:
+    judge = JudgedCorpus(Corpus(operated, "c"), "lexical")
+    found = {item["code"] for item in deploy(judge, track=False).findings}
+    assert "resplit" not in found
+    register_runs(operated, "again", Path(Corpus(operated, "c").config.paths[0]), seed=7)
+    _certified(operated, "again")
+    judge = JudgedCorpus(Corpus(operated, "c"), "lexical")
+    (said,) = [
+        item["message"] for item in deploy(judge, track=False).findings if item["code"] == "resplit"
+    ]
+    assert said.startswith("the runs of c were certified under 2 splits (also as again)")
