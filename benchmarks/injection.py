@@ -10,6 +10,10 @@ median" counts failures that an attack lifts over the median score of CAL's succ
 those below the certified reject threshold at a budget of .2 (a guarded certificate on CAL; "–"
 where nothing is certified), and "released" those at or over the release threshold. TEST is not
 read. "known words" is the attack of somebody who has the lexical judge's weights.
+
+Last the other way round: the lexical judge's 40 words of failure, three times, at the end of every
+successful run of RL. At each budget: the share rejected, the error among those, and the p-value of
+the finding `shifted` (at most .001), before and after.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from certify_assets.certificates import certify
+from certify_assets.certificates.shift import decided_shift
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED, load_embedded
 from certify_assets.corpora.rendering import Renderer, render_frame
@@ -89,15 +94,15 @@ class Ruler:
         ]
 
 
-def injected(frame: pd.DataFrame, text: str) -> pd.DataFrame:
+def steps_with(steps: Any, text: str) -> list[dict[str, str]]:
+    """Append an observation to the steps of a run."""
     # as an action it moves the scores of both judges as far, to the second decimal
-    step = {"action": "", "observation": text}
-    return frame.assign(
-        steps=[
-            [*({"action": s["action"], "observation": s["observation"]} for s in steps), step]
-            for steps in frame["steps"]
-        ]
-    )
+    kept = ({"action": s["action"], "observation": s["observation"]} for s in steps)
+    return [*kept, {"action": "", "observation": text}]
+
+
+def injected(frame: pd.DataFrame, text: str) -> pd.DataFrame:
+    return frame.assign(steps=[steps_with(steps, text) for steps in frame["steps"]])
 
 
 def texts_of(frame: pd.DataFrame) -> list[str]:
@@ -106,8 +111,8 @@ def texts_of(frame: pd.DataFrame) -> list[str]:
 
 def judges(
     sft: pd.DataFrame, options: argparse.Namespace, corpus: str
-) -> tuple[dict[str, _Score], str]:
-    """Score functions by name, and the words that the lexical judge takes for success."""
+) -> tuple[dict[str, _Score], LexicalJudge]:
+    """Score functions by name, and the lexical judge."""
     from certify_assets.judges.lm.judge import CausalJudge, load_base
 
     outcomes = sft["outcome"].to_numpy(np.int8)
@@ -121,11 +126,55 @@ def judges(
 
         store = Store(options.root)
         made[name] = JudgedCorpus(Corpus(store, corpus), name).load()
-    best = np.argsort(-lexical.coefficients, kind="stable")[:30]
-    known = " ".join(lexical.vocabulary[place] for place in best)
     return {
         name: lambda texts, judge=judge: judge.score(texts).score for name, judge in made.items()
-    }, known  # type: ignore[misc]
+    }, lexical  # type: ignore[misc]
+
+
+def words_of(lexical: LexicalJudge, count: int, *, success: bool) -> str:
+    """Return the words that a judge takes for success, or for failure, the strongest first."""
+    weights = -lexical.coefficients if success else lexical.coefficients
+    return " ".join(
+        lexical.vocabulary[place] for place in np.argsort(weights, kind="stable")[:count]
+    )
+
+
+def sabotage(corpus: str, lexical: LexicalJudge, cal: pd.DataFrame, runs: pd.DataFrame) -> None:
+    """Print what words of failure in successful runs do on the reject side."""
+    words = words_of(lexical, 40, success=False)
+    success = (runs["outcome"] == 1).to_numpy()
+    changed = runs.copy()
+    changed["steps"] = [
+        steps if not good else steps_with(steps, " ".join([words] * 3))
+        for good, steps in zip(success, runs["steps"], strict=True)
+    ]
+    scores = [lexical.score(texts_of(part)).score for part in (cal, runs, changed)]
+    for alpha in (0.1, 0.2):
+        item = certify(
+            scores[0],
+            cal["outcome"].to_numpy(np.int8),
+            cal["task_id"].to_numpy(object),
+            alpha=alpha,
+        )
+        if item.threshold is None or not item.certified:
+            print(f"  words of failure, reject at {alpha:g}: nothing is certified")
+            continue
+        cells = []
+        for found in scores[1:]:
+            inside = found <= item.threshold
+            shift = decided_shift(
+                (scores[0] <= item.threshold, cal["task_id"].tolist()),
+                (inside, runs["task_id"].tolist()),
+            )
+            p_value = "–" if shift is None else f"{shift.p_value:.2g}"
+            cells.append((f"{inside.mean():.2f}", f"{success[inside].mean():.3f}", p_value))
+        before, after = cells
+        print(
+            f"  words of failure, {len(runs)} runs of {runs['task_id'].nunique()} tasks, reject at "
+            f"{alpha:g}: rejected {before[0]} → {after[0]}, error {before[1]} → {after[1]}, "
+            f"p {before[2]} → {after[2]}",
+            flush=True,
+        )
 
 
 def main() -> None:
@@ -144,17 +193,16 @@ def main() -> None:
     for corpus in corpora[:1] if options.quick else corpora:
         frame = load_embedded(corpus)
         manifest = make_manifest(frame["task_id"], corpus, seed=42)
-        cal, failed = (
-            select(frame, manifest, "cal"),
-            select(frame, manifest, "rl").query("outcome == 0"),
-        )
+        cal, unseen = select(frame, manifest, "cal"), select(frame, manifest, "rl")
+        failed = unseen.query("outcome == 0")
         cal = cal.groupby("task_id").head(2) if options.quick else cal
         failed = failed.iloc[
             np.random.default_rng(0).choice(
                 len(failed), 8 if options.quick else options.runs, replace=False
             )
         ]
-        found, known = judges(select(frame, manifest, "sft"), options, corpus)
+        found, lexical = judges(select(frame, manifest, "sft"), options, corpus)
+        known = words_of(lexical, 30, success=True)
         print(
             f"\n{corpus}: {len(failed)} failed runs; shift in standard deviations (mean, 95th "
             f"percentile); over the median; rejected; released"
@@ -168,6 +216,7 @@ def main() -> None:
                     f"{cells[3]:>13}  {cells[4]:>13}",
                     flush=True,
                 )
+        sabotage(corpus, lexical, cal, unseen)
 
 
 if __name__ == "__main__":
