@@ -105,9 +105,9 @@ def _evaluate(
         for judge in judges:
             if corpora or store.exists(f"judges/{judge}/{corpus}/scores.json"):
                 say(f"{judge} on {corpus}: trained without some agents, {folds} times")
-                evaluate_agent_folds(
-                    JudgedCorpus(Corpus(store, corpus), judge), folds=folds, seed=seed
-                )
+                opened = Corpus(store, corpus)
+                with opened.writing("judge compare"):
+                    evaluate_agent_folds(JudgedCorpus(opened, judge), folds=folds, seed=seed)
 
 
 def _write(

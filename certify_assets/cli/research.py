@@ -202,7 +202,10 @@ def harvest(
         sides=sides or HarvestPlan.sides,
         profiles=profiles or HarvestPlan.profiles,
     )
-    with learner_maker(corpus, learner, report=ProgressLines(say)) as make:
+    with (
+        corpus.writing("research harvest"),
+        learner_maker(corpus, learner, report=ProgressLines(say)) as make,
+    ):
         document = run_harvests(corpus, plan, learner=make, say=say)
     if as_json:
         emit_json(document)
