@@ -25,6 +25,8 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pandas as pd
 
     from certify_assets.operations.batches import Received
@@ -163,6 +165,7 @@ def _write(
 ) -> None:
     import pandas as pd
 
+    from certify_assets.operations.batch_audit import BatchAudit
     from certify_assets.operations.layout import decisions_of, require_as_decided
 
     if decisions is None and queue is None:
@@ -175,14 +178,21 @@ def _write(
     for record in records:
         require_as_decided(corpus, record.batch, "decisions")
     frame = pd.concat([decisions_of(corpus, record.batch) for record in records], ignore_index=True)
-    write_tables((decisions, frame), (queue, _queue(frame)))
+    audits = (BatchAudit.load(corpus, record.batch) for record in records)
+    wanted = [name for audit in audits if audit is not None for name in audit.wanted]
+    write_tables((decisions, frame), (queue, _queue(frame, wanted)))
 
 
-def _queue(frame: pd.DataFrame) -> pd.DataFrame:
+def _queue(frame: pd.DataFrame, wanted: Sequence[str]) -> pd.DataFrame:
+    """Return the rows that reviewers are asked about: runs of a draw first, in its order."""
     from certify_assets.operations.layout import ASKED
 
-    rows = frame[frame["asked"] != ""]
-    return rows.iloc[sorted(range(len(rows)), key=lambda row: ASKED.index(rows["asked"].iloc[row]))]
+    places = {name: place for place, name in enumerate(wanted)}
+    drawn = frame["trajectory_id"].map(places)
+    asked = frame["asked"].mask(drawn.notna(), "batch_draw")
+    rows = frame.assign(asked=asked, drawn=drawn, kind=asked.map(ASKED.index))
+    rows = rows[rows["asked"] != ""].sort_values(["kind", "drawn"], kind="stable")
+    return rows[list(frame.columns)]
 
 
 def _show(received: Received, records: list[BatchRecord], *, dry_run: bool) -> None:

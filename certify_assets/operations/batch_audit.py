@@ -14,6 +14,7 @@ from certify_assets.certificates.batch import Batch, BatchCertificate, BatchPlan
 from certify_assets.certificates.batch_sides import SidesDraw, SidesPlan, sides_sha256
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, IntegrityError
+from certify_assets.evaluation.spending import heads_key
 from certify_assets.judges.specs import SIDES
 from certify_assets.operations.labels import read_labels, resolve_labels
 from certify_assets.operations.layout import (
@@ -114,7 +115,7 @@ class ClosingRecord:
     closed_sha256: str  # of the table with what became of every provisional run
     labels_lines: int  # of the journal of labels, which were read
     labels_used: int
-    outcomes: Mapping[str, int]  # of the labels that were counted
+    outcomes: Mapping[str, int]  # of the drawn runs that were labelled; the first of them count
     certificates: tuple[Mapping[str, Any], ...]  # a `BatchCertificate` a side
     decisions: Mapping[str, int]
     reasons: Mapping[str, int]
@@ -170,7 +171,11 @@ class BatchAudit:
 
     @cached_property
     def outcomes(self) -> Mapping[str, int]:
-        """Outcomes of drawn runs in the journal of labels; without those that are tied."""
+        """Outcomes of drawn runs in the journal of labels, without those that are tied; of a
+        closed batch those that closed it.
+        """
+        if self.closing is not None:
+            return self.closing.outcomes
         drawn = set(self.record.order)
         return {
             name: found.outcome
@@ -186,8 +191,7 @@ class BatchAudit:
     @cached_property
     def certificates(self) -> tuple[BatchCertificate, ...]:
         """What the labels say of each side; for a closed batch, those that closed it."""
-        known = self.outcomes if self.closing is None else self.closing.outcomes
-        return self.draw.close(known)
+        return self.draw.close(self.outcomes)
 
     @property
     def labels_used(self) -> int:
@@ -272,7 +276,14 @@ def read_draws(corpus: Corpus) -> list[DrawnSeed]:
 
 def draws_journal(corpus: Corpus) -> Journal[DrawnSeed]:
     """Return the journal of the seeds that were drawn for the batches of a corpus."""
-    return Journal(corpus.store, draws_key(corpus.name), lambda line: DrawnSeed(**line), _FORMAT)
+    # a journal that was put back from an older copy would count fewer draws
+    return Journal(
+        corpus.store,
+        draws_key(corpus.name),
+        lambda line: DrawnSeed(**line),
+        _FORMAT,
+        heads=heads_key(corpus.name),
+    )
 
 
 def _closing(corpus: Corpus, batch: str, draw: SidesDraw) -> ClosingRecord | None:

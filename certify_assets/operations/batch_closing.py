@@ -30,9 +30,11 @@ def close_settled(corpus: Corpus) -> list[ClosingRecord]:
     """
     closed = []
     for name in batch_names(corpus):
+        if corpus.store.exists(batch_key(corpus.name, name, "closing.json")):
+            continue
         try:
             audit = BatchAudit.load(corpus, name)
-            if audit is not None and audit.closing is None and not audit.wanted:
+            if audit is not None and not audit.wanted:
                 closed.append(_closed(audit))
         except CertifyError:
             # who asks for the audit gets the sentence; the other batches do not depend on it
@@ -42,15 +44,11 @@ def close_settled(corpus: Corpus) -> list[ClosingRecord]:
 
 def _closed(audit: BatchAudit) -> ClosingRecord:
     corpus, batch = audit.corpus, audit.record.batch
-    store, outcomes = corpus.store, audit.outcomes
-    rows = _decisions(audit)
+    store, rows = corpus.store, settled_rows(audit)
 
     def key(name: str) -> str:
         return batch_key(corpus.name, batch, name)
 
-    counted = {
-        name: outcome for part in audit.draw.labelled(outcomes) for name, outcome in part.items()
-    }
     record = ClosingRecord(
         corpus=corpus.name,
         batch=batch,
@@ -60,8 +58,8 @@ def _closed(audit: BatchAudit) -> ClosingRecord:
         decisions_sha256=store.sha256(key("decisions.parquet")),
         closed_sha256=store.write_table(key("closed.parquet"), rows),
         labels_lines=len(read_labels(corpus)),
-        labels_used=len(counted),
-        outcomes=counted,
+        labels_used=audit.labels_used,
+        outcomes=audit.outcomes,
         certificates=tuple(item.to_dict() for item in audit.certificates),
         decisions=dict(Counter(rows["decision"].tolist())),
         reasons=dict(Counter(rows["reason"].tolist())),
@@ -71,7 +69,7 @@ def _closed(audit: BatchAudit) -> ClosingRecord:
     return record
 
 
-def _decisions(audit: BatchAudit) -> pd.DataFrame:
+def settled_rows(audit: BatchAudit) -> pd.DataFrame:
     """Return what becomes of every provisional run: a label counts more than a certificate."""
     rows = first_decisions_of(audit.corpus, audit.record.batch)
     rows = rows[rows["decision"] == PROVISIONAL]

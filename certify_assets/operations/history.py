@@ -16,6 +16,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
 from certify_assets.operations.alarms import read_alarms
 from certify_assets.operations.audit_sample import completed_at, drawn_decisions, with_labels
+from certify_assets.operations.batch_audit import AuditSummary, batch_audits
 from certify_assets.operations.deployment_record import (
     DeploymentRecord,
     deployed_spending,
@@ -119,6 +120,7 @@ class OperationHistory:
     promised: float
     schedule: str
     joint: str
+    batches: tuple[AuditSummary, ...] = ()  # audits of runs that no certificate above covers
 
 
 def write_history(corpus: Corpus) -> OperationHistory:
@@ -160,6 +162,7 @@ def operation_history(corpus: Corpus) -> OperationHistory:
         promised=spending.promised,
         schedule="" if spending.schedule is None else spending.schedule.words(),
         joint=spending.joint(DELTA),
+        batches=tuple(audit.summary() for audit in batch_audits(corpus)),
     )
 
 

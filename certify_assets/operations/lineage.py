@@ -17,12 +17,16 @@ from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import renderer
+from certify_assets.operations.batch_audit import BatchAudit
+from certify_assets.operations.batch_closing import settled_rows
 from certify_assets.operations.deployment_record import read_deployments
 from certify_assets.operations.layout import (
+    CLOSED,
     NOT_COVERED,
     batch_key,
     batch_names,
     certificate_key,
+    draws_key,
     labels_key,
     operation_key,
     own_key,
@@ -150,7 +154,12 @@ def find(store: Store, name: str, corpus: str | None = None) -> list[Found]:
 def _named(corpus: Corpus, name: str) -> Iterator[Found]:
     for batch in batch_names(corpus):
         table = _rows_of(corpus, batch, "decisions.parquet", name)
+        # what a closing decided stands, and the decision that was made first is its link
+        closed = _rows_of(corpus, batch, "closed.parquet", name)
+        later = closed.to_pylist()[:1] if closed else []
         for row in table.to_pylist() if table else ():
+            for changed in later:
+                row.update(changed)
             yield Found("decision", corpus.name, batch, row)
     if name in ready_batches(corpus):
         yield Found("batch", corpus.name, name)
@@ -223,6 +232,7 @@ def batch_link(
     tables = [stored("table", f"{name}.parquet") for name in ("decisions", "scores", "identities")]
     inputs = [stored("runs", "runs.parquet", read), stored("draw", "draw.json")]
     links = [*tables, stored("import", "import.json", inputs), *extra]
+    links += [_audit_link(corpus, batch)] if about.get("audit_sha256") else []
     key = batch_key(corpus.name, batch, "batch.json")
     if not about:
         detail = "the document of the batch is gone."
@@ -256,6 +266,38 @@ def _decision_link(corpus: Corpus, batch: str, row: DecidedRow) -> Link:
     )
 
 
+def _audit_link(corpus: Corpus, batch: str) -> Link:
+    """Return the audit of the provisional runs of a batch, with what closed it."""
+    key = batch_key(corpus.name, batch, "audit.json")
+    try:
+        audit = BatchAudit.load(corpus, batch)
+    except CertifyError as error:
+        return Link("audit", key, "differs", detail=str(error))
+    if audit is None:
+        return Link("audit", key, "missing", detail="the audit of the batch is gone.")
+    closing = batch_key(corpus.name, batch, "closing.json")
+    links = [unhashed("seed", draws_key(corpus.name), f"{audit.record.seed}")]
+    if audit.closing is not None:
+        table = batch_key(corpus.name, batch, "closed.parquet")
+        made = [file_link(corpus.store, "table", table, audit.closing.closed_sha256)]
+        links.append(unhashed("closing", closing, audit.record.promise, made))
+    expected = str(_read(corpus.store, batch_key(corpus.name, batch, "batch.json"))["audit_sha256"])
+    return file_link(corpus.store, "audit", key, expected, detail=audit.sentence(), links=links)
+
+
+def _settled_again(corpus: Corpus, batch: str, row: DecidedRow) -> str:
+    """Decide a run of an audit again by the labels that closed it."""
+    try:
+        audit = BatchAudit.load(corpus, batch)
+    except CertifyError as error:
+        return str(error)
+    if audit is None or audit.closing is None:
+        return "no closing"
+    rows = settled_rows(audit).set_index("trajectory_id")
+    found = rows.loc[row["trajectory_id"]]
+    return f"{found['decision']} {found['reason']}"
+
+
 def _certificate_hashes(row: DecidedRow) -> list[str]:
     return [sha256 for sha256 in str(row["certificate_sha256"]).split(";") if sha256]
 
@@ -264,6 +306,8 @@ def _decided_again(corpus: Corpus, batch: str, row: DecidedRow) -> str | None:
     """Decide the run again by its stored score; None where no threshold decided it."""
     from certify_assets.certificates import decide
 
+    if row["reason"] in CLOSED:
+        return _settled_again(corpus, batch, row)
     items = [_stored_certificate(corpus, sha256) for sha256 in _certificate_hashes(row)]
     kept = [item for item in items if item is not None]
     if not kept or len(kept) < len(items) or row["reason"] in (*NOT_COVERED, "changed_run"):

@@ -46,6 +46,7 @@ COLUMNS = (
     "tasks",
     "alarm",
 )
+BATCH_COLUMNS = ("batch", "state", "runs", "decided without a label", "labels", "δ", "draw")
 _SHOWN = 6
 
 
@@ -275,6 +276,19 @@ def render_history(history: OperationHistory) -> str:
             f"{counted(item.at, 'labelled task')}"
             for item in history.alarms
         ],
+        batch_columns=BATCH_COLUMNS,
+        batches=[
+            [
+                item.batch,
+                item.state.replace("_", " "),
+                count(item.runs),
+                count(item.decided),
+                count(item.labels_used),
+                compact(item.delta),
+                count(item.draws),
+            ]
+            for item in history.batches
+        ],
         joint=history.joint,
         schedule=history.schedule
         or "No schedule is declared yet: the first later certificate declares one.",
@@ -307,6 +321,7 @@ def history_metrics(history: OperationHistory) -> dict[str, float]:
         "delta_promised": float(history.promised),
         "delta_total": float(history.first_delta + history.spent),
         "alarms": float(len(history.alarms)),
+        "batches_certified": float(sum(item.state == "certified" for item in history.batches)),
     }
     for side in history.steps[-1].sides if history.steps else []:
         metrics[f"coverage_{side.side}"] = float(side.coverage)
