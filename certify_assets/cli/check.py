@@ -228,7 +228,7 @@ def decide(
     choose from a document of more. A row in both regions, an unscored row and every row where
     nothing was certified go to human review (exit 3 when nothing was certified at all).
     """
-    from certify_assets.evaluation.decisions import decide_table
+    from certify_assets.evaluation.score_table import decide_table
 
     refuse_overwrite(
         {"--queue": queue, "--decisions": decisions}, {"CERTIFICATE": certificate, "SCORES": scores}

@@ -16,13 +16,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from certify_assets.corpora.config import CorpusConfig, load_config, registered_corpora, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.formats.files import DAMAGE, SmallHeader
 from certify_assets.errors import InputError
-from certify_assets.files import canonical_json, parse_json, sha256_bytes
+from certify_assets.files import canonical_json, parse_json, sha256_bytes, stored_as
 from certify_assets.storage.store import Store
 
 # incoming/<corpus>/ and the paths of declared corpora hold the runs that a corpus consists of,
@@ -74,11 +74,6 @@ class _SeenFile:
     refused: str | None = None
     #: hash under which it counted, where equal files are next to it
     counts: str | None = None
-
-    @classmethod
-    def from_dict(cls, entry: Mapping[str, Any]) -> _SeenFile:
-        size, modified, changed, inode = entry["stamp"]
-        return cls(**{**entry, "stamp": (size, modified, changed, inode)})
 
     def to_dict(self) -> Mapping[str, object]:
         optional = {"refused": self.refused, "counts": self.counts}
@@ -140,7 +135,7 @@ class FolderWatch:
             return {}
         try:
             files = self.store.read_json(self.journal)["files"]
-            return {str(name): _SeenFile.from_dict(entry) for name, entry in files.items()}
+            return {str(name): stored_as(_SeenFile, entry) for name, entry in files.items()}
         except (InputError, KeyError, TypeError, ValueError, AttributeError):
             # a journal saves work and is worth nothing else
             return {}
