@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from certify_assets.reports.review_page import (
     render_queue,
     render_review,
 )
+from certify_assets.storage.lease import holding
 from certify_assets_tests.operations_builders import ProvisionalBatch, agreeing
 
 
@@ -173,6 +175,64 @@ def test_a_label_that_comes_after_the_closing_is_kept(batch: ProvisionalBatch) -
     written = session.say("bob", late.key, 1 - agree[late.run.trajectory_id], late.number)
     assert read_labels(Corpus(batch.store, "c"))[-1] == written
     assert audit_of(batch).closing == before
+
+
+def settle_without_closing(batch: ProvisionalBatch) -> None:
+    """Label the draw until it is settled, as a server does that is killed before it closes it."""
+    agree = agreeing(audit_of(batch))
+    while wanted := audit_of(batch).wanted:
+        for name in wanted:
+            say(batch, name, agree[name])
+    assert audit_of(batch).state == "provisional"
+    assert queue_of(batch).settled == (batch.name,)
+
+
+def test_the_next_page_closes_what_a_killed_server_did_not(batch: ProvisionalBatch) -> None:
+    settle_without_closing(batch)
+    session = ReviewSession(batch.store, "c")
+    assert session.shown("ann") is not None and len(session.news()) == 1
+    assert audit_of(batch).state == "certified"
+
+
+def test_nothing_is_closed_while_another_owner_holds_the_corpus(batch: ProvisionalBatch) -> None:
+    settle_without_closing(batch)
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with holding(batch.store, "c", what="a delivery"):
+            held.set()
+            done.wait(60)
+
+    other = threading.Thread(target=hold)
+    other.start()
+    try:
+        assert held.wait(60)
+        session = ReviewSession(batch.store, "c")
+        assert session.shown("ann") is not None, "the page waits for nobody"
+        assert session.news() == () and audit_of(batch).state == "provisional"
+    finally:
+        done.set()
+        other.join()
+    assert session.shown("ann") is not None
+    assert len(session.news()) == 1 and audit_of(batch).state == "certified"
+
+
+@pytest.mark.slow
+def test_reviewers_at_the_same_time_close_a_batch_once(batch: ProvisionalBatch) -> None:
+    agree, session = agreeing(audit_of(batch)), ReviewSession(batch.store, "c")
+    threads = [
+        threading.Thread(target=label_draw, args=(session, agree, f"r{number}"))
+        for number in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    audit, labels = audit_of(batch), read_labels(Corpus(batch.store, "c"))
+    assert audit.closing is not None and session.news() == (f"Batch {audit.sentence()}",)
+    assert len({label.trajectory_id for label in labels}) == len(labels)
+    closing = audit.closing
+    assert audit.draw.close(closing.outcomes) == audit.certificates
 
 
 def test_a_file_of_labels_closes_the_batch_and_says_so(
