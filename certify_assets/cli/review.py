@@ -143,14 +143,12 @@ def import_(corpus: str, path: Path, reviewer: str | None, store: Store, as_json
     Label Studio. All of the file is taken or nothing; the same file a second time adds nothing.
     """
     from certify_assets.cli.launching import report_stored
-    from certify_assets.operations.batches import close_batches
     from certify_assets.operations.label_files import import_labels
 
     opened = _open(store, corpus)
     with opened.writing("review import"):
         done = import_labels(opened, path, reviewer=reviewer)
         if done.added:
-            close_batches(opened)
             report_stored(opened, "review import", "operations/reviewed_labels")
     if as_json:
         emit_json(
