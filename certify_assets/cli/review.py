@@ -12,6 +12,7 @@ import click
 
 from certify_assets.cli.options import NATURAL, PATH, store_option
 from certify_assets.cli.output import (
+    NOTHING,
     emit_json,
     json_option,
     percent,
@@ -74,11 +75,19 @@ def _open(store: Store, corpus: str) -> Corpus:
 @_costs
 @store_option
 @json_option
-def queue_(corpus: str, limit: int, store: Store, as_json: bool, **costs: float) -> None:
-    """Print the review queue of a corpus and what it costs."""
+@click.pass_context
+def queue_(
+    ctx: click.Context, /, corpus: str, limit: int, store: Store, as_json: bool, **costs: float
+) -> None:
+    """Print the review queue of a corpus and what it costs.
+
+    A provisional batch whose audit was edited is named, and nobody is asked about its draw (exit 3).
+    """
     from certify_assets.operations.review_queue import load_queue
 
-    _print(corpus, load_queue(_open(store, corpus), **costs), limit, as_json)
+    queue = load_queue(_open(store, corpus), **costs)
+    _print(corpus, queue, limit, as_json)
+    ctx.exit(NOTHING if queue.faults else 0)
 
 
 @review.command("export")

@@ -26,6 +26,8 @@ from certify_assets.reports.review_page import (
     render_review,
 )
 from certify_assets.storage.lease import holding
+from certify_assets_tests.cli.calling import Call
+from certify_assets_tests.cli.conftest import call  # noqa: F401 - a fixture
 from certify_assets_tests.operations_builders import ProvisionalBatch, agreeing
 
 
@@ -339,9 +341,12 @@ def test_labels_of_runs_that_were_not_drawn_are_kept_and_decide_nothing(
 
 def test_a_batch_whose_audit_was_edited_leaves_the_rest_of_the_queue(
     batch: ProvisionalBatch,
+    call: Call,  # noqa: F811
 ) -> None:
     key = batch_key("c", batch.name, "audit.json")
     batch.store.write_json(key, batch.store.read_json(key) | {"seed": 1})
     asked = load_asked(Corpus(batch.store, "c"))
     assert asked.audits == () and "it was edited; restore it" in asked.faults[0]
     assert drawn(queue_of(batch)) == [] and len(queue_of(batch).frame) > 0
+    answer = call("review", "queue", "c", "--root", batch.store.root, "--limit", 0)
+    assert answer.code == 3 and "it was edited" in " ".join(answer.out.split())
