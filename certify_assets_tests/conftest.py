@@ -217,7 +217,7 @@ def _provisional(_operated: Path, tmp_path_factory: pytest.TempPathFactory) -> P
         shutil.copytree(_operated, root)
         made = provisional_batch(Store(str(root)), root.parent)
         about = {"name": made.name, "truth": made.truth}
-        (root.parent / "batch.json").write_text(json.dumps(about), encoding="utf-8")
+        (root.parent / "batch.json").write_text(json.dumps(about), "utf-8")
 
     return prepared_world(tmp_path_factory, "provisional", prepare)
 
@@ -227,5 +227,5 @@ def provisional(_provisional: Path, tmp_path: Path) -> ProvisionalBatch:
     """A deployed judge and a batch that waits for the labels of its draw, for one test alone."""
     from certify_assets_tests.operations_builders import ProvisionalBatch
 
-    about = json.loads((_provisional.parent / "batch.json").read_text(encoding="utf-8"))
+    about = json.loads((_provisional.parent / "batch.json").read_text("utf-8"))
     return ProvisionalBatch(store=copy_world(_provisional, tmp_path), **about)

@@ -76,7 +76,7 @@ def deliver(
         del record["outcome"]
         if change is None or change(record) is not False:
             lines.append(json.dumps(record))
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path.write_text("\n".join(lines) + "\n", "utf-8")
     os.utime(path, (1, 1))
     return path
 

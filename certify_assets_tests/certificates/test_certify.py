@@ -103,12 +103,10 @@ def test_release_mirrors_reject(side: str, procedure: str) -> None:
         side={"reject": "release", "release": "reject"}[side],
         procedure=procedure,
     )
-    assert (one.certified, one.coverage, one.tail, one.errors) == (
-        other.certified,
-        other.coverage,
-        other.tail,
-        other.errors,
-    )
+    assert one.certified == other.certified
+    assert one.coverage == other.coverage
+    assert one.tail == other.tail
+    assert one.errors == other.errors
     assert one.threshold is None or one.threshold == -other.threshold
 
 

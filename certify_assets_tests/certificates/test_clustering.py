@@ -107,12 +107,10 @@ def test_icc_ends() -> None:
 
 def test_summary() -> None:
     found = summarise_clusters(np.array([2, 6]), np.array([2, 0]))
-    assert (found.trajectories, found.tasks, found.success_rate, found.mean_task_size) == (
-        8,
-        2,
-        0.25,
-        5.0,
-    )
+    assert found.trajectories == 8
+    assert found.tasks == 2
+    assert found.success_rate == 0.25
+    assert found.mean_task_size == 5.0
     assert found.n_eff == pytest.approx(8 / found.deff)
     assert summarise_clusters(np.empty(0, np.int64), np.empty(0, np.int64)).trajectories == 0
 

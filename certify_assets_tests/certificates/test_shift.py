@@ -1,7 +1,5 @@
 """The share of runs that a threshold decides, in CAL and in new runs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray

@@ -1,7 +1,5 @@
 """Records that two readers could read differently are left out, and say why."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

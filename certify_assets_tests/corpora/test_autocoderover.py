@@ -36,12 +36,10 @@ def test_the_last_round_and_the_patches_become_steps(tmp_path: Path) -> None:
         save(folder / f"agent_patch_raw_{number}", f"patch {number}")
     save(tmp_path / "acr-run-2" / "new_eval_results" / "report.json", {"resolved": ["org__name-1"]})
     (found,) = from_frame(read(tmp_path).frame)
-    assert (found.task_id, found.agent, found.outcome, found.instruction) == (
-        "org__name-1",
-        "acr",
-        1,
-        ISSUE,
-    )
+    assert found.task_id == "org__name-1"
+    assert found.agent == "acr"
+    assert found.outcome == 1
+    assert found.instruction == ISSUE
     assert len(found.steps) == 13
     assert found.steps[-3:] == tuple(Step(f"patch {number}", "") for number in (1, 9, 10))
     assert found.steps[0] == Step(

@@ -43,13 +43,11 @@ def test_a_run_pairs_an_action_with_the_page_after_it(tmp_path: Path) -> None:
     steps[2]["obs"] = {"axtree_object": {"nodes": nodes}}
     write_run(tmp_path, FOLDER, summary(), steps)
     (run,) = from_frame(read(tmp_path).frame)
-    assert (run.task_id, run.agent, run.attempt, run.outcome, run.trajectory_id) == (
-        "web.press",
-        "alpha",
-        0,
-        1,
-        FOLDER,
-    )
+    assert run.task_id == "web.press"
+    assert run.agent == "alpha"
+    assert run.attempt == 0
+    assert run.outcome == 1
+    assert run.trajectory_id == FOLDER
     assert run.instruction == "Press the button."
     assert run.steps == (
         Step("", "url: http://web.test/0\nRootWebArea 'page 0'"),

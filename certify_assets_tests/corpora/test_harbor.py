@@ -29,12 +29,10 @@ def test_a_trajectory_becomes_steps(tmp_path: Path) -> None:
         "0000-stages__a",
     }
     run = runs["0000-sort__a"]
-    assert (run.task_id, run.agent, run.attempt, run.instruction) == (
-        "sort",
-        "hand maker/model-x",
-        0,
-        "Sort the names.",
-    )
+    assert run.task_id == "sort"
+    assert run.agent == "hand maker/model-x"
+    assert run.attempt == 0
+    assert run.instruction == "Sort the names."
     assert run.steps == (
         Step('I think about sort names.\nFirst\nbash({"command": "sort names"})', "a"),
     )

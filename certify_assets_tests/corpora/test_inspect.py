@@ -34,12 +34,10 @@ def log(path: Path, *samples: dict[str, Any], method: int = DEFLATED, **about: A
 
 def test_a_sample_becomes_a_run(tmp_path: Path) -> None:
     (run,) = from_frame(read(log(tmp_path, sample(4), solver="react")).frame)
-    assert (run.task_id, run.agent, run.attempt, run.outcome) == (
-        "sums/4",
-        "maker/model-x react",
-        0,
-        1,
-    )
+    assert run.task_id == "sums/4"
+    assert run.agent == "maker/model-x react"
+    assert run.attempt == 0
+    assert run.outcome == 1
     assert run.instruction == "What is 4 + 1?" and run.trajectory_id == "eval-sums/4/1"
     assert run.steps == (
         Step('I add.\nLet me see.\ncalc({"sum": "4+1"})', "tool calc: two"),

@@ -26,13 +26,11 @@ def test_an_episode_becomes_a_run(tmp_path: Path) -> None:
     )
     write_json(tmp_path / NAME, {"0": record})
     (run,) = from_frame(read(tmp_path).frame)
-    assert (run.task_id, run.agent, run.attempt, run.outcome, run.instruction) == (
-        "files_fs_1/4",
-        "gpt-9_plan_solve",
-        0,
-        1,
-        "Count the files of folder 4.",
-    )
+    assert run.task_id == "files_fs_1/4"
+    assert run.agent == "gpt-9_plan_solve"
+    assert run.attempt == 0
+    assert run.outcome == 1
+    assert run.instruction == "Count the files of folder 4."
     assert run.steps == (
         Step("plan: Look.\nCount.", ""),
         Step("First I look.\nls /data/4 | head -0", "a\n"),
@@ -172,12 +170,10 @@ def test_bytes_that_are_not_utf8_cost_their_episode(tmp_path: Path) -> None:
 def test_the_published_bash_runs() -> None:
     imported = read(sorted(shared_data("intercode_bash").glob("*.tar.gz")))
     frame = imported.frame
-    assert (len(frame), frame["task_id"].nunique(), frame["agent"].nunique(), imported.dropped) == (
-        1802,
-        200,
-        10,
-        {},
-    )
+    assert len(frame) == 1802
+    assert frame["task_id"].nunique() == 200
+    assert frame["agent"].nunique() == 10
+    assert imported.dropped == {}
     profile = profile_corpus(frame)
     assert (round(profile.success_rate, 3), round(profile.icc, 2)) == (0.287, 0.32)
     # 200 of these runs are in the four files that keep their episodes under "logs"; the others are

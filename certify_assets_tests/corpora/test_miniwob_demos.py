@@ -53,13 +53,11 @@ def test_a_demonstration_becomes_a_run(tmp_path: Path) -> None:
         ),
     )
     (run,) = from_frame(read(tmp_path).frame)
-    assert (run.task_id, run.agent, run.trajectory_id, run.outcome, run.instruction) == (
-        "send-text",
-        "3ABC",
-        "send-text_3ABC_d1",
-        1,
-        "Press Send.",
-    )
+    assert run.task_id == "send-text"
+    assert run.agent == "3ABC"
+    assert run.trajectory_id == "send-text_3ABC_d1"
+    assert run.outcome == 1
+    assert run.instruction == "Press Send."
     assert run.steps == (
         Step("", "input_text\nbutton Send"),
         Step("click 'input_text' at (10, 5)", "the page did not change"),
@@ -175,9 +173,7 @@ def test_the_published_demonstrations() -> None:
     imported = read(sorted(shared_data("miniwob_demos").glob("*.tar.gz")))
     profile = profile_corpus(imported.frame)
     # the other 23 of the 1706 files hold no state
-    assert (profile.trajectories, profile.tasks, imported.dropped) == (
-        1683,
-        60,
-        {"no_trajectory": 23},
-    )
+    assert profile.trajectories == 1683
+    assert profile.tasks == 60
+    assert imported.dropped == {"no_trajectory": 23}
     assert (round(profile.success_rate, 3), round(profile.icc, 2)) == (0.927, 0.32)

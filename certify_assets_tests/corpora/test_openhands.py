@@ -17,12 +17,10 @@ def test_events_become_steps(tmp_path: Path) -> None:
     (run,) = from_frame(
         read(save_lines(tmp_path / "output.jsonl", [openhands("org__name-1")])).frame
     )
-    assert (run.task_id, run.agent, run.outcome, run.instruction) == (
-        "org__name-1",
-        "CodeActAgent maker/model-1",
-        1,
-        ISSUE,
-    )
+    assert run.task_id == "org__name-1"
+    assert run.agent == "CodeActAgent maker/model-1"
+    assert run.outcome == 1
+    assert run.instruction == ISSUE
     assert run.steps == (
         Step("I look.\nrun: ls", "sums.py"),
         Step('finish({"final_thought": "Fixed.", "task_completed": "true"})', ""),

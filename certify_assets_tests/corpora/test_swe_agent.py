@@ -37,13 +37,11 @@ def test_a_run_becomes_steps(tmp_path: Path) -> None:
     runs(tmp_path / "gpt", 1)
     save(tmp_path / "gpt" / "final_report.json", {"resolved": ["org__name-1"]})
     (run,) = from_frame(read(tmp_path).frame)
-    assert (run.task_id, run.agent, run.attempt, run.outcome, run.instruction) == (
-        "org__name-1",
-        "gpt",
-        0,
-        1,
-        ISSUE,
-    )
+    assert run.task_id == "org__name-1"
+    assert run.agent == "gpt"
+    assert run.attempt == 0
+    assert run.outcome == 1
+    assert run.instruction == ISSUE
     assert run.steps == (
         Step("I look at 1.\nopen sums.py", "1: def total(rows):"),
         Step("submit", "diff --git a/sums.py b/sums.py"),

@@ -19,12 +19,10 @@ read = reader("swe_rebench")
 def test_rows_of_openhands(tmp_path: Path) -> None:
     rows = [rebench_row("org__name-1", 1, 0), rebench_row("org__name-1", 0, 1)]
     first, second = from_frame(read(save_parquet(tmp_path / "a.parquet", rows)).frame)
-    assert (first.task_id, first.trajectory_id, first.outcome, first.instruction) == (
-        "org__name-1",
-        "chat-org__name-1-0",
-        1,
-        ISSUE,
-    )
+    assert first.task_id == "org__name-1"
+    assert first.trajectory_id == "chat-org__name-1-0"
+    assert first.outcome == 1
+    assert first.instruction == ISSUE
     assert first.steps == (
         Step('I look, 0.\nexecute_bash({"command": "ls"})', "tool execute_bash: sums.py"),
         Step("Fixed.", ""),
@@ -47,12 +45,10 @@ def test_rows_of_swe_agent(tmp_path: Path) -> None:
         == second.steps
         == (Step("I look, 0.\n```\nls\n```", "user: sums.py"), Step("submit", ""))
     )
-    assert (first.agent, first.instruction, first.attempt, second.attempt) == (
-        "small-model",
-        ISSUE,
-        0,
-        1,
-    )
+    assert first.agent == "small-model"
+    assert first.instruction == ISSUE
+    assert first.attempt == 0
+    assert second.attempt == 1
 
 
 def test_an_outcome_that_is_neither(tmp_path: Path) -> None:

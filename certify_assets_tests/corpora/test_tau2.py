@@ -21,13 +21,11 @@ def one(tmp_path: Path, **changes: Any) -> ImportedCorpus:
 
 def test_a_simulation_becomes_a_run(tmp_path: Path) -> None:
     (run,) = from_frame(one(tmp_path, trial=3).frame)
-    assert (run.task_id, run.trajectory_id, run.agent, run.attempt, run.outcome) == (
-        "shop/0",
-        "s",
-        "llm_agent:m-1",
-        3,
-        1,
-    )
+    assert run.task_id == "shop/0"
+    assert run.trajectory_id == "s"
+    assert run.agent == "llm_agent:m-1"
+    assert run.attempt == 3
+    assert run.outcome == 1
     assert run.instruction == "You want to move order 0.\nYou are Ada."
     assert run.steps == (
         Step("Hi.", "user: Please move order 0."),

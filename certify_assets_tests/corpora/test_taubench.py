@@ -21,13 +21,11 @@ read = reader()
 def test_messages_become_steps(tmp_path: Path) -> None:
     imported = read(write_json(tmp_path / "gpt-retail.json", [tau_record(3, text="Done.")]))
     (run,) = from_frame(imported.frame)
-    assert (run.task_id, run.agent, run.attempt, run.outcome, run.instruction) == (
-        "retail/3",
-        "gpt",
-        0,
-        1,
-        "Return order 3.",
-    )
+    assert run.task_id == "retail/3"
+    assert run.agent == "gpt"
+    assert run.attempt == 0
+    assert run.outcome == 1
+    assert run.instruction == "Return order 3."
     assert run.steps == (
         Step("", "user: I want to return my order."),
         Step(

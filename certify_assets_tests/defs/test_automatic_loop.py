@@ -1,7 +1,5 @@
 """The loop with nobody typing: deliveries, labels and the week lead to certificates and deployments."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -120,7 +118,7 @@ def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loop:
     monkeypatch.setenv("DAGSTER_HOME", str(root / "dagster"))
     script = f"import sys; open({str(tmp_path / 'told')!r}, 'a').write(sys.stdin.read() + '\\n')"
     target = {"name": "team", "command": [sys.executable, "-c", script], "timeout": 60}
-    (root / "notifications.yaml").write_text(json.dumps({"targets": [target]}), encoding="utf-8")
+    (root / "notifications.yaml").write_text(json.dumps({"targets": [target]}), "utf-8")
     return Loop(root)
 
 
@@ -170,7 +168,7 @@ def test_deliveries_labels_and_the_week_lead_to_deployments_with_nobody_typing(
         {**line, "task_id": f"b-{line['task_id']}", "trajectory_id": f"b-{line['trajectory_id']}"}
         for line in lines
     ]
-    added.write_text("".join(json.dumps(line) + "\n" for line in renamed), encoding="utf-8")
+    added.write_text("".join(json.dumps(line) + "\n" for line in renamed), "utf-8")
     assert command(corpus_command, "import", str(added), *name, "--add").exit_code == 0
     assert Deployment.of(loop.corpus).refusal is not None, "the version is another one"
     assert len(loop.tick("new_versions")) == 1

@@ -72,11 +72,9 @@ def test_figures_are_those_of_scores_and_certificates(corpora: Store) -> None:
     assert any(cell["certified"] for cell in row["certified"])
     for cell in row["certified"]:
         item = deciding[cell["side"], cell["alpha"]]
-        assert (cell["certified"], cell["coverage"], cell["candidates"]) == (
-            item["certified"],
-            item["coverage"],
-            item["candidates"],
-        )
+        assert cell["certified"] == item["certified"]
+        assert cell["coverage"] == item["coverage"]
+        assert cell["candidates"] == item["candidates"]
     assert row["cost"]["train"]["cpu_seconds"] > 0 and row["cost"]["cpu_seconds_per_trajectory"] > 0
     assert row["cost"]["tokens_per_decision"] is None and row["auroc"]["rl"]["value"] is None, (
         "this corpus has no RL split"
@@ -140,10 +138,8 @@ def test_test_is_what_the_audit_read_and_nothing_else(corpora: Store) -> None:
     audits = {audit.certificate_sha256: audit for audit in result.audits}
     for cell in (cell for cell in row["certified"] if cell["certified"]):
         audit = audits[cell["certificate_sha256"]]
-        assert (cell["audit"], cell["test_error"]) == (
-            audit.verdict,
-            pytest.approx(audit.realized_error, rel=1e-9),
-        )
+        assert cell["audit"] == audit.verdict
+        assert cell["test_error"] == pytest.approx(audit.realized_error, rel=1e-9)
         assert cell["test_coverage"] == pytest.approx(audit.coverage, rel=1e-9)
     with pytest.raises(InputError, match="through the ledger"):
         labelled_rows(Corpus(corpora, "one"), "test")

@@ -1,7 +1,5 @@
 """Agents left out of certificate and training: refitted, stored once, found when they differ."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

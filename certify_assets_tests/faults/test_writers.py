@@ -1,7 +1,5 @@
 """Commands that start no job take turns on a corpus: with each other, with runs, after a kill."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

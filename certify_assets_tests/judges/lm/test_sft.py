@@ -43,12 +43,10 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 def test_the_defaults_are_the_papers() -> None:
     config = SftConfig()
-    assert (config.epochs, config.learning_rate, config.batch_size, config.accumulation) == (
-        1,
-        2e-5,
-        2,
-        4,
-    )
+    assert config.epochs == 1
+    assert config.learning_rate == 2e-5
+    assert config.batch_size == 2
+    assert config.accumulation == 4
     assert (config.max_tokens, config.seed, config.rank) == (5120, 42, 16)
     compact = SftConfig.compact()
     assert compact.learning_rate == 2e-3 and compact.epochs == 4 and compact.sha256 != config.sha256
