@@ -292,6 +292,7 @@ def _budgets(alphas: tuple[str, ...]) -> dict[str, float] | float | None:
 
 
 def _status(corpus: Corpus, *, as_json: bool) -> int:
+    from certify_assets.operations.automatic import last_automatic
     from certify_assets.operations.batches import close_batches
     from certify_assets.operations.deployment import Deployment
     from certify_assets.operations.deployment_record import (
@@ -305,6 +306,7 @@ def _status(corpus: Corpus, *, as_json: bool) -> int:
         spent = deployed_spending(corpus).total()
     except CertifyError as error:
         spent = str(error)
+    automatic = last_automatic(corpus)
     refusal = Deployment.of(corpus).refusal
     found = load_deployment(corpus)
     earlier = read_deployments(corpus)
@@ -329,6 +331,7 @@ def _status(corpus: Corpus, *, as_json: bool) -> int:
                 "batches": [asdict(item) for item in audits],
                 "faults": faults,
                 "delta_spent": spent,
+                "automatic": None if automatic is None else asdict(automatic),
             }
         )
     else:
@@ -344,6 +347,8 @@ def _status(corpus: Corpus, *, as_json: bool) -> int:
                 rows,
             )
         show_line(f"δ spent: {spent}.")
+        if automatic is not None and automatic.reason:
+            show_line(f"auto_deploy is {automatic.policy}: {automatic.reason}")
         show_line(
             "It decides new runs." if refusal is None else f"{refusal.code}: {refusal.sentence}"
         )

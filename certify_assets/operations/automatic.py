@@ -24,6 +24,7 @@ from certify_assets.judges.specs import PROCEDURES
 from certify_assets.operations.alarms import read_alarms
 from certify_assets.operations.audit_sample import count_audit_tasks
 from certify_assets.operations.deployment import (
+    Deployment,
     judge_fingerprint,
     kept_certificates,
     read_certificates,
@@ -75,7 +76,8 @@ class _Candidate:
     key: str
     certificates: tuple[Certificate, ...]  # that certify at the budgets of the deployment
     record: RecertificationRecord | None  # None for those on CAL
-    fresh: bool  # whether the judge was trained or scored again since it was deployed
+    fresh: bool  # whether judge, scores or corpus are others than those that were deployed
+    adapter: str  # SHA-256
 
 
 def deploy_by_policy(corpus: Corpus) -> AutomaticDeployment | None:
@@ -135,7 +137,8 @@ def _decided(
         made = replace(made, before=shares[0], after=shares[1])
     try:
         _require_guards(corpus, now, found)
-        _require_wider(made)
+        if not _renews(corpus, now, found):
+            _require_wider(made)
         deployed = deploy(
             JudgedCorpus(corpus, now.judge),
             alpha={item.side: item.alpha for item in found.certificates},
@@ -161,9 +164,11 @@ def _candidate(corpus: Corpus, now: DeploymentRecord) -> _Candidate:
         except StaleCertificateError:
             # of CAL as it was before a delivery
             continue
-        return _Candidate(record.certificates_key, _at_budgets(certificates, now), record, fresh)
+        key = record.certificates_key
+        return _Candidate(key, _at_budgets(certificates, now), record, fresh, adapter)
     key = own_key(corpus.name, judge.name)
-    return _Candidate(key, _at_budgets(read_certificates(judge, key), now), None, fresh)
+    certificates = read_certificates(judge, key)
+    return _Candidate(key, _at_budgets(certificates, now), None, fresh, adapter)
 
 
 def _at_budgets(certificates: list[Certificate], now: DeploymentRecord) -> tuple[Certificate, ...]:
@@ -214,6 +219,19 @@ def _require_audit_sample(
                 f"on the audit sample of earlier batches the new {item.side} side at "
                 f"{item.alpha:g} fails ({audit.reason})"
             )
+
+
+def _renews(corpus: Corpus, now: DeploymentRecord, found: _Candidate) -> bool:
+    """Whether a stale deployment would decide as before: the same judge at the same thresholds."""
+    # as after a delivery without a run in SFT or CAL
+    refusal = Deployment.of(corpus).refusal
+    if refusal is None or refusal.code != "stale_certificate":
+        return False
+    before, after = (
+        {(item.side, item.alpha, item.threshold) for item in certificates}
+        for certificates in (kept_certificates(corpus, now), found.certificates)
+    )
+    return before == after and found.adapter == now.fingerprint["adapter_sha256"]
 
 
 def _require_wider(made: AutomaticDeployment) -> None:

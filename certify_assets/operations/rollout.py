@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import GateClosedError, InputError
+from certify_assets.errors import GateClosedError, InputError, StaleCertificateError
 from certify_assets.evaluation.anchors import require_anchored
 from certify_assets.evaluation.certification import certificate_of
 from certify_assets.evaluation.resplits import certified_splits
@@ -147,7 +147,15 @@ def redeploy(corpus: Corpus, number: int, *, track: bool = True) -> DeploymentRe
             f"{corpus} has no deployment number {number}; `certify ops status {corpus}` "
             "shows those that were."
         )
-    certificates_of(corpus, earlier)
+    try:
+        certificates_of(corpus, earlier)
+    except StaleCertificateError as error:
+        raise StaleCertificateError(
+            f"deployment {number} of {corpus} cannot decide again, since corpus or judge are later "
+            f"ones now ({error}) To go back, deliver the earlier runs with `certify corpus import "
+            f"--replace`, then `certify run {corpus}` and `certify ops deploy {corpus} "
+            f"{earlier.judge}`."
+        ) from None
     return deploy(
         JudgedCorpus(corpus, earlier.judge),
         alpha=earlier.alpha,

@@ -17,7 +17,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.splits import SPLITS, extend_manifest, verify_manifest
 from certify_assets.errors import InputError, IntegrityError, ManifestError
 from certify_assets.evaluation.audit import audit_judge, load_audits
-from certify_assets.evaluation.certification import certify_judge
+from certify_assets.evaluation.certification import certify_judge, load_certificates
 from certify_assets.evaluation.ledger import (
     ledger_entries,
     ledger_violations,
@@ -25,7 +25,9 @@ from certify_assets.evaluation.ledger import (
     record_read,
     register,
 )
+from certify_assets.evaluation.spending import Schedule, read_spending
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.specs import DELTA
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs
 from certify_assets_tests.corpora.builders import tau_record, write_json
@@ -96,6 +98,24 @@ def test_a_second_delivery_of_known_tasks_walks_the_whole_line(world: tuple[Stor
     audits, _ = load_audits(JudgedCorpus(corpus, "lexical"))
     assert {audit.reading for audit in audits} == {2}
     assert all("reading 2" in audit.reason for audit in audits)
+
+
+def test_every_version_spends_its_share_and_an_earlier_one_nothing_again(
+    world: tuple[Store, Path],
+) -> None:
+    store, source = world
+    first = source.read_text("utf-8")
+
+    def deltas() -> set[float]:
+        line(store)
+        return {item.delta for item in load_certificates(judged(store))}
+
+    rewrite(source, of_new_agents)
+    assert deltas() == {Schedule().share(1)}
+    assert deltas() == {Schedule().share(1)}, "the same again"
+    source.write_text(first, encoding="utf-8")
+    assert deltas() == {DELTA}, "the first version's test, and its δ"
+    assert read_spending(Corpus(store, "c")).of("lexical").spent == Schedule().share(1)
 
 
 @pytest.mark.slow

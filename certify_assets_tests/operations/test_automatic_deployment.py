@@ -12,7 +12,10 @@ import pytest
 
 from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.evaluation.spending import Schedule
+from certify_assets.errors import StaleCertificateError
+from certify_assets.evaluation.audit import audit_judge
+from certify_assets.evaluation.certification import certify_judge
+from certify_assets.evaluation.spending import Schedule, read_spending
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.automatic import deploy_by_policy, last_automatic
 from certify_assets.operations.deployment import Deployment
@@ -29,6 +32,7 @@ from certify_assets_tests.operations.test_recertified_deployment import (
     store,  # noqa: F401 - a fixture
     template,  # noqa: F401 - a fixture
 )
+from certify_assets_tests.operations_builders import raise_alarm
 from certify_assets_tests.paths import REPOSITORY
 
 _KILLED = """
@@ -113,14 +117,29 @@ def test_if_wider_deploys_what_decides_more_of_the_same_runs(store: Store) -> No
 
 
 @pytest.mark.slow
-def test_an_open_alarm_or_the_audit_sample_keeps_the_policy_from_deploying(store: Store) -> None:  # noqa: F811
-    bring(store, seed=1, wrong=True)
-    assert monitor_judge(judge_of(store)).status == "alarm"
+def test_a_stale_deployment_is_renewed_where_it_decides_as_before(store: Store) -> None:  # noqa: F811
+    config = Corpus(store, "c").config
+    save_config(store, replace(config, alphas=(0.1, 0.2, 0.3), auto_deploy="if_wider"))
+    certify_judge(judge_of(store))
+    audit_judge(judge_of(store))
+    refusal = Deployment.of(Corpus(store, "c")).refusal
+    assert refusal is not None and refusal.code == "stale_certificate"
+    made = deploy_by_policy(Corpus(store, "c"))
+    assert made is not None and made.deployed == 2 and made.before == made.after, made
+    assert Deployment.of(Corpus(store, "c")).refusal is None
+    assert read_spending(Corpus(store, "c")).later == 0, "the same test with one budget more"
+    with pytest.raises(StaleCertificateError, match="cannot decide again, since corpus or judge"):
+        redeploy(Corpus(store, "c"), 1, track=False)
+
+
+@pytest.mark.slow
+def test_an_open_alarm_keeps_the_policy_from_deploying(store: Store) -> None:  # noqa: F811
+    bring(store, seed=1)
+    raise_alarm(store)
     record, _ = recertify(judge_of(store))
-    assert record is not None
+    assert record is not None and any(side.certified for side in record.sides)
     made = deploy_by_policy(set_policy(store, "always"))
-    assert made is not None and not made.deployed
-    assert "alarm is open" in made.reason or "certify nothing" in made.reason, made.reason
+    assert made is not None and not made.deployed and "an alarm is open" in made.reason, made
     assert len(read_deployments(Corpus(store, "c"))) == 1
     assert last_automatic(Corpus(store, "c")) == made
 
