@@ -26,6 +26,7 @@ from certify_assets.cli.output import (
 )
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
+from certify_assets.judges.base import judge_auroc
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import judge_problems, judges
 
@@ -212,7 +213,7 @@ def score(
         "corpus": corpus.name,
         "rows": len(table),
         "unscored": int(table["score"].isna().sum()),
-        "auroc": _auroc(table),
+        "auroc": judge_auroc(table),
         "dropped": dropped,
         "out": None if out is None else str(out),
         **({} if bill is None else {"bill": bill}),
@@ -319,14 +320,6 @@ def _new_runs(
     say(f"{len(frame)} runs read as {found.format}; left out: {shown(found.dropped)}.")
     table, bill = judge.score_runs(frame, report=ProgressLines(say))
     return table, found.dropped, bill
-
-
-def _auroc(table: pd.DataFrame) -> float | None:
-    """AUROC of the labelled rows; None where they have one outcome or there are none."""
-    from certify_assets.judges.base import judge_auroc
-
-    kept = table[table["outcome"].notna() & table["score"].notna()]
-    return judge_auroc(kept) if kept["outcome"].nunique() == 2 else None
 
 
 def _write(table: pd.DataFrame, out: Path) -> None:

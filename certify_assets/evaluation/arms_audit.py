@@ -32,6 +32,7 @@ from certify_assets.judges.arms import (
     scored_candidate,
     train_arm,
 )
+from certify_assets.judges.base import judge_auroc
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS
 from certify_assets.judges.record import columns, renderer
@@ -190,7 +191,7 @@ def plan_arms(
         "grid": judge.corpus.config.grid,
         "arms": keys,
         "scores": {name: found["scores_sha256"] for name, found in hashes.items()},
-        "auroc": {name: _auroc(table) for name, table in tables.items()},
+        "auroc": {name: judge_auroc(table) for name, table in tables.items()},
         "cells": [
             {
                 "side": side,
@@ -329,14 +330,7 @@ def _result(
         }
         for item in certificates
     ]
-    return {"auroc": _auroc(joined), "audits": audits}
-
-
-def _auroc(table: pd.DataFrame) -> float | None:
-    from certify_assets.judges.base import judge_auroc
-
-    value = judge_auroc(table)
-    return value if value == value else None
+    return {"auroc": judge_auroc(joined), "audits": audits}
 
 
 def _refuse_changed(corpus: str, spec: JudgeSpec, reads: Iterable[LedgerEntry]) -> None:

@@ -145,9 +145,10 @@ def score_table(
     return table[list(SCORE_COLUMNS)].reset_index(drop=True)
 
 
-def judge_auroc(table: pd.DataFrame) -> float:
-    """AUROC of the scored, labelled rows of a score table; NaN when they all have one outcome."""
+def judge_auroc(table: pd.DataFrame) -> float | None:
+    """AUROC of the scored, labelled rows of a score table; None where they have one outcome."""
     labelled = table[table["outcome"].notna()]
-    return auroc(
+    area = auroc(
         labelled["score"].to_numpy(dtype=np.float64), labelled["outcome"].to_numpy(dtype=np.float64)
     )
+    return area if np.isfinite(area) else None

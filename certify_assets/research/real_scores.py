@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from certify_assets.certificates import audit_certificate, certify, resample_audit, table_gates
-from certify_assets.certificates.auroc import auroc
 from certify_assets.certificates.clustering import ClusterSummary
 from certify_assets.certificates.gates import GateResult
 from certify_assets.corpora.corpus import Corpus
@@ -21,6 +20,7 @@ from certify_assets.evaluation.certification import load_certificates
 from certify_assets.evaluation.judge_results import labelled_rows
 from certify_assets.evaluation.ledger import LedgerEntry, announce_study, record_result
 from certify_assets.files import canonical_json, rounded, sha256_bytes
+from certify_assets.judges.base import judge_auroc
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID, SIDES, judges
@@ -213,17 +213,11 @@ def _tables(judge: JudgedCorpus) -> _Tables:
 def _judge(name: str, tables: _Tables) -> JudgeScores:
     return JudgeScores(
         judge=name,
-        auroc_cal=_area(tables.cal),
-        auroc_test=_area(tables.test),
+        auroc_cal=judge_auroc(tables.cal),
+        auroc_test=judge_auroc(tables.test),
         cells=tuple(_cells(tables)),
         naive_audit=tuple(_naive(tables.test, alpha) for alpha in ALPHAS),
     )
-
-
-def _area(table: pd.DataFrame) -> float | None:
-    """AUROC; None where the rows have one outcome."""
-    area = auroc(*columns(table)[:2])
-    return area if np.isfinite(area) else None
 
 
 def _cells(tables: _Tables) -> Iterator[ScoreCell]:
@@ -288,6 +282,6 @@ def _gates(tables: dict[str, _Tables], base: str) -> tuple[GateResult, ...]:
             alpha=ALPHAS[0],
             delta=DELTA,
             grid=GRID,
-            sft_auroc=_area(tables["sft"].cal) if "sft" in tables else None,
+            sft_auroc=judge_auroc(tables["sft"].cal) if "sft" in tables else None,
         )
     )

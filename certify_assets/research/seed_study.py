@@ -10,14 +10,13 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from certify_assets.certificates import audit_certificate, certify
-from certify_assets.certificates.auroc import auroc
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.splits import plan_splits
 from certify_assets.errors import InputError
 from certify_assets.evaluation.ledger import announce_study, record_result
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.base import score_table
+from certify_assets.judges.base import judge_auroc, score_table
 from certify_assets.judges.lexical import LexicalJudge
 from certify_assets.judges.record import columns, renderer
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID, SIDES
@@ -224,9 +223,7 @@ def _one_seed(
         for name in ("rl", "cal", "test")
         if len(rows[name])
     }
-    quality = auroc(*columns(tables["test"])[:2])
-    area = quality if np.isfinite(quality) else None
-    return list(_cells(tables, plan, config.seed, area))
+    return list(_cells(tables, plan, config.seed, judge_auroc(tables["test"])))
 
 
 def _cells(

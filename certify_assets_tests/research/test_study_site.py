@@ -19,7 +19,7 @@ from certify_assets.research.study import RUN_KEY
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.pages import assert_fits
-from certify_assets_tests.paths import assert_painted
+from certify_assets_tests.paths import assert_painted, benchmark
 from certify_assets_tests.study_builders import named, studied
 
 pytestmark = pytest.mark.slow
@@ -156,14 +156,15 @@ def test_an_empty_root_holds_the_papers_rows_and_the_commands(tmp_path: Path) ->
 
 
 def test_the_papers_rows_are_those_that_are_computed_with() -> None:
+    coverages = benchmark("paper_facts").coverages
     words = {"base": 0, "SFT": 1}
     for corpus, aurocs, shares, *_ in paper.table("main_rows"):
         for judge, place in words.items():
-            known = paper.coverages().get((corpus, judge))
+            known = coverages().get((corpus, judge))
             assert known is None or shares[place] == known
         assert aurocs[0] == paper.corpora()[corpus].auroc
     for corpus, judge, shares in paper.table("real_rows"):
-        known = paper.coverages(on_test=True).get((corpus, judge.split(",")[0]))
+        known = coverages(on_test=True).get((corpus, judge.split(",")[0]))
         assert known is None or shares[-1] == known
     for found in paper.corpora().values():
         assert round(found.rows / found.deff) == pytest.approx(found.n_eff, rel=0.03)

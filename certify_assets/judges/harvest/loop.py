@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates import Settings, audit_certificate, certify
-from certify_assets.certificates.auroc import auroc
 from certify_assets.files import sha256_bytes
-from certify_assets.judges.base import JUDGED_COLUMNS, SCORE_COLUMNS, score_table
+from certify_assets.judges.base import JUDGED_COLUMNS, SCORE_COLUMNS, judge_auroc, score_table
 from certify_assets.judges.families.lexical import train_lexical
 from certify_assets.judges.harvest.gate import (
     HALF_A,
@@ -157,15 +156,10 @@ def measured(loop: Loop, parts: Parts, judge: Judge) -> MeasuredRow:
         }
     return {
         "adapter_sha256": judge.provenance().adapter_sha256,
-        "auroc_half_b": _known(auroc(*columns(half_b)[:2])),
-        "auroc_test": _known(auroc(*columns(test)[:2])),
+        "auroc_half_b": judge_auroc(half_b),
+        "auroc_test": judge_auroc(test),
         "certificates": cells,
     }
-
-
-def _known(area: float) -> float | None:
-    """None where the rows have one outcome and nothing can be ranked."""
-    return area if np.isfinite(area) else None
 
 
 def lexical_learner(
