@@ -31,6 +31,8 @@ class TaskCounts:
         n_g(θ) and k_g(θ).
     sizes, successes : int64 arrays, shape (tasks,)
         Scored trajectories and successes of each task.
+    cells : int32 arrays, shape (thresholds, agents, tasks), or None
+        Covered and errors of every agent at every task, where the table has agents.
     """
 
     side: str
@@ -39,6 +41,7 @@ class TaskCounts:
     errors: NDArray[np.int32]
     sizes: NDArray[np.int64]
     successes: NDArray[np.int64]
+    cells: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None
 
     def at(self, place: int) -> TaskCounts:
         """Return the counts of one threshold."""
@@ -50,6 +53,7 @@ class TaskCounts:
             self.errors[part],
             self.sizes,
             self.successes,
+            None if self.cells is None else (self.cells[0][part], self.cells[1][part]),
         )
 
     @property
@@ -155,12 +159,16 @@ def count_at(observations: Observations, side: str, thresholds: NDArray[np.float
             (1 - right)[::-1],
             codes[::-1],
         )
-    covered, errors = kernels.count_rows(
-        np.ascontiguousarray(codes),
-        np.ascontiguousarray(wrong, dtype=np.uint8),
-        np.ascontiguousarray(ends, dtype=np.int64),
-        sizes.size,
-    )
+    wrong, ends = np.ascontiguousarray(wrong, dtype=np.uint8), np.ascontiguousarray(ends, np.int64)
+    covered, errors = kernels.count_rows(np.ascontiguousarray(codes), wrong, ends, sizes.size)
+    cells = None
+    if observations.agents is not None:
+        agents = observations.agents[:scored]
+        agents = agents if side == "reject" else agents[::-1]
+        shape = (ends.size, len(observations.agent_labels), sizes.size)
+        places = np.ascontiguousarray(agents * np.int32(sizes.size) + codes)
+        found = kernels.count_rows(places, wrong, ends, shape[1] * shape[2])
+        cells = (found[0].reshape(shape), found[1].reshape(shape))
     return TaskCounts(
         side,
         np.ascontiguousarray(thresholds),
@@ -168,4 +176,5 @@ def count_at(observations: Observations, side: str, thresholds: NDArray[np.float
         errors,
         sizes.astype(np.int64),
         successes.astype(np.int64),
+        cells,
     )

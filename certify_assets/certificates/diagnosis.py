@@ -24,6 +24,10 @@ MISSING_INPUTS = {
         "{} fixes thresholds, start and bets on a pilot table of other tasks and had none, so "
         "nothing was tested; give one (--pilot)."
     ),
+    "agents_missing": (
+        "{} draws agents again and has no agent of a row, so nothing was tested; give a table with "
+        "a column agent."
+    ),
     "max_task_size_missing": (
         "{} over trajectories needs to know how large a task can be, so nothing was tested; "
         "declare max_task_size, or leave "
@@ -46,7 +50,7 @@ class Diagnosis:
         "base_rate": so it does, and there are too few trajectories of the class that this side
         decides for any judge. "tasks": the error is below α, the tasks are too few to show it.
         "guard": the bootstrap passes and the guard does not. "draws": so few resamples are drawn
-        that none could pass. "input": the procedure lacks a pilot table or a declared task size.
+        that none could pass. "input": the procedure lacks a pilot table, agents or a declared task size.
     tasks : int
         Tasks observed.
     tasks_needed : int or None

@@ -229,7 +229,7 @@ class Evaluation:
         Thresholds at which chains start.
     plan : BettingPlan or None
         What the pilot fixed.
-    missing_input : {None, "pilot_missing", "max_task_size_missing"}
+    missing_input : {None, "pilot_missing", "max_task_size_missing", "agents_missing"}
         The input for want of which nothing was tested.
     """
 
@@ -322,6 +322,8 @@ def _prepare(
         check_pilot(pilot, observations)
     if method.weighted and settings.applied_estimand == "trajectory" and test.cap is None:
         return "max_task_size_missing", None
+    if method.agents and observations.agents is None:
+        return "agents_missing", None
     if not method.pilot:
         return None, None
     if pilot is None:

@@ -163,7 +163,7 @@ def _weight_findings(
 
 
 def _guard_findings(evaluation: Evaluation, settings: Settings) -> Iterator[tuple[str, str]]:
-    if not settings.method.name.endswith("taskboot"):
+    if not (settings.method.joint or settings.method.guarded):
         return
     if settings.applied_guard == "none":
         yield (

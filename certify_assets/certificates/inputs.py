@@ -57,6 +57,9 @@ class Observations:
     labels: tuple[str, ...]
     scored: int
     sha256: str
+    #: index of each row's agent in its sorted labels; None for a table without
+    agents: NDArray[np.int32] | None = None
+    agent_labels: tuple[str, ...] = ()
 
     def one_a_task(self, seed: int) -> Observations:
         """Return one scored row of each task, drawn by the seed; the hash stays."""
@@ -115,7 +118,10 @@ class Observations:
 
 
 def observe(
-    scores: ArrayLike, outcomes: ArrayLike, tasks: Sequence[Any] | NDArray[Any]
+    scores: ArrayLike,
+    outcomes: ArrayLike,
+    tasks: Sequence[Any] | NDArray[Any],
+    agents: Sequence[Any] | NDArray[Any] | None = None,
 ) -> Observations:
     """Validate a table and bring it into canonical order.
 
@@ -127,6 +133,8 @@ def observe(
         0 or 1 a row.
     tasks : sequence of hashables
         Task of each row: text or numbers, never missing.
+    agents : sequence of hashables, optional
+        Agent of each row; part of what the hash names where given.
 
     Returns
     -------
@@ -152,13 +160,24 @@ def observe(
         )
     from certify_assets.certificates import kernels
 
-    grouped = kernels.group_order(codes * np.int64(2) + right, 2 * len(labels))
+    cells = codes
+    names: tuple[str, ...] = ()
+    who: NDArray[np.int64] | None = None
+    if agents is not None:
+        names, who = _factorise([str(agent) for agent in agents])
+        if who.size != codes.size:
+            raise InputError(
+                f"there are {codes.size} rows and {who.size} agents; give the agent of every row."
+            )
+        cells = codes * np.int64(len(names)) + who
+    grouped = kernels.group_order(cells * np.int64(2) + right, 2 * len(labels) * max(1, len(names)))
     order = grouped[np.argsort(values[grouped], kind="stable")]
     ordered, successes, task = (
         values[order],
         right[order].astype(np.int8),
         codes[order].astype(np.int32),
     )
+    by = None if who is None else who[order].astype(np.int32)
     missing = int(np.isnan(ordered).sum())
     return Observations(
         ordered,
@@ -166,7 +185,9 @@ def observe(
         task,
         labels,
         ordered.size - missing,
-        _digest(ordered, successes, task, labels),
+        _digest(ordered, successes, task, labels, agents=by, agent_labels=names),
+        by,
+        names,
     )
 
 
@@ -180,10 +201,18 @@ def _digest(
     outcomes: NDArray[np.int8],
     tasks: NDArray[np.int32],
     labels: tuple[str, ...],
+    *,
+    agents: NDArray[np.int32] | None,
+    agent_labels: tuple[str, ...],
 ) -> str:
-    digest = hashlib.sha256(b"certify_assets/rows/1\n")
-    digest.update(json.dumps([scores.size, labels]).encode("ascii"))
-    for column, kind in ((scores, "<f8"), (outcomes, "|i1"), (tasks, "<i4")):
+    # a table without agents has the hash that it had before there were any
+    digest = hashlib.sha256(b"certify_assets/rows/%d\n" % (1 if agents is None else 2))
+    named = [scores.size, labels] if agents is None else [scores.size, labels, agent_labels]
+    digest.update(json.dumps(named).encode("ascii"))
+    columns: list[tuple[NDArray[Any], str]] = [(scores, "<f8"), (outcomes, "|i1"), (tasks, "<i4")]
+    if agents is not None:
+        columns.append((agents, "<i4"))
+    for column, kind in columns:
         digest.update(np.ascontiguousarray(column, dtype=kind).view(np.uint8).data)
     return digest.hexdigest()
 

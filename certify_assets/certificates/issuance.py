@@ -57,6 +57,7 @@ def certify(
     candidates: int = 1,
     pilot: tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
     selection: str | None = None,
+    agents: Sequence[Any] | NDArray[Any] | None = None,
     inputs: Mapping[str, Any] | None = None,
     provenance: Mapping[str, str] | None = None,
 ) -> Certificate:
@@ -113,6 +114,9 @@ def certify(
         nothing. No other procedure reads it.
     selection : str, optional
         The rule of that choice, for the reader.
+    agents : sequence of hashables, optional
+        Agent of each trajectory, which two_way draws again like tasks; without them it certifies
+        nothing. No other procedure reads it.
     inputs : mapping, optional
         Expected {"sha256", "rows"} of the table; another table is refused.
     provenance : mapping, optional
@@ -152,7 +156,7 @@ def certify(
         seed=seed,
         candidates=candidates,
     )
-    observations = observe(scores, outcomes, tasks)
+    observations = observe(scores, outcomes, tasks, agents if settings.method.agents else None)
     if inputs is not None and dict(inputs) != observations.fingerprint:
         raise IntegrityError(
             f"The table is {observations.fingerprint}, not the {dict(inputs)} expected; give the "

@@ -342,10 +342,10 @@ def plan_sample_size(
         whole = isinstance(value, int) and not isinstance(value, bool)
         if value is not None and not (whole and value >= least):
             raise InputError(f"{name} is {quoted(value)}; give a whole number from {least}.")
-    if settings.method.pilot:
+    if settings.method.pilot or settings.method.agents:
+        what = "a pilot table" if settings.method.pilot else "agents"
         raise InputError(
-            f"{settings.procedure} needs a pilot table, which a plan cannot draw; give another "
-            "procedure."
+            f"{settings.procedure} needs {what}, which a plan cannot draw; give another procedure."
         )
     population = match_population(
         success_rate=facts.success_rate,

@@ -46,6 +46,7 @@ def verify_certificate(
     tasks: Sequence[Any] | NDArray[Any],
     *,
     pilot: tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
+    agents: Sequence[Any] | NDArray[Any] | None = None,
 ) -> str | None:
     """Recompute a certificate from the data and return the first difference, as a sentence; None
     when there is none.
@@ -58,6 +59,8 @@ def verify_certificate(
         The table that it is said to be of, in any order.
     pilot : tuple of scores, outcomes and tasks, optional
         The pilot table of a betting certificate, which cannot be recomputed without it.
+    agents : sequence of hashables, optional
+        Agent of every row, for a two_way certificate, whose table has them.
 
     Returns
     -------
@@ -85,6 +88,8 @@ def verify_certificate(
                 f"software.version is {certificate.software['version']!r} in the document and "
                 f"{__version__!r} here; verify with the version that issued it, or issue it again."
             )
+        if settings_of(certificate).method.agents and agents is not None:
+            observations = observe(scores, outcomes, tasks, agents)
         if certificate.inputs != observations.fingerprint:
             key: Literal["sha256", "rows"] = "rows"
             key = "sha256" if certificate.inputs["sha256"] != observations.sha256 else "rows"

@@ -29,7 +29,8 @@ _SIDE_BY_SIDE = 2
 _PROCEDURE_HELP = (
     "guarded_taskboot, taskboot, naive, deff, one_per_task, task_hoeffding, betting (proved "
     "at any number of tasks; needs --pilot), gaffke "
-    "(conjectured) or korn_graubard; or 'all' for every one side by side."
+    "(conjectured), korn_graubard or two_way (draws agents again too; needs a column agent); or "
+    "'all' for every one side by side."
 )
 
 
@@ -197,7 +198,14 @@ def _issue(
     settings = {**options, "delta": delta / 2 if joint else delta}
     return [
         certify(
-            table.scores, outcomes, table.tasks, procedure=name, side=each, pilot=pilot, **settings
+            table.scores,
+            outcomes,
+            table.tasks,
+            procedure=name,
+            side=each,
+            pilot=pilot,
+            agents=table.agents,
+            **settings,
         )
         for name in (EVERY_PROCEDURE if procedure == "all" else (procedure,))
         for each in sides

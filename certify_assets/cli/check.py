@@ -165,7 +165,9 @@ def verify(
     others = None if pilot is None else read_pilot(pilot, **columns)
     difference = None
     for place, document in enumerate(documents, 1):
-        found = verify_certificate(document, table.scores, outcomes, table.tasks, pilot=others)
+        found = verify_certificate(
+            document, table.scores, outcomes, table.tasks, pilot=others, agents=table.agents
+        )
         if found is not None:
             difference = (
                 found
@@ -345,7 +347,7 @@ def _require_recomputed(
     outcomes = table.labelled()
     for item in certificates:
         difference = verify_certificate(
-            item.to_dict(), table.scores, outcomes, table.tasks, pilot=pilot
+            item.to_dict(), table.scores, outcomes, table.tasks, pilot=pilot, agents=table.agents
         )
         if difference is not None:
             raise StaleCertificateError(f"{path} is not of {table.path}: {difference}")

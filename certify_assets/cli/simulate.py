@@ -209,9 +209,10 @@ def _names(given: Sequence[str]) -> list[str]:
 
 
 def _procedures(given: Sequence[str]) -> list[str]:
-    from certify_assets.certificates import EVERY_PROCEDURE
+    from certify_assets.certificates.procedures import PROCEDURES
 
-    return [name for item in given for name in (EVERY_PROCEDURE if item == "all" else (item,))]
+    every = [name for name, procedure in PROCEDURES.items() if not procedure.agents]
+    return [name for item in given for name in (every if item == "all" else (item,))]
 
 
 def _check_folder(name: str, path: Path | None) -> None:

@@ -130,6 +130,7 @@ def render_page(
         documents=[_document(c) for c in source.deployed],
         arms=arm_cells(arms) if arms else [],
         largest_error=largest_error(source),
+        two_way=two_way(source),
         agent_note=agent_note(source),
     )
 
@@ -155,6 +156,19 @@ def largest_error(source: PageSource) -> str:
         return f"{found}, within the budget of {percent(alpha)}."
     shifted = any(certificate is source.headline for certificate, _ in source.agent_shifts)
     return f"{found}: above the budget of {percent(alpha)}{', beyond chance' if shifted else ''}."
+
+
+def two_way(source: PageSource) -> str:
+    """Set the tail over tasks and agents next to that of the certificate."""
+    tail, main = source.two_way, source.headline
+    if tail is None or main.tail is None:
+        return ""
+    verdict = "also" if tail <= main.level else "not"
+    return (
+        f"If agents are drawn again like tasks (two-way resampling), the tail of this threshold is "
+        f"{small(tail)} instead of {small(main.tail)}, so it is {verdict} certified at the level "
+        f"{small(main.level)}; procedure two_way certifies so."
+    )
 
 
 def agent_note(source: PageSource) -> str:

@@ -141,6 +141,20 @@ class PageSource:
         )
 
     @cached_property
+    def two_way(self) -> float | None:
+        """Tail of the headline when agents are drawn again like tasks; from three agents on."""
+        from certify_assets.certificates.agents import two_way_tail
+
+        if self.left_out is not None:
+            return self.left_out.two_way.get(self.headline.sha256)
+        if not self.agents or self.cal.agents is None:
+            return None
+        tasks = np.array(self.cal.tasks)
+        return two_way_tail(
+            self.headline, self.cal.scores, self.cal.outcomes, tasks, self.cal.agents
+        )
+
+    @cached_property
     def agent_shifts(self) -> list[tuple[Certificate, str]]:
         """Certificates on which an agent that was left out is above the budget, and which."""
         from certify_assets.certificates.agents import agent_shift

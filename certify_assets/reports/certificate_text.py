@@ -45,6 +45,7 @@ _PROCEDURES: dict[str, str] = {
     "betting": "Betting",
     "gaffke": "Gaffke",
     "korn_graubard": "Korn–Graubard",
+    "two_way": "Two-way resampling",
 }
 _WRONG = {"reject": "had in fact succeeded", "release": "had in fact failed"}
 _HOLDS = {

@@ -152,6 +152,11 @@ def make_variants(procedures: Sequence[str], keywords: Mapping[str, Any]) -> tup
             )
         given = {key: value for key, value in keywords.items() if key != "estimand"}
         settings = Settings(**given, procedure=name)
+        if settings.method.agents:
+            raise InputError(
+                f"{name} needs agents, which these populations do not have; give another procedure "
+                "(benchmarks/few_agents.py simulates it)."
+            )
         if settings.method.weighted and keywords.get("estimand"):
             settings = replace(settings, estimand=keywords["estimand"])
         own = {_WORDS[word]: word for word in words}

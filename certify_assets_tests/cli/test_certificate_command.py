@@ -20,6 +20,7 @@ EVERY = [
     "betting",
     "gaffke",
     "korn_graubard",
+    "two_way",
 ]
 
 

@@ -361,6 +361,6 @@ def test_every_agent_is_left_out_on_the_page_of_three_or_more(certified: Case) -
     assert "<b>qwen</b>" not in html and "&lt;b&gt;qwen" in html
     said = text_of(html)
     assert "Agents that the certificate has not seen" in said and "The largest is that of" in said
-    assert "3 agents are too few for a bound" in said
+    assert "3 agents are too few for a bound" in said and "two-way resampling" in said
     two = frame.assign(agent=np.where(frame["agent"] == "gpt", "gpt", "other"))
     assert "left out in turn" not in render_page(certified.certificates, two, title="two")
