@@ -62,11 +62,11 @@ class SwappingBackend(LocalBackend):
         place, cls = self.reads, type(self)
         cls.reads += 1
         if place == self.swap_at:
-            self._put(self.versions[1])
+            self._bring(self.versions[1])
         elif self.put_back and place == self.swap_at + 1:
-            self._put(self.versions[0])
+            self._bring(self.versions[0])
 
-    def _put(self, version: Path) -> None:
+    def _bring(self, version: Path) -> None:
         for path in sorted(version.rglob("*")):
             if path.is_file() and path.relative_to(version).parts[0] in ("corpora", "judges"):
                 super().write(path.relative_to(version).as_posix(), path.read_bytes())
@@ -108,7 +108,7 @@ OPERATIONS: dict[str, tuple[Callable[[JudgedCorpus], bytes], str]] = {
 
 @pytest.fixture(scope="module")
 def versions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Two versions of a data root; the ledger of the second knows the registrations of both."""
+    """Two versions of a data root; ledger and spent δ of the second know those of both."""
     folder = tmp_path_factory.mktemp("versions")
     root = folder / "root"
     for seed, name in enumerate(("old", "new")):
@@ -127,8 +127,9 @@ def versions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         judge.score()
         certify_judge(judge)
         shutil.copytree(root, folder / name)
-    shutil.rmtree(folder / "old/ledger")
-    shutil.copytree(folder / "new/ledger", folder / "old/ledger")
+    for part in ("ledger", "operations"):
+        shutil.rmtree(folder / "old" / part)
+        shutil.copytree(folder / "new" / part, folder / "old" / part)
     judge = _judge(folder / "old")
     audit_judge(judge)
     deploy(judge, sampling=SamplingPlan(0.2, 0.3, 5), track=False)
