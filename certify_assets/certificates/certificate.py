@@ -7,7 +7,8 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
-from typing import Any, TypedDict
+from types import UnionType
+from typing import Any, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
 
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.evaluation import level_shares
@@ -190,35 +191,26 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-_NUMBER, _COUNT, _TEXT = (float,), (int,), (str,)
+_Kinds = dict[str, tuple[type, ...]]
+
+
+def _kinds(owner: type) -> _Kinds:
+    """Return the types that the annotations of a class allow for the values of its fields."""
+    found: _Kinds = {}
+    for name, hint in get_type_hints(owner).items():
+        parts = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+        found[name] = tuple(
+            dict if is_typeddict(part) else get_origin(part) or part for part in parts
+        )
+    return found
+
+
 _NONE = type(None)
-_TYPES: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(["alpha", "delta", "coverage", "level", "effective_tasks"], _NUMBER),
-    **dict.fromkeys(["success_rate", "icc", "deff", "n_eff"], _NUMBER),
-    **dict.fromkeys(["threshold", "selective_error", "tail"], (float, _NONE)),
-    **dict.fromkeys(["trajectories", "tasks", "covered_trajectories", "covered_tasks"], _COUNT),
-    **dict.fromkeys(["errors", "candidates", "seed"], _COUNT),
-    **dict.fromkeys(["procedure", "side", "estimand", "validity", "promise", "schema"], _TEXT),
-    **dict.fromkeys(["parameters", "provenance", "inputs", "software"], (dict,)),
-    **dict.fromkeys(["assumptions", "findings"], (tuple,)),
-    "certified": (bool,),
-    "selection": (str, _NONE),
-}
-_SHAPES: dict[str, dict[str, tuple[type, ...]]] = {
-    "parameters": {
-        "guard": _TEXT,
-        "error_icc_cap": (float, _NONE),
-        "size_ratio": _NUMBER,
-        "max_task_size": (int, _NONE),
-        "multiplicity": _TEXT,
-        "starts": (list, _NONE),
-        "pilot": (str, _NONE),
-        "grid": _COUNT,
-        "engine": _TEXT,
-        "draws": _COUNT,
-    },
-    "inputs": {"sha256": _TEXT, "rows": _COUNT},
-    "software": {"version": _TEXT},
+_TYPES = _kinds(Certificate)
+_SHAPES: dict[str, _Kinds] = {
+    "parameters": _kinds(Parameters),
+    "inputs": _kinds(Inputs),
+    "software": {"version": (str,)},
 }
 
 
@@ -244,7 +236,7 @@ def _check(name: str, value: Any, allowed: tuple[type, ...]) -> None:
         )
 
 
-def _check_mapping(name: str, value: Any, shape: dict[str, tuple[type, ...]]) -> None:
+def _check_mapping(name: str, value: Any, shape: _Kinds) -> None:
     if not isinstance(value, dict) or set(value) != set(shape):
         raise ForgedCertificateError(
             f"{name} is {quoted(value)}; it has exactly the keys {', '.join(sorted(shape))}."
