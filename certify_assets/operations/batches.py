@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,6 +38,7 @@ from certify_assets.operations.layout import (
 )
 from certify_assets.operations.monitoring import monitor_deployed
 from certify_assets.operations.sampling import Draw
+from certify_assets.storage.lease import holding, refusing
 from certify_assets.storage.progress import Report, silent
 
 if TYPE_CHECKING:
@@ -183,9 +184,14 @@ def close_batches(corpus: Corpus) -> tuple[list[AuditSummary], list[str]]:
     An audit that was edited is not among them: a sentence on each is returned as well.
     """
     audits, faults = _audits(corpus)
-    # who only looks waits for no writer
     if any(item.state == "provisional" and not item.labels_wanted for item in audits):
-        with corpus.writing("closing batches"):
+        # another owner of the corpus is not awaited: the next look closes them
+        waiting = refusing(corpus.name)
+        with (
+            suppress(CertifyError),
+            holding(corpus.store, corpus.name, what="closing batches", waiting=waiting),
+        ):
+            corpus.store.refresh()
             close_settled(corpus)
         audits, faults = _audits(corpus)
     return audits, faults

@@ -7,10 +7,18 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from certify_assets.operations.layout import DECISION_COLUMNS
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.operations.batch_audit import BatchAudit
+from certify_assets.operations.labels import Label, append_labels
+from certify_assets.operations.layout import DECISION_COLUMNS, batch_key
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.calling import Call
-from certify_assets_tests.operations_builders import deliver, raise_alarm
+from certify_assets_tests.operations_builders import (
+    ProvisionalBatch,
+    agreeing,
+    deliver,
+    raise_alarm,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -233,3 +241,45 @@ def test_a_dry_run_says_on_stdout_what_is_new_and_stores_nothing(
     assert answer.code == 0, answer.err
     assert answer.out.startswith("12 runs read; 12 new, 0 changed, 0 decided before")
     assert operated.names("operations/c/batches") == []
+
+
+def test_the_status_names_provisional_batches_and_closes_them(
+    call: Call, provisional: ProvisionalBatch
+) -> None:
+    store, corpus = provisional.store, Corpus(provisional.store, "c")
+    audit = BatchAudit.load(corpus, provisional.name)
+    assert audit is not None
+    arguments = ("ops", "status", "c", "--root", store.root)
+    found = call(*arguments, "--json")
+    (batch,) = found.json["batches"]
+    assert found.code == 0 and found.json["faults"] == []
+    assert (batch["state"], batch["labels_used"]) == ("provisional", 0)
+    assert batch["labels_wanted"] == list(audit.wanted)
+    shown = call(*arguments)
+    assert "are provisional after 0 labels of its draw" in shown.out
+    assert "batch certificate: with confidence 95 %" in " ".join(shown.out.split())
+    known = agreeing(audit)
+    append_labels(
+        corpus, [Label(name, known[name], "ann", "file", name) for name in audit.record.order]
+    )
+    (batch,) = call(*arguments, "--json").json["batches"]
+    assert batch["state"] == "certified" and batch["labels_wanted"] == []
+    # nothing of an audit that was edited is shown as decided
+    key = batch_key("c", provisional.name, "audit.json")
+    store.write_json(key, store.read_json(key) | {"time": ""})
+    edited = call(*arguments, "--json")
+    assert edited.code == 3 and edited.json["batches"] == [] and len(edited.json["faults"]) == 1
+
+
+def test_the_queue_of_an_ingest_begins_with_the_draw(
+    call: Call, provisional: ProvisionalBatch, tmp_path: Path
+) -> None:
+    audit = BatchAudit.load(Corpus(provisional.store, "c"), provisional.name)
+    assert audit is not None
+    runs = provisional.store.read_json(batch_key("c", provisional.name, "import.json"))["paths"]
+    queue = tmp_path / "queue.csv"
+    found = call("ops", "ingest", "c", *runs, "--queue", queue, "--root", provisional.store.root)
+    assert found.code == 0 and "Promise: batch certificate:" in " ".join(found.out.split())
+    rows = pd.read_csv(queue, keep_default_na=False)
+    drawn = rows.loc[rows["asked"] == "batch_draw", "trajectory_id"].tolist()
+    assert drawn == list(audit.wanted) == rows["trajectory_id"].tolist()[: len(drawn)]

@@ -6,17 +6,25 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.definitions import defs
 from certify_assets.defs.operations.assets import operation_assets
 from certify_assets.defs.operations.checks import operation_checks
 from certify_assets.defs.operations.sensors import new_inbox_sensor
 from certify_assets.defs.resources import DataRoot
-from certify_assets.operations.layout import DECISION_COLUMNS
+from certify_assets.operations.batch_audit import BatchAudit
+from certify_assets.operations.labels import Label, append_labels
+from certify_assets.operations.layout import DECISION_COLUMNS, batch_key
 from certify_assets.operations.rollout import deploy
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
 from certify_assets_tests.defs.running import materialize
-from certify_assets_tests.operations_builders import deliver, raise_alarm
+from certify_assets_tests.operations_builders import (
+    ProvisionalBatch,
+    agreeing,
+    deliver,
+    raise_alarm,
+)
 
 KEYS = [dg.AssetKey(["operations", name]) for name in ("incoming_runs", "decisions")]
 
@@ -117,3 +125,44 @@ def test_the_sensor_asks_once_for_what_lies_in_an_inbox(root: Path) -> None:
     waiting = _tick(root, first.cursor)
     assert isinstance(waiting, dg.SkipReason)
     assert "b.jsonl may still be written" in str(waiting.skip_message)
+
+
+def test_a_batch_is_provisional_until_the_labels_of_its_draw_close_it(
+    provisional: ProvisionalBatch,
+) -> None:
+    store, corpus = provisional.store, Corpus(provisional.store, "c")
+    assets = [*operation_assets(), *operation_checks()]
+    key = dg.AssetSelection.assets(dg.AssetKey(["operations", "batch_certificates"]))
+
+    def closed() -> tuple[dict[str, Any], tuple[bool, str]]:
+        result = materialize(assets, store, selection=key)
+        (made,) = result.asset_materializations_for_node("operations__batch_certificates")
+        (check,) = result.get_asset_check_evaluations()
+        assert check.check_name == "batches_certified"
+        values = {name: value.value for name, value in made.metadata.items()}
+        return values, (check.passed, str(check.description))
+
+    audit = BatchAudit.load(corpus, provisional.name)
+    assert audit is not None
+    metadata, (passed, said) = closed()
+    assert not passed and f"{len(audit.wanted)} more are wanted now" in said
+    assert (metadata["provisional"], metadata["labels_wanted"]) == (1, len(audit.wanted))
+    assert metadata["promises"][provisional.name].startswith("batch certificate:")
+    known = agreeing(audit)
+    append_labels(
+        corpus, [Label(name, known[name], "ann", "file", name) for name in audit.record.order]
+    )
+    metadata, (passed, said) = closed()
+    assert passed and metadata["certified"] == 1 and metadata["labels_wanted"] == 0
+    assert metadata["labels_used"] == len(audit.record.order)
+
+
+def test_an_edited_audit_fails_the_asset_in_one_sentence(provisional: ProvisionalBatch) -> None:
+    key = batch_key("c", provisional.name, "audit.json")
+    document = provisional.store.read_json(key)
+    provisional.store.write_json(key, document | {"seed": document["seed"] + 1})
+    assets = [*operation_assets(), *operation_checks()]
+    chosen = dg.AssetSelection.assets(dg.AssetKey(["operations", "batch_certificates"]))
+    result = materialize(assets, provisional.store, selection=chosen, raise_on_error=False)
+    (failure,) = result.get_step_failure_events()
+    assert not result.success and "it was edited" in str(failure.event_specific_data)
