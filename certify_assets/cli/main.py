@@ -66,7 +66,7 @@ _COMMANDS: Final = {name: found for part in _SECTIONS.values() for name, found i
 
 
 class _ReaderGoneError(Exception):
-    """The reader of stdout has gone (`certify … | head`): there is nobody to tell."""
+    """The reader of stdout has gone (`certify … | head`): no sentence can be printed."""
 
 
 class _Lazy(click.Group):

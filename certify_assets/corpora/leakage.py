@@ -347,7 +347,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class AgentRate:
-    """How one agent fared: labelled trajectories, their tasks, the share that succeeded."""
+    """One agent: labelled trajectories, their tasks, the share that succeeded."""
 
     agent: str
     trajectories: int

@@ -23,7 +23,7 @@ MEANINGS = {
         "choice"
     ),
     "on TEST": "share of TEST that CAL's threshold decides: what is deployed",
-    "TEST's own": "what TEST's own scores would certify: no threshold that anybody deploys",
+    "TEST's own": "what TEST's own scores would certify: no threshold that is deployed",
     "error": "realised error among what is decided on TEST",
     "start": (
         "the judge that every arm was trained from; it is kept unless an arm certifies more on CAL"

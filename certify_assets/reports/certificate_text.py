@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.reports.certificate_source import PageSource
 
-#: what an audit's verdict says to somebody who decides on a release, the most reassuring first
+#: what an audit's verdict says about a release, the most reassuring first
 AUDIT_WORDS: dict[str, str] = {
     "PASS": "passed on held-out tasks",
     "NONE": "not audited yet",

@@ -238,7 +238,7 @@ def standing(report: CorpusReport) -> tuple[str, str, list[str]]:
             return (
                 "failed",
                 "Blocked by a structural leak",
-                [f"{leak}; nobody accepted that.", *sentences],
+                [f"{leak}; it is not accepted.", *sentences],
             )
         return (
             "warn",
