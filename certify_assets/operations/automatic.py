@@ -17,7 +17,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import CertifyError, GateClosedError, StaleCertificateError
+from certify_assets.errors import (
+    CertifyError,
+    GateClosedError,
+    IntegrityError,
+    StaleCertificateError,
+)
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
 from certify_assets.judges.specs import PROCEDURES
@@ -104,8 +109,16 @@ def last_automatic(corpus: Corpus) -> AutomaticDeployment | None:
     key = automatic_key(corpus.name)
     if not corpus.store.exists(key):
         return None
-    values = dict(corpus.store.read_json(key))
-    return AutomaticDeployment(**{**values, "certificates": tuple(values["certificates"])})
+    try:
+        values = dict(corpus.store.read_json(key))
+        if values["schema"] != SCHEMA:
+            raise ValueError(f"it is not {SCHEMA}")
+        return AutomaticDeployment(**{**values, "certificates": tuple(values["certificates"])})
+    except (KeyError, TypeError, ValueError) as error:
+        raise IntegrityError(
+            f"{corpus.store.locate(key)} is no outcome of an automatic deployment ({error}); "
+            "delete it: the next run writes it again."
+        ) from None
 
 
 def _decided(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 
 from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import StaleCertificateError
+from certify_assets.errors import IntegrityError, StaleCertificateError
 from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.certification import certify_judge
 from certify_assets.evaluation.spending import Schedule, read_spending
@@ -25,6 +26,7 @@ from certify_assets.operations.notifications import gather_events
 from certify_assets.operations.recertification import recertify
 from certify_assets.operations.rollout import redeploy
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import write_runs
 from certify_assets_tests.conftest import platform_environment
 from certify_assets_tests.operations.test_recertified_deployment import (
     bring,
@@ -93,6 +95,15 @@ def test_the_policy_lets_new_certificates_decide_and_a_rollback_stays(ready: Sto
     assert Deployment.of(Corpus(ready, "c")).refusal is None
 
 
+def test_an_outcome_that_was_edited_is_one_sentence(tmp_path: Path) -> None:
+    corpus = Corpus(Store(str(tmp_path)), "c")
+    assert last_automatic(corpus) is None and deploy_by_policy(corpus) is None
+    for document in ({}, {"schema": "certify_assets/automatic_deployment/1", "certificates": 5}):
+        corpus.store.write_json("operations/c/automatic_deployment.json", document)
+        with pytest.raises(IntegrityError, match="the next run writes it again"):
+            last_automatic(corpus)
+
+
 @pytest.mark.slow
 def test_if_wider_deploys_what_decides_more_of_the_same_runs(store: Store) -> None:  # noqa: F811
     bring(store, seed=1)
@@ -142,6 +153,34 @@ def test_an_open_alarm_keeps_the_policy_from_deploying(store: Store) -> None:  #
     assert made is not None and not made.deployed and "an alarm is open" in made.reason, made
     assert len(read_deployments(Corpus(store, "c"))) == 1
     assert last_automatic(Corpus(store, "c")) == made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wrong", [True, False])
+def test_a_judge_of_a_delivery_is_audited_on_the_audit_sample_of_earlier_batches(
+    store: Store,  # noqa: F811
+    tmp_path: Path,
+    wrong: bool,
+) -> None:
+    bring(store, seed=1, wrong=wrong)
+    config = Corpus(store, "c").config
+    added = write_runs(tmp_path / "added.jsonl", tasks=60, attempts=4, seed=3)
+    lines = [json.loads(line) for line in added.read_text("utf-8").splitlines()]
+    for line in lines:
+        line |= {name: f"b-{line[name]}" for name in ("task_id", "trajectory_id")}
+    added.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    paths = (*config.paths, str(added))
+    save_config(store, replace(config, paths=paths, auto_deploy="always"))
+    Corpus(store, "c").prepare()
+    judge_of(store).train()
+    judge_of(store).score()
+    certify_judge(judge_of(store))
+    audit_judge(judge_of(store))
+    made = deploy_by_policy(Corpus(store, "c"))
+    assert made is not None and made.before is not None and made.after is not None
+    if wrong:
+        assert "on the audit sample of earlier batches the new reject side" in made.reason, made
+    assert made.deployed == (0 if wrong else 2), made
 
 
 @pytest.mark.slow
