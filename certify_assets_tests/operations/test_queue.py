@@ -226,3 +226,20 @@ def test_an_unknown_question_is_refused(store: Store) -> None:
     write_batch(store, [decided("a/0", asked="perhaps")])
     with pytest.raises(InputError, match="ask for 'perhaps'; decide the batch again"):
         load_queue(Corpus(store, "c"))
+
+
+def test_labels_of_runs_that_may_be_drawn_by_score_move_no_audit_task(store: Store) -> None:
+    # the order of audit tasks must not depend on scores: their labels feed the monitor
+    rows = [
+        decided(f"{task}/{attempt}", asked="audit_sample", attempt=attempt)
+        | ({"reason": "new_agent"} if attempt else {})
+        for task in ("a", "b")
+        for attempt in range(3)
+    ]
+    write_batch(store, rows)
+    before = names(load_queue(Corpus(store, "c")))
+    assert before == ["a/0", "a/1", "a/2", "b/0", "b/1", "b/2"]
+    say(store, ("b/1", 1, "ann"), ("b/2", 0, "ann"))
+    assert names(load_queue(Corpus(store, "c"))) == [*before[:3], "b/0"]
+    say(store, ("b/0", 1, "ann"), ("b/1", None, "ann"))
+    assert names(load_queue(Corpus(store, "c"))) == ["b/1", *before[:3]]
