@@ -339,6 +339,21 @@ def test_labels_of_runs_that_were_not_drawn_are_kept_and_decide_nothing(
     assert audit_of(batch).labels_used == 0 and len(read_labels(Corpus(batch.store, "c"))) > 0
 
 
+def test_the_import_command_closes_a_settled_batch_and_says_so(
+    batch: ProvisionalBatch,
+    tmp_path: Path,
+    call: Call,  # noqa: F811
+) -> None:
+    settle_without_closing(batch)
+    path = tmp_path / "one.csv"
+    path.write_text(f"trajectory_id,outcome\n{batch.decided_at_once()[0]},0\n", encoding="utf-8")
+    options = ("--reviewer", "bob", "--root", batch.store.root)
+    text = " ".join(call("review", "import", "c", path, *options).out.split())
+    assert "1 of them are of runs that no reviewer is asked about; they are kept" in text
+    audit = audit_of(batch)
+    assert audit.state == "certified" and f"Batch {audit.sentence()}" in text
+
+
 def test_a_batch_whose_audit_was_edited_leaves_the_rest_of_the_queue(
     batch: ProvisionalBatch,
     call: Call,  # noqa: F811
