@@ -46,21 +46,15 @@ def _share_that_certifies(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("rate", "area", "icc", "attempts", "alpha", "side"), _QUICK)
+@pytest.mark.parametrize(
+    ("setting", "draws"), [*((one, 300) for one in _QUICK), *((one, 1000) for one in _MANY)]
+)
 def test_the_planned_size_certifies_in_four_of_five_draws(
-    rate: float, area: float, icc: float, attempts: int, alpha: float, side: str
+    setting: tuple[float, float, float, int, float, str], draws: int
 ) -> None:
-    share = _share_that_certifies(rate, area, icc, attempts, Settings(alpha=alpha, side=side), 300)
-    assert abs(share - 0.8) <= 0.03 + 3 * 0.4 / math.sqrt(300)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("rate", "area", "icc", "attempts", "alpha", "side"), _MANY)
-def test_the_promise_over_many_settings(
-    rate: float, area: float, icc: float, attempts: int, alpha: float, side: str
-) -> None:
-    share = _share_that_certifies(rate, area, icc, attempts, Settings(alpha=alpha, side=side), 1000)
-    assert abs(share - 0.8) <= 0.03 + 3 * 0.4 / math.sqrt(1000)
+    *facts, alpha, side = setting
+    share = _share_that_certifies(*facts, Settings(alpha=alpha, side=side), draws)
+    assert abs(share - 0.8) <= 0.03 + 3 * 0.4 / math.sqrt(draws)
 
 
 @pytest.mark.slow

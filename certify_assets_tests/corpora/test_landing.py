@@ -4,6 +4,7 @@ import os
 import tarfile
 import zipfile
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -100,12 +101,12 @@ def test_the_same_file_twice_is_once_under_whatever_name(store: Store, folder: P
     assert _scan(store)[0]["c"] != first
 
 
-def _tar_gz() -> bytes:
+def _tar(mode: Literal["w", "w:gz"], data: bytes) -> bytes:
     sink = io.BytesIO()
-    with tarfile.open(fileobj=sink, mode="w:gz") as archive:
+    with tarfile.open(fileobj=sink, mode=mode) as archive:
         member = tarfile.TarInfo("a.bin")
-        member.size = 40_000
-        archive.addfile(member, io.BytesIO(os.urandom(40_000)))
+        member.size = len(data)
+        archive.addfile(member, io.BytesIO(data))
     return sink.getvalue()
 
 
@@ -116,21 +117,12 @@ def _zip() -> bytes:
     return sink.getvalue()
 
 
-def _tar() -> bytes:
-    sink = io.BytesIO()
-    with tarfile.open(fileobj=sink, mode="w") as archive:
-        member = tarfile.TarInfo("a.bin")
-        member.size = 40_000
-        archive.addfile(member, io.BytesIO(bytes(40_000)))
-    return sink.getvalue()
-
-
 @pytest.mark.parametrize(
     ("name", "whole"),
     [
         ("a.jsonl.gz", gzip.compress(os.urandom(30_000))),
-        ("a.tar.gz", _tar_gz()),
-        ("a.tar", _tar()),
+        ("a.tar.gz", _tar("w:gz", os.urandom(40_000))),
+        ("a.tar", _tar("w", bytes(40_000))),
         ("a.zip", _zip()),
         ("a.parquet", b"PAR1" + bytes(100) + b"PAR1"),
     ],

@@ -12,7 +12,7 @@ from certify_assets.defs.names import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.storage.store import Store
 
-__all__ = ["materialize", "partitions", "resources"]
+__all__ = ["materialize", "partitions", "resources", "tick"]
 
 
 @contextmanager
@@ -21,6 +21,19 @@ def partitions(*corpora: str) -> Iterator[dg.DagsterInstance]:
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions(CORPORA, list(corpora))
         yield instance
+
+
+def tick(
+    sensor: dg.SensorDefinition, root: Path, cursor: str | None = None
+) -> dg.SensorResult | dg.SkipReason:
+    """Evaluate a sensor once, in an instance that knows nothing yet."""
+    with (
+        dg.DagsterInstance.ephemeral() as instance,
+        dg.build_sensor_context(instance=instance, cursor=cursor) as context,
+    ):
+        result = sensor(context, data_root=DataRoot(root=str(root)))
+    assert isinstance(result, dg.SensorResult | dg.SkipReason)
+    return result
 
 
 def resources(root: Store | Path) -> dict[str, Any]:

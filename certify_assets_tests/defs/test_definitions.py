@@ -8,8 +8,8 @@ import pytest
 from certify_assets.definitions import defs
 from certify_assets.defs.execution import _chains, _steps
 from certify_assets.defs.operations.sensors import new_runs_sensor
-from certify_assets.defs.resources import DataRoot
 from certify_assets.judges.specs import HARVEST_JUDGES, JUDGES, TRANSFER_JUDGES
+from certify_assets_tests.defs.running import tick
 
 
 def named(prefix: str, names: str) -> set[str]:
@@ -230,37 +230,27 @@ def incoming(tmp_path: Path) -> Path:
     return path
 
 
-def _tick(root: Path, cursor: str | None) -> dg.SensorResult | dg.SkipReason:
-    with (
-        dg.DagsterInstance.ephemeral() as instance,
-        dg.build_sensor_context(instance=instance, cursor=cursor) as context,
-    ):
-        result = new_runs_sensor(context, data_root=DataRoot(root=str(root)))
-    assert isinstance(result, dg.SensorResult | dg.SkipReason)
-    return result
-
-
 def test_the_sensor_asks_once_for_new_runs_and_adds_the_partition(
     tmp_path: Path, incoming: Path
 ) -> None:
-    first = _tick(tmp_path, None)
+    first = tick(new_runs_sensor, tmp_path, None)
     assert isinstance(first, dg.SensorResult)
     assert first.run_requests
     assert first.dynamic_partitions_requests
     assert first.run_requests[0].partition_key == "mine"
     assert json.loads((tmp_path / "corpora/mine/corpus.json").read_text("utf-8"))["name"] == "mine"
-    assert isinstance(_tick(tmp_path, first.cursor), dg.SkipReason)
+    assert isinstance(tick(new_runs_sensor, tmp_path, first.cursor), dg.SkipReason)
     os.utime(incoming, (2, 2))
-    assert isinstance(_tick(tmp_path, first.cursor), dg.SkipReason)
+    assert isinstance(tick(new_runs_sensor, tmp_path, first.cursor), dg.SkipReason)
     incoming.write_text("{}\n", "utf-8")
     os.utime(incoming, (3, 3))
-    again = _tick(tmp_path, first.cursor)
+    again = tick(new_runs_sensor, tmp_path, first.cursor)
     assert isinstance(again, dg.SensorResult) and again.run_requests
     assert again.run_requests[0].run_key != first.run_requests[0].run_key
 
 
 def test_the_sensor_skips_an_empty_folder_with_the_reason(tmp_path: Path) -> None:
-    result = _tick(tmp_path, None)
+    result = tick(new_runs_sensor, tmp_path, None)
     assert isinstance(result, dg.SkipReason) and "no new runs" in str(result.skip_message)
 
 

@@ -11,14 +11,13 @@ from certify_assets.definitions import defs
 from certify_assets.defs.operations.assets import operation_assets
 from certify_assets.defs.operations.checks import operation_checks
 from certify_assets.defs.operations.sensors import new_inbox_sensor
-from certify_assets.defs.resources import DataRoot
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.layout import DECISION_COLUMNS, batch_key
 from certify_assets.operations.rollout import deploy
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
-from certify_assets_tests.defs.running import materialize
+from certify_assets_tests.defs.running import materialize, tick
 from certify_assets_tests.operations_builders import (
     ProvisionalBatch,
     agreeing,
@@ -96,33 +95,23 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _tick(root: Path, cursor: str | None = None) -> dg.SensorResult | dg.SkipReason:
-    with (
-        dg.DagsterInstance.ephemeral() as instance,
-        dg.build_sensor_context(instance=instance, cursor=cursor) as context,
-    ):
-        result = new_inbox_sensor(context, data_root=DataRoot(root=str(root)))
-    assert isinstance(result, dg.SensorResult | dg.SkipReason)
-    return result
-
-
 def test_the_sensor_asks_once_for_what_lies_in_an_inbox(root: Path) -> None:
-    assert "nothing new in an inbox" in str(_tick(root).skip_message)  # type: ignore[union-attr]
+    assert "nothing new in an inbox" in str(tick(new_inbox_sensor, root).skip_message)  # type: ignore[union-attr]
     path = deliver(root / "inbox/c/a.jsonl", tasks=2)
     deliver(root / "inbox/stranger/a.jsonl", tasks=2)
-    first = _tick(root)
+    first = tick(new_inbox_sensor, root)
     assert isinstance(first, dg.SensorResult)
     assert [request.partition_key for request in first.run_requests or ()] == ["c"]
-    skipped = _tick(root, first.cursor)
+    skipped = tick(new_inbox_sensor, root, first.cursor)
     assert isinstance(skipped, dg.SkipReason)
     assert "stranger: no corpus has this name" in str(skipped.skip_message)
-    killed = _tick(root)
+    killed = tick(new_inbox_sensor, root)
     assert isinstance(killed, dg.SensorResult) and killed.run_requests and first.run_requests
     assert killed.run_requests[0].run_key == first.run_requests[0].run_key, (
         "a tick that was lost asks under the same key"
     )
     path.with_name("b.jsonl").write_text("{}", "utf-8")
-    waiting = _tick(root, first.cursor)
+    waiting = tick(new_inbox_sensor, root, first.cursor)
     assert isinstance(waiting, dg.SkipReason)
     assert "b.jsonl may still be written" in str(waiting.skip_message)
 

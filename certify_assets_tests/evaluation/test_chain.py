@@ -25,6 +25,7 @@ from certify_assets.evaluation.ledger import ledger_entries
 from certify_assets.reports.judge_page import write_page
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs
+from certify_assets_tests.conftest import copy_world
 from certify_assets_tests.storage.memory import MemoryBackend
 
 JUDGE = "lexical"
@@ -56,14 +57,12 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def store(template: Path, tmp_path: Path) -> Store:
-    shutil.copytree(template / "split", tmp_path / "root")
-    return Store(str(tmp_path / "root"))
+    return copy_world(template / "split", tmp_path)
 
 
 @pytest.fixture
 def finished(template: Path, tmp_path: Path) -> Store:
-    shutil.copytree(template / "finished", tmp_path / "root")
-    return Store(str(tmp_path / "root"))
+    return copy_world(template / "finished", tmp_path)
 
 
 def _files(store: Store) -> dict[str, bytes]:
@@ -393,7 +392,7 @@ def test_a_threshold_of_the_corpus_decides(store: Store) -> None:
 def test_steps_before_their_inputs_say_what_to_run(tmp_path: Path) -> None:
     store = Store(str(tmp_path / "root"))
     register_runs(store, "c", write_runs(tmp_path / "runs.jsonl"))
-    with pytest.raises(InputError, match="materialize"):
+    with pytest.raises(InputError, match="run `certify run c` first"):
         Corpus(store, "c").make_splits()
 
 

@@ -25,6 +25,7 @@ from certify_assets.reports.comparison_page import cost_table
 from certify_assets.reports.judge_page import write_page
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs
+from certify_assets_tests.conftest import copy_world
 from certify_assets_tests.judges.endpoint.faulty_server import (
     Action,
     Faulty,
@@ -112,10 +113,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture
 def store(prepared: Store, tmp_path: Path) -> Store:
-    import shutil
-
-    shutil.copytree(prepared.root, tmp_path / "root")
-    return Store(str(tmp_path / "root"))
+    return copy_world(prepared.root, tmp_path)
 
 
 def configure(store: Store, server: Faulty, **changed: Any) -> None:

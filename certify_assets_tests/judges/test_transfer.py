@@ -29,6 +29,7 @@ from certify_assets.judges.transfer import TRANSFER_ROWS, gather_pool, share_row
 from certify_assets.research.certifiability import measure
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
+from certify_assets_tests.conftest import copy_world
 from certify_assets_tests.transfer_corpora import add_corpus, three_corpora
 
 
@@ -44,8 +45,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Store:
 @pytest.fixture
 def store(built: Store, tmp_path: Path) -> Store:
     """A copy that a test may change."""
-    shutil.copytree(built.root, tmp_path / "root")
-    return Store(str(tmp_path / "root"))
+    return copy_world(built.root, tmp_path)
 
 
 def resplit(store: Store, corpus: str, seed: int) -> None:

@@ -3,7 +3,6 @@
 Rounds, studies, chains, and everything that must close or refuse.
 """
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from certify_assets.reports.harvest_table import control_rows, harvest_markdown,
 from certify_assets.research.harvest_study import HarvestPlan, run_harvests
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs
+from certify_assets_tests.conftest import copy_world
 
 FIRST = "lexical_harvest_1"
 
@@ -49,8 +49,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def store(template: Path, tmp_path: Path) -> Store:
-    shutil.copytree(template, tmp_path / "root")
-    return Store(str(tmp_path / "root"))
+    return copy_world(template, tmp_path)
 
 
 @pytest.mark.slow

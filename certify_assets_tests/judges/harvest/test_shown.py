@@ -1,6 +1,5 @@
 """What pages, overview and comparison say of a harvest judge, and of one whose gate closed."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from certify_assets.reports.judge_page import write_index, write_page
 from certify_assets.research.certifiability import gather_points
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
+from certify_assets_tests.conftest import copy_world
 from certify_assets_tests.judges.harvest.test_loop import FIRST, made, prepared
 
 pytestmark = pytest.mark.slow
@@ -33,8 +33,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def store(template: Path, tmp_path: Path) -> Store:
-    shutil.copytree(template, tmp_path / "root")
-    return Store(str(tmp_path / "root"))
+    return copy_world(template, tmp_path)
 
 
 def test_page_index_overview_and_comparison_say_half_b_and_pseudo_labels(store: Store) -> None:
