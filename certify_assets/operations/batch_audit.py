@@ -79,9 +79,9 @@ class AuditRecord:
         budgets = " and ".join(f"{plan.alpha:g} ({plan.side})" for plan in self.plan.plans)
         return (
             "batch certificate: with confidence "
-            f"{100 * (1 - self.delta):.4g} % over the draw alone, at most {budgets} of the runs of "
-            "this batch that a certified threshold decides are wrong, whatever their agents and "
-            "tasks."
+            f"{100 * (1 - self.delta):.4g} % over the draw alone, the judge is wrong on at most "
+            f"{budgets} of the runs of this batch inside a certified threshold, those that were "
+            "labelled and corrected included, whatever their agents and tasks."
         )
 
     def to_dict(self) -> dict[str, Any]:

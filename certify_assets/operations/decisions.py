@@ -25,6 +25,7 @@ from certify_assets.operations.batch_findings import unlike_calibration
 from certify_assets.operations.coverage import Coverage, cover, require_same_corpus
 from certify_assets.operations.layout import (
     DECISION_COLUMNS,
+    NOT_COVERED,
     PROVISIONAL,
     batch_key,
     batch_names,
@@ -364,6 +365,12 @@ def _findings(
     found = {"changed_runs": list(batch.about["sentences"])}
     if deployment.refusal is None:
         found |= {code: [text] for code, text in coverage.findings(frame["agent"])}
+        left = coverage.provisional & (frame["reason"].isin(NOT_COVERED)).to_numpy(bool)
+        if left.any() and not (frame["decision"] == PROVISIONAL).any():
+            found["not_drawn"] = [
+                f"Reviewers get the {int(left.sum())} runs that are not covered: going by CAL, a "
+                "draw of them would save no label."
+            ]
     plan = None if deployment.record is None else deployment.record.sampling
     if plan is not None and not plan.audit_rate + plan.spot_rate:
         found["nothing_sampled"] = [
