@@ -96,9 +96,12 @@ class ProvisionalBatch:
         return found
 
 
-def provisional_batch(store: Store, folder: Path, *, tasks: int = 60) -> ProvisionalBatch:
+def provisional_batch(
+    store: Store, folder: Path, *, tasks: int = 60, audit_rate: float = 0.0
+) -> ProvisionalBatch:
     """Deploy the judge of `c` and decide a batch with an agent that CAL does not have."""
-    deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=SamplingPlan(0, 0, 5), track=False)
+    plan = SamplingPlan(audit_rate, 0.0, 5)
+    deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=plan, track=False)
     truth: dict[str, int] = {}
     lines = write_runs(folder / "truth.jsonl", tasks=tasks, attempts=4, seed=3)
     for record in map(json.loads, lines.read_text("utf-8").splitlines()):
