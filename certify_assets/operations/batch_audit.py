@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +16,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, IntegrityError
 from certify_assets.evaluation.spending import heads_key
 from certify_assets.judges.specs import SIDES
-from certify_assets.operations.labels import read_labels, resolve_labels
+from certify_assets.operations.labels import Label, read_labels, resolve_labels
 from certify_assets.operations.layout import (
     PROVISIONAL,
     batch_key,
@@ -176,10 +176,14 @@ class BatchAudit:
         """
         if self.closing is not None:
             return self.closing.outcomes
+        return self.said(read_labels(self.corpus))
+
+    def said(self, labels: Sequence[Label]) -> dict[str, int]:
+        """Return the outcomes of drawn runs that lines of the journal amount to."""
         drawn = set(self.record.order)
         return {
             name: found.outcome
-            for name, found in resolve_labels(read_labels(self.corpus)).items()
+            for name, found in resolve_labels(labels).items()
             if found.outcome is not None and name in drawn
         }
 
@@ -304,6 +308,9 @@ def _closing(corpus: Corpus, batch: str, draw: SidesDraw) -> ClosingRecord | Non
             for name, sha256 in stored.items()
         )
         again = draw.close(record.outcomes)
+        state = "certified" if any(item.certified for item in again) else "to_reviewers"
+        used = sum(item.labels_used for item in again)
+        same = same and (record.state, record.labels_used) == (state, used)
         named = [(item["certified"], item["threshold"]) for item in record.certificates]
         same = same and named == [(item.certified, item.threshold) for item in again]
     except (KeyError, TypeError, ValueError):

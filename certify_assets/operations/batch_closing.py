@@ -90,3 +90,16 @@ def settled_rows(audit: BatchAudit) -> pd.DataFrame:
     drawn = (rows["asked"] == "audit_sample").to_numpy(bool)
     asked[drawn] = "audit_sample"
     return rows[["trajectory_id"]].assign(decision=decisions, reason=reasons, asked=asked)
+
+
+def closing_holds(audit: BatchAudit) -> bool:
+    """Whether a closing is what the journal of labels said then, and decided what follows."""
+    corpus, closing = audit.corpus, audit.closing
+    if closing is None:
+        return True
+    stored = corpus.store.read_table(batch_key(corpus.name, closing.batch, "closed.parquet"))
+    again = settled_rows(audit)
+    said = audit.said(read_labels(corpus)[: closing.labels_lines])
+    return said == dict(closing.outcomes) and (
+        stored.astype(str).to_numpy().tolist() == again.astype(str).to_numpy().tolist()
+    )

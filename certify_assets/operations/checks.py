@@ -13,6 +13,7 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import DELTA, SIDES
 from certify_assets.operations.audit_sample import OPEN_SHARE
 from certify_assets.operations.batch_audit import BatchAudit, batch_audits
+from certify_assets.operations.batch_closing import closing_holds
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.deployment_record import (
     deployed_spending,
@@ -88,6 +89,12 @@ def decided_by_deployed(corpus: Corpus) -> Verdict:
             audit = BatchAudit.load(corpus, batch)
         except CertifyError as error:
             return Verdict("ERROR", str(error))
+        if audit is not None and not closing_holds(audit):
+            sentence = (
+                f"the closing of {batch} is not what the labels of its draw decide; restore the "
+                "folder of the batch from a backup."
+            )
+            return Verdict("ERROR", sentence)
         rows += len(automatic) + (0 if audit is None else audit.decided)
     if not rows:
         return Verdict("WARN", "no row was decided.")

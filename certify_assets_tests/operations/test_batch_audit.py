@@ -300,11 +300,22 @@ def test_a_closing_that_was_edited_is_refused(deployed: Store, tmp_path: Path) -
     record = decided(deployed, tmp_path)
     labelled_until_closed(deployed, record, agreeing(opened(deployed, record)).__getitem__)
     key = batch_key("c", record.batch, "closed.parquet")
+    document = batch_key("c", record.batch, "closing.json")
+    closing = deployed.read_json(document)
+    for change in ({"state": "to_reviewers"}, {"labels_used": 1}, {"certificates": []}):
+        deployed.write_json(document, closing | change)
+        with pytest.raises(IntegrityError, match="restore"):
+            opened(deployed, record)
     table = deployed.read_table(key)
-    deployed.write_table(key, table.assign(decision="release"))
+    sha256 = deployed.write_table(key, table.assign(decision="release"))
+    deployed.write_json(document, closing)
     with pytest.raises(IntegrityError, match="restore"):
         load_decisions(Corpus(deployed, "c"))
     assert decided_by_deployed(Corpus(deployed, "c")).status == "ERROR"
+    # a table whose hash was edited as well is not what the labels decide
+    deployed.write_json(document, closing | {"closed_sha256": sha256})
+    found = decided_by_deployed(Corpus(deployed, "c"))
+    assert found.status == "ERROR" and "is not what the labels of its draw decide" in found.sentence
 
 
 @pytest.mark.slow
