@@ -191,9 +191,12 @@ def test_a_full_disk_ends_in_a_sentence_and_leaves_nothing_half(
     assert said.count("No space left on device") == len(rooms)
     assert "Traceback" not in said
     assert said.count("PARTS []") == len(rooms) + 2
+    # a share of δ is declared and claimed before anything is computed, in the room that the last
+    # page of its journal has
+    kept = {key: value for key, value in before.items() if not key.endswith("spending.jsonl")}
     for found in while_full:
         # what was there is as it was: journals have no line of what was not confirmed
-        assert {key: found.get(key) for key in before} == before
+        assert {key: found.get(key) for key in kept} == kept
     assert after != before
 
 
