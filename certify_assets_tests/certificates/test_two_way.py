@@ -10,9 +10,12 @@ import pytest
 from certify_assets.certificates import certify, verify_certificate
 from certify_assets.certificates.agents import two_way_tail
 from certify_assets.certificates.counts import count_at
+from certify_assets.certificates.evaluation import Settings
 from certify_assets.certificates.inputs import observe
+from certify_assets.certificates.sample_size import corpus_facts, plan_sample_size
 from certify_assets.certificates.two_way import two_way_tails
 from certify_assets.errors import InputError
+from certify_assets.research.simulation import make_variants
 
 
 def table(agents: int, tasks: int = 60, seed: int = 0) -> dict[str, np.ndarray]:
@@ -131,3 +134,12 @@ def test_without_agents_nothing_is_tested() -> None:
     assert not found.certified
     assert found.findings[-1]["code"] == "agents_missing"
     assert certify(**given).to_dict() == certify(**given, agents=["a"] * 240).to_dict()
+
+
+def test_plans_and_simulations_without_agents_refuse_it() -> None:
+    given = table(4)
+    columns = [given[name] for name in ("scores", "outcomes", "tasks")]
+    with pytest.raises(InputError, match="needs agents, which a plan cannot draw"):
+        plan_sample_size(corpus_facts(observe(*columns)), Settings(procedure="two_way"))
+    with pytest.raises(InputError, match="needs agents, which these populations do not have"):
+        make_variants(["two_way"], {})

@@ -362,5 +362,8 @@ def test_every_agent_is_left_out_on_the_page_of_three_or_more(certified: Case) -
     said = text_of(html)
     assert "Agents that the certificate has not seen" in said and "The largest is that of" in said
     assert "3 agents are too few for a bound" in said and "two-way resampling" in said
+    ten = frame.assign(agent=[f"agent-{place % 10}" for place in range(len(frame))])
+    ten_said = text_of(render_page(certified.certificates, ten, title="ten"))
+    assert "probability 1/11 at most" in ten_said and "too few for a bound" not in ten_said
     two = frame.assign(agent=np.where(frame["agent"] == "gpt", "gpt", "other"))
     assert "left out in turn" not in render_page(certified.certificates, two, title="two")
