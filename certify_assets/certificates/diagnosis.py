@@ -50,7 +50,8 @@ class Diagnosis:
         "base_rate": so it does, and there are too few trajectories of the class that this side
         decides for any judge. "tasks": the error is below α, the tasks are too few to show it.
         "guard": the bootstrap passes and the guard does not. "draws": so few resamples are drawn
-        that none could pass. "input": the procedure lacks a pilot table, agents or a declared task size.
+        that none could pass. "input": the procedure lacks a pilot table, agents or a
+        declared task size.
     tasks : int
         Tasks observed.
     tasks_needed : int or None

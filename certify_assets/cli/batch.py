@@ -302,7 +302,8 @@ def _require_first_seed(scores: Path, seed: int) -> None:
     if same and before.get("seed") != seed:
         raise InputError(
             f"{scores} was drawn with seed {before.get('seed')} at {before.get('time')}; give that "
-            "seed, since a draw that is repeated until it suits proves nothing. A second draw needs "
+            "seed, since a draw that is repeated until it suits proves nothing. A second draw "
+            "needs "
             f"a share of δ of its own: plan it with a smaller --delta, and move {trace} away."
         )
     if not same or before is now:

@@ -81,7 +81,8 @@ def queue_(
 ) -> None:
     """Print the review queue of a corpus and what it costs.
 
-    A provisional batch whose audit was edited is named, and nobody is asked about its draw (exit 3).
+    A provisional batch whose audit was edited is named, and nobody is asked about its draw
+    (exit 3).
     """
     from certify_assets.operations.review_queue import load_queue
 
@@ -328,12 +329,13 @@ def _serve(
     as_json: bool,
     costs: dict[str, float],
 ) -> None:
+    from certify_assets.cli.review_handler import ReviewHandler
     from certify_assets.cli.review_server import ReviewServer
     from certify_assets.operations.review_session import ReviewSession
 
     session = ReviewSession(corpus.store, corpus.name, **costs)
     waiting = len(session.queue().frame)
-    server = ReviewServer(session, reviewers=reviewers, host=host, port=port)
+    server = ReviewServer(session, ReviewHandler, reviewers=reviewers, host=host, port=port)
     before = signal.signal(signal.SIGTERM, _stop)
     if as_json:
         emit_json(

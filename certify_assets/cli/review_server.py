@@ -13,11 +13,10 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from http.server import ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 from certify_assets.cli.output import complain
-from certify_assets.cli.review_handler import ReviewHandler
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
@@ -86,11 +85,12 @@ class _Connections:
 
 
 class ReviewServer(ThreadingHTTPServer):
-    """Serves one review session; a thread a request.
+    """Serves one review session; a thread a request, answered by `handler`.
 
     Each of `reviewers` gets a link. Without any there is one link, whose reviewer says who they
-    are; it is theirs alone from the first form that they send. Requests that name another host than `host` are refused, so that no other site can reach the
-    page by a name of its own. Port 0 is any that is free; InputError where the address is taken.
+    are; it is theirs alone from the first form that they send. Requests that name another host
+    than `host` are refused, so that no other site can reach the page by a name of its own. Port 0
+    is any that is free; InputError where the address is taken.
 
     Not Starlette on uvicorn (tried with 0.54): uvicorn has no time limit before a request is
     complete and none for an idle first connection, answers 400 without headers of ours before the
@@ -104,6 +104,7 @@ class ReviewServer(ThreadingHTTPServer):
     def __init__(
         self,
         session: ReviewSession,
+        handler: type[BaseHTTPRequestHandler],
         *,
         reviewers: Sequence[str] = (),
         host: str = "127.0.0.1",
@@ -124,7 +125,7 @@ class ReviewServer(ThreadingHTTPServer):
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.places = _Connections(self.limits.connections)
         try:
-            super().__init__((host, port), ReviewHandler)
+            super().__init__((host, port), handler)
         except OSError as error:
             raise InputError(
                 f"{host}:{port} cannot be listened on ({error.strerror or error}); give "

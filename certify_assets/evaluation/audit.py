@@ -189,7 +189,7 @@ class JudgeOverview(TypedDict):
     certified_on: str
     pseudo_labels: str | None
     why_nothing: list[str]
-    # agent_shift: agents that, left out, are above the budget; empty until the asset or page is made
+    # agent_shift: agents that, left out, are above the budget; empty until asset or page is made
     findings: list[dict[str, str]]
     page: str
 

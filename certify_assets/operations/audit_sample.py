@@ -7,12 +7,13 @@
 # whether a task gets complete must not depend on its outcomes: a few open tasks are enough to hide
 # half of the errors where reviewers put off what went badly.
 #
-# `USES` says what the labels of each kind are for. Labels of drawn tasks certify and monitor, so they
-# never train. Those of runs that the judge could not decide may train. They are of the hardest runs,
-# so they neither certify nor monitor. Labels of a batch draw certify their batch and may train. They
-# are drawn by score, single runs and not tasks, among runs that the corpus certificate does not
-# cover, so they never extend CAL, and the monitor, which watches that certificate, leaves them out
-# with all such runs. A column ``provenance`` states the kind, and every reader of labels enforces it.
+# `USES` says what the labels of each kind are for. Labels of drawn tasks certify and monitor, so
+# they never train. Those of runs that the judge could not decide may train. They are of the
+# hardest runs, so they neither certify nor monitor. Labels of a batch draw certify their batch
+# and may train. They are drawn by score, single runs and not tasks, among runs that the corpus
+# certificate does not cover, so they never extend CAL, and the monitor, which watches that
+# certificate, leaves them out with all such runs. A column ``provenance`` states the kind, and
+# every reader of labels enforces it.
 
 from __future__ import annotations
 

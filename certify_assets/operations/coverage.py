@@ -74,7 +74,8 @@ class Coverage:
             "reviewers decide them."
             if self.policy == "review"
             else (
-                "a certificate of this batch decides them, by labels drawn from it, or reviewers do."
+                "a certificate of this batch decides them, by labels drawn from it, or "
+                "reviewers do."
             )
         )
         if seen := Counter(name for name in self.splits.tolist() if name):
@@ -82,8 +83,8 @@ class Coverage:
             yield (
                 "seen_tasks",
                 (
-                    f"{sum(seen.values())} runs are of tasks of the splits ({text}): the promise of "
-                    f"the corpus certificate is on new tasks; {known}"
+                    f"{sum(seen.values())} runs are of tasks of the splits ({text}): the promise "
+                    f"of the corpus certificate is on new tasks; {known}"
                 ),
             )
         if trained := int((self.reasons == "trained_task").sum()):
@@ -100,8 +101,8 @@ class Coverage:
                 "new_agents",
                 (
                     f"{rows} runs are of {len(self.new_agents)} agents without a run in CAL "
-                    f"({_shown(self.new_agents)}); the promise of the corpus certificate is on runs "
-                    f"like those of CAL; {what}"
+                    f"({_shown(self.new_agents)}); the promise of the corpus certificate is on "
+                    f"runs like those of CAL; {what}"
                 ),
             )
         if self.changed_agents:
@@ -110,7 +111,8 @@ class Coverage:
                 "changed_agents",
                 (
                     f"{rows} runs are of {len(self.changed_agents)} agents of CAL whose runs score "
-                    f"otherwise now ({_shown(self.changed_agents)}), as another version would; {what}"
+                    f"otherwise now ({_shown(self.changed_agents)}), as another version would; "
+                    f"{what}"
                 ),
             )
 

@@ -7,7 +7,7 @@
 # certified region. Where a batch was decided under narrower thresholds than the monitored ones,
 # spot tasks have unlabelled attempts inside the region. Leaving such tasks out alone would keep the
 # easy ones, so the spot tasks of the whole batch are left out. A task has its place where its last
-# missing label is in the journal; neither a later batch nor a clock that was set back moves it. Runs
+# missing label is in the journal; neither a later batch nor a clock set back moves it. Runs
 # that the corpus certificate does not cover are no part of what it promises, nor of its tasks here.
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ _REWRITTEN = {
     ),
 }
 _BATCH_DRAWS = (
-    "{} runs have labels of batch draws, which are left out: the certificates monitored here do not "
+    "{} runs have labels of batch draws, which are left out: the certificates monitored here do "
+    "not "
     "cover these runs; the certificates of their batches say how often they were decided wrongly."
 )
 _SEVERAL = {

@@ -97,12 +97,14 @@ class DrawBudget:
         """Describe the draw."""
         if not self.least and self.saved:
             return (
-                f"Batch {self.batch}: {self.saved} of {self.runs} runs can be decided without a label; "
+                f"Batch {self.batch}: {self.saved} of {self.runs} runs can be decided without a "
+                "label; "
                 f"up to {self.most} labels more may save more of them."
             )
         wanted = f"{self.least} to {self.most}" if self.least < self.most else f"{self.most}"
         return (
-            f"Batch {self.batch}: its draw wants {wanted} labels more; where the first {self.least} agree "
+            f"Batch {self.batch}: its draw wants {wanted} labels more; where the first "
+            f"{self.least} agree "
             f"with the judge, {self.saved} of {self.runs} runs are decided without one."
         )
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from certify_assets.cli.review_handler import ReviewHandler
 from certify_assets.cli.review_server import ReviewLimits, ReviewServer, is_loopback
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
@@ -319,7 +320,7 @@ def test_a_form_that_ends_early_is_not_written(
 
 @contextmanager
 def running(store: Store, limits: ReviewLimits) -> Iterator[ReviewServer]:
-    server = ReviewServer(ReviewSession(store, "c"), limits=limits)
+    server = ReviewServer(ReviewSession(store, "c"), ReviewHandler, limits=limits)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:
@@ -436,7 +437,7 @@ def test_a_common_link_is_its_first_reviewers(store: Store) -> None:
 
 def test_a_reviewer_who_is_named_twice_is_refused(store: Store) -> None:
     with pytest.raises(InputError, match="'Zoe' is named twice; name each of them once"):
-        ReviewServer(ReviewSession(store, "c"), reviewers=["Zoe", " Zoe "])
+        ReviewServer(ReviewSession(store, "c"), ReviewHandler, reviewers=["Zoe", " Zoe "])
 
 
 def test_a_label_that_cannot_be_written_is_not_confirmed(
@@ -463,9 +464,9 @@ def test_addresses(store: Store) -> None:
         running(store, ReviewLimits()) as server,
         pytest.raises(InputError, match=f"127.0.0.1:{server.server_port} cannot be listened on"),
     ):
-        ReviewServer(ReviewSession(store, "c"), port=server.server_port)
+        ReviewServer(ReviewSession(store, "c"), ReviewHandler, port=server.server_port)
     try:
-        six = ReviewServer(ReviewSession(store, "c"), host="::1")
+        six = ReviewServer(ReviewSession(store, "c"), ReviewHandler, host="::1")
     except InputError:
         return
     assert six.url.startswith(f"http://[::1]:{six.server_port}/?token=")
