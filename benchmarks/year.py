@@ -1,0 +1,521 @@
+"""A year of weekly deliveries to one benchmark: what is decided, what it costs, what was wrong.
+
+    python benchmarks/year.py [--data DIR] [--corpus swebench_lite_acr] [--weeks 52] [--seed 0]
+    [--out FOLDER] [--quick]
+
+A published corpus of several agents is delivered as a team would. The labelled runs of the first
+agent (the first three, where each task has one run of an agent) on half of the tasks are the
+corpus. Its other runs, and those of the agents that arrive one after the other, come week by week
+without labels; once a quarter, ten further tasks come labelled, of every agent that has arrived.
+Reviewers read what the queue asks for and answer with the published outcomes, which nothing else
+sees. Deliveries, labels and questions go through the commands; what follows from a labelled
+delivery, from labels every fourth week and from the schedule twice a year is what Dagster's
+sensors and schedule request when they are evaluated.
+
+What goes wrong on the way: for a month one reviewer answers at random (a fifth of the runs are read
+twice); for another the successful runs end with words of failure, so that the judge errs; and one
+week a stored table of decisions is altered. The table has, by week, the runs that the corpus
+certificate and the certificates of batches decided without reading, those of them that were wrong,
+and labels; the summary compares every certified batch with the withheld outcomes. --out keeps the
+table and a picture. --quick: eight weeks. Seeds of draws are by chance, so figures vary.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import numpy as np
+import pandas as pd
+
+from certify_assets.cli import main as certify
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.formats.importing import import_corpus
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.lexical import LexicalJudge
+from certify_assets.operations.alarms import read_alarms
+from certify_assets.operations.decisions import BatchRecord
+from certify_assets.operations.deployment_record import read_deployments
+from certify_assets.operations.labels import label_table
+from certify_assets.operations.layout import batch_names, load_decisions
+from certify_assets.storage.store import Store
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+NAME = "year"
+ALPHA = 0.2
+# findings of a batch that say that its runs are unlike those of CAL
+_SHOWN = {"shifted", "larger_tasks", "sent_again"}
+FORMATS = {
+    "swebench_lite_acr": "autocoderover+swe_agent",
+    "taubench_retail": "auto",
+    "intercode_bash": "auto",
+}
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """When what happens, in weeks from 1."""
+
+    weeks: int
+
+    @property
+    def careless(self) -> range:
+        """The month of the reviewer who answers at random."""
+        return range(self.weeks // 4 + 1, self.weeks // 4 + 5)
+
+    @property
+    def drift(self) -> range:
+        """The month in which successful runs end with words of failure."""
+        return range(self.weeks // 2 + 1, self.weeks // 2 + 5)
+
+    @property
+    def tampered(self) -> int:
+        return 3 * self.weeks // 4
+
+    @property
+    def labelled(self) -> list[int]:
+        """Weeks with a labelled delivery."""
+        return [round(self.weeks * part / 4) for part in (1, 2, 3)]
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A published corpus, cut into a start, weekly runs and labelled deliveries."""
+
+    start: pd.DataFrame
+    weekly: list[pd.DataFrame]  # by week, from 1 at index 0
+    labelled: dict[int, pd.DataFrame]
+    outcome: dict[str, int]
+
+    @classmethod
+    def read(cls, data: Path, name: str, calendar: Calendar, seed: int) -> Source:
+        archives = sorted((data / name).glob("*.tar.gz"))
+        frame = import_corpus(archives, format=FORMATS[name], name=name).frame
+        frame = frame[frame["outcome"].notna()].reset_index(drop=True)
+        rng = np.random.default_rng(seed)
+        tasks = rng.permutation(np.unique(frame["task_id"].to_numpy(str)))
+        known = set(tasks[: tasks.size // 2])
+        extra = np.array_split(tasks[-3 * min(10, tasks.size // 12) :], 3)
+        counts = frame["agent"].value_counts()
+        order = sorted(counts.index, key=lambda agent: (-counts[agent], agent))
+        first_agents = 1 if counts.iloc[0] > tasks.size else 3
+        rank = frame["agent"].map({agent: place for place, agent in enumerate(order)}).to_numpy()
+        later = frame["task_id"].isin({task for part in extra for task in part}).to_numpy()
+        first = frame["task_id"].isin(known).to_numpy() & (rank < first_agents)
+        # one agent after the other, each beginning before the one before has ended
+        place = np.flatnonzero(~later & ~first)
+        place = place[np.argsort(rank[place] + rng.uniform(0, 1.3, place.size), kind="stable")]
+        weekly = np.array_split(place, calendar.weeks)
+        arrival = {
+            number: next(
+                week for week, rows in enumerate(weekly, 1) if (rank[rows] == number).any()
+            )
+            for number in range(len(order))
+        }
+        arrives = np.array([arrival[number] for number in rank])
+        labelled = {
+            week: frame[frame["task_id"].isin(set(part)).to_numpy() & (arrives <= week)]
+            for week, part in zip(calendar.labelled, extra, strict=True)
+        }
+        return cls(
+            start=frame[first],
+            weekly=[frame.iloc[np.sort(rows)] for rows in weekly],
+            labelled=labelled,
+            outcome=dict(zip(frame["trajectory_id"], frame["outcome"].astype(int), strict=True)),
+        )
+
+
+def write_runs(path: Path, frame: pd.DataFrame, *, labels: bool, words: str = "") -> Path:
+    """Write runs as JSON lines; words are appended to the last observation of successful ones."""
+    with path.open("w", encoding="utf-8") as stream:
+        for row in frame.itertuples():
+            steps = [dict(step) for step in row.steps]
+            if words and row.outcome == 1 and steps:
+                steps[-1]["observation"] = f"{steps[-1]['observation']}\n{words}"
+            document = {
+                "trajectory_id": row.trajectory_id,
+                "task_id": row.task_id,
+                "agent": row.agent,
+                "attempt": int(row.attempt),
+                "instruction": row.instruction,
+                "steps": steps,
+            }
+            if labels:
+                document["outcome"] = int(row.outcome)
+            stream.write(json.dumps(document) + "\n")
+    return path
+
+
+class Platform:
+    """A data root that is used through the commands, in this process."""
+
+    def __init__(self, root: Path) -> None:
+        os.environ["CERTIFY_ROOT"] = str(root / "data")
+        os.environ["DAGSTER_HOME"] = str(root / "data" / "dagster")
+        self.folder = root
+        self.cursors: dict[str, str | None] = {}
+
+    def call(self, *words: object, refused: bool = False) -> tuple[int, str, str]:
+        """Call a command; exit codes 0 and 3 are answers, 2 only where it is to be refused."""
+        out, err = io.StringIO(), io.StringIO()
+        with redirect_stdout(out), redirect_stderr(err):
+            try:
+                certify([str(word) for word in words])
+                code = 0
+            except SystemExit as end:
+                code = int(end.code or 0)
+        if code not in ({0, 2, 3} if refused else {0, 3}):
+            said = " ".join(map(str, words))
+            raise SystemExit(f"certify {said}: exit {code}\n{err.getvalue()}{out.getvalue()}")
+        return code, out.getvalue(), err.getvalue()
+
+    def tick(self, name: str) -> None:
+        """Evaluate a sensor or schedule as the daemon does, and execute what it requests."""
+        from dagster._core.definitions.partitions.context import partition_loading_context
+
+        from certify_assets.definitions import defs
+        from certify_assets.defs.execution import execute, failures, instance_with
+        from certify_assets.defs.resources import DataRoot
+
+        repository = defs.get_repository_def()
+        given: dict[str, Any] = {
+            "repository_def": repository,
+            "resources": {"data_root": DataRoot(root=os.environ["CERTIFY_ROOT"])},
+        }
+        output = redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO())
+        with output[0], output[1], instance_with([NAME]) as instance:
+            with partition_loading_context(dynamic_partitions_store=instance):
+                if repository.has_sensor_def(name):
+                    source: Any = repository.get_sensor_def(name)
+                    context: Any = dg.build_sensor_context(
+                        instance=instance, cursor=self.cursors.get(name), **given
+                    )
+                else:
+                    source = repository.get_schedule_def(name)
+                    context = dg.build_schedule_context(
+                        instance=instance, scheduled_execution_time=datetime.now(UTC), **given
+                    )
+                with context:
+                    made = source.evaluate_tick(context)
+            self.cursors[name] = getattr(made, "cursor", None) or self.cursors.get(name)
+            for request in made.run_requests or ():
+                selection = set(request.asset_selection) if request.asset_selection else None
+                done = execute(source.job_name, instance, request.partition_key, selection)
+                if not done.success:
+                    raise SystemExit(f"{name}: {failures(done)}")
+
+    def corpus(self) -> Corpus:
+        """Open the corpus as it is stored now."""
+        return Corpus(Store(os.environ["CERTIFY_ROOT"]), NAME)
+
+
+@dataclass
+class Reviewers:
+    """Reviewers who know the published outcomes; one of them answers at random for a month."""
+
+    platform: Platform
+    outcome: dict[str, int]
+    rng: np.random.Generator
+    capacity: int
+    double: float
+    labels: int = 0
+    wrong: int = 0
+
+    def work(self, week: int, *, careless: bool) -> int:
+        """Read the queue up to the capacity of a week, a few runs at a time; return the labels."""
+        said = 0
+        while said < self.capacity:
+            queue = self.platform.folder / "queue.csv"
+            queue.unlink(missing_ok=True)
+            self.platform.call("review", "export", NAME, queue, "--double", self.double)
+            frame = pd.read_csv(queue, dtype=str, keep_default_na=False)
+            frame = frame[frame["kind"] != "undecided"].head(min(24, self.capacity - said))
+            if frame.empty:
+                break
+            rows = [
+                (run, *self._answer(run, int(reviews), careless=careless))
+                for run, reviews in zip(frame["trajectory_id"], frame["reviews"], strict=True)
+            ]
+            answers = self.platform.folder / f"labels-{week:02d}-{said:03d}.csv"
+            pd.DataFrame(rows, columns=["trajectory_id", "outcome", "reviewer"]).to_csv(
+                answers, index=False
+            )
+            self.platform.call("review", "import", NAME, answers)
+            said += len(rows)
+        self.labels += said
+        return said
+
+    def _answer(self, run: str, reviews: int, *, careless: bool) -> tuple[int, str]:
+        truth = self.outcome[run]
+        reviewer = ("ann", "ben", "cem", "dana")[reviews % 4]
+        if careless and reviewer == "ann":
+            answer = int(self.rng.random() < 0.5)
+            self.wrong += answer != truth
+            return answer, reviewer
+        return truth, reviewer
+
+
+@dataclass
+class Week:
+    """What was seen of one week while it was worked on."""
+
+    week: int
+    delivered: int
+    batch: str
+    labels: int = 0
+    refused: str = ""  # why nothing was decided
+    notes: list[str] = field(default_factory=list)
+
+
+class Year:
+    """The weeks, one after the other."""
+
+    def __init__(self, platform: Platform, source: Source, calendar: Calendar, seed: int) -> None:
+        self.platform, self.source, self.calendar = platform, source, calendar
+        self.reviewers = Reviewers(
+            platform, source.outcome, np.random.default_rng(seed + 1), capacity=400, double=0.2
+        )
+        self.weeks: list[Week] = []
+        self.alarms, self.deployed = 0, 1
+
+    def start(self) -> None:
+        """Import, certify and deploy the first agent's runs; a user does no more than this."""
+        folder, call = self.platform.folder, self.platform.call
+        path = write_runs(folder / "start.jsonl", self.source.start, labels=True)
+        call(
+            "corpus", "import", path, "--name", NAME, "--format", "table",
+            "--auto-deploy", "always", "--new-agents", "batch_certificate", "--no-rl",
+            "--accept-structural-leak", "the length of a run is part of what this judge may read",
+        )  # fmt: skip
+        call("run", NAME, "--judge", "lexical")
+        call(
+            "ops",
+            "deploy",
+            NAME,
+            "lexical",
+            "--audit-rate",
+            0.25,
+            "--spot-rate",
+            0.25,
+            "--draw-seed",
+            7,
+        )
+
+    def run(self) -> None:
+        """Work through all weeks."""
+        for number in range(1, self.calendar.weeks + 1):
+            self.one(number)
+
+    def one(self, number: int) -> None:
+        """Deliver a week, review, and let the sensors and the schedule act."""
+        platform = self.platform
+        words = self._words() if number in self.calendar.drift else ""
+        notes = [self._tamper()] if number == self.calendar.tampered else []
+        runs = self.source.weekly[number - 1]
+        path = write_runs(
+            platform.folder / f"week-{number:02d}.jsonl", runs, labels=False, words=words
+        )
+        platform.call("ops", "ingest", NAME, path)
+        record = BatchRecord.load(platform.corpus(), batch_names(platform.corpus())[-1])
+        week = Week(number, len(runs), record.batch, notes=notes)
+        self.weeks.append(week)
+        if record.refusal is not None:
+            week.refused = record.refusal.code
+        week.notes += [item["code"] for item in record.findings if item["code"] in _SHOWN]
+        week.labels = self.reviewers.work(number, careless=number in self.calendar.careless)
+        if number in self.source.labelled:
+            added = self.source.labelled[number]
+            path = write_runs(platform.folder / f"labelled-{number:02d}.jsonl", added, labels=True)
+            platform.call("corpus", "import", path, "--name", NAME, "--add")
+            platform.tick("new_versions")
+            week.notes.append(f"{len(added)} labelled runs added")
+        if number % 4 == 0:
+            platform.tick("reviewed_labels")
+        if number % 26 == 0:
+            platform.tick("weekly_recertification")
+        self._note(week)
+
+    def _note(self, week: Week) -> None:
+        """Note alarms and deployments that the week has brought."""
+        corpus = self.platform.corpus()
+        alarms, deployed = len(read_alarms(corpus)), len(read_deployments(corpus))
+        if alarms > self.alarms:
+            week.notes.append("alarm")
+        if deployed > self.deployed:
+            made = read_deployments(corpus)[-1]
+            kind = f"recertification {made.recertification}" if made.recertification else "CAL"
+            week.notes.append(f"deployment {made.number} ({made.policy or 'by hand'}, {kind})")
+        self.alarms, self.deployed = alarms, deployed
+
+    def _words(self) -> str:
+        """Return words of failure: those that lower the score of this judge most."""
+        folder = JudgedCorpus(self.platform.corpus(), "lexical").key("adapter")
+        judge = LexicalJudge.load(Path(os.environ["CERTIFY_ROOT"]) / folder)
+        lowest = np.argsort(judge.coefficients, kind="stable")[:40]
+        return " ".join([judge.vocabulary[place] for place in lowest] * 3)
+
+    def _tamper(self) -> str:
+        """Alter a stored table of decisions, see that the next call refuses, and restore it."""
+        batch = self.weeks[-1].batch
+        stored = Path(os.environ["CERTIFY_ROOT"]) / f"operations/{NAME}/batches/{batch}"
+        table = stored / "decisions.parquet"
+        kept = table.read_bytes()
+        frame = pd.read_parquet(table)
+        frame["decision"] = "release"
+        frame.to_parquet(table, index=False)
+        code, _, _ = self.platform.call("review", "queue", NAME, refused=True)
+        if not code:
+            raise SystemExit("an altered table of decisions was read")
+        table.write_bytes(kept)
+        return "altered table refused"
+
+
+def outcome_table(year: Year) -> pd.DataFrame:
+    """Return one row a week: what was decided by which promise, and what of it was wrong."""
+    decided = load_decisions(year.platform.corpus())
+    truth = decided["trajectory_id"].map(year.source.outcome).to_numpy()
+    wrong = (decided["decision"] == "reject") & (truth == 1)
+    wrong |= (decided["decision"] == "release") & (truth == 0)
+    automatic = decided["decision"].isin(("reject", "release"))
+    by_batch = automatic & (decided["reason"] == "batch_certificate")
+    rows = []
+    for week in year.weeks:
+        mine = decided["batch"] == week.batch
+        row: dict[str, object] = {"week": week.week, "runs": week.delivered, "labels": week.labels}
+        for name, kind in (("corpus", automatic & ~by_batch), ("batch", by_batch)):
+            row[name] = int((mine & kind).sum())
+            row[f"{name}_wrong"] = int((mine & kind & wrong).sum())
+        row["notes"] = "; ".join([*([week.refused] if week.refused else []), *week.notes])
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What the year comes to; shares are of all delivered runs."""
+
+    runs: int
+    labels: int
+    decided: float  # without reading
+    corpus_error: float  # among those that the corpus certificate decided
+    corpus_error_drift: float  # the same, in the month of the drift
+    certified: int  # batches
+    above: int  # of these, batches with more than ⌊αN⌋ errors
+    batch_error: float
+    alarms: int
+    deployments: int
+    disputed: int  # runs whose reviewers disagreed
+
+    @classmethod
+    def of(cls, year: Year, table: pd.DataFrame) -> Summary:
+        drift = table["week"].isin(list(year.calendar.drift))
+        by_batch = table[table["batch"] > 0]
+        corpus = year.platform.corpus()
+
+        def error(rows: pd.DataFrame, name: str) -> float:
+            return float(rows[f"{name}_wrong"].sum() / max(1, rows[name].sum()))
+
+        return cls(
+            runs=int(table["runs"].sum()),
+            labels=int(table["labels"].sum()),
+            decided=float((table["corpus"] + table["batch"]).sum() / table["runs"].sum()),
+            corpus_error=error(table[~drift], "corpus"),
+            corpus_error_drift=error(table[drift], "corpus"),
+            certified=len(by_batch),
+            above=int((by_batch["batch_wrong"] > (ALPHA * by_batch["batch"] + 1e-9)).sum()),
+            batch_error=error(by_batch, "batch"),
+            alarms=year.alarms,
+            deployments=year.deployed,
+            disputed=label_table(corpus).disputed,
+        )
+
+
+def draw(table: pd.DataFrame, calendar: Calendar, alpha: float, path: Path) -> None:
+    """Draw shares, labels and errors by week."""
+    from matplotlib.figure import Figure
+
+    from certify_assets.reports.svg import ALPHA_INK, HUMAN, JUDGE, REJECT, RELEASE, style_context
+
+    weeks, runs = table["week"].to_numpy(), table["runs"].to_numpy()
+    with style_context():
+        figure = Figure(figsize=(9, 7), layout="constrained")
+        shares, labels, errors = figure.subplots(3, 1, sharex=True, height_ratios=(2, 1, 2))
+        bottom = np.zeros(weeks.size)
+        for name, colour, words in (
+            ("corpus", JUDGE, "decided under the corpus certificate"),
+            ("batch", RELEASE, "decided under a batch certificate"),
+        ):
+            shares.bar(weeks, table[name] / runs, 0.9, bottom, color=colour, label=words)
+            bottom += (table[name] / runs).to_numpy()
+        shares.set(ylim=(0, 1), ylabel="share of the runs")
+        labels.bar(weeks, table["labels"], 0.9, color=HUMAN)
+        labels.set(ylabel="labels")
+        wrong = table["corpus_wrong"] + table["batch_wrong"]
+        decided = (table["corpus"] + table["batch"]).clip(lower=1)
+        errors.bar(weeks, wrong / decided, 0.9, color=REJECT, label="wrong among the decided")
+        errors.plot(
+            weeks, wrong.cumsum() / decided.cumsum(), color="black", label="the same, so far"
+        )
+        errors.axhline(alpha, color=ALPHA_INK, linestyle="--", label=f"α = {alpha:g}")
+        errors.set(xlabel="week", ylabel="error", ylim=(0, None))
+        for axes in (shares, labels, errors):
+            for month, text in (
+                (calendar.careless, "careless reviewer"),
+                (calendar.drift, "drift"),
+            ):
+                axes.axvspan(month[0] - 0.5, month[-1] + 0.5, color="#f3e6c8", zorder=0)
+                if axes is shares:
+                    axes.text(month[0] - 0.4, 1.02, text, fontsize=8)
+        for axes in (shares, errors):
+            axes.legend(loc="upper left", ncols=3, fontsize=8)
+        figure.savefig(path, dpi=110, metadata={"Software": None})
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--corpus", choices=sorted(FORMATS), default="swebench_lite_acr")
+    parser.add_argument("--weeks", type=int, default=52)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--quick", action="store_true", help="Eight weeks.")
+    given = parser.parse_args(arguments)
+    if not (given.data / given.corpus).is_dir():
+        print(f"skipped: {given.data / given.corpus} is not here")
+        return 0
+    calendar = Calendar(8 if given.quick else given.weeks)
+    source = Source.read(given.data, given.corpus, calendar, given.seed)
+    with tempfile.TemporaryDirectory() as folder:
+        year = Year(Platform(Path(folder)), source, calendar, given.seed)
+        started, cpu = time.perf_counter(), time.process_time()
+        year.start()
+        year.run()
+        table = outcome_table(year)
+        print(table.to_string(index=False))
+        summary = Summary.of(year, table)
+        print("".join(f"{name}: {value:.4g}\n" for name, value in asdict(summary).items()))
+        if given.out:
+            given.out.mkdir(parents=True, exist_ok=True)
+            table.to_csv(given.out / "year.csv", index=False)
+            draw(table, calendar, ALPHA, given.out / "year.png")
+        print(
+            f"{time.perf_counter() - started:.0f} s, {time.process_time() - cpu:.0f} CPU-s",
+            file=sys.stderr,
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
