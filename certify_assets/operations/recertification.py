@@ -201,6 +201,10 @@ def _make(corpus: Corpus, plan: Plan, claimed: Claim) -> RecertificationRecord:
     spending, source = read_spending(corpus).of(plan.judge), stream_source(corpus)
     store, counted = corpus.store, plan.counted
     scores = recertification_key(corpus.name, claimed.number, SCORES)
+    if store.is_local:
+        # parts that a killed call left: who holds the lease alone writes into this folder
+        for part in store.local_path(scores).parent.glob(".certify.*.part"):
+            part.unlink(missing_ok=True)
     scores_sha256 = store.write_table(scores, plan.table)
     certificates = _certify(corpus.name, plan, claimed, spending, source)
     key = recertification_key(corpus.name, claimed.number, CERTIFICATES)

@@ -92,9 +92,14 @@ def test_the_chain_gives_the_same_bytes_in_another_storage_backend(template: Pat
 
 
 def _timeless(files: dict[str, bytes]) -> dict[str, object]:
-    """The files, of the audits without the head of the ledger, whose lines have times."""
-    audits = "judges/lexical/c/audits.json"
-    return {**files, audits: json.loads(files[audits]) | {"ledger_head": ""}}
+    """The files without the times of journals, and the heads that depend on them."""
+    audits, spending = "judges/lexical/c/audits.json", "operations/c/spending.jsonl"
+    claims = [json.loads(line) | {"time": ""} for line in files[spending].splitlines()]
+    return {
+        **files,
+        audits: json.loads(files[audits]) | {"ledger_head": ""},
+        spending: [claim | {"previous": ""} for claim in claims],
+    }
 
 
 def test_the_chain_runs_and_running_it_again_gives_the_same_bytes(finished: Store) -> None:

@@ -126,13 +126,13 @@ def _trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     Corpus(store, "small").prepare_splits()
     judged(store, "small", "base").train()
-    judged(store, "small", "base").score(engine="inline")
+    judged(store, "small", "base").score()
     return folder / "root"
 
 
 @pytest.mark.parametrize("engine", OTHERS, indirect=True)
 def test_scores_of_a_language_model_have_the_same_bytes_and_what_was_kept_stays(
-    engine: str, _trained: Path, tmp_path: Path
+    engine: str, _trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = Store(str(_trained))
     shutil.copytree(_trained, tmp_path / "root")
@@ -146,7 +146,8 @@ def test_scores_of_a_language_model_have_the_same_bytes_and_what_was_kept_stays(
     for name in kept:
         if name != first:
             store.delete(f"judges/base/small/shards/{name}")
-    judged(store, "small", "base").score(engine=engine)
+    monkeypatch.setenv(ENGINE_VARIABLE, engine)
+    judged(store, "small", "base").score()
     assert {
         path.name: path.read_bytes()
         for path in (tmp_path / "root/judges/base/small/shards").iterdir()
