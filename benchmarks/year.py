@@ -40,12 +40,14 @@ import dagster as dg
 import numpy as np
 import pandas as pd
 
+from certify_assets.certificates.batch import BatchCertificate, error_limit
 from certify_assets.cli import main as certify
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.formats.importing import import_corpus
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lexical import LexicalJudge
 from certify_assets.operations.alarms import read_alarms
+from certify_assets.operations.batch_audit import BatchAudit, batch_audits
 from certify_assets.operations.decisions import BatchRecord
 from certify_assets.operations.deployment_record import read_deployments
 from certify_assets.operations.labels import label_table
@@ -402,6 +404,15 @@ def outcome_table(year: Year) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def is_above(audit: BatchAudit, item: BatchCertificate, outcome: dict[str, int]) -> bool:
+    """Whether a certified set holds more errors than it promises, by the withheld outcomes."""
+    assert item.threshold is not None
+    inside = audit.draw.batch.decided(item.side, item.threshold)
+    truth = np.array([outcome[run] for run in audit.runs])[inside]
+    wrong = truth == (1 if item.side == "reject" else 0)
+    return bool(wrong.sum() >= error_limit(item.alpha, int(inside.sum())))
+
+
 @dataclass(frozen=True)
 class Summary:
     """What the year comes to; shares are of all delivered runs."""
@@ -411,8 +422,8 @@ class Summary:
     decided: float  # without reading
     corpus_error: float  # among those that the corpus certificate decided
     corpus_error_drift: float  # the same, in the month of the drift
-    certified: int  # batches
-    above: int  # of these, batches with more than ⌊αN⌋ errors
+    certified: int  # sides of batches
+    above: int  # of these, with more than ⌊αN⌋ errors among the N of the set, labelled or not
     batch_error: float
     alarms: int
     deployments: int
@@ -423,6 +434,13 @@ class Summary:
         drift = table["week"].isin(list(year.calendar.drift))
         by_batch = table[table["batch"] > 0]
         corpus = year.platform.corpus()
+        exceeded = [
+            is_above(audit, item, year.source.outcome)
+            for audit in batch_audits(corpus)
+            if audit.state == "certified"
+            for item in audit.certificates
+            if item.certified
+        ]
 
         def error(rows: pd.DataFrame, name: str) -> float:
             return float(rows[f"{name}_wrong"].sum() / max(1, rows[name].sum()))
@@ -433,8 +451,8 @@ class Summary:
             decided=float((table["corpus"] + table["batch"]).sum() / table["runs"].sum()),
             corpus_error=error(table[~drift], "corpus"),
             corpus_error_drift=error(table[drift], "corpus"),
-            certified=len(by_batch),
-            above=int((by_batch["batch_wrong"] > (ALPHA * by_batch["batch"] + 1e-9)).sum()),
+            certified=len(exceeded),
+            above=sum(exceeded),
             batch_error=error(by_batch, "batch"),
             alarms=year.alarms,
             deployments=year.deployed,

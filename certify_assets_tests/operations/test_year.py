@@ -26,9 +26,9 @@ def test_a_year_of_deliveries_keeps_its_promises(
     assert list(table["week"]) == list(range(1, 53))
     assert summary.runs == sum(map(len, source.weekly))
     # the seeds of the draws are by chance: each certified batch is above with at most .05, so more
-    # than a quarter of 20 to 40 has a chance below .001
-    assert summary.certified >= 10
-    assert summary.above <= summary.certified / 4
+    # than a quarter and two of 14 to 30 have a chance below .001
+    assert summary.certified >= 5
+    assert summary.above <= 2 + summary.certified / 4
     assert summary.batch_error <= script.ALPHA
     assert summary.corpus_error <= script.ALPHA
     assert summary.disputed > 0, "the careless reviewer is seen where runs are read twice"
