@@ -18,7 +18,8 @@ these can rewrite history; the ledger makes that a deliberate act, not an accide
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -26,13 +27,16 @@ from typing import Any
 from certify_assets._version import __version__
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import InputError, LedgerError
+from certify_assets.errors import CertifyError, InputError, LedgerError
 from certify_assets.files import canonical_json, parse_json, sha256_bytes
 from certify_assets.storage.journal import Journal, LineFormat
 from certify_assets.storage.store import Store
 
 READ_KINDS = ("first", "reused", "replay", "changed", "unregistered")
 _FORMAT = LineFormat(entry="a ledger entry", error=LedgerError)
+_VERSIONS = ".deliveries.jsonl"
+#: share of a corpus's runs from which another corpus is of the same runs
+SHARED = 0.1
 
 
 @dataclass(frozen=True)
@@ -346,3 +350,44 @@ def _reader(entries: Sequence[LedgerEntry], judge: str) -> dict[str, str | int]:
     counts = {kind: sum(entry.kind == kind for entry in mine) for kind in READ_KINDS}
     results = [entry for entry in mine if entry.kind == "result"]
     return {"judge": judge, **counts, "results": len(results), "last": mine[-1].time}
+
+
+def certified_splits(corpus: Corpus) -> tuple[int, tuple[str, ...]]:
+    """Return under how many splits these runs were certified, and the other corpora they are in."""
+    # A split that was taken because its certificate is the widest is a candidate, as a judge is.
+    # Registrations outlast their corpus. Runs are the same where task, agent and texts are. One
+    # profile after another is seen within one version: new tasks make another manifest too.
+    designs, others = _designs(corpus), []
+    for other in _of_the_same_runs(corpus):
+        if found := _designs(other):
+            designs |= found
+            others.append(other.name)
+    return len(designs), tuple(others)
+
+
+def _designs(corpus: Corpus) -> set[tuple[int, int]]:
+    """Return the splits as seed and number of the manifest under that seed, of one version."""
+    manifests: dict[tuple[int, int], list[str]] = {}
+    for registration in LedgerStatus.of(corpus).registrations:
+        plan = registration.plan or {}
+        # registrations of studies have no manifest, those of early versions no version
+        if {"version", "seed", "manifest_sha256"} <= plan.keys():
+            seen = manifests.setdefault((plan["version"], plan["seed"]), [])
+            if plan["manifest_sha256"] not in seen:
+                seen.append(plan["manifest_sha256"])
+    return {(seed, place) for (_, seed), seen in manifests.items() for place in range(len(seen))}
+
+
+def _of_the_same_runs(corpus: Corpus) -> Iterator[Corpus]:
+    runs = corpus.deliveries.last_runs()
+    own = set() if runs is None else set(runs["content"])
+    for entry in corpus.store.names("ledger") if own else []:
+        name = entry.removesuffix(_VERSIONS)
+        if name in (entry, corpus.name):
+            continue
+        other = Corpus(corpus.store, name)
+        # what is wrong with another corpus is said where that one is used
+        with suppress(CertifyError):
+            theirs = other.deliveries.last_runs()
+            if theirs is not None and len(own & set(theirs["content"])) >= SHARED * len(own):
+                yield other

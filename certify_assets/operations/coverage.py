@@ -64,19 +64,15 @@ class Coverage:
 
     def findings(self, agents: pd.Series[str]) -> Iterator[tuple[str, str]]:
         """Say which runs are not covered, and what decides them."""
-        what = {
-            "review": "reviewers decide them.",
-            "batch_certificate": "a certificate of this batch decides them, by labels drawn from "
-            "it, or reviewers do.",
-            "accept": "the corpus accepts them, so its certificate decides them all the same.",
-        }.get(self.policy, "")
         known = (
             "reviewers decide them."
             if self.policy == "review"
-            else (
-                "a certificate of this batch decides them, by labels drawn from it, or "
-                "reviewers do."
-            )
+            else "a certificate of this batch decides them, by labels drawn from it, or reviewers do."
+        )
+        what = (
+            "the corpus accepts them, so its certificate decides them all the same."
+            if self.policy == "accept"
+            else known
         )
         if seen := Counter(name for name in self.splits.tolist() if name):
             text = ", ".join(f"{number} of {name.upper()}" for name, number in sorted(seen.items()))

@@ -106,8 +106,8 @@ def certificates_in_use(judge: JudgedCorpus) -> list[Certificate] | None:
     try:
         return deployed_certificates(judge.corpus)
     except StaleCertificateError:
-        # a delivery, or a training, came after the deployment: it decides nothing any more, and
-        # the run that certifies the judge again goes on
+        # a delivery, or a training, came after the deployment: it decides nothing any more, which
+        # must not stop the run that certifies the judge again
         return None
 
 

@@ -11,7 +11,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError, InputError, StaleCertificateError
 from certify_assets.evaluation.anchors import require_anchored
 from certify_assets.evaluation.certification import certificate_of
-from certify_assets.evaluation.resplits import certified_splits
+from certify_assets.evaluation.ledger import certified_splits
 from certify_assets.files import canonical_json
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import PROCEDURES, SIDES

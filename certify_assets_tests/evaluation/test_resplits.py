@@ -8,7 +8,7 @@ from pathlib import Path
 from certify_assets.corpora.config import remove_corpus, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.evaluation.certification import certify_judge
-from certify_assets.evaluation.resplits import certified_splits
+from certify_assets.evaluation.ledger import certified_splits
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.rollout import deploy
 from certify_assets.storage.store import Store
