@@ -67,7 +67,7 @@ class Coverage:
         known = (
             "reviewers decide them."
             if self.policy == "review"
-            else "a certificate of this batch decides them, by labels drawn from it, or reviewers do."
+            else "a certificate of the batch decides them, by labels drawn there, or reviewers do."
         )
         what = (
             "the corpus accepts them, so its certificate decides them all the same."
