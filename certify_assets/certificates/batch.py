@@ -400,6 +400,10 @@ class BatchPlan:
             plan = cls(**values)
             known = (
                 document["schema"] == SCHEMA
+                and all(
+                    value is None or (isinstance(value, (int, float)) and 0 <= value < math.inf)
+                    for value in (plan.expected_labels, plan.expected_net_share)
+                )
                 and set(document) == {"schema", *values}
                 and isinstance(plan.certificate_sha256, str)
                 and isinstance(plan.history_sha256, str)

@@ -14,6 +14,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Final
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from certify_assets.certificates.batch_planning import History, plan_batch
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 
+SCHEMA: Final = "certify_assets/batch_sides_plan/1"
 # labels beyond those that were expected, at which a reviewer is asked again
 _FURTHER = 10
 
@@ -48,6 +50,33 @@ class SidesPlan:
 
     plans: tuple[BatchPlan, ...]
     cut: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plans as a JSON object."""
+        return {"plans": [plan.to_dict() for plan in self.plans], "cut": self.cut}
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> SidesPlan:
+        """Read the plans from their JSON object.
+
+        Raises
+        ------
+        InputError
+            If they are none: two of one side, or two sides that no score parts.
+        """
+        try:
+            plans = tuple(BatchPlan.from_dict(item) for item in document["plans"])
+            cut = None if document["cut"] is None else float(document["cut"])
+        except (KeyError, TypeError, ValueError):
+            plans, cut = (), None
+        sides = [plan.side for plan in plans]
+        parted = cut is not None and math.isfinite(cut)
+        if not sides or len(set(sides)) < len(sides) or (len(sides) > 1 and not parted):
+            raise InputError(
+                "This is not a plan of both sides as `certify batch plan --side both --out` "
+                "writes it."
+            )
+        return cls(plans, cut)
 
 
 def plan_sides(
@@ -130,6 +159,18 @@ class SidesDraw:
             for draw in self.sides
         )
 
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """Return the runs of all sides, those of a side in its order, the sides in turns: in each
+        part of the way each side has its part of the labels that it expects.
+        """
+        found = [
+            (rank / max(1.0, draw.plan.expected_labels or 0.0), place, name)
+            for place, (draw, names) in enumerate(zip(self.sides, self.orders, strict=True))
+            for rank, name in enumerate(names)
+        ]
+        return tuple(name for _, _, name in sorted(found))
+
     def labelled(self, outcomes: Mapping[str, int]) -> tuple[dict[str, int], ...]:
         """Return of each side the labels that count: those of its first drawn runs."""
         found = []
@@ -189,8 +230,4 @@ def sides_sha256(plan: SidesPlan, batch: Batch) -> str:
     ]
     if len(set(batch.trajectories)) != len(batch):
         raise InputError("A run is twice in the batch; give every run once.")
-    return sha256_bytes(
-        canonical_json(
-            {"plans": [item.to_dict() for item in plan.plans], "cut": plan.cut, "runs": rows}
-        )
-    )
+    return sha256_bytes(canonical_json({**plan.to_dict(), "runs": rows}))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from certify_assets.certificates.batch import Batch, BatchCertificate, BatchPlan
+from certify_assets.certificates.batch import Batch, BatchCertificate
 from certify_assets.certificates.batch_sides import SidesDraw, SidesPlan, sides_sha256
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, IntegrityError
@@ -86,8 +86,7 @@ class AuditRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document as a JSON object."""
-        plans = [plan.to_dict() for plan in self.plan.plans]
-        return {**asdict(self), "plan": {"plans": plans, "cut": self.plan.cut}}
+        return {**asdict(self), "plan": self.plan.to_dict()}
 
     @classmethod
     def from_dict(cls, document: Any) -> AuditRecord:
@@ -95,10 +94,8 @@ class AuditRecord:
         values = dict(document)
         if values["schema"] != SCHEMA:
             raise ValueError(f"it is not {SCHEMA}")
-        plan = values.pop("plan")
-        plans = tuple(BatchPlan.from_dict(item) for item in plan["plans"])
-        order = tuple(values.pop("order"))
-        return cls(**values, plan=SidesPlan(plans, plan["cut"]), order=order)
+        plan, order = SidesPlan.from_dict(values.pop("plan")), tuple(values.pop("order"))
+        return cls(**values, plan=plan, order=order)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,297 @@
+"""The plan, the draw and the labels of one batch, on the files that ``certify batch`` takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from certify_assets.cli.documents import Choice, load_certificates
+from certify_assets.cli.options import read_scores
+from certify_assets.errors import InputError
+from certify_assets.evaluation.score_table import ColumnNames, read_labels
+from certify_assets.evaluation.table_files import read_rows
+from certify_assets.files import read_json, sha256_file, write_json_atomic
+
+if TYPE_CHECKING:
+    from certify_assets.certificates import Batch, BatchPlan, Certificate, History
+    from certify_assets.certificates.batch_sides import SidesDraw, SidesPlan
+    from certify_assets.evaluation.score_table import ScoreTable
+
+COLUMNS: Final = ("order", "trajectory_id", "task_id", "seed", "batch_sha256", "level")
+BOTH: Final = "both"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Options that plan, draw and close share."""
+
+    split: str | None
+    history: Path | None
+    threshold: float | None
+    side: str | None
+    alpha: float | None
+    delta: float | None
+    columns: dict[str, str]
+
+    @property
+    def named(self) -> list[str]:
+        """Options that a plan has fixed already."""
+        names = ("history", "threshold", "side", "alpha", "delta")
+        return [f"--{name}" for name in names if getattr(self, name) is not None]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What is certified of a batch: one side, or both together."""
+
+    sides: SidesPlan
+    both: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan file."""
+        from certify_assets.certificates.batch_sides import SCHEMA
+
+        if self.both:
+            return {"schema": SCHEMA, **self.sides.to_dict()}
+        return self.sides.plans[0].to_dict()
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The draw of a batch, of one side or of both together."""
+
+    sides: SidesDraw
+    both: bool
+
+    @property
+    def rows(self) -> list[tuple[int | str, ...]]:
+        """Rows of the draw file: a run in the terms of its side, the sides in turns."""
+        places = {
+            name: (draw, place)
+            for draw, names in zip(self.sides.sides, self.sides.orders, strict=True)
+            for name, place in zip(names, draw.order.tolist(), strict=True)
+        }
+        found: list[tuple[int | str, ...]] = []
+        for number, name in enumerate(self.sides.order, 1):
+            draw, place = places[name]
+            task, level = draw.batch.tasks[place], int(draw.levels[place])
+            found.append((number, name, task, draw.seed, draw.batch_sha256, level))
+        return found
+
+
+def plan_of(certificate: Path, scores: Path, asked: Asked) -> tuple[Planned, Batch]:
+    """Return the plan of a batch, which CERTIFICATE may hold already, and the batch."""
+    frozen = _batch(scores, asked)
+    document = read_json(certificate) if certificate.is_file() else None
+    if isinstance(document, dict) and (known := _read_plan(document)) is not None:
+        if asked.named:
+            raise InputError(
+                f"{certificate} is a plan, which fixes {', '.join(asked.named)} already; leave "
+                "these options out."
+            )
+        return known, frozen
+    if asked.side == BOTH:
+        return Planned(_plan_both(certificate, scores, frozen, asked), both=True), frozen
+    from certify_assets.certificates.batch_sides import SidesPlan
+
+    return Planned(SidesPlan((_plan_one(certificate, frozen, asked),)), both=False), frozen
+
+
+def _read_plan(document: Mapping[str, Any]) -> Planned | None:
+    from certify_assets.certificates import BatchPlan
+    from certify_assets.certificates.batch import SCHEMA
+    from certify_assets.certificates.batch_sides import SCHEMA as SIDES_SCHEMA
+    from certify_assets.certificates.batch_sides import SidesPlan
+
+    if document.get("schema") == SCHEMA:
+        return Planned(SidesPlan((BatchPlan.from_dict(document),)), both=False)
+    if document.get("schema") == SIDES_SCHEMA:
+        return Planned(SidesPlan.from_dict(document), both=True)
+    return None
+
+
+def _plan_one(certificate: Path, frozen: Batch, asked: Asked) -> BatchPlan:
+    from certify_assets.certificates import plan_batch
+
+    item = _one(certificate, asked)
+    history = None if asked.history is None else _history(asked.history, asked)
+    threshold = asked.threshold
+    if threshold is None and history is None:
+        threshold = item.threshold
+    return plan_batch(
+        frozen,
+        side=item.side,
+        alpha=item.alpha if asked.alpha is None else asked.alpha,
+        delta=item.delta if asked.delta is None else asked.delta,
+        threshold=threshold,
+        predicted_error=item.selective_error if item.certified else None,
+        history=history,
+        certificate_sha256=item.sha256,
+    )
+
+
+def _plan_both(certificate: Path, scores: Path, frozen: Batch, asked: Asked) -> SidesPlan:
+    """Plan both sides; one that CERTIFICATE does not have takes the budget of the other."""
+    from certify_assets.certificates.batch_sides import plan_sides
+
+    if asked.history is None:
+        raise InputError(
+            "--side both parts the batch at a score of past runs; give --history with labelled "
+            "past runs."
+        )
+    if asked.threshold is not None:
+        raise InputError("--threshold is of one side; leave it out, or name the side.")
+    held = {item.side for item in load_certificates(certificate)}
+    items = {side: _one(certificate, replace(asked, side=side)) for side in sorted(held)}
+    other = next(iter(items.values()))
+    alphas = {side: items.get(side, other).alpha for side in ("reject", "release")}
+    if asked.alpha is not None:
+        alphas = dict.fromkeys(alphas, asked.alpha)
+    delta = min(item.delta for item in items.values()) if asked.delta is None else asked.delta
+    history = _history(asked.history, asked)
+    plan = plan_sides(frozen, alphas=alphas, delta=delta, history=history)
+    if not plan.plans:
+        raise InputError(f"Labels are expected to save nothing of {scores} on either side.")
+    named = [
+        replace(item, certificate_sha256=items.get(item.side, other).sha256) for item in plan.plans
+    ]
+    return replace(plan, plans=tuple(named))
+
+
+def _one(certificate: Path, asked: Asked) -> Certificate:
+    """Return the certificate of the side, at the budget where the document has one of it.
+
+    Of several procedures, as in a document of the platform, the deciding one counts.
+    """
+    from certify_assets.judges.specs import PROCEDURES
+
+    found = load_certificates(certificate, Choice(asked.side))
+    for chosen in (
+        [item for item in found if item.alpha == asked.alpha],
+        [item for item in found if item.procedure == PROCEDURES[0]],
+    ):
+        found = [item for item in found if item in chosen] or found
+    if len(found) > 1:
+        held = ", ".join(f"{item.procedure} {item.side} at {item.alpha:g}" for item in found)
+        raise InputError(f"{certificate} holds {held}; choose one by --side and --alpha.")
+    return found[0]
+
+
+def draw_of(certificate: Path, scores: Path, seed: int, asked: Asked) -> Drawn:
+    """Return the draw that a seed makes of a batch."""
+    from certify_assets.certificates.batch_sides import SidesDraw
+
+    plan, frozen = plan_of(certificate, scores, asked)
+    return Drawn(SidesDraw(plan.sides, frozen, seed), plan.both)
+
+
+def read_draw(certificate: Path, scores: Path, drawn: Path, asked: Asked) -> tuple[Drawn, set[str]]:
+    """Compute the draw of a file again, and return it with the runs of the file.
+
+    A file that is not the draw is refused.
+    """
+    names, columns, rows = read_rows(drawn, set(COLUMNS))
+    if set(COLUMNS) - set(columns):
+        raise InputError(
+            f"{drawn} has the columns {', '.join(names[:12])}; give the file as `certify batch "
+            f"draw` wrote it, with {', '.join(COLUMNS)}."
+        )
+    written = [
+        tuple(str(columns[name][place]) for name in COLUMNS) for place in range(len(rows.numbers))
+    ]
+    seeds = {row[3] for row in written}
+    # longer than any seed that `draw` takes: a number of thousands of digits is no number
+    if len(seeds) != 1 or not re.fullmatch("[0-9]{1,1000}", seed := next(iter(seeds))):
+        raise InputError(f"{drawn} does not name one seed; give it as the draw was written.")
+    found = draw_of(certificate, scores, int(seed), asked)
+    if not {row[4] for row in written} <= {draw.batch_sha256 for draw in found.sides.sides}:
+        raise InputError(
+            f"{drawn} is of another batch or plan than {scores} under {certificate}; give the "
+            "files that were drawn from, with the same options."
+        )
+    expected = [tuple(map(str, row)) for row in found.rows]
+    for place, row in enumerate(written):
+        if place >= len(expected) or row != expected[place]:
+            raise InputError(
+                f"{drawn}, {rows.name(place)} is not what the seed draws: the file was edited; "
+                "give it as it was written."
+            )
+    return found, {row[1] for row in written}
+
+
+def require_first_seed(scores: Path, seed: int) -> None:
+    """Keep the seed of a batch next to its table; refuse another one."""
+    trace = scores.with_name(f"{scores.name}.draw.json")
+    now = {
+        "schema": "certify_assets/draw_seed/1",
+        "scores_sha256": sha256_file(scores),
+        "seed": seed,
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    before = read_json(trace) if trace.exists() else now
+    same = isinstance(before, dict) and before.get("scores_sha256") == now["scores_sha256"]
+    if same and before.get("seed") != seed:
+        raise InputError(
+            f"{scores} was drawn with seed {before.get('seed')} at {before.get('time')}; give that "
+            "seed, since a draw that is repeated until it suits proves nothing. A second draw "
+            "needs "
+            f"a share of δ of its own: plan it with a smaller --delta, and move {trace} away."
+        )
+    if not same or before is now:
+        write_json_atomic(trace, now)
+
+
+def _batch(scores: Path, asked: Asked) -> Batch:
+    from certify_assets.certificates import Batch
+
+    table = read_scores(scores, **asked.columns).choose_split(asked.split, required=True)
+    if table.trajectories is None:
+        raise InputError(
+            f"{scores} has no column trajectory_id; a draw names the runs to label by it."
+        )
+    return Batch.of(_texts(table.trajectories), _texts(table.tasks), table.scores)
+
+
+def _texts(values: Sequence[Any] | Any) -> list[str]:
+    return [str(value) for value in values]
+
+
+def _history(path: Path, asked: Asked) -> History:
+    from certify_assets.certificates import History
+
+    table: ScoreTable = read_scores(path, **asked.columns)
+    outcomes = table.labelled()
+    keep = np.isfinite(table.scores)
+    if not keep.any():
+        raise InputError(f"{path} has no scored row; give labelled runs with scores.")
+    return History(
+        table.scores[keep],
+        outcomes[keep].astype(np.int64),
+        _texts(table.tasks[keep]),
+        sha256_file(path),
+        () if table.agents is None else _texts(table.agents[keep]),
+    )
+
+
+def labels_of(path: Path, drawn: Path, allowed: set[str], outcome_col: str) -> dict[str, int]:
+    """Read the outcomes of drawn runs by trajectory_id; an empty one is no label yet."""
+    ids, outcomes, rows = read_labels(path, ColumnNames(outcome=outcome_col))
+    found: dict[str, int] = {}
+    for place, (name, outcome) in enumerate(zip(ids.tolist(), outcomes.tolist(), strict=True)):
+        if outcome >= 0 and found.setdefault(name, outcome) != outcome:
+            raise InputError(
+                f"{path}, {rows.name(place)} gives {name!r} another outcome than an earlier "
+                "row; settle which one holds."
+            )
+    if strange := sorted(set(found) - allowed):
+        raise InputError(
+            f"{path} labels {strange[0]!r}, which {drawn} does not have ({len(strange)} such "
+            "labels); label the runs of the draw, in its order."
+        )
+    return found
