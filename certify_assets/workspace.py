@@ -2,13 +2,18 @@
 
 Each object is a view of one operation: what it reads is verified once and keeps one version.
 Open a workspace for a piece of work and drop it afterwards.
+
+Every method that writes holds the lease of its corpus while it does, as commands and runs do, waits
+for another process that has it, and sees what that one wrote. A block `with corpus.writing("…")`
+keeps it over several methods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
@@ -23,6 +28,25 @@ if TYPE_CHECKING:
     from certify_assets.operations.deployment import Deployment
     from certify_assets.operations.deployment_record import DeploymentRecord
     from certify_assets.operations.sampling import SamplingPlan
+
+
+_Opened = TypeVar("_Opened", bound="Corpus | JudgedCorpus")
+_Given = ParamSpec("_Given")
+_Made = TypeVar("_Made")
+
+
+def _alone(
+    step: Callable[Concatenate[_Opened, _Given], _Made],
+) -> Callable[Concatenate[_Opened, _Given], _Made]:
+    """Let a step hold the lease of its corpus."""
+
+    @wraps(step)
+    def held(opened: _Opened, /, *given: _Given.args, **named: _Given.kwargs) -> _Made:
+        corpus = opened.corpus if isinstance(opened, JudgedCorpus) else opened
+        with corpus.writing(step.__name__):
+            return step(opened, *given, **named)
+
+    return held
 
 
 @dataclass(frozen=True)
@@ -75,6 +99,15 @@ class Workspace:
 class WorkspaceCorpus(Corpus):
     """A corpus with its judges and its deployment."""
 
+    prepare = _alone(Corpus.prepare)
+    prepare_splits = _alone(Corpus.prepare_splits)
+    import_trajectories = _alone(Corpus.import_trajectories)
+    make_splits = _alone(Corpus.make_splits)
+    write_split = _alone(Corpus.write_split)
+    write_splits = _alone(Corpus.write_splits)
+    measure_profile = _alone(Corpus.measure_profile)
+    measure_leaks = _alone(Corpus.measure_leaks)
+
     def judge(self, name: str) -> WorkspaceJudge:
         """Open a judge of this corpus, trained or not.
 
@@ -103,6 +136,10 @@ class WorkspaceCorpus(Corpus):
 class WorkspaceJudge(JudgedCorpus):
     """A judge on a corpus with its certificates and audits."""
 
+    train = _alone(JudgedCorpus.train)
+    score = _alone(JudgedCorpus.score)
+
+    @_alone
     def certify(self) -> list[Certificate]:
         """Certify both sides at every budget with every procedure on CAL, and store the result."""
         from certify_assets.evaluation.certification import certify_judge
@@ -122,12 +159,14 @@ class WorkspaceJudge(JudgedCorpus):
 
         return load_certificates(self)
 
+    @_alone
     def audit(self) -> AuditResult:
         """Read TEST through the ledger and audit every certificate that decides."""
         from certify_assets.evaluation.audit import audit_judge
 
         return audit_judge(self)
 
+    @_alone
     def deploy(
         self, *, alpha: float | None = None, sampling: SamplingPlan | None = None
     ) -> DeploymentRecord:

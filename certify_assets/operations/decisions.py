@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import IntegrityError, StaleCertificateError
+from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import JUDGED_COLUMNS, RUN_COLUMNS
 from certify_assets.judges.specs import SIDES
@@ -30,8 +30,10 @@ from certify_assets.operations.layout import (
     batch_key,
     batch_names,
     batch_runs,
+    is_decided,
 )
 from certify_assets.operations.sampling import Draw, asked_rows
+from certify_assets.storage.lease import holding
 from certify_assets.storage.progress import Report
 
 if TYPE_CHECKING:
@@ -168,6 +170,16 @@ class _Scored:
 
 def decide_batch(deployment: DecidingDeployment, name: str, report: Report) -> BatchRecord:
     """Decide a batch and store scores, document and decisions."""
+    corpus = deployment.corpus
+    with holding(corpus.store, corpus.name, what="deciding"):
+        if is_decided(corpus, name):
+            raise InputError(
+                f"{name} of {corpus} is decided already; `certify ops status {corpus}` says how."
+            )
+        return _decided(deployment, name, report)
+
+
+def _decided(deployment: DecidingDeployment, name: str, report: Report) -> BatchRecord:
     corpus, store = deployment.corpus, deployment.store
     deployment, batch = _opened(deployment, name)
     deployment, scored = _scored(deployment, name, batch.runs, report)

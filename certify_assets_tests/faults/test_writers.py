@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
+from certify_assets import Workspace
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError
 from certify_assets.operations.deployment_record import read_deployments
 from certify_assets.storage import backends, lease
 from certify_assets.storage.store import Store
-from certify_assets_tests.faults.small import environment
+from certify_assets_tests.faults.small import environment, results
 from certify_assets_tests.paths import REPOSITORY
 
 _COMMAND = """
@@ -28,6 +29,15 @@ from certify_assets.storage.store import Store
 with Corpus(Store(sys.argv[1]), "two").writing("a test"):
     print("held", flush=True)
     time.sleep(600)
+"""
+_SCRIPT = """
+import sys
+from certify_assets import Workspace
+judge = Workspace.open(sys.argv[1]).corpus("two").judge("lexical")
+print("held", flush=True)
+sys.stdin.readline()
+judge.corpus.prepare()
+judge.train(); judge.score(); judge.certify(); judge.audit()
 """
 _RUN = """
 import sys, time
@@ -214,3 +224,42 @@ def test_calls_take_turns_and_lose_patience(
     ):
         raise AssertionError
     assert held.leave()
+
+
+def test_every_writing_call_from_python_waits_for_another_process(
+    corpora: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "_PATIENCE_SECONDS", -1)
+    corpus = Workspace.open(corpora.root).corpus("two")
+    judge = corpus.judge("lexical")
+    calls = {
+        "corpus": (
+            *("prepare", "prepare_splits", "import_trajectories", "make_splits", "write_splits"),
+            *("measure_profile", "measure_leaks"),
+        ),
+        "judge": ("train", "score", "certify", "audit", "deploy"),
+    }
+    before = results(Path(corpora.root))
+    with _holder(_COMMAND, corpora.root, tmp_path):
+        for opened, names in ((corpus, calls["corpus"]), (judge, calls["judge"])):
+            for name in names:
+                with pytest.raises(CertifyError, match=r"is at work on two \(a test\)"):
+                    getattr(opened, name)()
+        with pytest.raises(CertifyError, match="is at work on two"):
+            corpus.write_split("cal")
+    assert results(Path(corpora.root)) == before
+    assert judge.train() == judge.artifact
+
+
+@pytest.mark.slow
+def test_two_scripts_on_one_corpus_make_what_one_makes(corpora: Store, tmp_path: Path) -> None:
+    root = corpora.root
+    with _holder(_SCRIPT, root, tmp_path) as first, _holder(_SCRIPT, root, tmp_path) as second:
+        for script in (first, second):
+            assert script.stdin is not None
+            script.stdin.write("\n")
+            script.stdin.flush()
+        assert [script.wait(timeout=120) for script in (first, second)] == [0, 0]
+    judge = Workspace.open(root).corpus("two").judge("lexical")
+    made = judge.certificates
+    assert judge.certify() == made and not corpora.exists("leases/two.json")
