@@ -23,7 +23,7 @@ from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts, count_at
 from certify_assets.certificates.evaluation import Settings, evaluate
-from certify_assets.certificates.inputs import Observations, observe
+from certify_assets.certificates.inputs import Observations, observe, same_table
 from certify_assets.certificates.procedures import clopper_pearson_upper
 from certify_assets.certificates.verification import settings_of
 from certify_assets.errors import InputError, quoted
@@ -100,6 +100,10 @@ def threshold_curve(
     evaluation = evaluate(observations, settings)
     counts = evaluation.counts
     tails = evaluation.tails
+    if settings.method.calibrated:
+        # its tails are of a pseudo-task, and the curve shows the task bootstrap
+        lattice = error_lattice(counts.covered, counts.errors, settings.budget)
+        tails = bootstrap_tails(lattice, settings.level)
     if settings.applied_multiplicity == "maxt":
         # adjusted tails are of all thresholds together, and the curve shows each by itself
         tails = evaluate(observations, replace(settings, multiplicity="fixed")).tails
@@ -193,7 +197,7 @@ class Audit:
     certificate_sha256 : str
     own_coverage : float or None
         Coverage that the same procedure would certify on the audited data themselves; None for
-        betting, which would take a pilot.
+        betting, which would take a pilot, and where the certificate was issued with a pool.
     paper_rule_pass : bool
         Whether the realised error is at most α, the point rule of the paper.
     reason : str
@@ -280,7 +284,8 @@ def audit_certificate(
         return _unscored_audit(certificate, observations)
     # larger tasks than declared are a finding of an audit, not a reason to make none
     evaluation = evaluate(observations, replace(settings, max_task_size=None))
-    own = None if evaluation.missing_input else evaluation.chosen_coverage
+    lacking = evaluation.missing_input or "pool" in certificate.inputs
+    own = None if lacking else evaluation.chosen_coverage
     certified = certificate.threshold is not None
     thresholds = np.array([certificate.threshold] if certified else [])
     counts = count_at(observations, settings.side, thresholds)
@@ -289,7 +294,7 @@ def audit_certificate(
     spent = settings.delta if delta is None else delta
     lower = lower_error_bound(counts, spent, settings.budget) if covered else 0.0
     seen = int(counts.covered_tasks[0]) if certified else 0
-    same = certificate.inputs == observations.fingerprint
+    same = same_table(certificate.inputs, observations.fingerprint)
     verdict, reason = _verdict(settings, counts, realized, lower, (certified, seen, same))
     if certified and settings.applied_estimand == "task":
         reason = f"{reason} {_OTHER_ESTIMAND}"

@@ -12,7 +12,7 @@ from typing import Any, TypedDict, get_args, get_origin, get_type_hints, is_type
 
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.evaluation import level_shares
-from certify_assets.certificates.inputs import Inputs
+from certify_assets.certificates.inputs import Inputs, PoolInputs
 from certify_assets.errors import ForgedCertificateError, quoted
 from certify_assets.files import canonical_json, sha256_bytes, significant
 
@@ -97,6 +97,8 @@ class Certificate:
             _check(name, getattr(self, name), allowed)
         for name, shape in _SHAPES.items():
             _check_mapping(name, getattr(self, name), shape)
+        if "pool" in self.inputs:
+            _check_mapping("inputs.pool", self.inputs["pool"], _kinds(PoolInputs))
         for finding in self.findings:
             _check_mapping("findings", finding, {"code": (str,), "message": (str,)})
         if not all(_is_text(key) and _is_text(value) for key, value in self.provenance.items()):
@@ -214,6 +216,9 @@ _SHAPES: dict[str, _Kinds] = {
 }
 
 
+_MAY_LACK = ("inputs", "pool")
+
+
 def _is_text(value: object) -> bool:
     """Whether a value is text that UTF-8 can hold; JSON can carry half a surrogate pair."""
     return type(value) is str and not any("\ud800" <= letter <= "\udfff" for letter in value)
@@ -237,12 +242,14 @@ def _check(name: str, value: Any, allowed: tuple[type, ...]) -> None:
 
 
 def _check_mapping(name: str, value: Any, shape: _Kinds) -> None:
-    if not isinstance(value, dict) or set(value) != set(shape):
+    # a certificate without a pool has the document that it had before there were any
+    needed = {key: kinds for key, kinds in shape.items() if (name, key) != _MAY_LACK}
+    if not isinstance(value, dict) or not set(needed) <= set(value) <= set(shape):
         raise ForgedCertificateError(
-            f"{name} is {quoted(value)}; it has exactly the keys {', '.join(sorted(shape))}."
+            f"{name} is {quoted(value)}; it has exactly the keys {', '.join(sorted(needed))}."
         )
-    for key, allowed in shape.items():
-        _check(f"{name}.{key}", value[key], allowed)
+    for key in value:
+        _check(f"{name}.{key}", value[key], shape[key])
 
 
 def _check_sense(certificate: Certificate) -> None:

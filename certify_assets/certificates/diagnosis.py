@@ -15,6 +15,7 @@ from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
 from certify_assets.certificates.guard import factor_needed
 from certify_assets.certificates.inputs import Observations, observe
+from certify_assets.certificates.pool import observe_pool
 
 _MOST_TASKS = 1_000_000
 _NOISE = 2
@@ -85,6 +86,7 @@ def diagnose(
     tasks: Sequence[Any] | NDArray[Any],
     *,
     pilot: tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
+    pool: tuple[ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
     **keywords: Any,
 ) -> Diagnosis:
     """Say why a table certifies nothing, and how many tasks like these would certify something.
@@ -93,7 +95,7 @@ def diagnose(
     ----------
     scores, outcomes, tasks
         As for :func:`certify_assets.certificates.certify`.
-    pilot
+    pilot, pool
         Likewise.
     **keywords
         The settings of :func:`certify_assets.certificates.certify`.
@@ -113,7 +115,9 @@ def diagnose(
     """
     observations, settings = observe(scores, outcomes, tasks), Settings(**keywords)
     others = None if pilot is None else observe(*pilot)
-    return diagnose_evaluation(observations, evaluate(observations, settings, others), settings)
+    unlabelled = None if pool is None else observe_pool(*pool)
+    evaluation = evaluate(observations, settings, others, unlabelled)
+    return diagnose_evaluation(observations, evaluation, settings)
 
 
 def diagnose_evaluation(

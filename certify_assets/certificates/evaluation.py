@@ -24,10 +24,20 @@ from certify_assets.certificates.bootstrap import as_fraction, draws_needed, res
 from certify_assets.certificates.counts import SIDES, TaskCounts, count_at, count_tasks
 from certify_assets.certificates.guard import GUARDS, GuardTest, apply_guard
 from certify_assets.certificates.inputs import Observations
+from certify_assets.certificates.pool import Pool, check_pool
 from certify_assets.certificates.procedures import PROCEDURES, Procedure, Test, find_procedure
+from certify_assets.certificates.pseudo_task import (
+    WHOLE_SHARE,
+    PseudoTask,
+    SizedScores,
+    error_icc,
+    size_ratios,
+)
 from certify_assets.errors import InputError, quoted
 
 MULTIPLICITIES = ("bonferroni", "fixed", "fallback", "maxt")
+#: how a certificate names the payment of a procedure that is calibrated over its whole grid
+CALIBRATED = "calibrated"
 DEFAULT_STARTS = {"fixed": (0.3,), "fallback": (0.1, 0.3, 0.5, 0.7)}
 _QUANTILES = (0.02, 0.98)
 _MAXT_CELLS = 4_000_000
@@ -38,6 +48,8 @@ def level_shares(multiplicity: str, grid: int, starts: Sequence[float] | None) -
     """Number of equal shares into which δ is cut: one a threshold, one a start, or one."""
     if multiplicity == "bonferroni":
         return grid
+    if multiplicity == CALIBRATED:
+        return WHOLE_SHARE
     return len(starts) if multiplicity == "fallback" and starts else 1
 
 
@@ -112,7 +124,7 @@ class Settings:
     estimand: str | None = None
     multiplicity: str = "bonferroni"
     starts: Sequence[float] | None = None
-    grid: int = 40
+    grid: int | None = None
     engine: str = "auto"
     draws: int = 2000
     seed: int = 42
@@ -127,12 +139,13 @@ class Settings:
         _one_of("multiplicity", self.multiplicity, MULTIPLICITIES)
         _check_multiplicity(self.multiplicity, self.starts, self.method)
         _check_estimand(self.estimand, self.method)
-        for name, most in (
-            ("grid", _MOST_THRESHOLDS),
-            ("draws", _MOST_DRAWS),
-            ("candidates", 10**9),
+        _check_calibrated(self)
+        for name, value, most in (
+            ("grid", self.applied_grid, _MOST_THRESHOLDS),
+            ("draws", self.draws, _MOST_DRAWS),
+            ("candidates", self.candidates, 10**9),
         ):
-            _whole(name, getattr(self, name), 1, most)
+            _whole(name, value, 1, most)
         _whole("seed", self.seed, 0, 2**63 - 1)
         if self.error_icc_cap is not None:
             _between("error_icc_cap", self.error_icc_cap, 0.0, 1.0, closed=True)
@@ -146,8 +159,15 @@ class Settings:
         return self.estimand or self.method.estimand
 
     @property
+    def applied_grid(self) -> int:
+        """The number of thresholds asked for, by default the procedure's own."""
+        return self.method.grid if self.grid is None else self.grid
+
+    @property
     def applied_multiplicity(self) -> str:
         """How the grid is paid for: a procedure with a pilot has a fixed sequence of its own."""
+        if self.method.calibrated:
+            return CALIBRATED
         return "fixed" if self.method.pilot else self.multiplicity
 
     @property
@@ -170,7 +190,7 @@ class Settings:
     def level(self) -> float:
         """δ / (shares · candidates): a share a threshold, a start of a fallback chain, or one."""
         return self.delta / (
-            level_shares(self.applied_multiplicity, self.grid, self.applied_starts)
+            level_shares(self.applied_multiplicity, self.applied_grid, self.applied_starts)
             * self.candidates
         )
 
@@ -179,7 +199,7 @@ class Settings:
         """Level at which one threshold alone is taken to pass."""
         # the tails of max-T are of all thresholds together: that of Bonferroni there
         return (
-            self.delta / (self.grid * self.candidates)
+            self.delta / (self.applied_grid * self.candidates)
             if self.applied_multiplicity == "maxt"
             else self.level
         )
@@ -262,13 +282,23 @@ class Evaluation:
 
 
 def evaluate(
-    observations: Observations, settings: Settings, pilot: Observations | None = None
+    observations: Observations,
+    settings: Settings,
+    pilot: Observations | None = None,
+    pool: Pool | None = None,
 ) -> Evaluation:
     """Count tasks on the grid and put every threshold to procedure and guard."""
+    if pool is not None:
+        if not settings.method.calibrated:
+            raise InputError(
+                f"A pool of unlabelled tasks is for pseudo_task, and {settings.method.name} does "
+                "not read it; leave it out or name pseudo_task."
+            )
+        check_pool(pool, observations)
     missing_input, plan = _prepare(observations, settings, pilot)
     side, most = settings.side, settings.max_task_size
     if plan is None:
-        counts = count_tasks(observations, side, settings.grid)
+        counts = count_tasks(observations, side, settings.applied_grid)
     else:
         counts = count_at(observations, side, plan.thresholds)
     largest = int(counts.sizes.max(initial=0))
@@ -290,12 +320,14 @@ def evaluate(
     if settings.method.one_draw:
         tested = count_at(observations.one_a_task(settings.seed), side, counts.thresholds)
     test = settings.test if plan is None else replace(settings.test, bets=plan.bets)
+    if settings.method.calibrated and counts.tasks:
+        test = replace(test, pseudo=pseudo_task(observations, counts, settings, pool))
     tails = np.ones(counts.thresholds.size)
     if not missing_input and tested.tasks:
         tails = _tails(tested, test, settings)
     starts: tuple[int, ...] | None = None if plan is None else (plan.start,)
     if settings.applied_starts is not None:
-        starts = start_places(settings.applied_starts, settings.grid)
+        starts = start_places(settings.applied_starts, settings.applied_grid)
     levels = np.full(tails.size, settings.level)
     passed = tails <= levels
     if starts is not None:
@@ -328,7 +360,21 @@ def _prepare(
         return None, None
     if pilot is None:
         return "pilot_missing", None
-    return None, make_plan(pilot, settings.side, settings.grid, settings.alpha, test.cap)
+    return None, make_plan(pilot, settings.side, settings.applied_grid, settings.alpha, test.cap)
+
+
+def pseudo_task(
+    observations: Observations, counts: TaskCounts, settings: Settings, pool: Pool | None
+) -> PseudoTask:
+    """Return the size of the pseudo-task, from the table, a pool and what is declared."""
+    icc, cap, most = error_icc(observations, counts), settings.error_icc_cap, settings.max_task_size
+    tables: tuple[SizedScores, ...] = (observations,) if pool is None else (observations, pool)
+    ratios = size_ratios(counts, tables, settings.budget, float(settings.size_ratio))
+    if most is not None:
+        # a wrong task is then as large as is declared, at least
+        mean = counts.covered_trajectories / np.maximum(counts.covered_tasks, 1)
+        ratios = np.maximum(ratios, most / np.maximum(mean, 1.0))
+    return PseudoTask(icc if cap is None else min(icc, float(cap)), ratios)
 
 
 def _tails(tested: TaskCounts, test: Test, settings: Settings) -> NDArray[np.float64]:
@@ -352,6 +398,22 @@ def _check_estimand(estimand: object, method: Procedure) -> None:
             f"estimand is {estimand!r} and {method.name} certifies the error by {method.estimand}; "
             f"leave it out, or give one of the procedures {', '.join(others)}."
         )
+
+
+def _check_calibrated(settings: Settings) -> None:
+    """Refuse what does not apply to a procedure that is calibrated as a whole."""
+    if not settings.method.calibrated:
+        return
+    for name, value, left in (
+        ("guard", settings.guard, ("floor", "none")),
+        ("multiplicity", settings.multiplicity, ("bonferroni",)),
+        ("engine", settings.engine, ("auto", "exact", "saddlepoint")),
+    ):
+        if value not in left:
+            raise InputError(
+                f"{name} {value} does not apply to {settings.method.name}, which is calibrated as "
+                "a whole; leave it out."
+            )
 
 
 def _check_multiplicity(multiplicity: str, starts: object, method: Procedure) -> None:

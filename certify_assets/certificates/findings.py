@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,9 +11,11 @@ from certify_assets.certificates.bootstrap import draws_needed
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts
 from certify_assets.certificates.diagnosis import MISSING_INPUTS, diagnose_evaluation
-from certify_assets.certificates.evaluation import Evaluation, Settings
+from certify_assets.certificates.evaluation import Evaluation, Settings, pseudo_task
 from certify_assets.certificates.guard import largest_shares
 from certify_assets.certificates.inputs import Observations
+from certify_assets.certificates.pool import GIVEN, Pool
+from certify_assets.certificates.pseudo_task import PseudoTask
 
 #: below this many tasks neither the paper's simulation nor ours covers the bootstrap
 FEW_TASKS = 20
@@ -25,7 +28,10 @@ _LARGE_RATIO = 5.0
 
 
 def certificate_findings(
-    observations: Observations, evaluation: Evaluation, settings: Settings
+    observations: Observations,
+    evaluation: Evaluation,
+    settings: Settings,
+    pool: Pool | None = None,
 ) -> tuple[dict[str, str], ...]:
     """Collect the findings of an evaluation."""
     found = [
@@ -33,6 +39,7 @@ def certificate_findings(
         *_size_findings(evaluation, settings),
         *_method_findings(evaluation, settings),
         *_guard_findings(evaluation, settings),
+        *_pool_findings(observations, evaluation, settings, pool),
     ]
     if evaluation.missing_input is not None:
         text = MISSING_INPUTS[evaluation.missing_input].format(settings.method.name)
@@ -130,7 +137,9 @@ def _size_findings(evaluation: Evaluation, settings: Settings) -> Iterator[tuple
         )
     covered = counts.covered[place]
     largest, median = int(covered.max()), float(np.median(covered[covered > 0]))
-    undeclared = settings.max_task_size is None and settings.size_ratio < largest / median
+    pseudo = evaluation.test.pseudo
+    supposed = settings.size_ratio if pseudo is None else float(pseudo.ratios[place])
+    undeclared = settings.max_task_size is None and supposed < largest / median
     if largest >= _LARGE_RATIO * median and undeclared:
         yield (
             "unequal_tasks",
@@ -160,6 +169,50 @@ def _weight_findings(
             f"of {median:g}, and weighs no more than any other; "
             "for an error over trajectories give estimand trajectory with max_task_size.",
         )
+
+
+def _pool_findings(
+    observations: Observations, evaluation: Evaluation, settings: Settings, pool: Pool | None
+) -> Iterator[tuple[str, str]]:
+    pseudo = evaluation.test.pseudo
+    if pool is None or pseudo is None:
+        return
+    if pool.origin == GIVEN:
+        yield (
+            "hand_picked",
+            f"The {len(pool.labels)} tasks of the pool were given by hand: the size ratio holds if "
+            "they are every task that is not in the calibration table, not a choice of them.",
+        )
+    if pool.unscored:
+        yield (
+            "unscored_pool_rows",
+            f"{pool.unscored} of {pool.scores.size} rows of the pool have no score; they count for "
+            "no size.",
+        )
+    counts = evaluation.counts
+    alone = pseudo_task(observations, counts, settings, None)
+    place = counts.thresholds.size - 1 if evaluation.chosen is None else evaluation.chosen
+    before, after = float(alone.ratios[place]), float(pseudo.ratios[place])
+    if f"{before:.3g}" == f"{after:.3g}":
+        return
+    equal = replace(pseudo, ratios=np.ones_like(pseudo.ratios))
+    coverages = [_coverage_under(other, evaluation, settings) for other in (alone, equal)]
+    yield (
+        "pool_size_ratio",
+        f"The pool {'raises' if after > before else 'lowers'} the size ratio of wrong tasks from "
+        f"{before:.3g} to {after:.3g} (coverage {coverages[0]:.3f} without the pool, "
+        f"{evaluation.chosen_coverage:.3f} with it); equally many attempts at every task, a ratio "
+        f"of 1, would have given {coverages[1]:.3f}.",
+    )
+
+
+def _coverage_under(pseudo: PseudoTask, evaluation: Evaluation, settings: Settings) -> float:
+    """Coverage that another pseudo-task would leave certified."""
+    test = replace(evaluation.test, pseudo=pseudo)
+    counts = evaluation.counts
+    passed = settings.method.tails(counts, test, counts.tasks) <= settings.level
+    places = np.flatnonzero(passed)
+    return float(counts.coverage[places[-1]]) if places.size else 0.0
 
 
 def _guard_findings(evaluation: Evaluation, settings: Settings) -> Iterator[tuple[str, str]]:

@@ -133,16 +133,16 @@ def error_icc_bound(
         return ErrorIcc(0.0, 1.0)
     width = int(n.max())
     estimate, upper = kernels.icc_profile(
-        _exceeding(k, width),
-        _exceeding(n - k, width),
-        _exceeding(n, width),
+        exceeding(k, width),
+        exceeding(n - k, width),
+        exceeding(n, width),
         float(np.count_nonzero((k > 0) & (k < n))),
         drop,
     )
     return ErrorIcc(float(estimate), float(upper))
 
 
-def _exceeding(values: NDArray[np.int64], width: int) -> NDArray[np.float64]:
+def exceeding(values: NDArray[np.int64], width: int) -> NDArray[np.float64]:
     """Number of values above 0, above 1, … above width − 1."""
     often = np.bincount(values, minlength=width + 1)
     return (values.size - np.cumsum(often)[:width]).astype(np.float64)

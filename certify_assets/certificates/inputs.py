@@ -23,11 +23,30 @@ from certify_assets.errors import InputError
 _MANY = 50_000
 
 
-class Inputs(TypedDict):
+class PoolInputs(TypedDict):
+    """What names a pool of unlabelled tasks in a certificate."""
+
+    sha256: str
+    rows: int
+    origin: str  # who chose its tasks
+
+
+class TableInputs(TypedDict):
     """What names a table in a certificate."""
 
     sha256: str
     rows: int
+
+
+class Inputs(TableInputs, total=False):
+    """What a certificate was issued on."""
+
+    pool: PoolInputs
+
+
+def same_table(one: TableInputs, other: TableInputs) -> bool:
+    """Whether two certificates, or a certificate and a table, name the same calibration table."""
+    return (one["sha256"], one["rows"]) == (other["sha256"], other["rows"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +131,7 @@ class Observations:
         return summarise_clusters(self.task_sizes, successes[often > 0])
 
     @property
-    def fingerprint(self) -> Inputs:
+    def fingerprint(self) -> TableInputs:
         """The ``inputs`` entry of a certificate."""
         return {"sha256": self.sha256, "rows": self.rows}
 
@@ -146,7 +165,7 @@ def observe(
         If lengths differ, the table is empty, or a value cannot be used; the message names the
         first such row.
     """
-    values = _scores(scores)
+    values = checked_scores(scores)
     labels, codes = _factorise(tasks)
     right = _outcomes(outcomes)
     if not values.size == right.size == codes.size:
@@ -205,19 +224,27 @@ def _digest(
     agents: NDArray[np.int32] | None,
     agent_labels: tuple[str, ...],
 ) -> str:
-    # a table without agents has the hash that it had before there were any
-    digest = hashlib.sha256(b"certify_assets/rows/%d\n" % (1 if agents is None else 2))
-    named = [scores.size, labels] if agents is None else [scores.size, labels, agent_labels]
-    digest.update(json.dumps(named).encode("ascii"))
     columns: list[tuple[NDArray[Any], str]] = [(scores, "<f8"), (outcomes, "|i1"), (tasks, "<i4")]
-    if agents is not None:
-        columns.append((agents, "<i4"))
-    for column, kind in columns:
-        digest.update(np.ascontiguousarray(column, dtype=kind).view(np.uint8).data)
+    # a table without agents has the hash that it had before there were any
+    if agents is None:
+        return content_hash("rows/1", [scores.size, labels], columns)
+    named = [scores.size, labels, agent_labels]
+    return content_hash("rows/2", named, [*columns, (agents, "<i4")])
+
+
+def content_hash(
+    kind: str, named: Sequence[Any], columns: Sequence[tuple[NDArray[Any], str]]
+) -> str:
+    """Return the SHA-256 of a kind of table, of its names, and of its columns with their types."""
+    digest = hashlib.sha256(f"certify_assets/{kind}\n".encode("ascii"))
+    digest.update(json.dumps(named).encode("ascii"))
+    for column, dtype in columns:
+        digest.update(np.ascontiguousarray(column, dtype=dtype).view(np.uint8).data)
     return digest.hexdigest()
 
 
-def _scores(scores: ArrayLike) -> NDArray[np.float64]:
+def checked_scores(scores: ArrayLike) -> NDArray[np.float64]:
+    """Return scores as finite numbers, NaN where there is none."""
     try:
         values = np.array(scores, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):

@@ -12,7 +12,8 @@ from certify_assets.certificates.certificate import Certificate, Parameters
 from certify_assets.certificates.clustering import kish_effective_tasks, summarise_clusters
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
 from certify_assets.certificates.findings import certificate_findings
-from certify_assets.certificates.inputs import Observations, observe
+from certify_assets.certificates.inputs import Inputs, Observations, observe
+from certify_assets.certificates.pool import Pool, observe_pool
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import significant
 
@@ -24,10 +25,17 @@ CONFIDENCE = {
     "asymptotic": "approximate confidence",
     "finite-sample": "confidence",
     "conjectured": "confidence, by a conjecture that is not proved, of",
+    "calibrated by simulation": "confidence, calibrated by simulation, of",
     "none under clustering": "confidence, for independent trajectories only, of",
 }
 #: the weakest first
-_WEAKEST = ("none under clustering", "conjectured", "asymptotic", "finite-sample")
+_WEAKEST = (
+    "none under clustering",
+    "calibrated by simulation",
+    "conjectured",
+    "asymptotic",
+    "finite-sample",
+)
 _PAIR = 2
 _DEFAULT_SELECTION = (
     "One of {} candidates compared on these outcomes; delta is divided by their number."
@@ -50,12 +58,13 @@ def certify(
     estimand: str | None = None,
     multiplicity: str = "bonferroni",
     starts: Sequence[float] | None = None,
-    grid: int = 40,
+    grid: int | None = None,
     engine: str = "auto",
     draws: int = 2000,
     seed: int = 42,
     candidates: int = 1,
     pilot: tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
+    pool: tuple[ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
     selection: str | None = None,
     agents: Sequence[Any] | NDArray[Any] | None = None,
     inputs: Mapping[str, Any] | None = None,
@@ -101,8 +110,8 @@ def certify(
         Score quantiles at which chains start, declared before the outcomes are seen: one for
         "fixed" (.3 by default), some for "fallback" (.1, .3, .5, .7). On the release side the
         quantile is counted from the highest score.
-    grid : int
-        Number of thresholds |Θ|.
+    grid : int, optional
+        Number of thresholds |Θ|; by default 160 for pseudo_task, else 40.
     engine : {"auto", "exact", "saddlepoint", "montecarlo"}
     draws, seed : int
         Of the Monte-Carlo engine and of max-T.
@@ -112,6 +121,9 @@ def certify(
     pilot : tuple of scores, outcomes and tasks, optional
         Other tasks, from which betting takes thresholds, start and bets; without them it certifies
         nothing. No other procedure reads it.
+    pool : tuple of scores and tasks, optional
+        Unlabelled runs of other tasks, from which pseudo_task takes how unequal tasks are in size;
+        without them it takes that from the table alone. No other procedure accepts it.
     selection : str, optional
         The rule of that choice, for the reader.
     agents : sequence of hashables, optional
@@ -162,8 +174,14 @@ def certify(
             f"The table is {observations.fingerprint}, not the {dict(inputs)} expected; give the "
             "table registered."
         )
-    others = None if pilot is None else observe(*pilot)
-    return issue(observations, settings, pilot=others, provenance=provenance, selection=selection)
+    return issue(
+        observations,
+        settings,
+        pilot=None if pilot is None else observe(*pilot),
+        pool=None if pool is None else observe_pool(*pool),
+        provenance=provenance,
+        selection=selection,
+    )
 
 
 def issue(
@@ -171,11 +189,12 @@ def issue(
     settings: Settings,
     *,
     pilot: Observations | None = None,
+    pool: Pool | None = None,
     provenance: Mapping[str, str] | None = None,
     selection: str | None = None,
 ) -> Certificate:
     """Certify a table that is observed already; see :func:`certify`."""
-    evaluation = evaluate(observations, settings, pilot)
+    evaluation = evaluate(observations, settings, pilot, pool)
     counts = evaluation.counts
     clusters = summarise_clusters(counts.sizes, counts.successes)
     method = settings.method
@@ -200,17 +219,25 @@ def issue(
             *_estimand_assumptions(settings),
             *_level_assumptions(evaluation, settings),
             *_guard_assumptions(settings),
+            *_pseudo_task_assumptions(evaluation, pool),
         ),
         promise=_promise(evaluation, settings),
-        findings=certificate_findings(observations, evaluation, settings),
+        findings=certificate_findings(observations, evaluation, settings, pool),
         candidates=int(settings.candidates),
         selection=selection,
         parameters=_parameters(settings, pilot),
         provenance=_checked_provenance(provenance),
-        inputs=observations.fingerprint,
+        inputs=_inputs(observations, pool),
         software={"version": __version__},
         seed=int(settings.seed),
     )
+
+
+def _inputs(observations: Observations, pool: Pool | None) -> Inputs:
+    found: Inputs = {"sha256": observations.sha256, "rows": observations.rows}
+    if pool is not None:
+        found["pool"] = pool.fingerprint
+    return found
 
 
 class _Outcome(TypedDict):
@@ -265,7 +292,7 @@ def _parameters(settings: Settings, pilot: Observations | None) -> Parameters:
         "multiplicity": settings.applied_multiplicity,
         "starts": None if starts is None else list(starts),
         "pilot": pilot.sha256 if pilot is not None and settings.method.pilot else None,
-        "grid": int(settings.grid),
+        "grid": int(settings.applied_grid),
         "engine": settings.engine,
         "draws": int(settings.draws),
     }
@@ -337,6 +364,28 @@ def _guard_assumptions(settings: Settings) -> tuple[str, ...]:
             f"{_size_assumption(settings)}",
         )
     return ()
+
+
+def _pseudo_task_assumptions(evaluation: Evaluation, pool: Pool | None) -> tuple[str, ...]:
+    """What pseudo_task supposes of the sizes of wrong tasks, and of a pool."""
+    pseudo, place = evaluation.test.pseudo, evaluation.chosen
+    if pseudo is None:
+        return ()
+    widest = pseudo.ratios.size - 1 if place is None else place
+    where = "this table" if pool is None else "this table and the pool"
+    sizes = (
+        f"Wrong tasks are at most {pseudo.ratios[widest]:.3g} times as large as the mean covered "
+        "task: the largest of what is declared, of what tasks with errors show at the widest "
+        f"threshold, and of the size beyond which tasks of {where} hold alpha/2 of the covered "
+        "trajectories."
+    )
+    if pool is None:
+        return (sizes,)
+    return (
+        sizes,
+        f"The {len(pool.labels)} tasks of the pool ({pool.sha256[:12]}) are drawn like these, and "
+        "their scores are from a judge that did not train on them; no outcome of theirs is read.",
+    )
 
 
 def _size_assumption(settings: Settings) -> str:

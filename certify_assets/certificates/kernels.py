@@ -376,6 +376,89 @@ def icc_profile(
     return estimate, inside
 
 
+@_compiled
+def icc_grid_bound(
+    errors: _Floats, right: _Floats, sizes: _Floats, mixed: float, drop: float
+) -> float:
+    """Upper end of the profile interval on a grid of correlations, linear in between."""
+    steps = 40
+    grid = np.empty(steps + 1, np.float64)
+    for place in range(steps + 1):
+        grid[place] = _profile(errors, right, sizes, mixed, place / steps)
+    least = grid.max() - drop
+    if grid[steps] >= least:
+        return 1.0
+    for place in range(steps - 1, -1, -1):
+        if grid[place] >= least:
+            return float((place + (grid[place] - least) / (grid[place] - grid[place + 1])) / steps)
+    return 1.0
+
+
+@_compiled
+def _pseudo_task_tail(
+    values: _Integers, counts: _Integers, extra: float, unit: float, factor: float
+) -> float:
+    """P(Σ z·Gamma(count) + extra·E* ≥ 0), z = unit·value, by the Lugannani–Rice formula."""
+    total = extra
+    for place in range(values.size):
+        total += factor * counts[place] * unit * values[place]
+    if total >= 0.0:
+        return 1.0
+    low, high = 0.0, 1.0 / max(extra, unit * values[-1])
+    t = 0.0
+    square = 0.0
+    # K' rises from below 0 to infinity: Newton's steps, halving where one leaves the bracket
+    for _ in range(200):
+        share = extra / (1.0 - t * extra)
+        slope, square = share, share * share
+        for place in range(values.size):
+            share = unit * values[place] / (1.0 - t * unit * values[place])
+            slope += factor * counts[place] * share
+            square += factor * counts[place] * share * share
+        # in standard deviations of the tilted sum: a short step may be one next to the pole
+        if abs(slope) <= 1e-13 * math.sqrt(square):
+            break
+        if slope < 0.0:
+            low = t
+        else:
+            high = t
+        proposal = t - slope / square
+        if not (low < proposal < high):
+            proposal = 0.5 * (low + high)
+        if proposal == t:
+            break
+        t = proposal
+    level = -math.log1p(-t * extra)
+    for place in range(values.size):
+        level -= factor * counts[place] * math.log1p(-t * unit * values[place])
+    if -2.0 * level < 1e-4:
+        # 1/u − 1/w cancels near the mean
+        return 0.5
+    w, u = math.sqrt(-2.0 * level), t * math.sqrt(square)
+    upper = 0.5 * math.erfc(w / math.sqrt(2.0))
+    density = math.exp(-0.5 * w * w) / _SQRT_TWO_PI
+    return float(min(max(upper + density * (1.0 / u - 1.0 / w), 0.0), 1.0))
+
+
+@_compiled
+def pseudo_task_tails(  # noqa: PLR0917
+    values: _Integers,
+    counts: _Integers,
+    offsets: _Integers,
+    extra: _Floats,
+    unit: float,
+    factor: float,
+) -> _Floats:
+    """Tail of each histogram with one more exponential of weight ``extra``."""
+    tails = np.empty(offsets.size - 1, np.float64)
+    for threshold in range(tails.size):
+        part = slice(offsets[threshold], offsets[threshold + 1])
+        tails[threshold] = _pseudo_task_tail(
+            values[part], counts[part], extra[threshold], unit, factor
+        )
+    return tails
+
+
 #: bytes used of a wide row (the default grid has 40 thresholds), bytes from one wide row to the
 #: next (a cache line), bytes of a narrow row
 LANES, STRIDE, NARROW = 40, 64, 8

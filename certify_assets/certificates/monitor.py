@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.certificate import Certificate
-from certify_assets.certificates.inputs import Observations, observe, task_codes
+from certify_assets.certificates.inputs import Observations, observe, same_table, task_codes
 from certify_assets.errors import InputError, quoted
 from certify_assets.files import significant
 
@@ -289,7 +289,7 @@ def monitor_certificate(
             f"run_length is {quoted(run_length)}; give a finite number of tasks above 1."
         )
     observations = observe(scores, outcomes, tasks)
-    if observations.fingerprint == certificate.inputs:
+    if same_table(observations.fingerprint, certificate.inputs):
         raise InputError(
             "These are the rows that the certificate was issued on; monitor it on tasks that were "
             "labelled afterwards."

@@ -279,8 +279,9 @@ class SamplePlan:
             "model": _model(self.facts, self.population),
             **{
                 name: getattr(self.settings, name)
-                for name in ("side", "alpha", "delta", "procedure", "guard", "grid", "seed")
+                for name in ("side", "alpha", "delta", "procedure", "guard", "seed")
             },
+            "grid": self.settings.applied_grid,
             "trials": self.trials,
             "software": {"version": __version__},
         }

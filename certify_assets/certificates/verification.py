@@ -9,16 +9,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from certify_assets._version import __version__
 from certify_assets.certificates.certificate import Certificate, read_document
-from certify_assets.certificates.evaluation import Settings
-from certify_assets.certificates.inputs import Observations, observe
+from certify_assets.certificates.evaluation import CALIBRATED, Settings
+from certify_assets.certificates.inputs import Observations, observe, same_table
 from certify_assets.certificates.issuance import document_promise, issue
+from certify_assets.certificates.pool import Pool, observe_pool
 from certify_assets.errors import ForgedCertificateError, InputError, quoted
 
 #: what a successful verification leaves open
 NOT_VOUCHED = (
     "Not verified: provenance and selection, which are claims about things that the scores do not "
     "show (which judge, which manifest, how "
-    "many candidates were compared), and that the outcomes are right."
+    "many candidates were compared, who chose a pool), and that the outcomes are right."
 )
 
 
@@ -27,6 +28,9 @@ def settings_of(certificate: Certificate) -> Settings:
     parameters: dict[str, Any] = {**certificate.parameters}
     # the pilot is a table, of which a certificate holds the hash
     del parameters["pilot"]
+    if parameters["multiplicity"] == CALIBRATED:
+        # no setting: the procedure's own
+        del parameters["multiplicity"]
     return Settings(
         alpha=certificate.alpha,
         delta=certificate.delta,
@@ -46,6 +50,7 @@ def verify_certificate(
     tasks: Sequence[Any] | NDArray[Any],
     *,
     pilot: tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
+    pool: tuple[ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
     agents: Sequence[Any] | NDArray[Any] | None = None,
 ) -> str | None:
     """Recompute a certificate from the data and return the first difference, as a sentence; None
@@ -59,6 +64,8 @@ def verify_certificate(
         The table that it is said to be of, in any order.
     pilot : tuple of scores, outcomes and tasks, optional
         The pilot table of a betting certificate, which cannot be recomputed without it.
+    pool : tuple of scores and tasks, optional
+        The pool of a certificate that names one under inputs.pool.
     agents : sequence of hashables, optional
         Agent of every row, for a two_way certificate, whose table has them.
 
@@ -70,7 +77,8 @@ def verify_certificate(
     Raises
     ------
     InputError
-        If the table itself cannot be used.
+        If the table itself cannot be used, or the certificate was issued with a pool and none is
+        given.
 
     Notes
     -----
@@ -83,6 +91,15 @@ def verify_certificate(
     others = None if pilot is None else observe(*pilot)
     try:
         certificate, digest = _read(document)
+    except ForgedCertificateError as error:
+        return str(error)
+    named = certificate.inputs.get("pool")
+    if named is not None and pool is None:
+        raise InputError(
+            "The certificate was issued with a pool of unlabelled runs and cannot be recomputed "
+            "without it; give it (--pool)."
+        )
+    try:
         if certificate.software["version"] != __version__:
             return (
                 f"software.version is {certificate.software['version']!r} in the document and "
@@ -90,7 +107,7 @@ def verify_certificate(
             )
         if settings_of(certificate).method.agents and agents is not None:
             observations = observe(scores, outcomes, tasks, agents)
-        if certificate.inputs != observations.fingerprint:
+        if not same_table(certificate.inputs, observations.fingerprint):
             key: Literal["sha256", "rows"] = "rows"
             key = "sha256" if certificate.inputs["sha256"] != observations.sha256 else "rows"
             return (
@@ -100,10 +117,14 @@ def verify_certificate(
             )
         if found := _pilot_difference(certificate.parameters["pilot"], others):
             return found
+        unlabelled = None if named is None or pool is None else observe_pool(*pool, named["origin"])
+        if found := _pool_difference(certificate, unlabelled, given=pool is not None):
+            return found
         again = issue(
             observations,
             settings_of(certificate),
             pilot=None if certificate.parameters["pilot"] is None else others,
+            pool=unlabelled,
             provenance=certificate.provenance,
             selection=certificate.selection,
         )
@@ -129,6 +150,21 @@ def _pilot_difference(given: str | None, pilot: Observations | None) -> str | No
     return (
         f"parameters.pilot is {quoted(given)} in the document and {pilot.sha256!r} for the pilot "
         "given; give the pilot that it was issued with."
+    )
+
+
+def _pool_difference(certificate: Certificate, pool: Pool | None, *, given: bool) -> str | None:
+    """Whether a document's pool is the one given; other procedures than pseudo_task read none."""
+    if pool is None:
+        if given and settings_of(certificate).method.calibrated:
+            return "the certificate was issued without a pool, and one is given; leave it out."
+        return None
+    named = certificate.inputs["pool"]
+    if named == pool.fingerprint:
+        return None
+    return (
+        f"inputs.pool.sha256 is {quoted(named['sha256'])} in the document and {pool.sha256!r} for "
+        "the pool given; give the pool that it was issued with."
     )
 
 

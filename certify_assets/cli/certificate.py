@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from certify_assets.cli.options import PATH, column_options, read_pilot, read_scores
+from certify_assets.cli.options import PATH, column_options, read_pilot, read_pool, read_scores
 from certify_assets.cli.output import (
     NOTHING,
     emit_json,
@@ -22,14 +22,16 @@ from certify_assets.cli.output import (
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
-    from certify_assets.cli.options import Table
+    from certify_assets.cli.options import Table, Unlabelled
     from certify_assets.evaluation.score_table import ScoreTable
 
 _SIDE_BY_SIDE = 2
+#: options of other procedures that pseudo_task has no use for
+_INAPPLICABLE = ("guard", "multiplicity", "starts", "engine")
 _PROCEDURE_HELP = (
     "guarded_taskboot, taskboot, naive, deff, one_per_task, task_hoeffding, betting (proved "
     "at any number of tasks; needs --pilot), gaffke "
-    "(conjectured), korn_graubard or two_way (draws agents again too; needs a column agent); or "
+    "(conjectured), korn_graubard, pseudo_task (calibrated by simulation; takes --pool) or two_way (draws agents again too; needs a column agent); or "
     "'all' for every one side by side."
 )
 
@@ -90,7 +92,11 @@ _PROCEDURE_HELP = (
     "may be given again for fallback. "
     "[default: .3; fallback .1 .3 .5 .7]",
 )
-@click.option("--grid", type=int, default=40, help="Number of candidate thresholds.")
+@click.option(
+    "--grid",
+    type=int,
+    help="Number of candidate thresholds. [default: 160 for pseudo_task, else 40]",
+)
 @click.option(
     "--engine",
     type=click.Choice(["auto", "exact", "saddlepoint", "montecarlo"]),
@@ -113,6 +119,14 @@ _PROCEDURE_HELP = (
         "(its rows with split=pilot, or else split=rl)."
     ),
 )
+@click.option(
+    "--pool",
+    type=PATH,
+    help=(
+        "Scores of other, unlabelled tasks, from which pseudo_task takes how unequal tasks are in "
+        "size (its rows without split=cal); outcomes are not read."
+    ),
+)
 @click.option("--joint", is_flag=True, help="Both sides together at 1−δ: δ/2 a side.")
 @click.option("--out", type=PATH, help="Also write the document to this file.")
 @column_options
@@ -125,6 +139,7 @@ def certificate(
     out: Path | None,
     as_json: bool,
     pilot: Path | None,
+    pool: Path | None,
     **options: Any,
 ) -> None:
     """Certify what share of trajectories a judge may decide alone.
@@ -135,16 +150,17 @@ def certificate(
     """
     from certify_assets.certificates import document_promise
 
-    refuse_overwrite(
-        {"--out": out},
-        {"SCORES": scores} if pilot is None else {"SCORES": scores, "--pilot": pilot},
-    )
-    _refuse(pilot, **options)
+    given = {"SCORES": scores, "--pilot": pilot, "--pool": pool}
+    refuse_overwrite({"--out": out}, {name: path for name, path in given.items() if path})
+    _refuse(pilot, pool, **options)
+    if options["procedure"] == "pseudo_task":
+        _refuse_inapplicable(ctx)
     options["starts"] = options["starts"] or None
     columns = {name: options.pop(name) for name in ("task_col", "score_col", "outcome_col")}
     table = read_scores(scores, **columns).choose_split("cal")
     others = None if pilot is None else read_pilot(pilot, **columns)
-    certificates = _issue(table, others, **options)
+    unlabelled = None if pool is None else read_pool(pool, **columns)
+    certificates = _issue(table, others, unlabelled, **options)
     single = options["procedure"] != "all" and options["side"] != "both"
     promise = None if single else document_promise(certificates)
     document = (
@@ -165,12 +181,24 @@ def certificate(
 
 
 def _refuse(
-    pilot: Path | None, *, side: str, procedure: str, joint: bool, estimand: str | None, **_: Any
+    pilot: Path | None,
+    pool: Path | None,
+    *,
+    side: str,
+    procedure: str,
+    joint: bool,
+    estimand: str | None,
+    **_: Any,
 ) -> None:
     if pilot is not None and procedure not in ("betting", "all"):
         raise click.UsageError(
             f"--pilot is for betting, and {procedure} does not read it; leave it out or name "
             "betting or all."
+        )
+    if pool is not None and procedure not in ("pseudo_task", "all"):
+        raise click.UsageError(
+            f"--pool is for pseudo_task, and {procedure} does not read it; leave it out or name "
+            "pseudo_task or all."
         )
     if joint and side != "both":
         raise click.UsageError("--joint is about both sides; add --side both.")
@@ -181,9 +209,19 @@ def _refuse(
         )
 
 
+def _refuse_inapplicable(ctx: click.Context) -> None:
+    for name in ("guard", "multiplicity"):
+        if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(
+                f"--{name} does not apply to pseudo_task, which is calibrated as a whole; leave it "
+                "out."
+            )
+
+
 def _issue(
     table: ScoreTable,
     pilot: Table | None,
+    pool: Unlabelled | None,
     *,
     side: str,
     procedure: str,
@@ -191,25 +229,33 @@ def _issue(
     delta: float,
     **options: Any,
 ) -> list[Certificate]:
-    from certify_assets.certificates import EVERY_PROCEDURE, certify
+    from certify_assets.certificates import EVERY_PROCEDURE, PROCEDURES, certify
 
     sides = ("reject", "release") if side == "both" else (side,)
     outcomes = table.labelled()
     settings = {**options, "delta": delta / 2 if joint else delta}
-    return [
-        certify(
-            table.scores,
-            outcomes,
-            table.tasks,
-            procedure=name,
-            side=each,
-            pilot=pilot,
-            agents=table.agents,
-            **settings,
-        )
-        for name in (EVERY_PROCEDURE if procedure == "all" else (procedure,))
-        for each in sides
-    ]
+    found = []
+    for name in EVERY_PROCEDURE if procedure == "all" else (procedure,):
+        method = PROCEDURES.get(name)
+        calibrated = method is not None and method.calibrated
+        asked = {**settings, "pool": pool} if calibrated else settings
+        if calibrated and procedure == "all":
+            # what was said of the other procedures does not apply
+            asked = {key: value for key, value in asked.items() if key not in _INAPPLICABLE}
+        found += [
+            certify(
+                table.scores,
+                outcomes,
+                table.tasks,
+                procedure=name,
+                side=each,
+                pilot=pilot,
+                agents=table.agents,
+                **asked,
+            )
+            for each in sides
+        ]
+    return found
 
 
 def _show(certificates: list[Certificate], promise: str | None) -> None:

@@ -22,7 +22,9 @@ from certify_assets.cli.options import (
     Finite,
     column_options,
     pilot_option,
+    pool_option,
     read_pilot,
+    read_pool,
     read_scores,
     split_option,
 )
@@ -43,7 +45,7 @@ from certify_assets.errors import InputError, StaleCertificateError
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Audit, Certificate
-    from certify_assets.cli.options import Table
+    from certify_assets.cli.options import Table, Unlabelled
     from certify_assets.evaluation.score_table import ScoreTable
 
 
@@ -138,6 +140,7 @@ def resample(
 @click.argument("certificate", type=PATH)
 @click.argument("scores", type=PATH)
 @pilot_option
+@pool_option
 @column_options
 @json_option
 @click.pass_context
@@ -147,13 +150,15 @@ def verify(
     certificate: Path,
     scores: Path,
     pilot: Path | None,
+    pool: Path | None,
     as_json: bool,
     **columns: str,
 ) -> None:
     """Recompute a certificate from its scores and compare every byte.
 
     Exit 3, with the first difference, when the certificate was altered, is incomplete, or is of
-    other scores, or when it is one of betting and its pilot table is not given. What the scores
+    other scores, or when it is one of betting and its pilot table is not given. Exit 2 when it was
+    issued with a pool and none is given. What the scores
     cannot show (the names and hashes under provenance, the selection rule) is carried as it is:
     the data root's own checks compare those.
     """
@@ -163,10 +168,17 @@ def verify(
     table = read_scores(scores, **columns).choose_split("cal")
     outcomes = table.labelled()
     others = None if pilot is None else read_pilot(pilot, **columns)
+    unlabelled = None if pool is None else read_pool(pool, **columns)
     difference = None
     for place, document in enumerate(documents, 1):
         found = verify_certificate(
-            document, table.scores, outcomes, table.tasks, pilot=others, agents=table.agents
+            document,
+            table.scores,
+            outcomes,
+            table.tasks,
+            pilot=others,
+            pool=unlabelled,
+            agents=table.agents,
         )
         if found is not None:
             difference = (
@@ -272,6 +284,7 @@ def decide(
     help="Score table of other labelled tasks. [default: rows with split=test, if any]",
 )
 @pilot_option
+@pool_option
 @click.option("--out", type=PATH, default=Path("certificate.html"), help="Where the page goes.")
 @click.option("--title", help="Title of the page. [default: name of the score table]")
 @click.option(
@@ -290,6 +303,7 @@ def report(
     scores: Path,
     audit_path: Path | None,
     pilot: Path | None,
+    pool: Path | None,
     out: Path,
     title: str | None,
     minutes: float,
@@ -306,13 +320,23 @@ def report(
 
     refuse_overwrite(
         {"--out": out},
-        {"CERTIFICATE": certificate, "SCORES": scores, "--audit": audit_path, "--pilot": pilot},
+        {
+            "CERTIFICATE": certificate,
+            "SCORES": scores,
+            "--audit": audit_path,
+            "--pilot": pilot,
+            "--pool": pool,
+        },
     )
     certificates = load_certificates(certificate)
     whole = read_scores(scores, **columns)
     table = whole.choose_split("cal")
     _require_recomputed(
-        certificate, certificates, table, None if pilot is None else read_pilot(pilot, **columns)
+        certificate,
+        certificates,
+        table,
+        pilot=None if pilot is None else read_pilot(pilot, **columns),
+        pool=None if pool is None else read_pool(pool, **columns),
     )
     test = _audit_table(whole, audit_path, columns)
     page = render_page(
@@ -340,14 +364,25 @@ def report(
 
 
 def _require_recomputed(
-    path: Path, certificates: list[Certificate], table: ScoreTable, pilot: Table | None
+    path: Path,
+    certificates: list[Certificate],
+    table: ScoreTable,
+    *,
+    pilot: Table | None,
+    pool: Unlabelled | None,
 ) -> None:
     from certify_assets.certificates import verify_certificate
 
     outcomes = table.labelled()
     for item in certificates:
         difference = verify_certificate(
-            item.to_dict(), table.scores, outcomes, table.tasks, pilot=pilot, agents=table.agents
+            item.to_dict(),
+            table.scores,
+            outcomes,
+            table.tasks,
+            pilot=pilot,
+            pool=pool,
+            agents=table.agents,
         )
         if difference is not None:
             raise StaleCertificateError(f"{path} is not of {table.path}: {difference}")

@@ -12,6 +12,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.errors import InputError
 from certify_assets.evaluation.score_table import ColumnNames, ScoreTable, read_score_table
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 #: scores, outcomes and tasks
 Table = tuple[NDArray[np.float64], NDArray[np.int8], NDArray[np.object_]]
+#: scores and tasks
+Unlabelled = tuple[NDArray[np.float64], NDArray[np.object_]]
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 PATH = click.Path(path_type=Path)
@@ -58,6 +61,13 @@ pilot_option = click.option(
 )
 
 
+pool_option = click.option(
+    "--pool",
+    type=PATH,
+    help="The pool that a pseudo_task certificate was issued with; it cannot be recomputed without.",
+)
+
+
 def column_options(command: _Command) -> _Command:
     """Add --task-col, --score-col and --outcome-col."""
     for flag, name, default in (
@@ -84,6 +94,21 @@ def read_pilot(path: Path, **columns: str) -> Table:
     named = set() if table.splits is None else set(table.splits)
     chosen = table.choose_split("rl" if "rl" in named and "pilot" not in named else "pilot")
     return chosen.scores, chosen.labelled(), chosen.tasks
+
+
+def read_pool(path: Path, task_col: str, score_col: str, outcome_col: str) -> Unlabelled:
+    """Read scores and tasks of a pool, whose outcomes are not read: its rows without split=cal."""
+    names = ColumnNames(task=task_col, score=score_col, outcome=outcome_col)
+    table = read_score_table(path, columns=names, outcomes=False)
+    if table.splits is not None:
+        others = np.asarray(table.splits != "cal", dtype=bool)
+        if not others.any():
+            raise InputError(
+                f"{path} has only rows with split=cal, which belong to the calibration table; give "
+                "the runs of other tasks."
+            )
+        table = table.take(others)
+    return table.scores, table.tasks
 
 
 _root = click.option(

@@ -80,7 +80,11 @@ _REQUIRED = {"success_rate": "--success-rate", "auroc": "--auroc", "icc": "--icc
     default="floor",
     help="Guard on top of TaskBoot.",
 )
-@click.option("--grid", type=int, default=40, help="Number of candidate thresholds.")
+@click.option(
+    "--grid",
+    type=int,
+    help="Number of candidate thresholds. [default: 160 for pseudo_task, else 40]",
+)
 @click.option("--sft-auroc", type=SHARE, help="AUROC of the fine-tuned judge, for the second gate.")
 @click.option(
     "--gate-auroc",

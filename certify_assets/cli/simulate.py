@@ -78,7 +78,11 @@ class _Several(click.Command):
 )
 @click.option("--alpha", type=OPEN_SHARE, default=0.1, help="Error budget α.")
 @click.option("--delta", type=OPEN_SHARE, default=0.05, help="1 − confidence.")
-@click.option("--grid", type=click.IntRange(1, 1000), default=40, help="Number of thresholds.")
+@click.option(
+    "--grid",
+    type=click.IntRange(1, 1000),
+    help="Number of thresholds. [default: 160 for pseudo_task, else 40]",
+)
 @click.option("--procedure", multiple=True, help=_PROCEDURE_HELP)
 @click.option(
     "--guard",

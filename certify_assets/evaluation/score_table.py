@@ -130,8 +130,13 @@ class ScoreTable:
         return pd.DataFrame({name: value for name, value in columns.items() if value is not None})
 
 
-def read_score_table(path: Path, *, columns: ColumnNames | None = None) -> ScoreTable:
-    """Read and check a CSV, Parquet or JSON Lines file, maybe under other names of columns."""
+def read_score_table(
+    path: Path, *, columns: ColumnNames | None = None, outcomes: bool = True
+) -> ScoreTable:
+    """Read and check a CSV, Parquet or JSON Lines file, maybe under other names of columns.
+
+    Without ``outcomes`` the column of outcomes is left unread, whatever it holds.
+    """
     names = columns or ColumnNames()
     _refuse_one_column_twice(path, names)
     if path.is_file() and path.stat().st_size == 0:
@@ -140,6 +145,8 @@ def read_score_table(path: Path, *, columns: ColumnNames | None = None) -> Score
             "with one row a trajectory."
         )
     wanted = {getattr(names, entry.name) for entry in fields(names)}
+    if not outcomes:
+        wanted.discard(names.outcome)
     found, raw, rows = read_columns(
         path,
         wanted,

@@ -45,6 +45,7 @@ _PROCEDURES: dict[str, str] = {
     "betting": "Betting",
     "gaffke": "Gaffke",
     "korn_graubard": "Korn–Graubard",
+    "pseudo_task": "Pseudo-task",
     "two_way": "Two-way resampling",
 }
 _WRONG = {"reject": "had in fact succeeded", "release": "had in fact failed"}
@@ -55,6 +56,10 @@ _HOLDS = {
     ),
     "finite-sample": "The confidence holds at any number of tasks.",
     "conjectured": "The confidence holds at any number of tasks if a published conjecture does.",
+    "calibrated by simulation": (
+        "The confidence is calibrated by simulation, not proved; the documentation says in which "
+        "designs it holds."
+    ),
     "none under clustering": (
         "The confidence would need independent runs, and runs of one task are not: do not rely on "
         "it."
@@ -64,6 +69,7 @@ _VALIDITY: dict[str, str] = {
     "asymptotic": "holds as tasks grow in number",
     "finite-sample": "holds at any number of tasks",
     "conjectured": "holds at any number of tasks, by a conjecture",
+    "calibrated by simulation": "calibrated by simulation",
     "none under clustering": "does not hold when runs share tasks",
 }
 _LINEAGE: dict[str, str] = {
@@ -308,6 +314,7 @@ def spent(main: Certificate) -> str:
             f"shared among {counted(len(main.parameters['starts'] or []), 'start')} of chains "
             f"over {grid}"
         ),
+        "calibrated": f"calibrated by simulation over {grid} together",
         "maxt": f"compared with tails adjusted for {grid} together",
     }
     return way.get(main.parameters["multiplicity"], f"shared among {grid}") + each

@@ -119,6 +119,7 @@ def confidence(level: float, validity: str) -> str:
         "asymptotic": f"about {percent(level)} confidence",
         "finite-sample": f"{percent(level)} confidence",
         "conjectured": f"{percent(level)} confidence by a conjecture",
+        "calibrated by simulation": f"{percent(level)} confidence by simulation",
     }
     return words.get(validity, f"{percent(level)} confidence for independent runs only")
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from certify_assets._version import __version__
 from certify_assets.certificates.evaluation import Settings, evaluate
 from certify_assets.certificates.inputs import Observations, observe
+from certify_assets.certificates.pool import observe_pool
 from certify_assets.certificates.procedures import clopper_pearson_upper
 from certify_assets.errors import InputError, quoted
 from certify_assets.files import canonical_json, sha256_bytes
@@ -31,12 +32,17 @@ _WORDS = {
 }
 
 
+#: … and one that gives pseudo_task the scores and sizes of other tasks
+_POOL = "pool"
+
+
 @dataclass(frozen=True)
 class Variant:
     """A procedure as it was asked for, ``guarded_taskboot:kish``, and its settings."""
 
     label: str
     settings: Settings
+    pool: bool = False
 
 
 @dataclass(frozen=True)
@@ -144,11 +150,11 @@ def make_variants(procedures: Sequence[str], keywords: Mapping[str, Any]) -> tup
     found = []
     for label in dict.fromkeys(procedures):
         name, *words = str(label).split(":")
-        unknown = next((word for word in words if word not in _WORDS), None)
+        unknown = next((word for word in words if word not in (*_WORDS, _POOL)), None)
         if unknown is not None:
             raise InputError(
                 f"procedure {quoted(label)} says {quoted(unknown)} after a colon; give one of "
-                f"{', '.join(_WORDS)}."
+                f"{', '.join((*_WORDS, _POOL))}."
             )
         given = {key: value for key, value in keywords.items() if key != "estimand"}
         settings = Settings(**given, procedure=name)
@@ -159,14 +165,16 @@ def make_variants(procedures: Sequence[str], keywords: Mapping[str, Any]) -> tup
             )
         if settings.method.weighted and keywords.get("estimand"):
             settings = replace(settings, estimand=keywords["estimand"])
-        own = {_WORDS[word]: word for word in words}
+        if _POOL in words and not settings.method.calibrated:
+            raise InputError(f"{name} takes no pool; give one to pseudo_task.")
+        own = {_WORDS[word]: word for word in words if word != _POOL}
         settings = replace(
             settings,
             guard=own.get("guard", settings.guard),
             estimand=own.get("estimand", settings.estimand),
             multiplicity=own.get("multiplicity", settings.multiplicity),
         )
-        found.append(Variant(label, settings))
+        found.append(Variant(label, settings, pool=_POOL in words))
     return tuple(found)
 
 
@@ -214,7 +222,7 @@ def _rates(design: Design, found: NDArray[np.float64], variant: Variant) -> Rate
 def _printed(design: Design, variant: Variant) -> dict[str, float | None] | None:
     """What the paper prints, where its settings are these."""
     one = variant.settings
-    if (one.alpha, one.delta, one.side, one.grid, one.applied_multiplicity) != (
+    if (one.alpha, one.delta, one.side, one.applied_grid, one.applied_multiplicity) != (
         0.1,
         0.05,
         "reject",
@@ -311,7 +319,7 @@ def simulate(
         if progress is not None:
             progress(cell, len(cells), len(designs))
     settings = _stated(changes) | (
-        {"pilot_tasks": pilot_tasks} if any(one.settings.method.pilot for one in variants) else {}
+        {"pilot_tasks": pilot_tasks} if any(map(_reads_others, variants)) else {}
     )
     ordered = tuple(cells[place] for place in range(len(designs)))
     return Simulation(float(alpha), float(delta), int(trials), int(seed), ordered, settings)
@@ -321,7 +329,7 @@ def cell_key(
     design: Design, variants: Sequence[Variant], *, trials: int, seed: int, pilot_tasks: int
 ) -> str:
     """Return the hash of everything that a cell depends on, the software's version included."""
-    pilot = pilot_tasks if any(one.settings.method.pilot for one in variants) else None
+    pilot = pilot_tasks if any(map(_reads_others, variants)) else None
     return sha256_bytes(
         canonical_json(
             {
@@ -335,6 +343,11 @@ def cell_key(
             }
         )
     )
+
+
+def _reads_others(variant: Variant) -> bool:
+    """Whether other tasks are drawn for a procedure: a pilot or a pool."""
+    return variant.settings.method.pilot or variant.pool
 
 
 def _stated(changes: Mapping[str, Any]) -> dict[str, str | float]:
@@ -382,12 +395,13 @@ def _run(job: _Job) -> NDArray[np.float64]:
         observations = observe(*job.design.draw(rng))
         # the draw of one trajectory a task must differ between trials
         pick = int(rng.integers(2**63))
-        pilot = (
-            _pilot(job, cell, trial) if any(settings.method.pilot for settings in asked) else None
-        )
+        pilot = _pilot(job, cell, trial) if any(map(_reads_others, job.variants)) else None
         thresholds = np.full(len(asked), np.nan)
         for place, settings in enumerate(asked):
-            evaluation = evaluate(observations, replace(settings, seed=pick), pilot)
+            pool = None
+            if pilot is not None and job.variants[place].pool:
+                pool = observe_pool(pilot.scores, [pilot.labels[task] for task in pilot.tasks])
+            evaluation = evaluate(observations, replace(settings, seed=pick), pilot, pool)
             chosen = evaluation.chosen
             if chosen is not None:
                 thresholds[place] = evaluation.counts.thresholds[chosen]

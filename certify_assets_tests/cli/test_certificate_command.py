@@ -20,6 +20,7 @@ EVERY = [
     "betting",
     "gaffke",
     "korn_graubard",
+    "pseudo_task",
     "two_way",
 ]
 
@@ -91,6 +92,12 @@ def test_noise_never_counts_as_certified(call: Call, tmp_path: Path) -> None:
         ("--estimand trajectory --procedure one_per_task", "certifies the error by task"),
         ("--estimand task --procedure all", "--estimand"),
         ("--joint", "--side both"),
+        ("--pool {scores}", "guarded_taskboot does not read it"),
+        ("--procedure pseudo_task --pool {scores}", "the calibration table itself"),
+        ("--procedure pseudo_task --guard floor", "--guard does not apply"),
+        ("--procedure pseudo_task --multiplicity bonferroni", "--multiplicity does not apply"),
+        ("--procedure pseudo_task --engine montecarlo", "engine montecarlo does not apply"),
+        ("--procedure pseudo_task --size-ratio 0.9", "size_ratio is 0.9"),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_sentence(
@@ -236,3 +243,54 @@ def test_the_grid_is_paid_for_as_asked(call: Call, scores: Path, tmp_path: Path)
         answer = call(f"certificate {scores} --alpha 0.2 --json --out {out} --multiplicity {way}")
         assert answer.code == 0 and answer.json["parameters"]["multiplicity"] == way.split()[0]
         assert call(f"verify {out} {scores}").code == 0
+
+
+def test_a_pool_is_read_without_its_outcomes_and_asked_for_again(
+    call: Call, scores: Path, pilot: Path, tmp_path: Path
+) -> None:
+    pool, out = tmp_path / "pool.csv", tmp_path / "certificate.json"
+    # an outcome that no table could have: nobody looks at it
+    pd.read_csv(pilot).assign(outcome="unknown").to_csv(pool, index=False)
+    asked = f"certificate {scores} --procedure pseudo_task --alpha 0.2 --json --out {out}"
+    answer = call(f"{asked} --pool {pool}")
+    assert answer.code == 0 and answer.json["certified"]
+    assert set(answer.json["inputs"]["pool"]) == {"sha256", "rows", "origin"}
+    assert "hand_picked" in [finding["code"] for finding in answer.json["findings"]]
+    assert call(f"verify {out} {scores} --pool {pool}").code == 0
+    assert call(f"verify {out} {scores} --pool {pilot}").code == 0
+    lacking = call(f"verify {out} {scores} --json")
+    assert lacking.code == 2 and "give it (--pool)" in lacking.err and not lacking.out
+    pd.read_csv(pool).iloc[:-1].to_csv(pool, index=False)
+    other = call(f"verify {out} {scores} --pool {pool} --json")
+    assert other.code == 3 and "inputs.pool.sha256" in other.json["difference"]
+    page = call(f"report {out} {scores} --pool {pilot} --out {tmp_path / 'page.html'}")
+    assert page.code == 0 and "calibrated by simulation" in (tmp_path / "page.html").read_text(
+        "utf-8"
+    )
+    every = call(f"certificate {scores} --procedure all --guard kish --pool {pilot} --json").json
+    pools = [item["procedure"] for item in every["certificates"] if "pool" in item["inputs"]]
+    assert pools == ["pseudo_task"]
+
+
+def test_pools_that_cannot_be_read(call: Call, scores: Path, pilot: Path, tmp_path: Path) -> None:
+    pool, frame = tmp_path / "pool.csv", pd.read_csv(pilot)
+    for table, word in (
+        (frame.drop(columns="score"), "no column 'score'"),
+        (frame.rename(columns={"task_id": "task"}), "no column 'task_id'"),
+        (frame.assign(score=""), "No row of the pool has a score"),
+        (frame.assign(split="cal"), "only rows with split=cal"),
+        (pd.concat([frame, pd.read_csv(scores)[:1]]), "shares 1 task(s)"),
+    ):
+        table.to_csv(pool, index=False)
+        answer = call(f"certificate {scores} --procedure pseudo_task --pool {pool} --json")
+        assert answer.code == 2 and word in answer.err and answer.err.count("\n") == 1
+    # one file for both: its rows of other splits are the pool
+    whole = tmp_path / "whole.csv"
+    pd.concat([pd.read_csv(scores).assign(split="cal"), frame.assign(split="test")]).to_csv(
+        whole, index=False
+    )
+    apart, together = (
+        call(f"certificate {table} --procedure pseudo_task --pool {other} --json").json
+        for table, other in ((scores, pilot), (whole, whole))
+    )
+    assert apart == together

@@ -1,0 +1,279 @@
+"""The pseudo-task test: a Bayesian bootstrap of the tasks with one more task that is all wrong.
+
+With z_g = k_g − α·n_g and independent standard exponentials E, the tail at a threshold is
+
+    T(s) = P(Σ_g E_g z_g + E* (1 − α) s ≥ 0),
+
+where the pseudo-task has s covered runs, all of them wrong. Its size guards against what the table
+cannot show: p1 = T(R n̄) supposes tasks that are wrong throughout and R times as large as the mean
+covered task; p2 = T(R c n_w) supposes errors that cluster no more than those seen, at the
+size-weighted mean n_w. A threshold passes where p1 ≤ δ/3 or p2 ≤ δ/4, and the widest is taken: the
+shares of δ are calibrated by simulation over the whole grid (benchmarks/pseudo_task.py).
+
+The size ratio R is the largest of what is declared, of how much larger tasks with errors are at the
+widest threshold, and of M over the mean size of the covered tasks, where tasks larger than M hold
+at most α/2 of the covered runs. The last needs sizes and scores alone, so that unlabelled tasks (a
+`Pool`) inform it.
+
+References
+----------
+Rubin (1981), The Bayesian bootstrap.
+Gaffke (2005), Three test statistics for a nonparametric one-sided hypothesis on the mean of a
+nonnegative variable.
+Lugannani and Rice (1980), Saddle point approximation for the distribution of the sum of independent
+random variables.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certify_assets.certificates.betting import exponential_sum_tail
+from certify_assets.certificates.bootstrap import error_lattice
+from certify_assets.certificates.counts import TaskCounts, count_tasks
+from certify_assets.certificates.guard import exceeding
+from certify_assets.certificates.inputs import Observations
+
+#: the whole-task tail spends a third of δ, the clustered one a quarter
+WHOLE_SHARE, CLUSTERED_SHARE = 3, 4
+#: thresholds of the grid, and of the coarser one on which the correlation of errors is bounded
+GRID, ICC_GRID = 160, 40
+#: the saddlepoint errs by up to 3 % at tails from .005 to .03, to either side
+#: (certify_assets_tests/certificates/test_pseudo_task.py)
+_BAND = 0.1
+_DROP = 0.354
+_ENOUGH_ERRORS, _ENOUGH_TASKS = 10, 5
+
+
+class SizedScores(Protocol):
+    """Scored rows in ascending order and the task of each: all that a size ratio needs."""
+
+    @property
+    def scores(self) -> NDArray[np.float64]:
+        """Scores, ascending; NaN at the end."""
+
+    @property
+    def tasks(self) -> NDArray[np.int32]:
+        """Index of each row's task."""
+
+    @property
+    def scored(self) -> int:
+        """Number of rows that have a score."""
+
+
+@dataclass(frozen=True, eq=False)
+class PseudoTask:
+    """What sets the size of the pseudo-task.
+
+    Attributes
+    ----------
+    icc : float
+        One-sided 80 % upper bound of the correlation of errors within tasks; 1 where no errors
+        tell.
+    ratios : float64 array, shape (thresholds,)
+        R(θ).
+    """
+
+    icc: float
+    ratios: NDArray[np.float64]
+
+    def at(self, place: int) -> PseudoTask:
+        """Return what applies to one threshold."""
+        return PseudoTask(self.icc, self.ratios[place : place + 1])
+
+
+@dataclass(frozen=True, eq=False)
+class PseudoTaskTails:
+    """Both tails at every threshold."""
+
+    whole: NDArray[np.float64]  # p1
+    clustered: NDArray[np.float64]  # p2
+
+    @property
+    def joined(self) -> NDArray[np.float64]:
+        """One tail that is at most δ/3 exactly where p1 ≤ δ/3 or p2 ≤ δ/4."""
+        return np.minimum(self.whole, CLUSTERED_SHARE / WHOLE_SHARE * self.clustered)
+
+
+def pseudo_task_tails(
+    counts: TaskCounts,
+    budget: Fraction,
+    pseudo: PseudoTask,
+    *,
+    level: float,
+    engine: str = "auto",
+    factor: float = 1.0,
+) -> PseudoTaskTails:
+    """Return p1 and p2 at every threshold.
+
+    Parameters
+    ----------
+    counts : TaskCounts
+    budget : Fraction
+        α.
+    pseudo : PseudoTask
+    level : float
+        At which p1 is tested; p2 is tested at three quarters of it.
+    engine : {"auto", "exact", "saddlepoint"}
+        "auto" takes the exact tail where that of the saddlepoint is within a tenth of its level.
+    factor : float
+        Number of tasks like those observed, in multiples of them.
+    """
+    from certify_assets.certificates import kernels
+
+    alpha = float(budget)
+    lattice = error_lattice(counts.covered, counts.errors, budget)
+    mean, weighted = _covered_sizes(counts)
+    shrink = np.array([clustered_share(alpha, pseudo.icc, size) for size in weighted])
+    found = []
+    for size, at in (
+        (pseudo.ratios * mean, level),
+        (pseudo.ratios * shrink * weighted, level * WHOLE_SHARE / CLUSTERED_SHARE),
+    ):
+        extra = (1.0 - alpha) * size
+        tails: NDArray[np.float64] = kernels.pseudo_task_tails(
+            lattice.values,
+            lattice.counts,
+            lattice.offsets,
+            np.ascontiguousarray(extra),
+            1.0 / budget.denominator,
+            factor,
+        )
+        close = np.abs(tails - at) <= _BAND * at
+        for place in np.flatnonzero((engine == "exact") | ((engine == "auto") & close)):
+            values, often = lattice.histogram(int(place))
+            tails[place] = exact_tail(
+                values / budget.denominator, np.asarray(factor * often), float(extra[place])
+            )
+        found.append(tails)
+    return PseudoTaskTails(*found)
+
+
+def exact_tail(values: NDArray[np.float64], often: NDArray[np.float64], extra: float) -> float:
+    """P(Σ values·Gamma(often) + extra·E* ≥ 0), by quadrature through the saddlepoint."""
+    # equal weights are one gamma variable: the quadrature takes distinct ones
+    weights, owner = np.unique(np.append(values, extra), return_inverse=True)
+    shapes = np.bincount(owner, weights=np.append(often, 1.0)).astype(np.float64)
+    return exponential_sum_tail(weights, shapes)
+
+
+def _covered_sizes(counts: TaskCounts) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """n̄ and n_w: mean covered runs of a covered task, plain and weighted by them."""
+    total = counts.covered_trajectories.astype(np.float64)
+    squares = np.einsum("tg,tg->t", counts.covered, counts.covered, dtype=np.int64, casting="safe")
+    return total / np.maximum(counts.covered_tasks, 1), squares / np.maximum(total, 1.0)
+
+
+def clustered_share(alpha: float, icc: float, weighted: float) -> float:
+    """c: share of the pseudo-task that is wrong when errors cluster by ``icc``.
+
+    An error-free task of n = round(n_w) runs has probability P0 under a beta-binomial law of mean
+    α; c = α P0/((1 − α)(1 − P0)), from 1/n to 1, is the size at which error-free data say as much
+    against whole-task errors as they do against these.
+    """
+    size = max(1, round(weighted))
+    steps = np.arange(1, size, dtype=np.float64) * icc
+    ratios = ((1.0 - alpha) * (1.0 - icc) + steps) / ((1.0 - icc) + steps)
+    right = math.log1p(-alpha) + float(np.log(ratios).sum())
+    share = alpha * math.exp(right) / ((1.0 - alpha) * -math.expm1(right))
+    return max(1.0 / size, min(1.0, share))
+
+
+def error_icc(observations: Observations, counts: TaskCounts) -> float:
+    """Upper bound of the correlation of errors: the larger of two thresholds'."""
+    coarse = (
+        counts
+        if counts.thresholds.size == ICC_GRID
+        else count_tasks(observations, counts.side, ICC_GRID)
+    )
+    widest = coarse.thresholds.size - 1
+    enough = np.flatnonzero(coarse.error_totals >= _ENOUGH_ERRORS)
+    places = {widest, int(enough[0]) if enough.size else widest}
+    return max(icc_upper(coarse.covered[place], coarse.errors[place]) for place in places)
+
+
+def icc_upper(covered: NDArray[np.int32], errors: NDArray[np.int32]) -> float:
+    """One-sided 80 % profile bound of the beta-binomial correlation of errors, 1 if unidentified."""
+    from certify_assets.certificates import kernels
+
+    inside = covered > 0
+    n, k = covered[inside].astype(np.int64), errors[inside].astype(np.int64)
+    if not n.size or not k.any() or (k == n).all() or n.max() == 1:
+        return 1.0
+    width = int(n.max())
+    return float(
+        kernels.icc_grid_bound(
+            exceeding(k, width),
+            exceeding(n - k, width),
+            exceeding(n, width),
+            float(np.count_nonzero((k > 0) & (k < n))),
+            _DROP,
+        )
+    )
+
+
+def size_ratios(
+    counts: TaskCounts, tables: tuple[SizedScores, ...], budget: Fraction, declared: float = 1.0
+) -> NDArray[np.float64]:
+    """R(θ) of every threshold, from the calibration table and any pool of unlabelled tasks."""
+    return np.maximum(
+        max(1.0, declared, observed_ratio(counts)), covered_ratios(counts, tables, budget)
+    )
+
+
+def observed_ratio(counts: TaskCounts) -> float:
+    """R̂: how much larger tasks with errors are than others, at the widest threshold."""
+    n, k = counts.covered[-1].astype(np.int64), counts.errors[-1].astype(np.int64)
+    if np.count_nonzero(k) < _ENOUGH_TASKS:
+        return 1.0
+    return (int(k @ n) / int(k.sum())) / (int(n @ n) / int(n.sum()))
+
+
+def covered_ratios(
+    counts: TaskCounts, tables: tuple[SizedScores, ...], budget: Fraction
+) -> NDArray[np.float64]:
+    """R_T: the size beyond which tasks hold α/2 of the covered runs, over the mean covered size."""
+    sizes = [np.bincount(table.tasks[: table.scored]) for table in tables]
+    classes = np.unique(np.concatenate([*(each[each > 0] for each in sizes), [1]]))
+    runs = np.zeros((counts.thresholds.size, classes.size), dtype=np.int64)
+    tasks = np.zeros_like(runs)
+    for table, each in zip(tables, sizes, strict=True):
+        more = _by_size(table, np.searchsorted(classes, each), counts, classes.size)
+        runs += more[0]
+        tasks += more[1]
+    total = runs.sum(axis=1)
+    # runs in tasks larger than each size; whole numbers, so that no rounding decides
+    beyond = total[:, None] - np.cumsum(runs, axis=1)
+    least = np.argmax(2 * budget.denominator * beyond <= budget.numerator * total[:, None], axis=1)
+    mean = tasks @ classes / np.maximum(tasks.sum(axis=1), 1)
+    return np.where(total > 0, classes[least] / np.maximum(mean, 1.0), 1.0)
+
+
+def _by_size(
+    table: SizedScores, size_class: NDArray[np.int64], counts: TaskCounts, classes: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Covered runs, and covered tasks, of every size at every threshold."""
+    from certify_assets.certificates import kernels
+
+    scores, codes = table.scores[: table.scored], table.tasks[: table.scored]
+    if counts.side == "reject":
+        ends = np.searchsorted(scores, counts.thresholds, side="right")
+    else:
+        ends = scores.size - np.searchsorted(scores, counts.thresholds, side="left")
+        codes = codes[::-1]
+    # a task is covered from its first row on
+    first = np.zeros(codes.size, dtype=np.uint8)
+    first[np.unique(codes, return_index=True)[1]] = 1
+    found: tuple[NDArray[np.int32], NDArray[np.int32]] = kernels.count_rows(
+        np.ascontiguousarray(size_class[codes], dtype=np.int32),
+        first,
+        np.ascontiguousarray(ends, dtype=np.int64),
+        classes,
+    )
+    return found

@@ -1,0 +1,342 @@
+"""``pseudo_task``: the values of the specification, the tail both ways, and the pool."""
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as bounded
+from hypothesis import strategies as st
+
+from certify_assets.certificates import (
+    Certificate,
+    Settings,
+    TaskCounts,
+    audit_certificate,
+    certify,
+    diagnose,
+    evaluate,
+    kernels,
+    observe,
+    settings_of,
+    threshold_curve,
+    verify_certificate,
+)
+from certify_assets.certificates.pool import observe_pool
+from certify_assets.certificates.pseudo_task import (
+    PseudoTask,
+    clustered_share,
+    covered_ratios,
+    exact_tail,
+    icc_upper,
+    observed_ratio,
+    pseudo_task_tails,
+)
+from certify_assets.errors import ForgedCertificateError, InputError
+from certify_assets.research.populations import Fooled
+from certify_assets_tests.certificates import reference
+from certify_assets_tests.populations import paper_process
+
+SIZES = [8] * 30 + [16] * 6 + [4] * 12
+ERRORS = [8] + [0] * 35 + [2] + [0] * 11
+FEW_ERRORS = [10, 3, 1, 1] + [0] * 20
+
+
+def counts(covered: list[int], errors: list[int]) -> TaskCounts:
+    n, k = (np.array([row], dtype=np.int32) for row in (covered, errors))
+    sizes, right = (row[0].astype(np.int64) for row in (n, k))
+    return TaskCounts("reject", np.zeros(1), n, k, sizes, right)
+
+
+def tail(table: TaskCounts, alpha: str, size: float, engine: str = "saddlepoint") -> float:
+    """T(size)."""
+    mean = table.covered_trajectories / table.covered_tasks
+    asked = PseudoTask(1.0, size / mean)
+    return float(
+        pseudo_task_tails(table, Fraction(alpha), asked, level=0.05 / 3, engine=engine).whole[0]
+    )
+
+
+def rows(
+    sizes: list[int], errors: list[int], seed: int = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    first = np.concatenate([np.arange(size) for size in sizes])
+    scores = np.random.default_rng(seed).normal(size=owner.size)
+    return scores, (first < np.repeat(errors, sizes)).astype(np.int64), owner
+
+
+def test_the_values_of_the_specification() -> None:
+    plain = counts([4] * 39, [0] * 39)
+    assert tail(plain, "1/10", 4.0) == pytest.approx(0.01662538, abs=5e-9)
+    assert tail(plain, "1/10", 4.0, "exact") == pytest.approx(0.9**39, rel=1e-10)
+    mixed = counts(SIZES, ERRORS)
+    assert tail(mixed, "1/10", 8.0) == pytest.approx(0.05316544, abs=5e-9)
+    assert tail(mixed, "1/10", 8.0, "exact") == pytest.approx(0.05296130, abs=5e-9)
+    assert tail(mixed, "1/10", 16.0) == pytest.approx(0.17250585, abs=5e-9)
+    share = clustered_share(0.1, 0.5, 9.5)
+    assert share == pytest.approx(0.31627695, abs=5e-9)
+    assert tail(mixed, "1/10", share * 9.5) == pytest.approx(0.01614281, abs=5e-9)
+    few = counts([10] * 24, FEW_ERRORS)
+    assert tail(few, "1/5", 10.0) == pytest.approx(0.05314066, abs=5e-9)
+    icc = icc_upper(few.covered[0], few.errors[0])
+    assert icc == pytest.approx(0.79705, abs=5e-6)
+    share = clustered_share(0.2, icc, 10.0)
+    assert share == pytest.approx(0.59273913, abs=5e-9)
+    assert tail(few, "1/5", share * 10.0) == pytest.approx(0.02426344, abs=5e-9)
+
+
+def test_the_size_ratio_of_the_specification() -> None:
+    table = observe(*rows(SIZES, ERRORS))
+    widest = replace(counts(SIZES, ERRORS), thresholds=np.array([9.0]))
+    assert covered_ratios(widest, (table,), Fraction(1, 10)).tolist() == [2.0]
+    # two tasks have an error, and five are asked for
+    assert observed_ratio(widest) == 1.0
+    # 5 larger tasks with one error each: (5·16)/5 over Σn²/Σn
+    larger = counts([4] * 20 + [16] * 5, [0] * 20 + [1] * 5)
+    assert observed_ratio(larger) == pytest.approx(16 / ((20 * 16 + 5 * 256) / 160))
+
+
+@pytest.mark.parametrize(("alpha", "least"), [(0.1, 39), (0.2, 19)])
+def test_error_free_equal_tasks_certify_from_the_clopper_pearson_number(
+    alpha: float, least: int
+) -> None:
+    for tasks in (least - 1, least):
+        table = counts([6] * tasks, [0] * tasks)
+        exact = pseudo_task_tails(
+            table,
+            Fraction(str(alpha)),
+            PseudoTask(1.0, np.ones(1)),
+            level=0.05 / 3,
+            engine="exact",
+        )
+        assert exact.whole[0] == pytest.approx((1 - alpha) ** tasks, rel=1e-9)
+        assert exact.clustered[0] == pytest.approx(exact.whole[0], rel=1e-12)
+        assert (exact.joined[0] <= 0.05 / 3) == (tasks == least)
+
+
+def random_case(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, float, int]:
+    """Histogram of den·k − num·n, the weight of the pseudo-task, and den."""
+    tasks, percent = int(rng.integers(10, 200)), int(rng.choice([5, 10, 20, 30]))
+    sizes = [
+        np.full(tasks, rng.integers(1, 20)),
+        1 + rng.poisson(7, tasks),
+        1 + np.minimum((4 * rng.pareto(1.3, tasks)).astype(int) + 1, 60),
+    ][int(rng.integers(3))]
+    rate, icc = rng.choice([0.005, 0.02, 0.05]), rng.choice([0.05, 0.3, 0.9])
+    errors = rng.binomial(sizes, rng.beta(rate * (1 / icc - 1), (1 - rate) * (1 / icc - 1), tasks))
+    values, often = np.unique(100 * errors - percent * sizes, return_counts=True)
+    return values, often, (1 - percent / 100) * rng.choice([1, 2, 5]) * float(sizes.mean()), 100
+
+
+def test_the_saddlepoint_agrees_with_the_quadrature() -> None:
+    rng, near = np.random.default_rng(0), []
+    for _ in range(400):
+        values, often, extra, unit = random_case(rng)
+        fast = kernels.pseudo_task_tails(
+            values.astype(np.int64),
+            often.astype(np.int64),
+            np.array([0, values.size]),
+            np.array([extra]),
+            1 / unit,
+            1.0,
+        )[0]
+        exact = exact_tail(values / unit, often.astype(np.float64), extra)
+        if 1e-9 < exact < 0.3:
+            # over 3,000 cases: from −.033 to .063
+            assert fast == pytest.approx(exact, rel=0.08)
+        if 0.005 < exact < 0.03:
+            near.append(fast / exact - 1)
+    # where decisions fall; "auto" takes the exact tail there
+    assert len(near) > 30 and max(map(abs, near)) < 0.05
+
+
+def test_the_quadrature_agrees_with_draws() -> None:
+    table, draws = counts(SIZES, ERRORS), 400_000
+    rng = np.random.default_rng(0)
+    z = table.errors[0] - 0.1 * table.covered[0]
+    above = 0
+    for _ in range(10):
+        sums = rng.exponential(size=(draws // 10, z.size)) @ z
+        above += int((sums + 0.9 * 8 * rng.exponential(size=draws // 10) >= 0).sum())
+    exact = tail(table, "1/10", 8.0, "exact")
+    assert abs(above / draws - exact) < 4 * math.sqrt(exact * (1 - exact) / draws)
+
+
+@given(st.integers(0, 10_000))
+@bounded(max_examples=25, deadline=None)
+def test_the_bound_of_the_error_icc_equals_its_twin(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    covered = 1 + rng.poisson(5, 30)
+    icc = rng.choice([0.1, 0.5, 0.9])
+    errors = rng.binomial(covered, rng.beta(0.1 * (1 / icc - 1), 0.9 * (1 / icc - 1), 30))
+    if not errors.any() or (errors == covered).all():
+        return
+    _, expected = reference.icc_profile(covered, errors, 0.354)
+    # the twin maximises between the points of the grid too, .025 apart
+    found = icc_upper(covered.astype(np.int32), errors.astype(np.int32))
+    assert found == pytest.approx(expected, abs=0.02)
+
+
+def test_nothing_tells_of_the_error_icc_without_errors() -> None:
+    assert icc_upper(counts([4] * 9, [0] * 9).covered[0], np.zeros(9, np.int32)) == 1.0
+    assert icc_upper(np.ones(9, np.int32), np.r_[np.ones(2), np.zeros(7)].astype(np.int32)) == 1.0
+
+
+def test_covered_ratios_recount_plainly() -> None:
+    rng = np.random.default_rng(3)
+    table = observe(*paper_process(30, 0.5, rng))
+    other = paper_process(80, 0.5, rng)
+    pool = observe_pool(other.scores, [f"pool {task}" for task in other.tasks])
+    for side in ("reject", "release"):
+        found = evaluate(table, Settings(procedure="pseudo_task", side=side), pool=pool)
+        assert found.test.pseudo is not None
+        ratios = covered_ratios(found.counts, (table, pool), Fraction(1, 10))
+        for place in (0, 50, 159):
+            limit, runs = found.counts.thresholds[place], {}
+            for kept in (table, pool):
+                inside = kept.scores <= limit if side == "reject" else kept.scores >= limit
+                sizes = np.bincount(kept.tasks[: kept.scored])
+                for task, covered in enumerate(np.bincount(kept.tasks[inside])):
+                    if covered:
+                        runs[id(kept), task] = (int(sizes[task]), int(covered))
+            total = sum(covered for _, covered in runs.values())
+            least = next(
+                size
+                for size in range(1, 200)
+                if sum(n for m, n in runs.values() if m > size) <= 0.05 * total + 1e-9
+            )
+            mean = np.mean([size for size, _ in runs.values()])
+            assert ratios[place] == pytest.approx(least / mean, rel=1e-12)
+
+
+CAL = paper_process(60, 0.5, np.random.default_rng(8))
+
+
+def pool_of(tasks: int = 150, seed: int = 9, times: int = 1) -> tuple[np.ndarray, list[str]]:
+    scores, _, owner = paper_process(tasks, 0.5, np.random.default_rng(seed))
+    large = owner % 10 == 0
+    scores, owner = (
+        np.concatenate([column, np.repeat(column[large], times - 1)]) for column in (scores, owner)
+    )
+    return scores, [f"pool {task}" for task in owner]
+
+
+def codes(found: Certificate) -> dict[str, str]:
+    return {finding["code"]: finding["message"] for finding in found.findings}
+
+
+def test_a_certificate_says_how_it_is_calibrated() -> None:
+    found = certify(*CAL, procedure="pseudo_task")
+    assert found.certified and found.validity == "calibrated by simulation"
+    assert found.parameters["grid"] == 160 and found.parameters["multiplicity"] == "calibrated"
+    assert found.parameters["guard"] == "none" and found.level == pytest.approx(0.05 / 3)
+    assert "calibrated by simulation" in found.promise and "pool" not in found.inputs
+    assert "times as large" in " ".join(found.assumptions)
+    assert verify_certificate(found.to_json(), *CAL) is None
+    assert settings_of(found) == Settings(
+        procedure="pseudo_task", guard="none", grid=160, estimand="trajectory"
+    )
+    assert certify(*CAL, procedure="pseudo_task", grid=40).parameters["grid"] == 40
+    shared = certify(*CAL, procedure="pseudo_task", candidates=2)
+    assert shared.level == pytest.approx(0.05 / 6) and shared.coverage <= found.coverage
+
+
+def test_larger_wrong_tasks_and_smaller_correlation_as_declared() -> None:
+    plain = certify(*CAL, procedure="pseudo_task").coverage
+    assert certify(*CAL, procedure="pseudo_task", size_ratio=5).coverage < plain
+    assert certify(*CAL, procedure="pseudo_task", max_task_size=100).coverage < plain
+    assert certify(*CAL, procedure="pseudo_task", error_icc_cap=0).coverage >= plain
+    with pytest.raises(InputError, match=r"size_ratio is 0\.5"):
+        certify(*CAL, procedure="pseudo_task", size_ratio=0.5)
+
+
+def test_a_pool_is_named_and_the_certificate_verifies_with_it_alone() -> None:
+    pool = pool_of(times=6)
+    found = certify(*CAL, procedure="pseudo_task", pool=pool)
+    named = found.inputs["pool"]
+    assert named == {**named, "rows": len(pool[1]), "origin": "given"}
+    assert Certificate.from_json(found.to_json()) == found
+    shuffled = np.random.default_rng(1).permutation(len(pool[1]))
+    again = (pool[0][shuffled], [pool[1][row] for row in shuffled])
+    assert verify_certificate(found.to_json(), *CAL, pool=again) is None
+    with pytest.raises(InputError, match="cannot be recomputed without it"):
+        verify_certificate(found.to_json(), *CAL)
+    assert "inputs.pool.sha256" in str(
+        verify_certificate(found.to_json(), *CAL, pool=pool_of(seed=4))
+    )
+    alone = certify(*CAL, procedure="pseudo_task")
+    assert "without a pool" in str(verify_certificate(alone.to_json(), *CAL, pool=pool))
+    assert alone.inputs["sha256"] == found.inputs["sha256"]
+    forged: Any = found.to_dict()
+    forged["inputs"]["pool"]["more"] = 1
+    with pytest.raises(ForgedCertificateError, match=r"inputs\.pool"):
+        Certificate.parse(forged)
+    assert audit_certificate(found, *CAL).verdict == "WARN"  # the rows of the certificate
+    assert "pool" in " ".join(found.assumptions)
+
+
+def test_a_finding_says_what_the_pool_changed() -> None:
+    up = certify(*CAL, procedure="pseudo_task", pool=pool_of(times=6))
+    assert "raises the size ratio" in codes(up)["pool_size_ratio"]
+    assert "equally many attempts" in codes(up)["pool_size_ratio"]
+    assert "hand_picked" in codes(up)
+    even = np.repeat(np.arange(400), 8)
+    scores = np.random.default_rng(2).normal(size=even.size)
+    down = certify(*CAL, procedure="pseudo_task", pool=(scores, [f"pool {one}" for one in even]))
+    assert "lowers the size ratio" in codes(down)["pool_size_ratio"]
+    assert down.coverage >= certify(*CAL, procedure="pseudo_task").coverage >= up.coverage
+    holes = scores.copy()
+    holes[:3] = np.nan
+    found = certify(*CAL, procedure="pseudo_task", pool=(holes, [f"pool {one}" for one in even]))
+    assert codes(found)["unscored_pool_rows"].startswith("3 of 3200 rows")
+
+
+def test_pools_that_cannot_be_used() -> None:
+    scores, tasks = pool_of()
+    ask: dict[str, Any] = {"procedure": "pseudo_task"}
+    with pytest.raises(InputError, match="calibration table itself"):
+        certify(*CAL, **ask, pool=(CAL.scores, CAL.tasks))
+    with pytest.raises(InputError, match=r"shares 1 task\(s\)"):
+        certify(*CAL, **ask, pool=(scores, ["3", *tasks[1:]]))
+    with pytest.raises(InputError, match="No row of the pool has a score"):
+        certify(*CAL, **ask, pool=(np.full(len(tasks), np.nan), tasks))
+    with pytest.raises(InputError, match=r"scores and .* tasks"):
+        certify(*CAL, **ask, pool=(scores[1:], tasks))
+    with pytest.raises(InputError, match="is for pseudo_task"):
+        certify(*CAL, pool=(scores, tasks))
+
+
+@pytest.mark.parametrize(
+    "settings", [{"guard": "kish"}, {"multiplicity": "fixed"}, {"engine": "montecarlo"}]
+)
+def test_what_does_not_apply_is_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="does not apply to pseudo_task"):
+        Settings(procedure="pseudo_task", **settings)
+
+
+def test_a_table_that_certifies_nothing_says_how_many_tasks_would() -> None:
+    few = paper_process(12, 0.5, np.random.default_rng(3))
+    assert not certify(*few, procedure="pseudo_task").certified
+    found = diagnose(*few, procedure="pseudo_task")
+    assert found.stopped_by == "tasks" and found.tasks_needed is not None
+    assert 12 < found.tasks_needed < 200
+    curve = threshold_curve(*CAL, procedure="pseudo_task")
+    assert curve.thresholds.size == 160
+
+
+@pytest.mark.slow
+def test_wrong_tasks_that_are_larger_are_held_where_the_guard_is_not() -> None:
+    larger = Fooled(tasks=50, share=0.102, size_ratio=5)
+    trials, wrong = 200, {"guarded_taskboot": 0, "pseudo_task": 0}
+    for trial in range(trials):
+        # wrong tasks five times larger, true error 1.02 α at every threshold
+        table = observe(*larger.draw(np.random.default_rng([trial, 5])))
+        for name in wrong:
+            wrong[name] += evaluate(table, Settings(procedure=name)).chosen is not None
+    # measured over 300 trials: .32 and at most .05; standard error at most .035
+    assert wrong["guarded_taskboot"] / trials > 0.2
+    assert wrong["pseudo_task"] / trials < 0.05 + 3 * math.sqrt(0.05 * 0.95 / trials)
