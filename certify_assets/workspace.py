@@ -23,6 +23,8 @@ from certify_assets.storage.store import Store, default_root
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
+    from certify_assets.corpora.config import CorpusConfig
+    from certify_assets.corpora.corpus import DeliveryCheck, ImportSummary
     from certify_assets.evaluation.audit import AuditResult
     from certify_assets.operations.batches import Received
     from certify_assets.operations.deployment import Deployment
@@ -101,12 +103,20 @@ class WorkspaceCorpus(Corpus):
 
     prepare = _alone(Corpus.prepare)
     prepare_splits = _alone(Corpus.prepare_splits)
-    import_trajectories = _alone(Corpus.import_trajectories)
     make_splits = _alone(Corpus.make_splits)
     write_split = _alone(Corpus.write_split)
     write_splits = _alone(Corpus.write_splits)
     measure_profile = _alone(Corpus.measure_profile)
     measure_leaks = _alone(Corpus.measure_leaks)
+
+    @_alone
+    def import_trajectories(
+        self, given: CorpusConfig | None = None, *, check: DeliveryCheck | None = None
+    ) -> ImportSummary:
+        """Read the source again, unless it labels only the runs of a batch that reviewers read."""
+        from certify_assets.operations.returned_runs import checking_delivery
+
+        return super().import_trajectories(given, check=check or checking_delivery(self))
 
     def judge(self, name: str) -> WorkspaceJudge:
         """Open a judge of this corpus, trained or not.

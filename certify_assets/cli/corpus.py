@@ -28,10 +28,10 @@ from certify_assets.errors import InputError
 if TYPE_CHECKING:
     from certify_assets.corpora.config import CorpusConfig
     from certify_assets.corpora.corpus import ImportSummary
-    from certify_assets.corpora.deliveries import RunChanges
     from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.corpora.report import CorpusReport
     from certify_assets.corpora.splits import SplitManifest
+    from certify_assets.operations.returned_runs import ReturnedRuns
     from certify_assets.storage.store import Store
 
 _UNCHANGED = "No run changes: these are the runs that the corpus has."
@@ -176,7 +176,7 @@ def import_(
         registered = Corpus(store, name)
         if registered.has("corpus.json"):
             config = _delivered(ctx, registered.config, config, add=add)
-        _show_changes(registered, registered.preview_import(config), as_json=as_json)
+        _preview(registered, config, as_json=as_json)
         return
     with Corpus(store, name).writing("corpus import"):
         imported, summary, profile = _imported(ctx, store, config, add=add, replace=replace)
@@ -221,12 +221,16 @@ def _imported(
     ctx: click.Context, store: Store, config: CorpusConfig, *, add: bool, replace: bool
 ) -> tuple[Corpus, ImportSummary, CorpusProfile]:
     """Read runs into a corpus, registered or not; say what that changes."""
+    from certify_assets.operations.returned_runs import checking_delivery
+
     registered = Corpus(store, config.name)
     if registered.has("corpus.json"):
         _require_replacement(registered, add=add, replace=replace)
         config = _delivered(ctx, registered.config, config, add=add)
     known = registered.deliveries.read()
-    summary = registered.import_trajectories(config)
+    back: list[ReturnedRuns] = []
+    check = checking_delivery(registered, back)
+    summary = registered.import_trajectories(config, check=check)
     imported = Corpus(store, config.name)
     version = imported.version
     if version in known:
@@ -234,6 +238,8 @@ def _imported(
     elif known and version.changes:
         for sentence in version.changes.sentences():
             say(f"Version {version.number}: {sentence}")
+    for item in back:
+        say(item.sentence())
     return imported, summary, _profile(imported, config, summary.dropped)
 
 
@@ -279,13 +285,27 @@ def _delivered(
     return made
 
 
-def _show_changes(corpus: Corpus, changes: RunChanges, *, as_json: bool) -> None:
+def _preview(corpus: Corpus, config: CorpusConfig, *, as_json: bool) -> None:
+    """Show what a delivery would change; end as the import would where it is refused."""
+    from certify_assets.operations.returned_runs import checking_delivery, refuse_selected
+
+    back: list[ReturnedRuns] = []
+    changes = corpus.preview_import(config, check=checking_delivery(corpus, back, refuse=False))
     if as_json:
-        emit_json({"corpus": corpus.name, "applied": False, "changes": asdict(changes)})
-        return
-    for sentence in changes.sentences():
-        show_line(sentence)
-    show_line("Nothing is stored: give the command without --dry-run.")
+        emit_json(
+            {
+                "corpus": corpus.name,
+                "applied": False,
+                "changes": asdict(changes),
+                "returned": [{**asdict(item), "refused": item.selected} for item in back],
+            }
+        )
+    else:
+        for sentence in (*changes.sentences(), *(item.sentence() for item in back)):
+            show_line(sentence)
+    refuse_selected(corpus, back)
+    if not as_json:
+        show_line("Nothing is stored: give the command without --dry-run.")
 
 
 def _profile(imported: Corpus, config: CorpusConfig, dropped: dict[str, int]) -> CorpusProfile:

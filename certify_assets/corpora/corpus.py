@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from certify_assets.corpora.config import (
     CorpusConfig,
@@ -57,6 +57,10 @@ if TYPE_CHECKING:
     from certify_assets.corpora.quality import QualityReport
     from certify_assets.corpora.rendering import Outline
     from certify_assets.storage.store import Store
+
+#: is called with the runs of the corpus after a delivery, as `run_table`, and their splits, before
+#: anything is stored; raises to refuse the delivery
+DeliveryCheck: TypeAlias = "Callable[[pd.DataFrame, SplitManifest | None], None]"
 
 
 @dataclass(frozen=True)
@@ -271,7 +275,9 @@ class Corpus:
         self.write_splits()
         return manifest
 
-    def import_trajectories(self, given: CorpusConfig | None = None) -> ImportSummary:
+    def import_trajectories(
+        self, given: CorpusConfig | None = None, *, check: DeliveryCheck | None = None
+    ) -> ImportSummary:
         """Read the source again and store its trajectories as one table.
 
         A configuration that is given is registered last: a kill before leaves the old one, whose
@@ -283,6 +289,9 @@ class Corpus:
             summary = ImportSummary.of_embedded(imported, self._store(key, imported.frame))
         else:
             with self._gathered(config) as (runs, facts):
+                if check is not None:
+                    table = run_table_of(runs.trajectories())
+                    check(table, self._planned(table, config))
                 size = len(runs.rows), runs.tasks(), runs.agents()
                 summary = ImportSummary._of(facts, size, self.store.write_stream(key, runs.write))
         self.store.write_json(self.key("import.json"), asdict(summary))
@@ -311,11 +320,15 @@ class Corpus:
                 )
             yield runs, facts
 
-    def preview_import(self, config: CorpusConfig) -> RunChanges:
+    def preview_import(
+        self, config: CorpusConfig, *, check: DeliveryCheck | None = None
+    ) -> RunChanges:
         """Read a source as an import would; return what it would change, and store nothing."""
         with self._gathered(config) as (runs, _):
             table = run_table_of(runs.trajectories())
         manifest = self._planned(table, config)
+        if check is not None:
+            check(table, manifest)
         return RunChanges.between(self.deliveries.last_runs(), table, manifest)
 
     def _record_version(self, files: Mapping[str, str], config: CorpusConfig) -> None:

@@ -78,7 +78,9 @@ def miniwob_runs(step: AssetStep, config: MiniwobConfig) -> Made:
 )
 def trajectories(step: AssetStep) -> Made:
     """Import the corpus."""
-    summary = step.corpus.import_trajectories()
+    from certify_assets.operations.returned_runs import checking_delivery
+
+    summary = step.corpus.import_trajectories(check=checking_delivery(step.corpus))
     counts = {"trajectories": summary.trajectories, "tasks": summary.tasks}
     metadata = {
         **table_metadata(to_frame([]), rows=summary.trajectories),
