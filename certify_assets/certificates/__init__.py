@@ -47,7 +47,7 @@ from certify_assets.certificates.diagnosis import Diagnosis, diagnose
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
 from certify_assets.certificates.gates import GateResult, GateThresholds, table_gates
 from certify_assets.certificates.inputs import Observations, observe
-from certify_assets.certificates.issuance import certify, document_promise, issue, joint_promise
+from certify_assets.certificates.issuance import certify, issue
 from certify_assets.certificates.monitor import (
     Monitoring,
     TaskStream,
@@ -65,11 +65,18 @@ from certify_assets.certificates.sample_size import (
     corpus_facts,
     plan_sample_size,
 )
+from certify_assets.certificates.sides import (
+    CertificateSet,
+    Sides,
+    certify_sides,
+    joint_deltas,
+    joint_promise,
+)
 from certify_assets.certificates.verification import (
     NOT_VOUCHED,
     settings_of,
     verify_certificate,
-    verify_promise,
+    verify_set,
 )
 
 __all__ = [
@@ -80,6 +87,7 @@ __all__ = [
     "BatchDraw",
     "BatchPlan",
     "Certificate",
+    "CertificateSet",
     "ClusterSummary",
     "CorpusFacts",
     "Diagnosis",
@@ -99,6 +107,7 @@ __all__ = [
     "SamplePlan",
     "SequentialTest",
     "Settings",
+    "Sides",
     "TaskCounts",
     "TaskStream",
     "ThresholdCurve",
@@ -107,6 +116,7 @@ __all__ = [
     "auroc",
     "bootstrap_errors",
     "certify",
+    "certify_sides",
     "clopper_pearson_upper",
     "corpus_facts",
     "count_at",
@@ -114,10 +124,10 @@ __all__ = [
     "decide",
     "design_effect",
     "diagnose",
-    "document_promise",
     "error_limit",
     "evaluate",
     "issue",
+    "joint_deltas",
     "joint_promise",
     "kish_effective_tasks",
     "largest_agent_error",
@@ -135,7 +145,7 @@ __all__ = [
     "task_stream",
     "threshold_curve",
     "verify_certificate",
-    "verify_promise",
+    "verify_set",
     "uniform_test",
     "weighted_test",
 ]

@@ -1,4 +1,4 @@
-"""From a table to a certificate, and from certificates to what they promise together."""
+"""From a table to a certificate."""
 
 from __future__ import annotations
 
@@ -28,15 +28,6 @@ CONFIDENCE = {
     "calibrated by simulation": "confidence, calibrated by simulation, of",
     "none under clustering": "confidence, for independent trajectories only, of",
 }
-#: the weakest first
-_WEAKEST = (
-    "none under clustering",
-    "calibrated by simulation",
-    "conjectured",
-    "asymptotic",
-    "finite-sample",
-)
-_PAIR = 2
 _DEFAULT_SELECTION = (
     "One of {} candidates compared on these outcomes; delta is divided by their number."
 )
@@ -413,46 +404,3 @@ def _promise(evaluation: Evaluation, settings: Settings) -> str:
         f"{over}at most {what} are {wrong}; this decides {share} of trajectories like the "
         f"{counts.trajectories} from {counts.tasks} tasks seen here."
     )
-
-
-def joint_promise(certificates: Sequence[Certificate]) -> str:
-    """Say with what confidence several certificates hold together: one minus the sum of δ."""
-    # one on which nothing is certified has spent its δ too, because it could have been
-    active = [certificate for certificate in certificates if certificate.certified]
-    if not active:
-        return "Nothing is certified: every trajectory goes to a person."
-    if len(certificates) < _PAIR:
-        return active[0].promise
-    joint = max(0.0, 1.0 - sum(certificate.delta for certificate in certificates))
-    weakest = min((certificate.validity for certificate in active), key=_WEAKEST.index)
-    promises = [certificate.promise for certificate in certificates]
-    together = f"Together, with {CONFIDENCE[weakest]} {100 * joint:g} %:"
-    return " ".join([together, *promises, *_overlap(active)])
-
-
-def _overlap(active: Sequence[Certificate]) -> list[str]:
-    limits = {certificate.side: certificate.threshold for certificate in active}
-    high, low = limits.get("reject"), limits.get("release")
-    if len(active) != _PAIR or high is None or low is None or low > high:
-        return []
-    # where the regions meet they leave nothing out, so what is counted twice is the excess over one
-    share = 100 * (sum(certificate.coverage for certificate in active) - 1.0)
-    return [
-        f"Scores from {low!r} to {high!r} ({share:.1f} % of the rows) lie in both regions: those "
-        "rows go to a person, and the promise of each side counts them in its own."
-    ]
-
-
-def document_promise(certificates: Sequence[Certificate]) -> str | None:
-    """Return what the two sides of each procedure promise together, a line a procedure."""
-    # None where a procedure lacks a side or has several certificates of one: no pair is meant
-    by_procedure: dict[str, list[Certificate]] = {}
-    for certificate in certificates:
-        by_procedure.setdefault(certificate.procedure, []).append(certificate)
-    sides = [sorted(item.side for item in group) for group in by_procedure.values()]
-    if any(pair != ["reject", "release"] for pair in sides):
-        return None
-    built = {name: joint_promise(group) for name, group in by_procedure.items()}
-    if len(by_procedure) == 1 or not built:
-        return next(iter(built.values()), None)
-    return "\n".join(f"By {name}: {promise}" for name, promise in built.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from numpy.typing import ArrayLike, NDArray
@@ -11,8 +12,9 @@ from certify_assets._version import __version__
 from certify_assets.certificates.certificate import Certificate, read_document
 from certify_assets.certificates.evaluation import CALIBRATED, Settings
 from certify_assets.certificates.inputs import Observations, observe, same_table
-from certify_assets.certificates.issuance import document_promise, issue
+from certify_assets.certificates.issuance import issue
 from certify_assets.certificates.pool import Pool, observe_pool
+from certify_assets.certificates.sides import CertificateSet, joint_deltas
 from certify_assets.errors import ForgedCertificateError, InputError, quoted
 
 #: what a successful verification leaves open
@@ -168,15 +170,36 @@ def _pool_difference(certificate: Certificate, pool: Pool | None, *, given: bool
     )
 
 
-def verify_promise(promise: Any, certificates: Sequence[Certificate]) -> str | None:
-    """Return how a document's promise differs from what its certificates promise together."""
-    expected = document_promise(certificates)
-    if promise == expected:
+def verify_set(
+    given: CertificateSet,
+    scores: ArrayLike,
+    outcomes: ArrayLike,
+    tasks: Sequence[Any] | NDArray[Any],
+    *,
+    pilot: tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
+    pool: tuple[ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
+    agents: Sequence[Any] | NDArray[Any] | None = None,
+) -> str | None:
+    """Recompute how sides that share one δ came to theirs; return the first difference.
+
+    Each certificate is verified by itself, with :func:`verify_certificate`.
+    """
+    if given.joint_delta is None:
         return None
-    return (
-        f"promise is {quoted(promise, 200)} in the document and {quoted(expected, 200)} by its "
-        "certificates."
-    )
+    others = None if pilot is None else observe(*pilot)
+    unlabelled = None if pool is None else observe_pool(*pool)
+    for item in given.certificates:
+        settings = replace(settings_of(item), delta=given.joint_delta)
+        by_agent = agents if settings.method.agents else None
+        observations = observe(scores, outcomes, tasks, by_agent)
+        taken = unlabelled if settings.method.calibrated else None
+        deltas = joint_deltas(observations, settings, pilot=others, pool=taken)
+        if item.delta != deltas[item.side]:
+            return (
+                f"delta of the {item.side} side by {item.procedure} is {item.delta!r} in the "
+                f"document and {deltas[item.side]!r} by sharing {given.joint_delta:g}."
+            )
+    return None
 
 
 def _read(document: Any) -> tuple[Certificate, Any]:

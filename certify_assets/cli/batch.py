@@ -65,7 +65,8 @@ def _batch_options(command: Callable[..., None]) -> Callable[..., None]:
             "--side",
             type=click.Choice([*SIDE.choices, BOTH]),
             help="Which certificate of a document of both sides; both certifies them together, "
-            "from one draw at half the risk limit a side, and needs --history.",
+            "from one draw at half the risk limit a side, with --history or the certified "
+            "thresholds. [default: each that the document has]",
         ),
         click.option(
             "--threshold", type=Finite(), help="The one threshold to certify. [default: planned]"
@@ -102,7 +103,8 @@ def plan(certificate: Path, scores: Path, out: Path | None, asked: Asked, as_jso
     """Choose thresholds, prior and weights by the share of the batch that they save.
 
     CERTIFICATE may certify nothing where --history has labelled past runs. A certified one without
-    --history means its threshold and a uniform draw. SCORES is the batch, with trajectory_id.
+    --history means its threshold and a uniform draw, a document of both sides both of theirs. SCORES
+    is the batch, with trajectory_id.
     """
     given = {"CERTIFICATE": certificate, "SCORES": scores, "--history": asked.history}
     refuse_overwrite({"--out": out}, {name: path for name, path in given.items() if path})

@@ -40,6 +40,11 @@ class Asked:
     columns: dict[str, str]
 
     @property
+    def one_side(self) -> str | None:
+        """The side asked for, None where both are."""
+        return None if self.side == BOTH else self.side
+
+    @property
     def named(self) -> list[str]:
         """Options that a plan has fixed already."""
         names = ("history", "threshold", "side", "alpha", "delta")
@@ -96,10 +101,25 @@ def plan_of(certificate: Path, scores: Path, asked: Asked) -> tuple[Planned, Bat
                 "these options out."
             )
         return known, frozen
-    if asked.side == BOTH:
-        return Planned(_plan_both(certificate, scores, frozen, asked), both=True), frozen
     from certify_assets.certificates.batch_sides import SidesPlan
 
+    held = {item.side for item in load_certificates(certificate, Choice(asked.one_side))}
+    if asked.side == BOTH or len(held) > 1:
+        if asked.threshold is not None:
+            raise InputError("--threshold is of one side; leave it out, or name the side.")
+        items = {side: _one(certificate, replace(asked, side=side)) for side in sorted(held)}
+        if asked.history is not None:
+            return Planned(_plan_both(items, scores, frozen, asked), both=True), frozen
+        certified = [side for side, item in items.items() if item.certified]
+        if len(certified) > 1:
+            return Planned(_plan_certified(items, frozen, asked), both=True), frozen
+        if asked.side == BOTH:
+            raise InputError(
+                f"{certificate} does not certify both sides; give --history with labelled past "
+                "runs, or name the side."
+            )
+        # what is not certified has no threshold to draw for
+        asked = replace(asked, side=(certified or sorted(held))[0])
     return Planned(SidesPlan((_plan_one(certificate, frozen, asked),)), both=False), frozen
 
 
@@ -136,19 +156,43 @@ def _plan_one(certificate: Path, frozen: Batch, asked: Asked) -> BatchPlan:
     )
 
 
-def _plan_both(certificate: Path, scores: Path, frozen: Batch, asked: Asked) -> SidesPlan:
-    """Plan both sides; one that CERTIFICATE does not have takes the budget of the other."""
+def _plan_certified(items: Mapping[str, Certificate], frozen: Batch, asked: Asked) -> SidesPlan:
+    """Plan the certified threshold of each side at half of δ; regions that meet are parted."""
+    from certify_assets.certificates import plan_batch
+    from certify_assets.certificates.batch_sides import SidesPlan, side_of
+
+    limits = {side: item.threshold for side, item in items.items()}
+    low, high = limits["release"], limits["reject"]
+    assert low is not None and high is not None
+    cut = high
+    if low <= high:
+        cut = (low + high) / 2
+        limits = {"reject": cut, "release": float(np.nextafter(cut, np.inf))}
+    delta = min(item.delta for item in items.values()) if asked.delta is None else asked.delta
+    return SidesPlan(
+        tuple(
+            plan_batch(
+                side_of(frozen, side, cut),
+                side=side,
+                alpha=items[side].alpha if asked.alpha is None else asked.alpha,
+                delta=delta / len(items),
+                threshold=limits[side],
+                predicted_error=items[side].selective_error,
+                certificate_sha256=items[side].sha256,
+            )
+            for side in ("reject", "release")
+        ),
+        cut,
+    )
+
+
+def _plan_both(
+    items: Mapping[str, Certificate], scores: Path, frozen: Batch, asked: Asked
+) -> SidesPlan:
+    """Plan both sides; one that has no certificate takes the budget of the other."""
     from certify_assets.certificates.batch_sides import plan_sides
 
-    if asked.history is None:
-        raise InputError(
-            "--side both parts the batch at a score of past runs; give --history with labelled "
-            "past runs."
-        )
-    if asked.threshold is not None:
-        raise InputError("--threshold is of one side; leave it out, or name the side.")
-    held = {item.side for item in load_certificates(certificate)}
-    items = {side: _one(certificate, replace(asked, side=side)) for side in sorted(held)}
+    assert asked.history is not None
     other = next(iter(items.values()))
     alphas = {side: items.get(side, other).alpha for side in ("reject", "release")}
     if asked.alpha is not None:

@@ -21,13 +21,12 @@ from certify_assets.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from certify_assets.certificates import Certificate
-    from certify_assets.cli.options import Table, Unlabelled
-    from certify_assets.evaluation.score_table import ScoreTable
+    from certify_assets.certificates import Certificate, CertificateSet, Sides
 
 _SIDE_BY_SIDE = 2
-#: options of other procedures that pseudo_task has no use for
-_INAPPLICABLE = ("guard", "multiplicity", "starts", "engine")
+_BAR = 60
+_MARKS = {"reject": "█", "human": "░", "release": "▒"}
+_WORDS = {"reject": "rejected █", "release": "released ▒", "human": "to people ░"}
 _PROCEDURE_HELP = (
     "guarded_taskboot, taskboot, naive, deff, one_per_task, task_hoeffding, betting (proved "
     "at any number of tasks; needs --pilot), gaffke "
@@ -41,7 +40,8 @@ _PROCEDURE_HELP = (
 @click.option(
     "--side",
     type=click.Choice(["reject", "release", "both"]),
-    default="reject",
+    default="both",
+    show_default=True,
     help="Which decision to certify.",
 )
 @click.option(
@@ -127,7 +127,12 @@ _PROCEDURE_HELP = (
         "size (its rows without split=cal); outcomes are not read."
     ),
 )
-@click.option("--joint", is_flag=True, help="Both sides together at 1−δ: δ/2 a side.")
+@click.option(
+    "--joint",
+    is_flag=True,
+    help="Both sides together at 1−δ: δ/2 a side, and what a side's certified thresholds no longer "
+    "need goes to the other.",
+)
 @click.option("--out", type=PATH, help="Also write the document to this file.")
 @column_options
 @json_option
@@ -142,13 +147,14 @@ def certificate(
     pool: Path | None,
     **options: Any,
 ) -> None:
-    """Certify what share of trajectories a judge may decide alone.
+    """Certify what share of trajectories a judge may decide alone, on both sides.
 
     SCORES is a table (CSV, Parquet or JSON Lines) with the columns task_id, score (higher = more
     likely a success; empty = unscored) and outcome (0 or 1), optionally trajectory_id, agent and
-    split (then the rows with split=cal are used).
+    split (then the rows with split=cal are used). The document holds a certificate a side, and the
+    shares decided and left to people; with --side, one certificate.
     """
-    from certify_assets.certificates import document_promise
+    from certify_assets.certificates import EVERY_PROCEDURE, certify_sides
 
     given = {"SCORES": scores, "--pilot": pilot, "--pool": pool}
     refuse_overwrite({"--out": out}, {name: path for name, path in given.items() if path})
@@ -156,28 +162,31 @@ def certificate(
     if options["procedure"] == "pseudo_task":
         _refuse_inapplicable(ctx)
     options["starts"] = options["starts"] or None
+    side, procedure = options.pop("side"), options.pop("procedure")
     columns = {name: options.pop(name) for name in ("task_col", "score_col", "outcome_col")}
     table = read_scores(scores, **columns).choose_split("cal")
     others = None if pilot is None else read_pilot(pilot, **columns)
     unlabelled = None if pool is None else read_pool(pool, **columns)
-    certificates = _issue(table, others, unlabelled, **options)
-    single = options["procedure"] != "all" and options["side"] != "both"
-    promise = None if single else document_promise(certificates)
-    document = (
-        certificates[0].to_dict()
-        if single
-        else {
-            "certificates": [item.to_dict() for item in certificates],
-            **({} if promise is None else {"promise": promise}),
-        }
+    found = certify_sides(
+        table.scores,
+        table.labelled(),
+        table.tasks,
+        sides=("reject", "release") if side == "both" else (side,),
+        procedures=EVERY_PROCEDURE if procedure == "all" else (procedure,),
+        pilot=others,
+        pool=unlabelled,
+        agents=table.agents,
+        **options,
     )
+    single = procedure != "all" and side != "both"
+    document = found.certificates[0].to_dict() if single else found.to_dict()
     if out is not None:
         write_document(out, document)
     if as_json:
         emit_json(document)
     else:
-        _show(certificates, promise)
-    ctx.exit(0 if any(item.certified for item in certificates) else NOTHING)
+        _show(found)
+    ctx.exit(0 if any(item.certified for item in found.certificates) else NOTHING)
 
 
 def _refuse(
@@ -218,47 +227,10 @@ def _refuse_inapplicable(ctx: click.Context) -> None:
             )
 
 
-def _issue(
-    table: ScoreTable,
-    pilot: Table | None,
-    pool: Unlabelled | None,
-    *,
-    side: str,
-    procedure: str,
-    joint: bool,
-    delta: float,
-    **options: Any,
-) -> list[Certificate]:
-    from certify_assets.certificates import EVERY_PROCEDURE, PROCEDURES, certify
-
-    sides = ("reject", "release") if side == "both" else (side,)
-    outcomes = table.labelled()
-    settings = {**options, "delta": delta / 2 if joint else delta}
-    found = []
-    for name in EVERY_PROCEDURE if procedure == "all" else (procedure,):
-        method = PROCEDURES.get(name)
-        calibrated = method is not None and method.calibrated
-        asked = {**settings, "pool": pool} if calibrated else settings
-        if calibrated and procedure == "all":
-            # what was said of the other procedures does not apply
-            asked = {key: value for key, value in asked.items() if key not in _INAPPLICABLE}
-        found += [
-            certify(
-                table.scores,
-                outcomes,
-                table.tasks,
-                procedure=name,
-                side=each,
-                pilot=pilot,
-                agents=table.agents,
-                **asked,
-            )
-            for each in sides
-        ]
-    return found
-
-
-def _show(certificates: list[Certificate], promise: str | None) -> None:
+def _show(found: CertificateSet) -> None:
+    certificates = list(found.certificates)
+    if found.sides is not None:
+        show_line(_headline(found.sides))
     if len(certificates) <= _SIDE_BY_SIDE:
         _show_upright(certificates)
     else:
@@ -279,12 +251,25 @@ def _show(certificates: list[Certificate], promise: str | None) -> None:
             rows,
         )
     for sentence in (
-        [item.promise for item in certificates] if promise is None else promise.splitlines()
+        [item.promise for item in certificates]
+        if found.promise is None
+        else found.promise.splitlines()
     ):
         show_line(sentence)
     for finding, names in _gathered(certificates).items():
         owner = f"{', '.join(names)}: " if len(certificates) > 1 else ""
         show_line(f"  {owner}{finding[0]}: {finding[1]}")
+
+
+def _headline(sides: Sides) -> str:
+    """Return what both sides decide in all, and a bar of it."""
+    shares = sides.shares
+    cells = {name: round(_BAR * share) for name, share in shares.items() if name != "human"}
+    bar = "".join(_MARKS[name] * number for name, number in cells.items())
+    said = ", ".join(f"{percent(share)} {_WORDS[name]}" for name, share in shares.items())
+    middle = _MARKS["human"] * (_BAR - len(bar))
+    bar = bar[: cells["reject"]] + middle + bar[cells["reject"] :]
+    return f"{percent(sides.decided)} decided: {said}\n{bar}"
 
 
 def _gathered(certificates: list[Certificate]) -> dict[tuple[str, str], list[str]]:

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from certify_assets.cli.documents import (
+    CertificateFile,
     Choice,
-    certificate_documents,
     choice_options,
     load_certificates,
     one_a_side,
-    one_certificate,
-    promise_difference,
+    read_certificate_file,
 )
 from certify_assets.cli.options import (
     PATH,
@@ -41,7 +40,7 @@ from certify_assets.cli.output import (
     write_tables,
     write_text,
 )
-from certify_assets.errors import InputError, StaleCertificateError
+from certify_assets.errors import ForgedCertificateError, InputError, StaleCertificateError
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Audit, Certificate
@@ -67,25 +66,39 @@ def audit(
 ) -> None:
     """How the certified threshold does on other labelled tasks.
 
-    CERTIFICATE is one certificate, or a document of several from which --side, --alpha and
-    --procedure choose one. Uses the rows with split=test where SCORES has a split column. ERROR
-    (exit 3): the task-level lower bound of the realised error exceeds α. WARN: the point estimate
-    does but not the bound, or too few tasks are covered to tell. PASS otherwise.
+    CERTIFICATE is one certificate, or a document with one a side, each of which is audited;
+    --side, --alpha and --procedure choose from a document of more. Uses the rows with split=test
+    where SCORES has a split column. ERROR (exit 3): the task-level lower bound of the realised
+    error exceeds α. WARN: the point estimate does but not the bound, or too few tasks are covered
+    to tell. PASS otherwise.
     """
-    from certify_assets.certificates import audit_certificate
-
-    item = one_certificate(certificate, choice)
-    table = read_scores(scores, **columns).choose_split("test")
-    result = audit_certificate(item, table.scores, table.labelled(), table.tasks).to_dict()
+    certificates = one_a_side(certificate, load_certificates(certificate, choice))
+    audits = _audits(certificates, read_scores(scores, **columns).choose_split("test"))
+    verdict = _worst(certificates, audits)
     if as_json:
-        emit_json(result)
+        each = [
+            {"side": item.side, "alpha": item.alpha, **audit.to_dict()}
+            for item, audit in zip(certificates, audits, strict=True)
+        ]
+        emit_json(audits[0].to_dict() if len(audits) == 1 else {"verdict": verdict, "audits": each})
     else:
-        show_table(
-            "Audit",
-            FIGURES,
-            [[name, "" if value is None else str(value)] for name, value in result.items()],
-        )
-    ctx.exit(NOTHING if result["verdict"] == "ERROR" else 0)
+        names = list(audits[0].to_dict())
+        rows = [[name, *[_cell(audit.to_dict()[name]) for audit in audits]] for name in names]
+        sides = [item.side for item in certificates]
+        show_table("Audit", FIGURES if len(audits) == 1 else ("figure", *sides), rows)
+    ctx.exit(NOTHING if verdict == "ERROR" else 0)
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _worst(certificates: list[Certificate], audits: list[Audit]) -> str:
+    """Return the worst verdict of the certified sides, of any where none is certified."""
+    pairs = list(zip(certificates, audits, strict=True))
+    verdicts = {audit.verdict for item, audit in pairs if item.certified}
+    verdicts = verdicts or {audit.verdict for audit in audits}
+    return next((name for name in ("ERROR", "WARN") if name in verdicts), "PASS")
 
 
 @click.command()
@@ -141,6 +154,7 @@ def resample(
 @click.argument("scores", type=PATH)
 @pilot_option
 @pool_option
+@choice_options
 @column_options
 @json_option
 @click.pass_context
@@ -151,6 +165,7 @@ def verify(
     scores: Path,
     pilot: Path | None,
     pool: Path | None,
+    choice: Choice,
     as_json: bool,
     **columns: str,
 ) -> None:
@@ -160,11 +175,15 @@ def verify(
     other scores, or when it is one of betting and its pilot table is not given. Exit 2 when it was
     issued with a pool and none is given. What the scores
     cannot show (the names and hashes under provenance, the selection rule) is carried as it is:
-    the data root's own checks compare those.
+    the data root's own checks compare those. Of a document of several each is recomputed, and
+    what it says of them together; --side, --alpha and --procedure choose from it.
     """
-    from certify_assets.certificates import NOT_VOUCHED, Certificate, verify_certificate
+    from certify_assets.certificates import NOT_VOUCHED, verify_certificate
 
-    documents = certificate_documents(certificate)
+    given = read_certificate_file(certificate)
+    documents = [item for item in given.certificates if choice.names(item)]
+    if not documents:
+        raise InputError(f"{certificate} holds no certificate of that side, budget and procedure.")
     table = read_scores(scores, **columns).choose_split("cal")
     outcomes = table.labelled()
     others = None if pilot is None else read_pilot(pilot, **columns)
@@ -187,10 +206,8 @@ def verify(
                 else f"certificate {place} of {len(documents)}: {found}"
             )
             break
-    if difference is None:
-        difference = promise_difference(
-            certificate, [Certificate.from_dict(document) for document in documents]
-        )
+    if difference is None and given.outline:
+        difference = _together(given, table, others, unlabelled)
     if as_json:
         result = {
             "verified": difference is None,
@@ -206,6 +223,27 @@ def verify(
     if difference is not None:
         complain(f"not verified: {difference}")
         ctx.exit(NOTHING)
+
+
+def _together(
+    given: CertificateFile, table: ScoreTable, pilot: Table | None, pool: Unlabelled | None
+) -> str | None:
+    """Return how what a document says of its certificates together differs, else None."""
+    from certify_assets.certificates import Certificate, verify_set
+
+    try:
+        found = given.certificate_set([Certificate.from_dict(item) for item in given.certificates])
+    except ForgedCertificateError as error:
+        return str(error)
+    return verify_set(
+        found,
+        table.scores,
+        table.labelled(),
+        table.tasks,
+        pilot=pilot,
+        pool=pool,
+        agents=table.agents,
+    )
 
 
 _QUEUE_HELP = (
@@ -285,6 +323,7 @@ def decide(
 )
 @pilot_option
 @pool_option
+@choice_options
 @click.option("--out", type=PATH, default=Path("certificate.html"), help="Where the page goes.")
 @click.option("--title", help="Title of the page. [default: name of the score table]")
 @click.option(
@@ -304,6 +343,7 @@ def report(
     audit_path: Path | None,
     pilot: Path | None,
     pool: Path | None,
+    choice: Choice,
     out: Path,
     title: str | None,
     minutes: float,
@@ -313,8 +353,9 @@ def report(
 ) -> None:
     """Draw a certificate as a page that opens from disk.
 
-    CERTIFICATE is one certificate or a {"certificates": [...]} document; every one must be of
-    SCORES, and is recomputed before it is drawn (exit 3 where one is not).
+    CERTIFICATE is one certificate or a {"certificates": [...]} document, from which --side, --alpha
+    and --procedure choose; every one drawn must be of SCORES, and is recomputed before (exit 3
+    where one is not).
     """
     from certify_assets.reports.certificate_page import render_page
 
@@ -328,7 +369,7 @@ def report(
             "--pool": pool,
         },
     )
-    certificates = load_certificates(certificate)
+    certificates = load_certificates(certificate, choice)
     whole = read_scores(scores, **columns)
     table = whole.choose_split("cal")
     _require_recomputed(

@@ -11,45 +11,52 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from certify_assets.cli.options import OPEN_SHARE, SIDE
-from certify_assets.errors import ForgedCertificateError, InputError
+from certify_assets.errors import ForgedCertificateError, InputError, quoted
 from certify_assets.files import read_json
 
 if TYPE_CHECKING:
-    from certify_assets.certificates import Certificate
+    from certify_assets.certificates import Certificate, CertificateSet
 
 
-def certificate_documents(path: Path) -> list[Any]:
-    """Return the JSON objects of a certificate file, not yet checked."""
-    return _read(path).certificates
+class CertificateFile(NamedTuple):
+    """A certificate file as its user gave it: nothing in it is checked but its keys."""
 
-
-def promise_difference(path: Path, certificates: list[Certificate]) -> str | None:
-    """Return how a document's joint promise differs from that of its certificates, else None."""
-    from certify_assets.certificates import verify_promise
-
-    promises = _read(path).promises
-    return verify_promise(promises[0], certificates) if promises else None
-
-
-class _Document(NamedTuple):
-    """A certificate file as its user gave it: nothing in it is checked but its outline."""
-
+    #: JSON objects, not yet checked
     certificates: list[Any]
-    #: none or one
-    promises: list[Any]
+    #: what a document says next to its certificates
+    outline: dict[str, Any]
+
+    def certificate_set(self, certificates: list[Certificate]) -> CertificateSet:
+        """Return its certificates as one set, once they are checked; its outline must be theirs."""
+        from certify_assets.certificates import CertificateSet
+
+        joint = self.outline.get("joint_delta")
+        if joint is not None and not (type(joint) is float and 0 < joint < 1):
+            raise ForgedCertificateError(
+                f"joint_delta is {quoted(joint)}, not a number between 0 and 1; give the file as "
+                "it was written."
+            )
+        found = CertificateSet(tuple(certificates), joint)
+        if difference := found.difference(self.outline):
+            raise ForgedCertificateError(difference)
+        return found
 
 
-def _read(path: Path) -> _Document:
+def read_certificate_file(path: Path) -> CertificateFile:
+    """Read one certificate, or a document of several."""
+    from certify_assets.certificates.sides import OUTLINE
+
     document = read_json(path)
     if not isinstance(document, dict) or "certificates" not in document:
-        return _Document([document], [])
+        return CertificateFile([document], {})
+    outline = {name: value for name, value in document.items() if name != "certificates"}
     inner = document["certificates"]
-    if not set(document) <= {"certificates", "promise"} or not isinstance(inner, list) or not inner:
+    if not set(outline) <= set(OUTLINE) or not isinstance(inner, list) or not inner:
         raise ForgedCertificateError(
             f"{path} is not a list of certificates as the command writes it; give the file as it "
             "was written."
         )
-    return _Document(inner, [document["promise"]] if "promise" in document else [])
+    return CertificateFile(inner, outline)
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,15 @@ class Choice:
             (self.procedure, certificate.procedure),
         )
         return all(asked is None or asked == found for asked, found in wanted)
+
+    def names(self, document: Any) -> bool:
+        """Whether a JSON object, which need not be a certificate, says that it is one of those."""
+        wanted = {"side": self.side, "alpha": self.alpha, "procedure": self.procedure}
+        asked = {name: value for name, value in wanted.items() if value is not None}
+        return not asked or (
+            isinstance(document, dict)
+            and all(document.get(name) == value for name, value in asked.items())
+        )
 
 
 def choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -101,9 +117,9 @@ def load_certificates(path: Path, choice: Choice | None = None) -> list[Certific
     from certify_assets.certificates import Certificate
 
     try:
-        certificates = [Certificate.from_dict(document) for document in certificate_documents(path)]
-        if difference := promise_difference(path, certificates):
-            raise ForgedCertificateError(difference)
+        given = read_certificate_file(path)
+        certificates = [Certificate.from_dict(document) for document in given.certificates]
+        given.certificate_set(certificates)
     except ForgedCertificateError as error:
         raise InputError(f"{path} does not hold a certificate: {error}") from None
     chosen = (
@@ -127,17 +143,6 @@ def one_a_side(path: Path, certificates: list[Certificate]) -> list[Certificate]
             "give one a side, chosen by --alpha and --procedure."
         )
     return certificates
-
-
-def one_certificate(path: Path, choice: Choice | None = None) -> Certificate:
-    """Return the one certificate of a file that a choice takes."""
-    certificates = load_certificates(path, choice)
-    if len(certificates) > 1:
-        raise InputError(
-            f"{path} holds {len(certificates)} such certificates ({_named(certificates)}); "
-            "choose one by --side, --alpha and --procedure."
-        )
-    return certificates[0]
 
 
 def _named(certificates: list[Certificate]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from certify_assets.cli.documents import Choice, choice_options, one_certificate
+from certify_assets.cli.documents import Choice, choice_options, load_certificates, one_a_side
 from certify_assets.cli.options import (
     COUNT,
     PATH,
@@ -94,7 +94,8 @@ def monitor(
     task stands where its first row does. It holds tasks drawn at random before scoring, all
     attempts labelled: a column provenance that says anything but audit_sample, or a column
     audit_sample that is not true, is refused. Rows that CERTIFICATE does not decide say nothing
-    about its error; a task without any other is counted and no more.
+    about its error; a task without any other is counted and no more. Of a document with one
+    certificate a side every certified one is monitored; --side picks one.
 
     The alarm (exit 3) is false with probability at most δ, however often one looks. The estimand
     task needs no cap: a task weighs by the share of its attempts that is covered. The estimand
@@ -104,23 +105,36 @@ def monitor(
     from certify_assets.operations.monitoring import monitor_entry
 
     refuse_overwrite({"--html": page}, {"CERTIFICATE": certificate, "LABELS": labels})
-    item = one_certificate(certificate, choice)
+    certificates = one_a_side(certificate, load_certificates(certificate, choice))
     table = read_scores(labels, task_col, score_col, outcome_col).choose_split(split, required=True)
     stated = require_audit_sample(labels)
-    entry = monitor_entry(item, table.scores, table.labelled(), table.tasks, **options)
-    if not stated:
-        findings = (*entry.result.findings, NOT_STATED)
-        entry = replace(entry, result=replace(entry.result, findings=findings))
+    entries = []
+    # one that certifies nothing decides nothing to monitor; alone it is refused
+    for item in [item for item in certificates if item.certified] or certificates[:1]:
+        entry = monitor_entry(item, table.scores, table.labelled(), table.tasks, **options)
+        if not stated:
+            findings = (*entry.result.findings, NOT_STATED)
+            entry = replace(entry, result=replace(entry.result, findings=findings))
+        entries.append(entry)
     if page is not None:
-        _write_page(page, entry, labels)
-    if as_json:
-        emit_json(entry.result.to_dict())
+        _write_page(page, entries, labels)
+    alarm = any(entry.result.alarm for entry in entries)
+    if as_json and len(certificates) == 1:
+        emit_json(entries[0].result.to_dict())
+    elif as_json:
+        followed = [
+            {"side": entry.side, "alpha": entry.alpha, **entry.result.to_dict()}
+            for entry in entries
+        ]
+        nothing = [item.side for item in certificates if not item.certified]
+        emit_json({"alarm": alarm, "monitors": followed, "not_certified": nothing})
     else:
-        _show(entry.result)
-    ctx.exit(NOTHING if entry.result.alarm else 0)
+        for entry in entries:
+            _show(entry.result, f"Monitor, {entry.side} side")
+    ctx.exit(NOTHING if alarm else 0)
 
 
-def _write_page(page: Path, entry: MonitorEntry, labels: Path) -> None:
+def _write_page(page: Path, entries: list[MonitorEntry], labels: Path) -> None:
     from certify_assets.operations.monitor_record import (
         MonitorRecord,
         SampleFile,
@@ -128,22 +142,23 @@ def _write_page(page: Path, entry: MonitorEntry, labels: Path) -> None:
     )
     from certify_assets.reports.monitor_page import render_monitor_page
 
-    status, reason = describe_monitors([entry])
-    rows = entry.result.trajectories + entry.result.unscored
+    status, reason = describe_monitors(entries)
+    result = entries[0].result
+    rows = result.trajectories + result.unscored
     digest = sha256_bytes(labels.read_bytes())
     record = MonitorRecord(
         corpus="",
         judge="",
         status=status,
         reason=reason,
-        certificates=(entry.certificate_sha256,),
-        files=(SampleFile(labels.name, digest, rows, entry.result.tasks),),
-        monitors=(entry,),
+        certificates=tuple(entry.certificate_sha256 for entry in entries),
+        files=(SampleFile(labels.name, digest, rows, result.tasks),),
+        monitors=tuple(entries),
     )
     write_text(page, render_monitor_page(record, title=labels.stem))
 
 
-def _show(result: Monitoring) -> None:
+def _show(result: Monitoring, title: str) -> None:
     figures = {
         name: value
         for name, value in vars(result).items()
@@ -165,7 +180,7 @@ def _show(result: Monitoring) -> None:
                 ),
             ]
         )
-    show_table("Monitor", FIGURES, rows)
+    show_table(title, FIGURES, rows)
     if result.alarm:
         show_line(
             f"Alarm after {result.first_alarm_at} tasks, at {result.first_alarm_task}: "

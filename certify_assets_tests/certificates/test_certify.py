@@ -10,9 +10,9 @@ from certify_assets.certificates import (
     EVERY_PROCEDURE,
     PROCEDURES,
     Certificate,
+    CertificateSet,
     Settings,
     certify,
-    document_promise,
     evaluate,
     joint_promise,
     observe,
@@ -418,6 +418,10 @@ def test_the_promise_of_a_document_needs_one_pair_a_procedure() -> None:
         name: [certify(*sample(), side=side, procedure=name) for side in ("reject", "release")]
         for name in ("taskboot", "naive")
     }
+
+    def document_promise(certificates: list[Certificate]) -> str | None:
+        return CertificateSet(tuple(certificates)).promise
+
     assert document_promise(pairs["naive"]) == joint_promise(pairs["naive"])
     both = document_promise([*pairs["taskboot"], *pairs["naive"]])
     assert both.splitlines() == [

@@ -10,10 +10,9 @@ import pytest
 from certify_assets.certificates import (
     NOT_VOUCHED,
     Certificate,
+    CertificateSet,
     certify,
-    document_promise,
     verify_certificate,
-    verify_promise,
 )
 from certify_assets.certificates.populations import Sample
 from certify_assets.errors import ForgedCertificateError, InputError
@@ -302,12 +301,13 @@ def test_what_a_verification_does_not_vouch_for_is_said() -> None:
 
 def test_the_promise_of_a_document_is_checked(data: Sample) -> None:
     pair = [certify(*data, side=side, alpha=0.2) for side in ("reject", "release")]
-    promise = document_promise(pair)
+    both, one = CertificateSet(tuple(pair)), CertificateSet(tuple(pair[:1]))
+    promise = both.promise
     assert promise is not None and "approximate confidence 90 %" in promise
-    assert verify_promise(promise, pair) is None
-    assert "promise is" in verify_promise(promise.replace("90 %", "95 %"), pair)
-    assert "promise is" in verify_promise("Anything.", pair[:1])
-    assert verify_promise(None, pair[:1]) is None
+    assert both.difference({"promise": promise}) is None
+    assert "promise is" in both.difference({"promise": promise.replace("90 %", "95 %")})
+    assert "promise is" in one.difference({"promise": "Anything."})
+    assert one.difference({}) is None and one.outline() == {}
 
 
 def test_canonical_bytes_are_sorted_and_compact(certificate: Certificate) -> None:

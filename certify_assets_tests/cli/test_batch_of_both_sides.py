@@ -131,7 +131,10 @@ def test_labels_that_do_not_fit_the_draw_are_refused(call: Call, tables: Path) -
 
 def test_what_both_sides_need_is_asked_for(call: Call, tables: Path) -> None:
     given = ("batch", "plan", tables / "cert.json", tables / "batch.csv", "--side", "both")
-    assert "give --history" in call(*given).err
+    nothing = tables / "nothing.json"
+    call("certificate", tables / "cal.csv", "--alpha", ".001", "--out", nothing)
+    answer = call("batch", "plan", nothing, tables / "batch.csv", "--side", "both")
+    assert answer.code == 2 and "give --history" in answer.err
     past = ("--history", tables / "history.csv")
     assert "--threshold is of one side" in call(*given, *past, "--threshold", ".1").err
     fixed = call("batch", "plan", tables / "plan.json", tables / "batch.csv", "--side", "both")
@@ -148,7 +151,7 @@ def test_a_side_on_which_nothing_is_saved_gives_its_risk_to_the_other(
 ) -> None:
     history = pd.read_csv(tables / "history.csv").assign(outcome=0)
     history.to_csv(tables / "failures.csv", index=False)
-    call("certificate", tables / "cal.csv", "--out", tables / "reject.json")
+    call("certificate", tables / "cal.csv", "--side", "reject", "--out", tables / "reject.json")
     given = (tables / "reject.json", tables / "batch.csv", "--side", "both")
     past = ("--history", tables / "failures.csv", "--alpha", ".2")
     found = call("batch", "plan", *given, *past, "--json").json
@@ -177,3 +180,45 @@ def test_a_plan_of_both_sides_that_is_none_is_refused(
     path.write_text(json.dumps(edit(json.loads(path.read_text("utf-8")))), "utf-8")
     answer = call(*closing(tables), label(tables, 5))
     assert answer.code == 2 and "plan" in answer.err and answer.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("alpha", [".05", ".4"])
+def test_certified_thresholds_of_both_sides_are_drawn_for_without_a_history(
+    call: Call, tables: Path, alpha: str
+) -> None:
+    both, batch = tables / "both.json", tables / "batch.csv"
+    asked = ("certificate", tables / "cal.csv", "--alpha", alpha, "--guard", "none", "--out", both)
+    reject, release = call(*asked, "--json").json["certificates"]
+    found = call("batch", "plan", both, batch, "--json").json
+    assert [(item["side"], item["delta"]) for item in found["plans"]] == [
+        ("reject", 0.025),
+        ("release", 0.025),
+    ]
+    high, low = (item["thresholds"][0] for item in found["plans"])
+    # where the regions meet they are parted, so that no run is in the sets of both
+    apart = reject["threshold"] < release["threshold"]
+    assert apart == (alpha == ".05") and high < low
+    assert ((high, low) == (reject["threshold"], release["threshold"])) == apart
+    assert call("batch", "plan", both, batch, "--side", "both", "--json").json == found
+    one = call("batch", "plan", both, batch, "--side", "release", "--json").json
+    assert (one["thresholds"], one["delta"]) == ([release["threshold"]], 0.05)
+    assert "--threshold is of one side" in call("batch", "plan", both, batch, "--threshold", 1).err
+    drawing = ("batch", "draw", both, batch, "--seed", SEED, "--out", tables / "draw.csv")
+    assert call(*drawing).code == 0
+    closing = ("batch", "close", both, batch, tables / "draw.csv", label(tables, 10**6), "--json")
+    closed = call(*closing)
+    assert [item["side"] for item in closed.json["certificates"]] == ["reject", "release"]
+    assert closed.code == (0 if closed.json["certified"] else 3)
+
+
+def test_of_a_document_that_certifies_one_side_that_side_is_planned(
+    call: Call, tables: Path
+) -> None:
+    frame = score_rows(tasks=80, attempts=6, seed=3)
+    frame["outcome"], frame["score"] = 1 - frame["outcome"], -frame["score"]
+    frame.to_csv(tables / "cal.csv", index=False)
+    asked = ("certificate", tables / "cal.csv", "--alpha", ".05", "--out", tables / "one.json")
+    reject, release = call(*asked, "--json").json["certificates"]
+    assert release["certified"] and not reject["certified"]
+    plan = call("batch", "plan", tables / "one.json", tables / "batch.csv", "--json").json
+    assert (plan["side"], plan["thresholds"]) == ("release", [release["threshold"]])

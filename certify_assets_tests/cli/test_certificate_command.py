@@ -51,8 +51,10 @@ def test_all_lists_every_procedure_of_the_contract(
     answer = call(f"certificate {scores} --procedure all --json --out {out}")
     items = answer.json["certificates"]
     assert answer.code == 0
-    assert [item["procedure"] for item in items] == EVERY
-    assert set(answer.json) == {"certificates"}
+    assert [item["procedure"] for item in items[::2]] == EVERY
+    one = call(f"certificate {scores} --procedure all --side reject --json").json
+    assert set(one) == {"certificates"} and one["certificates"] == items[::2]
+    assert set(answer.json) == {"certificates", "decided", "human", "promise"}
     for item in items:
         lacking = "pilot_missing" in [finding["code"] for finding in item["findings"]]
         assert lacking == (item["procedure"] == "betting")
@@ -68,13 +70,13 @@ def test_side_by_side_each_says_its_estimand_and_each_finding_whose_it_is(
     assert "  betting reject, betting release: pilot_missing: betting fixes" in out
     assert "  taskboot reject, taskboot release: unguarded: " in out
     single = call(f"certificate {scores}").out
-    assert "error by trajectory" in single and "  bad_tasks_larger: " in single
+    assert "error by trajectory" in single and "  reject, release: bad_tasks_larger: " in single
 
 
 def test_noise_never_counts_as_certified(call: Call, tmp_path: Path) -> None:
     noise(tmp_path / "noise.csv")
     answer = call(f"certificate {tmp_path}/noise.csv --procedure all --json")
-    assert [item["procedure"] for item in answer.json["certificates"]] == EVERY
+    assert [item["procedure"] for item in answer.json["certificates"][1::2]] == EVERY
     assert answer.code == 3 and not any(item["certified"] for item in answer.json["certificates"])
 
 
@@ -91,13 +93,13 @@ def test_noise_never_counts_as_certified(call: Call, tmp_path: Path) -> None:
         ("--estimand task", "one_per_task, task_hoeffding"),
         ("--estimand trajectory --procedure one_per_task", "certifies the error by task"),
         ("--estimand task --procedure all", "--estimand"),
-        ("--joint", "--side both"),
         ("--pool {scores}", "guarded_taskboot does not read it"),
         ("--procedure pseudo_task --pool {scores}", "the calibration table itself"),
         ("--procedure pseudo_task --guard floor", "--guard does not apply"),
         ("--procedure pseudo_task --multiplicity bonferroni", "--multiplicity does not apply"),
         ("--procedure pseudo_task --engine montecarlo", "engine montecarlo does not apply"),
         ("--procedure pseudo_task --size-ratio 0.9", "size_ratio is 0.9"),
+        ("--joint --side reject", "--side both"),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_sentence(
@@ -115,7 +117,7 @@ def test_the_task_estimand_goes_with_its_procedures(
     call: Call, scores: Path, procedure: str
 ) -> None:
     for more in ("", "--estimand task"):
-        answer = call(f"certificate {scores} --procedure {procedure} {more} --json")
+        answer = call(f"certificate {scores} --side reject --procedure {procedure} {more} --json")
         assert answer.json["estimand"] == "task"
 
 
@@ -124,13 +126,14 @@ def test_both_sides_promise_together_in_the_document(
 ) -> None:
     out = tmp_path / "both.json"
     apart = call(f"certificate {scores} --side both --alpha 0.2 --json --out {out}")
-    assert set(apart.json) == {"certificates", "promise"}
+    assert set(apart.json) == {"certificates", "decided", "human", "promise"}
     assert "confidence 90 %" in apart.json["promise"]
     assert json.loads(out.read_text("utf-8")) == apart.json
     assert call(f"verify {out} {scores}").code == 0 and call(f"decide {out} {scores}").code == 0
     joint = call(f"certificate {scores} --side both --alpha 0.2 --joint --json").json
     assert "confidence 95 %" in joint["promise"]
-    assert {item["delta"] for item in joint["certificates"]} == {0.025}
+    assert joint["joint_delta"] == 0.05
+    assert all(0.025 < item["delta"] < 0.05 for item in joint["certificates"])
     assert "confidence 90 %" in call(f"certificate {scores} --side both --alpha 0.2").out
 
 
@@ -141,13 +144,18 @@ def test_an_altered_promise_is_refused(call: Call, scores: Path, tmp_path: Path)
         {"promise": document["promise"].replace("90 %", "99 %")},
         {"promise": 3},
         {"promise": None},
+        {"decided": document["decided"] + 0.01},
+        {"human": 0},
+        {"joint_delta": 0.05},
+        {"joint_delta": True},
         {"more": 1},
     ):
         out.write_text(json.dumps({**document, **change}), "utf-8")
         answer = call(f"verify {out} {scores}")
         assert answer.code == 3 and answer.err
         assert call(f"decide {out} {scores}").code == 2
-    del document["promise"]
+    for name in ("promise", "decided", "human"):
+        del document[name]
     out.write_text(json.dumps(document), "utf-8")
     # two certificates put together by hand promise nothing together, and each is what it is
     assert call(f"verify {out} {scores}").code == 0
@@ -189,7 +197,7 @@ def test_betting_takes_a_pilot_and_verify_asks_for_it(
 ) -> None:
     out = tmp_path / "betting.json"
     answer = call(
-        f"certificate {scores} --procedure betting --pilot {pilot} --alpha 0.2 --json --out {out}"
+        f"certificate {scores} --side reject --procedure betting --pilot {pilot} --alpha 0.2 --json --out {out}"
     )
     assert answer.code == 0
     assert answer.json["certified"]
@@ -200,7 +208,8 @@ def test_betting_takes_a_pilot_and_verify_asks_for_it(
     assert lacking.code == 3 and "cannot be recomputed without it" in lacking.json["difference"]
     assert call(f"verify {out} {scores} --pilot {scores}").code == 3
     everything = call(
-        f"certificate {scores} --procedure all --pilot {pilot} --alpha 0.2 --json --out {out}"
+        f"certificate {scores} --side reject --procedure all --pilot {pilot} --alpha 0.2 --json "
+        f"--out {out}"
     ).json
     assert {item["procedure"]: item for item in everything["certificates"]}[
         "betting"
@@ -211,12 +220,12 @@ def test_betting_takes_a_pilot_and_verify_asks_for_it(
 
 
 def test_betting_without_a_pilot_exits_3_with_a_finding(call: Call, scores: Path) -> None:
-    answer = call(f"certificate {scores} --procedure betting --json")
+    answer = call(f"certificate {scores} --side reject --procedure betting --json")
     assert answer.code == 3
     assert [finding["code"] for finding in answer.json["findings"]] == ["pilot_missing"]
-    assert "give one (--pilot)" in call(f"certificate {scores} --procedure betting").out.replace(
-        "\n", " "
-    )
+    assert "give one (--pilot)" in call(
+        f"certificate {scores} --side reject --procedure betting"
+    ).out.replace("\n", " ")
 
 
 def test_the_pilot_is_its_own_split(call: Call, scores: Path, pilot: Path, tmp_path: Path) -> None:
@@ -226,14 +235,16 @@ def test_the_pilot_is_its_own_split(call: Call, scores: Path, pilot: Path, tmp_p
     whole = tmp_path / "whole.csv"
     frame.to_csv(whole, index=False)
     apart = call(
-        f"certificate {scores} --procedure betting --pilot {pilot} --alpha 0.2 --json"
+        f"certificate {scores} --side reject --procedure betting --pilot {pilot} --alpha 0.2 --json"
     ).json
     assert (
-        call(f"certificate {whole} --procedure betting --pilot {whole} --alpha 0.2 --json").json
+        call(
+            f"certificate {whole} --side reject --procedure betting --pilot {whole} --alpha 0.2 --json"
+        ).json
         == apart
     )
     frame.assign(split="cal").to_csv(whole, index=False)
-    refused = call(f"certificate {scores} --procedure betting --pilot {whole} --json")
+    refused = call(f"certificate {scores} --side reject --procedure betting --pilot {whole} --json")
     assert refused.code == 2 and "split='pilot'" in refused.err
 
 
@@ -241,7 +252,8 @@ def test_the_grid_is_paid_for_as_asked(call: Call, scores: Path, tmp_path: Path)
     out = tmp_path / "certificate.json"
     for way in ("fixed", "fixed --start 0.2", "fallback --start 0.2 --start 0.4", "maxt"):
         answer = call(f"certificate {scores} --alpha 0.2 --json --out {out} --multiplicity {way}")
-        assert answer.code == 0 and answer.json["parameters"]["multiplicity"] == way.split()[0]
+        ways = {item["parameters"]["multiplicity"] for item in answer.json["certificates"]}
+        assert answer.code == 0 and ways == {way.split()[0]}
         assert call(f"verify {out} {scores}").code == 0
 
 
@@ -251,8 +263,10 @@ def test_a_pool_is_read_without_its_outcomes_and_asked_for_again(
     pool, out = tmp_path / "pool.csv", tmp_path / "certificate.json"
     # an outcome that no table could have: nobody looks at it
     pd.read_csv(pilot).assign(outcome="unknown").to_csv(pool, index=False)
-    asked = f"certificate {scores} --procedure pseudo_task --alpha 0.2 --json --out {out}"
-    answer = call(f"{asked} --pool {pool}")
+    asked = (
+        f"certificate {scores} --side reject --procedure pseudo_task --alpha 0.2 --json --out {out}"
+    )
+    answer = call(f"{asked} --alpha 0.2 --pool {pool}")
     assert answer.code == 0 and answer.json["certified"]
     assert set(answer.json["inputs"]["pool"]) == {"sha256", "rows", "origin"}
     assert "hand_picked" in [finding["code"] for finding in answer.json["findings"]]
@@ -269,7 +283,7 @@ def test_a_pool_is_read_without_its_outcomes_and_asked_for_again(
     )
     every = call(f"certificate {scores} --procedure all --guard kish --pool {pilot} --json").json
     pools = [item["procedure"] for item in every["certificates"] if "pool" in item["inputs"]]
-    assert pools == ["pseudo_task"]
+    assert pools == ["pseudo_task", "pseudo_task"]
 
 
 def test_pools_that_cannot_be_read(call: Call, scores: Path, pilot: Path, tmp_path: Path) -> None:
@@ -290,7 +304,53 @@ def test_pools_that_cannot_be_read(call: Call, scores: Path, pilot: Path, tmp_pa
         whole, index=False
     )
     apart, together = (
-        call(f"certificate {table} --procedure pseudo_task --pool {other} --json").json
+        call(
+            f"certificate {table} --side reject --procedure pseudo_task --pool {other} --json"
+        ).json
         for table, other in ((scores, pilot), (whole, whole))
     )
     assert apart == together
+
+
+def test_the_default_is_both_sides_and_the_total(call: Call, scores: Path, tmp_path: Path) -> None:
+    out = tmp_path / "both.json"
+    document = call(f"certificate {scores} --alpha 0.2 --json --out {out}").json
+    reject, release = document["certificates"]
+    assert (reject["side"], release["side"]) == ("reject", "release")
+    decided = call(f"decide {out} {scores} --json").json
+    total = decided["reject"] + decided["release"] + decided["human"]
+    # the table has no unscored row: the shares are those of its rows
+    assert document["decided"] == pytest.approx((total - decided["human"]) / total, abs=1e-9)
+    assert document["human"] == pytest.approx(decided["human"] / total, abs=1e-9)
+    for item in (reject, release):
+        one = call(f"certificate {scores} --alpha 0.2 --side {item['side']} --json").json
+        assert one == item
+    shown = call(f"certificate {scores} --alpha 0.2").out
+    assert f"{100 * document['decided']:.1f} % decided:" in shown and "to people" in shown
+
+
+def test_a_side_alone_is_certified_and_counted(call: Call, tmp_path: Path) -> None:
+    # most runs succeed, so that next to nothing may be rejected
+    frame = score_rows(tasks=80, attempts=6, seed=3)
+    frame["outcome"], frame["score"] = 1 - frame["outcome"], -frame["score"]
+    frame.to_csv(tmp_path / "scores.csv", index=False)
+    answer = call(f"certificate {tmp_path}/scores.csv --alpha .05 --json")
+    reject, release = answer.json["certificates"]
+    assert answer.code == 0 and release["certified"] and not reject["certified"]
+    assert answer.json["decided"] == release["coverage"]
+    assert answer.json["decided"] + answer.json["human"] == 1
+
+
+def test_what_a_side_no_longer_needs_goes_to_the_other_and_verify_knows(
+    call: Call, scores: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "joint.json"
+    document = call(f"certificate {scores} --alpha 0.2 --joint --json --out {out}").json
+    assert call(f"verify {out} {scores}").code == 0 and call(f"decide {out} {scores}").code == 0
+    apart = call(f"certificate {scores} --alpha 0.2 --delta {document['joint_delta'] / 2} --json")
+    # by hand: each at half of it, and no share of the other passed on
+    mixed = {**apart.json, "joint_delta": 0.05}
+    mixed["promise"] = mixed["promise"].replace("95 %:", "95 %:")
+    out.write_text(json.dumps(mixed), "utf-8")
+    answer = call(f"verify {out} {scores} --json")
+    assert answer.code == 3 and "by sharing 0.05" in answer.json["difference"]

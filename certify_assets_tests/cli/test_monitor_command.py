@@ -17,7 +17,7 @@ KEYS = {
 
 @pytest.fixture
 def certificate(call: Call, scores: Path, tmp_path: Path) -> Path:
-    assert call(f"certificate {scores} --out {tmp_path}/c.json").code == 0
+    assert call(f"certificate {scores} --side reject --out {tmp_path}/c.json").code == 0
     return tmp_path / "c.json"
 
 
@@ -110,7 +110,9 @@ def test_what_else_is_refused(call: Call, certificate: Path, scores: Path, tmp_p
     own = call(f"monitor {certificate} {scores} --split cal")
     assert own.code == 2 and "issued on" in own.err
     score_rows(tasks=6, attempts=3).to_csv(tmp_path / "few.csv", index=False)
-    assert call(f"certificate {tmp_path}/few.csv --out {tmp_path}/none.json").code == 3
+    assert (
+        call(f"certificate {tmp_path}/few.csv --side reject --out {tmp_path}/none.json").code == 3
+    )
     answer = call("monitor", tmp_path / "none.json", path)
     assert answer.code == 2 and "certifies nothing" in answer.err
     (tmp_path / "no.json").write_text(json.dumps({"alarm": False}), "utf-8")

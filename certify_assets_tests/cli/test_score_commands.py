@@ -41,12 +41,12 @@ KEYS = [
 
 @pytest.fixture
 def certificate(call: Call, scores: Path, tmp_path: Path) -> Path:
-    assert call(f"certificate {scores} --json --out {tmp_path}/c.json").code == 0
+    assert call(f"certificate {scores} --side reject --json --out {tmp_path}/c.json").code == 0
     return tmp_path / "c.json"
 
 
 def test_a_certificate_has_every_key_of_the_contract(call: Call, scores: Path) -> None:
-    answer = call(f"certificate {scores} --json")
+    answer = call(f"certificate {scores} --side reject --json")
     assert answer.code == 0 and set(KEYS) <= set(answer.json)
     document = answer.json
     assert document["certified"]
@@ -54,7 +54,7 @@ def test_a_certificate_has_every_key_of_the_contract(call: Call, scores: Path) -
     assert document["level"] == pytest.approx(0.05 / 40)
     assert document["tail"] <= document["level"] and 0 < document["coverage"] < 1
     assert document["tasks"] == 80 and document["inputs"]["rows"] == 480
-    assert call(f"certificate {scores} --json").out == answer.out
+    assert call(f"certificate {scores} --side reject --json").out == answer.out
 
 
 def test_people_get_a_table_and_the_promise(call: Call, scores: Path) -> None:
@@ -65,7 +65,7 @@ def test_people_get_a_table_and_the_promise(call: Call, scores: Path) -> None:
 
 def test_nothing_certified_is_exit_three_with_reasons(call: Call, tmp_path: Path) -> None:
     score_rows(tasks=6, attempts=3).to_csv(tmp_path / "few.csv", index=False)
-    answer = call(f"certificate {tmp_path}/few.csv --json")
+    answer = call(f"certificate {tmp_path}/few.csv --side reject --json")
     assert answer.code == 3
     document = answer.json
     assert not document["certified"]
@@ -204,8 +204,8 @@ def test_decide_with_two_sides_sends_the_overlap_to_people(
 
 def test_without_a_certificate_everything_goes_to_people(call: Call, tmp_path: Path) -> None:
     score_rows(tasks=6, attempts=3).to_csv(tmp_path / "few.csv", index=False)
-    call(f"certificate {tmp_path}/few.csv --out {tmp_path}/c.json")
-    answer = call(f"decide {tmp_path}/c.json {tmp_path}/few.csv --json")
+    call(f"certificate {tmp_path}/few.csv --side reject --out {tmp_path}/c.json")
+    answer = call(f"decide {tmp_path}/c.json {tmp_path}/few.csv --side reject --json")
     assert answer.code == 3
     assert answer.json["human"] == 18
     assert answer.json["reasons"] == {"not_certified": 18}

@@ -1,0 +1,330 @@
+"""Both sides of a judge: their certificates, the share of runs decided in all, the joint promise.
+
+References
+----------
+Holm (1979), A simple sequentially rejective multiple test procedure.
+Bretz, Maurer, Brannath and Posch (2009), A graphical approach to sequentially rejective multiple
+test procedures (a hypothesis that is rejected passes its level on).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Final
+
+from numpy.typing import ArrayLike, NDArray
+
+from certify_assets.certificates.certificate import Certificate
+from certify_assets.certificates.counts import SIDES
+from certify_assets.certificates.evaluation import Settings, evaluate
+from certify_assets.certificates.inputs import Observations, observe
+from certify_assets.certificates.issuance import CONFIDENCE, issue
+from certify_assets.certificates.pool import Pool, observe_pool
+from certify_assets.certificates.procedures import find_procedure
+from certify_assets.errors import quoted
+from certify_assets.files import significant
+
+#: the weakest first
+_WEAKEST = (
+    "none under clustering",
+    "calibrated by simulation",
+    "conjectured",
+    "asymptotic",
+    "finite-sample",
+)
+#: settings of other procedures, which one that is calibrated as a whole has no use for
+_INAPPLICABLE = ("guard", "multiplicity", "starts", "engine")
+_PAIR = 2
+#: keys of a document next to its certificates, all of which follow from these
+OUTLINE: Final = ("decided", "human", "joint_delta", "promise")
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Certificates by which a judge decides: at most one a side, reject first.
+
+    What command, page, index, checks and deployment say of a judge is read from here.
+    """
+
+    certificates: tuple[Certificate, ...]
+
+    @classmethod
+    def strictest(cls, certificates: Sequence[Certificate]) -> Sides:
+        """Take of each side the certified one of the strictest budget, else the strictest one."""
+        found = []
+        for side in SIDES:
+            mine = [item for item in certificates if item.side == side]
+            found += sorted(mine, key=lambda item: (not item.certified, item.alpha))[:1]
+        return cls(tuple(found))
+
+    @cached_property
+    def certified(self) -> tuple[Certificate, ...]:
+        """Return the certificates that decide something."""
+        return tuple(item for item in self.certificates if item.certified)
+
+    @cached_property
+    def lead(self) -> Certificate:
+        """Return the certified one of the strictest budget, then of the larger share."""
+        return min(
+            self.certified or self.certificates,
+            key=lambda item: (item.alpha, -item.coverage, item.side),
+        )
+
+    @property
+    def overlap(self) -> float:
+        """Return the share of scored runs in both regions, which go to reviewers."""
+        return significant(float(self._overlap))
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Return the share of scored runs rejected, released and left to reviewers."""
+        found = dict.fromkeys(SIDES, 0.0)
+        for item in self.certified:
+            found[item.side] = significant(float(_covered(item) - self._overlap))
+        return {**found, "human": self.human}
+
+    @property
+    def decided(self) -> float:
+        """Return the share of scored runs in exactly one region."""
+        return significant(float(self._decided))
+
+    @property
+    def human(self) -> float:
+        """Return the share of scored runs that reviewers decide."""
+        return significant(float(1 - self._decided))
+
+    @property
+    def _overlap(self) -> Fraction:
+        # regions that meet leave no score out: what is counted twice is the excess over one
+        return max(Fraction(0), sum(map(_covered, self.certified), Fraction(-1)))
+
+    @property
+    def _decided(self) -> Fraction:
+        return sum(map(_covered, self.certified), Fraction(0)) - 2 * self._overlap
+
+
+def _covered(item: Certificate) -> Fraction:
+    return Fraction(item.covered_trajectories, max(1, item.trajectories))
+
+
+@dataclass(frozen=True)
+class CertificateSet:
+    """Certificates of one table, and what they promise together.
+
+    Parameters
+    ----------
+    certificates : tuple of Certificate
+        Any sides, budgets and procedures.
+    joint_delta : float, optional
+        One minus the confidence of both sides of a procedure together, where they share it.
+    """
+
+    certificates: tuple[Certificate, ...]
+    joint_delta: float | None = None
+
+    @cached_property
+    def sides(self) -> Sides | None:
+        """Return both sides of the first procedure; None where a procedure lacks one."""
+        if not self._pairs:
+            return None
+        return Sides(tuple(sorted(next(iter(self._pairs.values())), key=_side_place)))
+
+    @cached_property
+    def _pairs(self) -> dict[str, list[Certificate]]:
+        """Return the certificates of each procedure; none unless each has one a side."""
+        found: dict[str, list[Certificate]] = {}
+        for item in self.certificates:
+            found.setdefault(item.procedure, []).append(item)
+        paired = all(sorted(map(_side_place, group)) == [0, 1] for group in found.values())
+        return found if paired else {}
+
+    @property
+    def promise(self) -> str | None:
+        """Return what the two sides of each procedure promise together, a line a procedure."""
+        built = {
+            name: joint_promise(pair, joint_delta=self.joint_delta)
+            for name, pair in self._pairs.items()
+        }
+        if len(built) < _PAIR:
+            return next(iter(built.values()), None)
+        return "\n".join(f"By {name}: {promise}" for name, promise in built.items())
+
+    def outline(self) -> dict[str, Any]:
+        """Return the keys of the document next to its certificates."""
+        values = {
+            "decided": None if self.sides is None else self.sides.decided,
+            "human": None if self.sides is None else self.sides.human,
+            "joint_delta": self.joint_delta,
+            "promise": self.promise,
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document as JSON values."""
+        return {"certificates": [item.to_dict() for item in self.certificates], **self.outline()}
+
+    def difference(self, outline: Mapping[str, Any]) -> str | None:
+        """Return how the keys of a document differ from what its certificates say, else None."""
+        # certificates that were put together by hand promise nothing together, and say no share
+        expected = self.outline()
+        for name in sorted(outline):
+            if type(outline[name]) is not type(expected.get(name)) or (
+                outline[name] != expected.get(name)
+            ):
+                return (
+                    f"{name} is {quoted(outline[name], 200)} in the document and "
+                    f"{quoted(expected.get(name), 200)} by its certificates."
+                )
+        return None
+
+
+def _side_place(item: Certificate) -> int:
+    return SIDES.index(item.side)
+
+
+def certify_sides(
+    scores: ArrayLike,
+    outcomes: ArrayLike,
+    tasks: Sequence[Any] | NDArray[Any],
+    *,
+    sides: Sequence[str] = SIDES,
+    procedures: Sequence[str] = ("guarded_taskboot",),
+    joint: bool = False,
+    pilot: tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
+    pool: tuple[ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
+    agents: Sequence[Any] | NDArray[Any] | None = None,
+    **keywords: Any,
+) -> CertificateSet:
+    """Certify several sides of one table, by one procedure or several.
+
+    Parameters
+    ----------
+    scores, outcomes, tasks, pilot, pool, agents
+        As for :func:`certify_assets.certificates.certify`; a procedure of several takes what it
+        has a use for.
+    sides, procedures : sequence of str
+    joint : bool
+        Both sides hold together at confidence 1 − δ, see :func:`joint_deltas`; else each by
+        itself, and together at 1 − 2δ.
+    **keywords
+        The settings of :func:`certify_assets.certificates.certify`.
+
+    Returns
+    -------
+    CertificateSet
+        Procedures in the order given, of each the sides in theirs.
+    """
+    # one sorted table serves all; a procedure that draws agents again has a table with agents
+    tables: dict[bool, Observations] = {}
+    others = None if pilot is None else observe(*pilot)
+    unlabelled = None if pool is None else observe_pool(*pool)
+    found = []
+    for name in procedures:
+        asked, taken = _settings(name, keywords, several=len(procedures) > 1), None
+        if asked.method.calibrated or len(procedures) == 1:
+            taken = unlabelled
+        by_agent = asked.method.agents and agents is not None
+        if by_agent not in tables:
+            tables[by_agent] = observe(scores, outcomes, tasks, agents if by_agent else None)
+        deltas = dict.fromkeys(sides, asked.delta)
+        if joint:
+            deltas = joint_deltas(tables[by_agent], asked, pilot=others, pool=taken)
+        found += [
+            issue(
+                tables[by_agent],
+                replace(asked, side=side, delta=deltas[side]),
+                pilot=others,
+                pool=taken,
+            )
+            for side in sides
+        ]
+    return CertificateSet(tuple(found), float(asked.delta) if joint else None)
+
+
+def _settings(name: str, keywords: Mapping[str, Any], *, several: bool) -> Settings:
+    if several and find_procedure(name).calibrated:
+        keywords = {key: value for key, value in keywords.items() if key not in _INAPPLICABLE}
+    return Settings(**{**keywords, "procedure": name})
+
+
+def joint_deltas(
+    observations: Observations,
+    settings: Settings,
+    *,
+    pilot: Observations | None = None,
+    pool: Pool | None = None,
+) -> dict[str, float]:
+    """Return the δ of each side when both are to hold together at confidence 1 − δ.
+
+    Each side is first tested at δ/2. What its certified thresholds paid is free again and goes to
+    the other side, which is then tested at up to δ; a side that certifies nothing has spent its
+    half.
+
+    Parameters
+    ----------
+    observations : Observations
+    settings : Settings
+        Of either side, with the joint δ.
+    pilot : Observations, optional
+    pool : Pool, optional
+
+    Returns
+    -------
+    dict of str to float
+
+    Notes
+    -----
+    With Bonferroni over |Θ| thresholds a side, let f and g be the shares of thresholds with an
+    error within α (false hypotheses) on the two sides. Unless a true one is rejected at δ/2, the
+    second levels are at most (1 + g)δ/2|Θ| and (1 + f)δ/2|Θ|, so that any true one is rejected
+    with probability at most δ/2·[(1 − f)(1 + g) + (1 − g)(1 + f)] = δ(1 − fg). A side that
+    certifies some of its thresholds may not pass on all of δ/2: its wider thresholds may still be
+    wrong, and the sum would be 3δ/2. Where the grid is a chain, its tails are joint or it is
+    calibrated as a whole, its level is free only when all of it is certified.
+    """
+    freed = {}
+    for side in SIDES:
+        half = replace(settings, side=side, delta=settings.delta / 2)
+        evaluation = evaluate(observations, half, pilot, pool)
+        passed = evaluation.passed[min(evaluation.starts or (0,)) :]
+        shared = half.applied_multiplicity == "bonferroni"
+        freed[side] = float(passed.mean()) if shared else float(passed.all())
+    reject, release = SIDES
+    return {
+        reject: settings.delta / 2 * (1 + freed[release]),
+        release: settings.delta / 2 * (1 + freed[reject]),
+    }
+
+
+def joint_promise(certificates: Sequence[Certificate], *, joint_delta: float | None = None) -> str:
+    """Say with what confidence several certificates hold together.
+
+    One minus the sum of their δ, or minus the δ that they share.
+    """
+    # one on which nothing is certified has spent its δ too, because it could have been
+    active = [certificate for certificate in certificates if certificate.certified]
+    if not active:
+        return "Nothing is certified: every trajectory goes to a person."
+    if len(certificates) < _PAIR:
+        return active[0].promise
+    spent = sum(certificate.delta for certificate in certificates)
+    joint = max(0.0, 1.0 - (spent if joint_delta is None else joint_delta))
+    weakest = min((certificate.validity for certificate in active), key=_WEAKEST.index)
+    promises = [certificate.promise for certificate in certificates]
+    together = f"Together, with {CONFIDENCE[weakest]} {100 * joint:g} %:"
+    return " ".join([together, *promises, *_overlap(active)])
+
+
+def _overlap(active: Sequence[Certificate]) -> list[str]:
+    limits = {certificate.side: certificate.threshold for certificate in active}
+    high, low = limits.get("reject"), limits.get("release")
+    if len(active) != _PAIR or high is None or low is None or low > high:
+        return []
+    share = 100 * Sides(tuple(active)).overlap
+    return [
+        f"Scores from {low!r} to {high!r} ({share:.1f} % of the rows) lie in both regions: those "
+        "rows go to a person, and the promise of each side counts them in its own."
+    ]

@@ -1,0 +1,149 @@
+"""Both sides of a judge: what they decide in all, and the δ that they share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from certify_assets.certificates import (
+    CertificateSet,
+    Observations,
+    Settings,
+    Sides,
+    certify,
+    certify_sides,
+    decide,
+    evaluate,
+    joint_deltas,
+    observe,
+    verify_set,
+)
+from certify_assets.certificates.populations import Sample
+from certify_assets_tests.populations import paper_process
+
+DELTA, TRIALS, SEED = 0.05, 1000, 20261122
+
+
+def sample(tasks: int) -> Sample:
+    return paper_process(tasks, 0.5, np.random.default_rng(0))
+
+
+def test_the_shares_are_those_of_the_decided_rows() -> None:
+    data = sample(tasks=80)
+    for alpha, guard in ((0.4, "none"), (0.2, "floor"), (0.05, "none")):
+        found = certify_sides(*data, alpha=alpha, guard=guard).sides
+        assert found is not None
+        counts = decide(found.certificates, data.scores).counts
+        rows = np.size(data.scores)
+        assert found.shares == pytest.approx({name: n / rows for name, n in counts.items()})
+        assert found.decided == pytest.approx(1 - counts["human"] / rows)
+        assert (found.overlap > 0) == (alpha > 0.1)
+
+
+def test_of_each_side_the_strictest_budget_that_certifies_is_taken() -> None:
+    data = sample(tasks=80)
+    made = [
+        certify(*data, side=side, alpha=alpha)
+        for alpha in (0.3, 0.02, 0.1)
+        for side in ("release", "reject")
+    ]
+    found = Sides.strictest(made)
+    assert [item.side for item in found.certificates] == ["reject", "release"]
+    for item in found.certificates:
+        mine = [one for one in made if one.side == item.side]
+        certified = [one.alpha for one in mine if one.certified]
+        assert item.alpha == min(certified or [one.alpha for one in mine])
+    assert found.lead in found.certified
+    nothing = Sides.strictest([item for item in made if not item.certified])
+    assert not nothing.certified and nothing.decided == 0 and nothing.human == 1
+
+
+def test_one_table_serves_every_side_and_procedure() -> None:
+    data = sample(tasks=60)
+    found = certify_sides(*data, procedures=("taskboot", "one_per_task"), alpha=0.2)
+    assert [(item.procedure, item.side) for item in found.certificates] == [
+        (name, side) for name in ("taskboot", "one_per_task") for side in ("reject", "release")
+    ]
+    for item in found.certificates:
+        assert item == certify(*data, procedure=item.procedure, side=item.side, alpha=0.2)
+    assert found.sides is not None and found.sides.certificates == found.certificates[:2]
+    assert CertificateSet(found.certificates[:1]).sides is None
+
+
+def halves(rng: np.random.Generator, rows: int = 400) -> Sample:
+    """Runs of their own tasks: .2, then .6 of them succeed.
+
+    At α = .4 rejecting half of them is right, all of them too much by a hair; and so is releasing
+    the upper half.
+    """
+    scores = np.arange(rows) / rows
+    outcomes = rng.random(rows) < np.where(scores < 0.5, 0.2, 0.6) - 1e-9
+    return Sample(scores, outcomes.astype(int), np.arange(rows))
+
+
+def wrong(observations: Observations, settings: Settings, delta: float) -> bool:
+    """Whether a side is certified beyond the half that its error allows."""
+    chosen = evaluate(observations, replace(settings, delta=delta)).chosen
+    return chosen is not None and chosen >= (2 if settings.side == "reject" else 1)
+
+
+@pytest.mark.parametrize("multiplicity", ["fixed", "bonferroni"])
+def test_the_joint_error_of_both_sides_is_at_most_delta(multiplicity: str) -> None:
+    starts = (0.5,) if multiplicity == "fixed" else None
+    rng = np.random.default_rng(SEED)
+    asked = Settings(
+        procedure="naive", alpha=0.4, delta=DELTA, grid=3, multiplicity=multiplicity, starts=starts
+    )
+    each = {side: replace(asked, side=side) for side in ("reject", "release")}
+    shared, whole = 0, 0
+    for _ in range(TRIALS):
+        observations = observe(*halves(rng))
+        deltas = joint_deltas(observations, asked)
+        shared += any(wrong(observations, each[side], deltas[side]) for side in each)
+        # what must not be done: all of δ/2 handed on by a side that certifies some of its grid
+        passed = {
+            side: evaluate(observations, replace(each[side], delta=DELTA / 2)).chosen is not None
+            for side in each
+        }
+        handed = {"reject": passed["release"], "release": passed["reject"]}
+        whole += any(
+            wrong(observations, each[side], DELTA if handed[side] else DELTA / 2) for side in each
+        )
+    error = (DELTA * (1 - DELTA) / TRIALS) ** 0.5
+    assert shared / TRIALS <= DELTA + 2 * error
+    if multiplicity == "fixed":
+        assert whole / TRIALS > DELTA + 2 * error
+
+
+def test_a_side_whose_thresholds_all_pass_hands_all_of_its_half_on() -> None:
+    # nothing succeeds below the highest scores, so that every threshold of reject passes
+    scores = np.arange(400) / 400
+    outcomes = (scores > 0.99).astype(int)
+    observations = observe(scores, outcomes, np.arange(400))
+    for multiplicity in ("fixed", "fallback"):
+        asked = Settings(procedure="naive", alpha=0.2, delta=DELTA, multiplicity=multiplicity)
+        assert joint_deltas(observations, asked) == {"reject": DELTA / 2, "release": DELTA}
+    # eight rows prove nothing at a fortieth of it, and what they would have cost is not free
+    asked = Settings(procedure="naive", alpha=0.2, delta=DELTA)
+    passed = evaluate(observations, replace(asked, delta=DELTA / 2)).passed
+    assert not passed[0] and passed[-1]
+    assert joint_deltas(observations, asked)["release"] == DELTA / 2 * (1 + passed.mean())
+
+
+def test_what_certifies_nothing_has_spent_its_share() -> None:
+    data = sample(tasks=6)
+    found = certify_sides(*data, joint=True)
+    assert [item.delta for item in found.certificates] == [0.025, 0.025]
+    assert found.outline()["decided"] == 0.0
+
+
+def test_shared_deltas_are_recomputed() -> None:
+    data = sample(tasks=80)
+    found = certify_sides(*data, alpha=0.2, joint=True)
+    assert "confidence 95 %" in str(found.promise)
+    assert verify_set(found, *data) is None
+    assert "by sharing 0.06" in str(verify_set(replace(found, joint_delta=0.06), *data))
+    apart = certify_sides(*data, alpha=0.2, delta=0.025)
+    assert "by sharing 0.05" in str(verify_set(replace(apart, joint_delta=0.05), *data))
