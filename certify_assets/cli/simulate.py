@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _SEVERAL = ("--tasks", "--rho", "--design", "--procedure", "--excess")
 _PROCEDURE_HELP = (
     "Procedures, or all; several may follow. After a colon, what is changed for one: "
-    "guarded_taskboot:kish, gaffke:fixed, betting:trajectory. "
+    "guarded_taskboot:kish, gaffke:fixed, betting:trajectory, pseudo_task:pool. "
     "[default: the paper's five, and guarded_taskboot]"
 )
 
@@ -112,7 +112,7 @@ class _Several(click.Command):
     "--pilot-tasks",
     type=click.IntRange(2, 100_000),
     default=200,
-    help="Other tasks that betting reads, a trial.",
+    help="Other tasks a trial that betting reads, or pseudo_task as its pool.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=42, help="Seed of all draws.")
 @click.option(

@@ -14,6 +14,10 @@ from certify_assets.errors import InputError, quoted
 #: label ICC named in the paper → standard deviation of the task effect
 TAU = {0.1: 0.9, 0.5: 2.6, 0.8: 5.0}
 _LARGEST_ICC = 0.9
+#: law "two": a fifth of the tasks are large
+_SMALL, _LARGE, _LARGE_SHARE = 2, 32, 0.2
+#: law "geometric": a mean of 8, cut where nothing is left
+_GEOMETRIC, _LONGEST = 1 / 8, 200
 #: a task of a Poisson size exceeds the declared cap with at most this probability
 _BEYOND_CAP = 1e-12
 
@@ -68,12 +72,12 @@ class Clustered:
     @property
     def cap(self) -> int:
         """Trajectories of the largest task; of Poisson sizes the 1 − 1e-12 quantile."""
-        return _poisson_cap(8) if self.sizes == "poisson" else int(_size_law(self.sizes)[0][-1])
+        return _poisson_cap(8) if self.sizes == "poisson" else int(size_law(self.sizes)[0][-1])
 
     def draw(self, rng: np.random.Generator) -> Sample:
         """Draw a calibration set."""
         effect = rng.normal(0, effect_sd(self.rho), self.tasks)
-        size = _draw_sizes(self.sizes, self.tasks, rng)
+        size = draw_sizes(self.sizes, self.tasks, rng)
         effect -= self.size_slope * (size - _mean_size(self.sizes))
         owner = np.repeat(np.arange(self.tasks), size)
         outcomes = (rng.random(owner.size) < 1 / (1 + np.exp(-(self.base + effect[owner])))).astype(
@@ -116,7 +120,7 @@ class Clustered:
         if not self.size_slope:
             # trajectories of all sizes have the same law
             return effect, density
-        size, mass = _size_law(self.sizes)
+        size, mass = size_law(self.sizes)
         shifted = effect - self.size_slope * (size - size @ mass)[:, None]
         share = size * mass if estimand == "trajectory" else mass
         return shifted.ravel(), (share[:, None] * density).ravel()
@@ -194,7 +198,14 @@ def effect_sd(rho: float) -> float:
     return float(brentq(lambda tau: _label_icc(tau, Clustered.base) - rho, 0.0, 60.0))
 
 
-def _draw_sizes(law: str, tasks: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def draw_sizes(law: str, tasks: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Draw the sizes of tasks."""
+    if law == "one":
+        return np.ones(tasks, dtype=np.int64)
+    if law == "two":
+        return np.where(rng.random(tasks) < _LARGE_SHARE, _LARGE, _SMALL)
+    if law == "geometric":
+        return np.minimum(rng.geometric(_GEOMETRIC, tasks), _LONGEST)
     if law == "sixteen":
         return np.full(tasks, 16)
     if law == "pareto":
@@ -202,8 +213,17 @@ def _draw_sizes(law: str, tasks: int, rng: np.random.Generator) -> NDArray[np.in
     return np.asarray(1 + rng.poisson(7, tasks))
 
 
-def _size_law(law: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def size_law(law: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Sizes and their probabilities."""
+    if law == "one":
+        return np.array([1.0]), np.array([1.0])
+    if law == "two":
+        return np.array([_SMALL, _LARGE], float), np.array([1.0 - _LARGE_SHARE, _LARGE_SHARE])
+    if law == "geometric":
+        size = np.arange(1.0, _LONGEST + 1)
+        mass = _GEOMETRIC * (1.0 - _GEOMETRIC) ** (size - 1)
+        mass[-1] += 1.0 - mass.sum()
+        return size, mass
     if law == "sixteen":
         return np.array([16.0]), np.array([1.0])
     if law == "pareto":
@@ -221,7 +241,7 @@ def _size_law(law: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 def _mean_size(law: str) -> float:
     if law == "poisson":
         return 8.0
-    size, mass = _size_law(law)
+    size, mass = size_law(law)
     return float(size @ mass)
 
 

@@ -79,6 +79,10 @@ def test_sides_variants_and_settings(call: Call) -> None:
     every = call(f"{common} --trials 1 --procedure all --pilot-tasks 30 --estimand trajectory")
     assert len(every.json["cells"][0]["procedures"]) == 10
     assert every.json["settings"] == {"estimand": "trajectory", "pilot_tasks": 30}
+    pooled = call(f"{common} --trials 2 --procedure pseudo_task pseudo_task:pool --pilot-tasks 30")
+    assert pooled.code == 0 and pooled.json["settings"] == {"pilot_tasks": 30}
+    refused = call(f"{common} --trials 1 --procedure taskboot:pool")
+    assert refused.code == 2 and "takes no pool" in refused.err
 
 
 def test_an_interrupted_study_goes_on_to_the_same_bytes(
