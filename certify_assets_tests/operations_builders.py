@@ -16,7 +16,8 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.deployment import strictest_certificates
-from certify_assets.operations.layout import first_decisions_of
+from certify_assets.operations.deployment_record import read_deployments
+from certify_assets.operations.layout import first_decisions_of, kept_key
 from certify_assets.operations.monitoring import monitor_judge
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
@@ -26,6 +27,7 @@ from certify_assets_tests.builders import register_runs, write_runs
 __all__ = [
     "ProvisionalBatch",
     "agreeing",
+    "alter_copies",
     "certified_corpus",
     "deliver",
     "fail_audit",
@@ -152,3 +154,16 @@ def raise_alarm(store: Store) -> None:
         "\n".join(["task_id,score,outcome,audit_sample", *rows, ""]).encode("utf-8"),
     )
     assert monitor_judge(JudgedCorpus(Corpus(store, "c"), "lexical")).status == "alarm"
+
+
+def alter_copies(store: Store, name: str = "c") -> None:
+    """Put what is stored now in place of the copies that the last deployment keeps."""
+    made = read_deployments(Corpus(store, name))[-1]
+    folder = store.local_path(kept_key(name, made.kept))
+    for path in [path for path in folder.rglob("*") if path.is_file()]:
+        key = path.relative_to(folder).as_posix()
+        if store.exists(key):
+            path.unlink()
+            path.write_bytes(store.read_bytes(key))
+        else:
+            path.unlink()

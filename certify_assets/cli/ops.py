@@ -294,7 +294,7 @@ def _budgets(alphas: tuple[str, ...]) -> dict[str, float] | float | None:
 def _status(corpus: Corpus, *, as_json: bool) -> int:
     from certify_assets.operations.automatic import last_automatic
     from certify_assets.operations.batches import close_batches
-    from certify_assets.operations.deployment import Deployment
+    from certify_assets.operations.deployment import Deployment, behind
     from certify_assets.operations.deployment_record import (
         deployed_spending,
         load_deployment,
@@ -349,8 +349,11 @@ def _status(corpus: Corpus, *, as_json: bool) -> int:
         show_line(f"δ spent: {spent}.")
         if automatic is not None and automatic.reason:
             show_line(f"auto_deploy is {automatic.policy}: {automatic.reason}")
+        later = "" if found is None else behind(corpus, found)
         show_line(
-            "It decides new runs." if refusal is None else f"{refusal.code}: {refusal.sentence}"
+            f"It decides new runs{f'; {later}' if later else '.'}"
+            if refusal is None
+            else f"{refusal.code}: {refusal.sentence}"
         )
         _show_audits(audits, faults)
     return 0 if refusal is None and not faults else NOTHING

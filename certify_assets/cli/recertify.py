@@ -89,6 +89,7 @@ def recertify(
     the deployment is refused.
     """
     from certify_assets.evaluation.spending import Schedule
+    from certify_assets.operations.deployment import certified_judge
 
     if training_labels:
         with corpus.writing("ops recertify"):
@@ -96,7 +97,7 @@ def recertify(
         return
     if schedule is None:
         _require_schedule(ctx)
-    judged = JudgedCorpus(corpus, judge or _deployed(corpus))
+    judged = certified_judge(JudgedCorpus(corpus, judge or _deployed(corpus)))
     declared = (
         None
         if schedule is None

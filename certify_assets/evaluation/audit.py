@@ -14,6 +14,7 @@ from certify_assets.evaluation.ledger import (
     LedgerEntry,
     last_result,
     ledger_entries,
+    line_number,
     reading_delta,
     reading_number,
     record_read,
@@ -138,7 +139,11 @@ def load_audits(judge: JudgedCorpus) -> tuple[list[CertificateAudit], pd.DataFra
     """Return the stored audits of a judge and its labelled TEST scores, if the ledger has them."""
     document = judge.store.read_json(judge.key("audits.json"))
     require_in_ledger(judge.corpus, document["ledger_head"])
-    result = last_result(ledger_entries(judge.corpus), judge.name)
+    entries = ledger_entries(judge.corpus)
+    if judge.corpus.kept:
+        # TEST may have been read again since, for certificates that came later
+        entries = entries[: line_number(judge.corpus, document["ledger_head"])]
+    result = last_result(entries, judge.name)
     scores = judge.key("test_scores.parquet")
     found = _result_sha256(document["audits"], judge.store.sha256(scores))
     if result is None or result.configuration != found:

@@ -77,11 +77,19 @@ def ledger_head(corpus: Corpus) -> str:
 
 def require_in_ledger(corpus: Corpus, head: str) -> None:
     """Refuse a ledger that no longer holds the line with a stored hash."""
-    if head and head not in {line.sha256 for line in _journal(corpus).lines()}:
+    if head:
+        line_number(corpus, head)
+
+
+def line_number(corpus: Corpus, head: str) -> int:
+    """Return the number, from 1, of the line of the ledger with a stored hash."""
+    hashes = [line.sha256 for line in _journal(corpus).lines()]
+    if head not in hashes:
         raise LedgerError(
             f"the ledger of {corpus} lost the line {head[:12]} that an audit names: lines were "
             "cut off; restore it from a backup."
         )
+    return hashes.index(head) + 1
 
 
 def register(corpus: Corpus, plan: Mapping[str, Any], *, run_id: str) -> str:

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,20 @@ if TYPE_CHECKING:
     from certify_assets.storage.snapshot import Snapshot
 
 Progress = Callable[[int, int], None]
+
+# what a deployment keeps copies of, and out-of-fold judges, which are trained where they are needed
+_KEPT_FILES: Final = (
+    "adapter.json",
+    "scores.json",
+    "scores.parquet",
+    "certificates.json",
+    "audits.json",
+    "test_scores.parquet",
+    "parity.json",
+    "harvest.json",
+    "harvest.parquet",
+)
+_KEPT_FOLDERS: Final = ("adapter", "folds")
 
 _SCORED_SPLITS = ("rl", "cal", "test")
 # split, in the score table of a harvest judge, of the CAL rows that let its harvest through:
@@ -169,7 +183,7 @@ class JudgedCorpus:
     @property
     def identity(self) -> tuple[str, ...]:
         """Name of the judge on its corpus among the views of a snapshot."""
-        return (self.corpus.name, self.name)
+        return (*self.corpus.identity, self.name)
 
     @property
     def spec(self) -> JudgeSpec:
@@ -182,12 +196,26 @@ class JudgedCorpus:
         return cast(JudgeFamily, families()[self.spec.family])
 
     def sibling(self, name: str) -> JudgedCorpus:
-        """Return another judge on the same corpus, in the same operation."""
-        return JudgedCorpus(self.corpus, name)
+        """Return another judge on the same corpus, as it is stored now, in the same operation."""
+        return JudgedCorpus(self.corpus.current, name)
 
     def key(self, *parts: str) -> str:
         """Return the storage key of a file of the judge on this corpus."""
-        return "/".join(("judges", self.name, self.corpus.name, *parts))
+        key = "/".join(("judges", self.name, self.corpus.name, *parts))
+        kept = self.corpus.kept
+        copied = kept and parts and parts[0].partition("/")[0] in (*_KEPT_FILES, *_KEPT_FOLDERS)
+        return f"{kept}/{key}" if copied else key
+
+    def require_unchanged(self) -> None:
+        """Raise `ChangedInputError` if a file of judge or corpus was replaced since it was read."""
+        kept = [self.corpus.kept] if self.corpus.kept else []
+        self.store.require_unchanged(self.key(), self.corpus.key(), *kept)
+
+    def files(self) -> Iterator[str]:
+        """Iterate over the keys of the files that the judge's decisions depend on."""
+        yield from self.corpus.files()
+        yield from filter(self.store.exists, map(self.key, _KEPT_FILES))
+        yield from (self.key("adapter", name) for name in self.store.names(self.key("adapter")))
 
     @property
     def is_trained(self) -> bool:
@@ -216,7 +244,9 @@ class JudgedCorpus:
                     f"the adapter of {self} on {self.corpus} was trained under another {name} than "
                     f"the stored one; materialize judges/{self}/model again."
                 )
-        family.require_current(self, record)
+        if self.spec.hosted or not self.corpus.kept:
+            # a kept judge is what it is, whatever became of the sources of its training
+            family.require_current(self, record)
         return record
 
     def require_artifact(self) -> None:

@@ -16,7 +16,7 @@ Layout below the data root (``<batch>`` names runs that arrived together)::
         recertifications/<number>/…         certificates on CAL and the audit sample
         spending.jsonl                      journal of the δ that all certificates spend
         automatic_deployment.json           what the corpus's policy made of new certificates
-        deployed_scores/<sha256>.parquet    scores that deployed certificates were computed on
+        kept/<sha256>/…                     copies of judge and corpus that deployments decide by
         alarms.jsonl, notifications.jsonl   journals of alarms and of sent notifications
         training_labels.parquet             labels that may train
         history.json, history.html          history of the certificates

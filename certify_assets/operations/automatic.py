@@ -29,13 +29,12 @@ from certify_assets.judges.specs import PROCEDURES
 from certify_assets.operations.alarms import read_alarms
 from certify_assets.operations.audit_sample import count_audit_tasks
 from certify_assets.operations.deployment import (
-    Deployment,
     judge_fingerprint,
     kept_certificates,
     read_certificates,
 )
 from certify_assets.operations.deployment_record import DeploymentRecord, read_deployments
-from certify_assets.operations.layout import automatic_key, deployed_scores_key, own_key
+from certify_assets.operations.layout import automatic_key, own_key
 from certify_assets.operations.recertification import score_rows
 from certify_assets.operations.recertification_record import RecertificationRecord, recertifications
 from certify_assets.operations.rollout import (
@@ -76,13 +75,13 @@ class AutomaticDeployment:
 
 @dataclass(frozen=True, eq=False)
 class _Candidate:
-    """The newest certificates of the deployed judge."""
+    """The newest certificates of a judge."""
 
+    judge: JudgedCorpus
     key: str
     certificates: tuple[Certificate, ...]  # that certify at the budgets of the deployment
     record: RecertificationRecord | None  # None for those on CAL
     fresh: bool  # whether judge, scores or corpus are others than those that were deployed
-    adapter: str  # SHA-256
 
 
 def deploy_by_policy(corpus: Corpus) -> AutomaticDeployment | None:
@@ -96,10 +95,13 @@ def deploy_by_policy(corpus: Corpus) -> AutomaticDeployment | None:
         policy=corpus.config.auto_deploy,
         time=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    try:
-        made = _decided(corpus, now, made)
-    except CertifyError as error:
-        made = replace(made, reason=str(error))
+    found = []
+    for candidate in _candidates(corpus, now):
+        found.append(_decided(corpus, now, candidate, made))
+        if found[-1].deployed not in (0, now.number):
+            break
+    # the last one was deployed, else the first one says why it was not
+    made = found[-1] if found[-1].deployed not in (0, now.number) else found[0]
     corpus.store.write_json(automatic_key(corpus.name), asdict(made))
     return made
 
@@ -122,19 +124,39 @@ def last_automatic(corpus: Corpus) -> AutomaticDeployment | None:
 
 
 def _decided(
-    corpus: Corpus, now: DeploymentRecord, made: AutomaticDeployment
+    corpus: Corpus, now: DeploymentRecord, judge: JudgedCorpus, made: AutomaticDeployment
 ) -> AutomaticDeployment:
-    found = _candidate(corpus, now)
-    if not found.certificates:
+    try:
+        found = _candidate(judge, now)
+        hashes = tuple(item.sha256 for item in found.certificates)
+        made = replace(made, certificates=hashes)
+        if hashes and set(hashes) <= set(now.certificates):
+            return replace(made, deployed=now.number)
+        _require_new(corpus, now, made)
+        shares = _shares(now, found)
+        if shares is not None:
+            made = replace(made, before=shares[0], after=shares[1])
+        _require_guards(corpus, now, found)
+        _require_wider(made)
+        deployed = deploy(
+            found.judge,
+            alpha={item.side: item.alpha for item in found.certificates},
+            certificates_key=found.key,
+            policy=made.policy,
+        )
+    except CertifyError as error:
+        return replace(made, reason=str(error))
+    return replace(made, deployed=deployed.number)
+
+
+def _require_new(corpus: Corpus, now: DeploymentRecord, made: AutomaticDeployment) -> None:
+    if not made.certificates:
         raise GateClosedError(
             "the newest certificates certify nothing at the budgets that decide; the deployment "
             "stays as it is."
         )
-    hashes = tuple(item.sha256 for item in found.certificates)
-    made = replace(made, certificates=hashes)
-    if set(hashes) <= set(now.certificates):
-        return replace(made, deployed=now.number)
-    earlier = [item for item in read_deployments(corpus) if set(hashes) <= {*item.certificates}]
+    hashes = set(made.certificates)
+    earlier = [item for item in read_deployments(corpus) if hashes <= {*item.certificates}]
     if earlier:
         raise GateClosedError(
             f"deployment {earlier[-1].number} was under these certificates, and deployment "
@@ -145,43 +167,35 @@ def _decided(
             "new certificates wait: auto_deploy of the corpus is never; `certify ops deploy`, or "
             "`certify ops recertify --deploy`, lets them decide."
         )
-    shares = _shares(corpus, now, found)
-    if shares is not None:
-        made = replace(made, before=shares[0], after=shares[1])
+
+
+def _candidates(corpus: Corpus, now: DeploymentRecord) -> list[JudgedCorpus]:
+    """Return the judge as it is stored, and where that is another one, as it was deployed."""
+    current, deployed = JudgedCorpus(corpus, now.judge), now.judge_on(corpus)
     try:
-        _require_guards(corpus, now, found)
-        if not _renews(corpus, now, found):
-            _require_wider(made)
-        deployed = deploy(
-            JudgedCorpus(corpus, now.judge),
-            alpha={item.side: item.alpha for item in found.certificates},
-            certificates_key=found.key,
-            policy=made.policy,
-        )
-    except CertifyError as error:
-        return replace(made, reason=str(error))
-    return replace(made, deployed=deployed.number)
+        fresh = judge_fingerprint(current) != dict(now.fingerprint)
+    except CertifyError:
+        # its candidate says what is wrong with it
+        fresh = True
+    return [current, deployed] if fresh and now.kept else [current]
 
 
-def _candidate(corpus: Corpus, now: DeploymentRecord) -> _Candidate:
+def _candidate(judge: JudgedCorpus, now: DeploymentRecord) -> _Candidate:
     """Return the last recertification of the judge as it is stored, else what it has on CAL."""
-    judge = JudgedCorpus(corpus, now.judge)
     fingerprint = judge_fingerprint(judge)
     fresh = fingerprint != dict(now.fingerprint)
-    adapter = fingerprint["adapter_sha256"]
-    for record in reversed(recertifications(corpus)):
-        if (record.judge, record.adapter_sha256) != (now.judge, adapter):
+    for record in reversed(recertifications(judge.corpus)):
+        if (record.judge, record.adapter_sha256) != (now.judge, fingerprint["adapter_sha256"]):
             continue
         try:
             certificates = read_certificates(judge, record.certificates_key)
         except StaleCertificateError:
             # of CAL as it was before a delivery
             continue
-        key = record.certificates_key
-        return _Candidate(key, _at_budgets(certificates, now), record, fresh, adapter)
-    key = own_key(corpus.name, judge.name)
-    certificates = read_certificates(judge, key)
-    return _Candidate(key, _at_budgets(certificates, now), None, fresh, adapter)
+        found = _at_budgets(certificates, now)
+        return _Candidate(judge, record.certificates_key, found, record, fresh)
+    key = own_key(judge.corpus.name, judge.name)
+    return _Candidate(judge, key, _at_budgets(read_certificates(judge, key), now), None, fresh)
 
 
 def _at_budgets(certificates: list[Certificate], now: DeploymentRecord) -> tuple[Certificate, ...]:
@@ -207,7 +221,7 @@ def _require_guards(corpus: Corpus, now: DeploymentRecord, found: _Candidate) ->
         sides = [side for side in found.record.sides if side.certificate_sha256 in wanted]
         require_sound(found.record, sides)
     elif found.fresh:
-        _require_audit_sample(JudgedCorpus(corpus, now.judge), now, found.certificates)
+        _require_audit_sample(found.judge, now, found.certificates)
 
 
 def _require_audit_sample(
@@ -234,19 +248,6 @@ def _require_audit_sample(
             )
 
 
-def _renews(corpus: Corpus, now: DeploymentRecord, found: _Candidate) -> bool:
-    """Whether a stale deployment would decide as before: the same judge at the same thresholds."""
-    # as after a delivery without a run in SFT or CAL
-    refusal = Deployment.of(corpus).refusal
-    if refusal is None or refusal.code != "stale_certificate":
-        return False
-    before, after = (
-        {(item.side, item.alpha, item.threshold) for item in certificates}
-        for certificates in (kept_certificates(corpus, now), found.certificates)
-    )
-    return before == after and found.adapter == now.fingerprint["adapter_sha256"]
-
-
 def _require_wider(made: AutomaticDeployment) -> None:
     if made.policy != "if_wider":
         return
@@ -262,22 +263,15 @@ def _require_wider(made: AutomaticDeployment) -> None:
         )
 
 
-def _shares(corpus: Corpus, now: DeploymentRecord, found: _Candidate) -> tuple[float, float] | None:
+def _shares(now: DeploymentRecord, found: _Candidate) -> tuple[float, float] | None:
     """Return the shares that certificates in use and new ones decide, of runs scored for both."""
-    judge = JudgedCorpus(corpus, now.judge)
-    rows = certified_rows(judge, found.key)
-    earlier = rows.rename(columns={"score": "before"})
+    rows, corpus = certified_rows(found.judge, found.key), found.judge.corpus.current
+    earlier = rows
     if found.fresh:
-        key = deployed_scores_key(corpus.name, now.certificates[0])
-        if not now.scores_sha256 or not corpus.store.exists(key):
+        if not now.kept:
             return None
-        if corpus.store.sha256(key) != now.scores_sha256:
-            raise GateClosedError(
-                f"{corpus.store.locate(key)} is not what deployment {now.number} stored; restore "
-                "it from a backup."
-            )
-        earlier = corpus.store.read_table(key).rename(columns={"score": "before"})
-    both = rows.merge(earlier, on="trajectory_id")
+        earlier = certified_rows(now.judge_on(corpus), now.certificates_key)
+    both = rows.merge(earlier.rename(columns={"score": "before"}), on="trajectory_id")
     if both.empty:
         return None
     kept = kept_certificates(corpus, now)

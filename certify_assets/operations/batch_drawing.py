@@ -60,7 +60,7 @@ def begin_audit(
     """
     corpus = judge.corpus
     every = frozen_batch(frame[frame["decision"] == PROVISIONAL])
-    alphas, history = _budgets(corpus, deployed), _history(judge)
+    alphas, history = _budgets(judge, deployed), _history(judge)
     lines = _overlapping(corpus, batch, set(every.trajectories))
     mine = [line for line in lines if line.batch == batch][-1:]
     for draws in (*(line.draws for line in mine), len(lines) + 1):
@@ -89,13 +89,14 @@ def _overlapping(corpus: Corpus, batch: str, runs: set[str]) -> list[DrawnSeed]:
     return [line for line in read_draws(corpus) if line.batch == batch or overlaps(line.batch)]
 
 
-def _budgets(corpus: Corpus, deployed: DeploymentRecord) -> dict[str, float]:
+def _budgets(judge: JudgedCorpus, deployed: DeploymentRecord) -> dict[str, float]:
     """Return the budget of each side that a batch may be certified on.
 
     A deployed side keeps its budget. A side on which the corpus certificate certifies nothing, at
     any budget, takes that of the other one; a side that could be deployed and is not, none.
     """
-    issued = corpus.store.read_json(deployed.certificates_key)["certificates"]
+    key = judge.key("certificates.json") if deployed.own else deployed.certificates_key
+    issued = judge.store.read_json(key)["certificates"]
     certified = {item["side"] for item in issued if item["certified"]}
     other = next(iter(deployed.alpha.values()))
     return {

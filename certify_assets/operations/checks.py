@@ -14,7 +14,7 @@ from certify_assets.judges.specs import DELTA, SIDES
 from certify_assets.operations.audit_sample import OPEN_SHARE
 from certify_assets.operations.batch_audit import BatchAudit, batch_audits
 from certify_assets.operations.batch_closing import closing_holds
-from certify_assets.operations.deployment import Deployment
+from certify_assets.operations.deployment import Deployment, behind
 from certify_assets.operations.deployment_record import (
     deployed_spending,
     load_deployment,
@@ -63,6 +63,8 @@ def deployment_stands(corpus: Corpus) -> Verdict:
     if made.mlflow is not None and "error" in made.mlflow:
         found.append(f"MLflow: {made.mlflow['error']}")
     sentence = f"{made.judge} decides ({sides}; deployment {made.number})."
+    if later := behind(corpus, made):
+        sentence = f"{sentence} {later[:1].upper()}{later[1:]}"
     return Verdict("WARN" if found else "PASS", " ".join([sentence, *found]))
 
 
@@ -212,7 +214,7 @@ def audit_sample_complete(corpus: Corpus) -> Verdict:
     if record is None:
         return Verdict("WARN", NOTHING_DEPLOYED)
     try:
-        plan = plan_recertification(JudgedCorpus(corpus, record.judge))
+        plan = plan_recertification(record.judge_on(corpus))
     except CertifyError as error:
         return Verdict("ERROR", str(error))
     counted, share = plan.counted, plan.counted.open_share

@@ -134,7 +134,7 @@ def require_same_corpus(judge: JudgedCorpus, record: DeploymentRecord) -> None:
 
 
 def cover(
-    judge: JudgedCorpus, runs: pd.DataFrame, scored: pd.DataFrame, report: Report
+    judge: JudgedCorpus, runs: pd.DataFrame, scored: pd.DataFrame, policy: str, report: Report
 ) -> tuple[Coverage, pd.DataFrame, NDArray[np.object_]]:
     """Return what the corpus certificate covers, the scores to decide by, and whose they are.
 
@@ -144,7 +144,7 @@ def cover(
     splits = np.array([manifest.assignment.get(task, "") for task in runs["task_id"]], dtype="<U4")
     adapters = np.full(len(runs), judge.artifact.adapter_sha256, dtype=object)
     trained = runs["task_id"].isin(training_tasks(judge)).to_numpy(bool)
-    policy, unscored = judge.corpus.config.new_agents, ""
+    unscored = ""
     if trained.any() and policy != "review":
         unseen = score_unseen(judge, runs, report=report)
         scored, unscored = unseen.for_batch(scored), unseen.reason

@@ -268,8 +268,9 @@ def _scored(
         assert deployment.judge is not None
         try:
             table, bill = _in_shares(deployment, name, runs, report)
-            coverage, table, adapters = cover(deployment.judge, runs, table, report)
-            _require_unchanged(deployment)
+            policy = deployment.corpus.config.new_agents
+            coverage, table, adapters = cover(deployment.judge, runs, table, policy, report)
+            deployment.judge.require_unchanged()
             return deployment, _Scored(table, adapters, coverage, bill)
         except IntegrityError as error:
             deployment = deployment.refused(Refusal("stale_certificate", str(error)))
@@ -307,12 +308,6 @@ def _in_shares(
             store.write_table(key, judge.score_runs(share, report=report)[0])
         parts.append(store.read_table(key))
     return pd.concat(parts, ignore_index=True), None
-
-
-def _require_unchanged(deployment: DecidingDeployment) -> None:
-    judge = deployment.judge
-    assert judge is not None
-    deployment.store.require_unchanged(judge.key(), judge.corpus.key())
 
 
 def _decisions(deployment: DecidingDeployment, batch: _Batch, scored: _Scored) -> pd.DataFrame:

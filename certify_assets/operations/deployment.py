@@ -54,8 +54,8 @@ class Deployment:
 
     @property
     def judge(self) -> JudgedCorpus | None:
-        """The deployed judge; None where there is none."""
-        return None if self.record is None else JudgedCorpus(self.corpus, self.record.judge)
+        """The judge as it was deployed; None where there is none."""
+        return None if self.record is None else self.record.judge_on(self.corpus)
 
     def refused(self, refusal: Refusal) -> Deployment:
         """Return the same deployment, deciding nothing; an earlier refusal stays."""
@@ -86,7 +86,47 @@ def _opened(corpus: Corpus) -> Deployment:
             "anything; deploy again."
         )
         return Deployment(corpus, record, certificates, Refusal("no_certificate", text))
-    return Deployment(corpus, record, certificates, deployment_fault(corpus, record, certificates))
+    fault = _corrected(corpus, record) or deployment_fault(corpus, record, certificates)
+    return Deployment(corpus, record, certificates, fault)
+
+
+def _corrected(corpus: Corpus, record: DeploymentRecord) -> Refusal | None:
+    """Refuse a deployment whose certificates rest on labels that a later delivery corrected."""
+    judge = record.judge_on(corpus)
+    changed = corpus.trajectories_sha256 != record.fingerprint["trajectories_sha256"]
+    if not (judge.corpus.kept and changed):
+        return None
+    now = corpus.columns(["trajectory_id", "outcome"]).set_index("trajectory_id")["outcome"]
+    then = judge.calibration[0].set_index("trajectory_id")["outcome"]
+    both = then.index.intersection(now.index)
+    other = both[now[both].to_numpy(float) != then[both].to_numpy(float)]
+    if not len(other):
+        return None
+    return Refusal(
+        "stale_certificate",
+        f"{len(other)} runs of CAL, for example {other[0]!r}, have other labels now than when "
+        f"{judge} was certified on {corpus}; certify and audit it, then deploy it again.",
+    )
+
+
+def behind(corpus: Corpus, record: DeploymentRecord) -> str:
+    """Say what is stored of corpus and judge that came after a deployment; empty where nothing."""
+    numbers = {item.trajectories_sha256: item.number for item in corpus.deliveries.read()}
+    then = numbers.get(record.fingerprint["trajectories_sha256"], 0)
+    now, judge = max(numbers.values(), default=0), JudgedCorpus(corpus, record.judge)
+    said = [f"version {now} of the corpus is stored, and it decides by version {then}"]
+    said = said if then < now else []
+    if judge.is_trained and (
+        judge.stored_artifact.adapter_sha256 != record.fingerprint["adapter_sha256"]
+    ):
+        said.append(f"{judge} was trained again since")
+    return f"{'; '.join(said)}; deploy again to replace it." if said else ""
+
+
+def certified_judge(judge: JudgedCorpus) -> JudgedCorpus:
+    """Return a judge as it was deployed, where it is deployed, else as it is stored."""
+    record = stored_deployment(judge.corpus)
+    return judge if record is None or record.judge != judge.name else record.judge_on(judge.corpus)
 
 
 @remembered
@@ -104,10 +144,9 @@ def certificates_in_use(judge: JudgedCorpus) -> list[Certificate] | None:
     if record is None or record.judge != judge.name:
         return None
     try:
-        return deployed_certificates(judge.corpus)
+        return deployed_certificates(judge.corpus.current)
     except StaleCertificateError:
-        # a delivery, or a training, came after the deployment: it decides nothing any more, which
-        # must not stop the run that certifies the judge again
+        # it decides nothing any more, which must not stop the run that certifies the judge again
         return None
 
 
@@ -146,15 +185,25 @@ def read_certificates(judge: JudgedCorpus, key: str) -> list[Certificate]:
 
 def certificates_of(corpus: Corpus, record: DeploymentRecord) -> list[Certificate]:
     """Return the certificates of a deployment, if its fingerprint is that of the stored judge."""
-    judge = JudgedCorpus(corpus, record.judge)
-    now, then = judge_fingerprint(judge), record.fingerprint
-    stale = next((name for name in sorted({*now, *then}) if now.get(name) != then.get(name)), None)
-    if stale:
+    judge = record.judge_on(corpus)
+    try:
+        now, then = judge_fingerprint(judge), record.fingerprint
+        names = sorted({*now, *then})
+        stale = next((name for name in names if now.get(name) != then.get(name)), None)
+        if stale:
+            raise StaleCertificateError(
+                f"{judge} was deployed on {corpus} with another {stale.removesuffix('_sha256')} "
+                "than the stored one; certify and audit it, then deploy it again."
+            )
+        found = {item.sha256: item for item in read_certificates(judge, record.certificates_key)}
+    except CertifyError as error:
+        if not record.kept:
+            raise
         raise StaleCertificateError(
-            f"{judge} was deployed on {corpus} with another {stale.removesuffix('_sha256')} than "
-            "the stored one; certify and audit it, then deploy it again."
-        )
-    found = {item.sha256: item for item in read_certificates(judge, record.certificates_key)}
+            f"the copies that deployment {record.number} of {corpus} keeps in "
+            f"{corpus.store.locate(judge.corpus.kept)} are not what was deployed ({error}) Restore "
+            f"them from a backup, or deploy {judge} again."
+        ) from None
     if missing := next((sha256 for sha256 in record.certificates if sha256 not in found), None):
         raise StaleCertificateError(
             f"the certificate {missing[:12]} that was deployed on {corpus} is not among those in "
@@ -204,7 +253,7 @@ def deployment_fault(
     corpus: Corpus, record: DeploymentRecord, certificates: Sequence[Certificate]
 ) -> Refusal | None:
     """Return what the audit, the monitor or the journal of alarms has against a deployment."""
-    judge = JudgedCorpus(corpus, record.judge)
+    judge = record.judge_on(corpus)
     folders = (judge.key(), record.certificates_key.rpartition("/")[0])
     monitors = [f"{folder}/monitor.json" for folder in folders]
     if fault := _audit_fault(judge, certificates, own=record.own):

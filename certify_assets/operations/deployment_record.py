@@ -11,9 +11,11 @@ from typing import Any, Final
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.evaluation.spending import Spending, read_spending
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.layout import (
     deployment_key,
     deployments_key,
+    kept_key,
     own_key,
     recertification_number,
 )
@@ -45,7 +47,10 @@ class DeploymentRecord:
     time: str  # UTC, ISO 8601
     findings: tuple[Mapping[str, str], ...] = ()  # code and message of what the user should know
     policy: str = ""  # of the corpus, where it deployed; empty where a user did
-    scores_sha256: str = ""  # of the stored scores that its certificates were computed on
+    # of the list of files that it keeps copies of; empty in those of early versions, which decide
+    # by what is stored now
+    kept: str = ""
+    scores_sha256: str = ""  # of early versions
     # model, version, alias and run, or the error; None before it is asked
     mlflow: Mapping[str, str] | None = None
     # hash of the previous line; empty in the first
@@ -60,6 +65,11 @@ class DeploymentRecord:
     def recertification(self) -> int:
         """Number of the recertification whose certificates decide; 0 for those on CAL."""
         return recertification_number(self.corpus, self.certificates_key)
+
+    def judge_on(self, corpus: Corpus) -> JudgedCorpus:
+        """Return the judge as it was deployed, with its corpus."""
+        kept = kept_key(corpus.name, self.kept) if self.kept else ""
+        return JudgedCorpus(Corpus(corpus.store, corpus.name, kept), self.judge)
 
     @classmethod
     def from_dict(cls, document: Any, where: str) -> DeploymentRecord:

@@ -86,9 +86,9 @@ def certificate_key(corpus: str, sha256: str) -> str:
     return operation_key(corpus, "certificates", f"{sha256}.json")
 
 
-def deployed_scores_key(corpus: str, sha256: str) -> str:
-    """Return the key of the scores that a deployed certificate was computed on."""
-    return operation_key(corpus, "deployed_scores", f"{sha256}.parquet")
+def kept_key(corpus: str, sha256: str) -> str:
+    """Return the folder of the copies that a deployment keeps of its corpus and judge."""
+    return operation_key(corpus, "kept", sha256)
 
 
 def own_key(corpus: str, judge: str) -> str:

@@ -361,7 +361,13 @@ def certificate_links(store: Store, certificate: Certificate) -> list[Link]:
         detail = "the certificate was not issued by the platform, so it names no adapter."
         return [unhashed("scores", "a score table of its own", detail)]
     corpus = Corpus(store, name)
-    judge, store = JudgedCorpus(corpus, judge_name), corpus.store
+    deployments = [
+        item for item in read_deployments(corpus) if certificate.sha256 in item.certificates
+    ]
+    # what decided is kept, whatever was delivered or trained since
+    kept = next((item for item in deployments if item.kept), None)
+    judge = JudgedCorpus(corpus, judge_name) if kept is None else kept.judge_on(corpus)
+    corpus, store = judge.corpus, judge.store
     version = "the renderer of this version"
     found = [_recertification_link(corpus, hashes)] if "recertification" in hashes else []
     found += [
@@ -384,8 +390,7 @@ def certificate_links(store: Store, certificate: Certificate) -> list[Link]:
         found.append(compared("registration", key, registration, _stored_hash(store, key)))
     return found + [
         unhashed("deployment", f"number {item.number}", f"{item.judge}, {item.time}")
-        for item in read_deployments(corpus)
-        if certificate.sha256 in item.certificates
+        for item in deployments
     ]
 
 

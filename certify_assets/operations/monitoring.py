@@ -42,6 +42,7 @@ from certify_assets.operations.audit_sample import (
 from certify_assets.operations.decisions import REFUSALS, Refusal
 from certify_assets.operations.deployment import (
     certificates_in_use,
+    certified_judge,
     labels_before,
     strictest_certificates,
 )
@@ -148,6 +149,7 @@ class OperationStream(_LabelledRows):
 
 def monitor_judge(judge: JudgedCorpus) -> MonitorRecord:
     """Compare the labels of a judge with its certificates; store and return the document."""
+    judge = certified_judge(judge)
     certificates, sample = _monitored(judge), read_audit_sample(judge)
     fed = _is_deployed(judge)
     # a stream of its own: files that come later would otherwise precede or divide its tasks
@@ -196,6 +198,7 @@ def monitor_judge(judge: JudgedCorpus) -> MonitorRecord:
 
 def load_monitor(judge: JudgedCorpus) -> MonitorRecord:
     """Return the stored monitor of a judge, if it is of the certificates and labels stored now."""
+    judge = certified_judge(judge)
     record, folder = MonitorRecord.load(judge), _folder(judge)
     files = {name: judge.store.sha256(f"{folder}/{name}") for name in judge.store.names(folder)}
     then = record.operation

@@ -174,7 +174,7 @@ def recertify_deployed(
     now = stored_deployment(corpus)
     if now is None:
         return None, NOTHING_DEPLOYED
-    record, sentence = recertify(JudgedCorpus(corpus, now.judge))
+    record, sentence = recertify(now.judge_on(corpus))
     now = stored_deployment(corpus)
     in_use = record and now and now.certificates_key == record.certificates_key
     if record is None or not deploy or in_use:

@@ -12,7 +12,7 @@ from certify_assets.errors import GateClosedError, InputError, StaleCertificateE
 from certify_assets.evaluation.anchors import require_anchored
 from certify_assets.evaluation.certification import certificate_of
 from certify_assets.evaluation.ledger import certified_splits
-from certify_assets.files import canonical_json
+from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import PROCEDURES, SIDES
 from certify_assets.operations.deployment import (
@@ -33,8 +33,8 @@ from certify_assets.operations.deployment_record import (
 )
 from certify_assets.operations.layout import (
     certificate_key,
-    deployed_scores_key,
     deployment_key,
+    kept_key,
     own_key,
     recertification_key,
     recertification_number,
@@ -90,21 +90,32 @@ def deploy(
         time=datetime.now(UTC).isoformat(timespec="milliseconds"),
         findings=tuple(_findings(judge, chosen)),
         policy=policy,
+        kept=corpus.kept.rpartition("/")[2],
     )
     fault = deployment_fault(corpus, record, chosen) or label_alarm(judge, key, chosen)
     if fault:
         raise GateClosedError(f"{judge} is not deployed on {corpus}: {fault.sentence}")
     # certified, checked and deployed must be the same judge on the same corpus
-    store.require_unchanged(judge.key(), corpus.key())
+    judge.require_unchanged()
     for item in chosen:
         store.write_bytes(certificate_key(corpus.name, item.sha256), item.to_json())
-    # a later deployment may have to decide more of the same runs
-    scores = deployed_scores_key(corpus.name, chosen[0].sha256)
-    scores_sha256 = store.write_table(scores, certified_rows(judge, key))
-    record = replace(record, scores_sha256=scores_sha256)
-    record = append_deployment(corpus, record)
+    record = append_deployment(corpus, replace(record, kept=record.kept or _keep(judge)))
     store.write_json(deployment_key(corpus.name), asdict(record))
     return _tracked(judge, record, chosen) if track else record
+
+
+def _keep(judge: JudgedCorpus) -> str:
+    """Copy all that the decisions of a judge depend on; return the hash of the list of files."""
+    # deliveries and trainings that come later replace the files, not the copies
+    store = judge.store
+    files = {key: store.sha256(key) for key in judge.files()}
+    name = sha256_bytes(canonical_json(files))
+    folder = kept_key(judge.corpus.name, name)
+    for key, sha256 in files.items():
+        copy = f"{folder}/{key}"
+        if not store.exists(copy) or store.sha256(copy) != sha256:
+            store.copy(key, copy)
+    return name
 
 
 def complete_deployment(corpus: Corpus) -> DeploymentRecord | None:
@@ -116,8 +127,7 @@ def complete_deployment(corpus: Corpus) -> DeploymentRecord | None:
     now = load_deployment(corpus)
     if now is None or not now.policy or now.mlflow is not None:
         return now
-    judge = JudgedCorpus(corpus, now.judge)
-    return _tracked(judge, now, kept_certificates(corpus, now))
+    return _tracked(now.judge_on(corpus), now, kept_certificates(corpus, now))
 
 
 def _tracked(
@@ -151,13 +161,10 @@ def redeploy(corpus: Corpus, number: int, *, track: bool = True) -> DeploymentRe
         certificates_of(corpus, earlier)
     except StaleCertificateError as error:
         raise StaleCertificateError(
-            f"deployment {number} of {corpus} cannot decide again, since corpus or judge are later "
-            f"ones now ({error}) To go back, deliver the earlier runs with `certify corpus import "
-            f"--replace`, then `certify run {corpus}` and `certify ops deploy {corpus} "
-            f"{earlier.judge}`."
+            f"deployment {number} of {corpus} cannot decide again: {error}"
         ) from None
     return deploy(
-        JudgedCorpus(corpus, earlier.judge),
+        earlier.judge_on(corpus),
         alpha=earlier.alpha,
         sampling=earlier.sampling,
         certificates_key=earlier.certificates_key,
@@ -184,8 +191,15 @@ def promote(corpus: Corpus, document: RecertificationRecord) -> DeploymentRecord
             "stays as it is."
         )
     require_sound(document, sides)
+    same_adapter = (
+        same_judge
+        and now is not None
+        and now.fingerprint["adapter_sha256"] == (document.adapter_sha256)
+    )
     return deploy(
-        JudgedCorpus(corpus, document.judge),
+        now.judge_on(corpus)
+        if now is not None and same_adapter
+        else JudgedCorpus(corpus, document.judge),
         alpha=None if budgets is None else {side.side: side.alpha for side in sides},
         certificates_key=document.certificates_key,
     )

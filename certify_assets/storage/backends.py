@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import shutil
 import tempfile
 import time
 import uuid
@@ -65,6 +66,10 @@ class Backend(ABC):
         write(buffer)
         self.write(key, buffer.getvalue())
         return sha256_bytes(buffer.getvalue())
+
+    def copy(self, key: str, target: str) -> None:
+        """Store a file under another key as well, whole or not at all."""
+        self.write(target, self.read(key))
 
     @contextmanager
     def as_file(self, key: str) -> Iterator[Path]:
@@ -139,6 +144,21 @@ class LocalBackend(Backend):
         with replacing(path) as stream:
             write(stream)
         return sha256_file(path)
+
+    def copy(self, key: str, target: str) -> None:
+        """Link a file where the file system can: stored files are replaced, never changed."""
+        source, path = Path(os.path.realpath(self.path(key))), self.path(target)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        staged = path.with_name(f".certify.{uuid.uuid4().hex}.part")
+        try:
+            os.link(source, staged)
+        except OSError:
+            with source.open("rb") as stream, replacing(path) as sink:
+                shutil.copyfileobj(stream, sink)
+            return
+        staged.replace(path)
+        # where both are links to one file already, a rename leaves both names
+        staged.unlink(missing_ok=True)
 
     @contextmanager
     def as_file(self, key: str) -> Iterator[Path]:
@@ -224,6 +244,14 @@ class FsspecBackend(Backend):
             filesystem.put_file(str(path), staged)
             filesystem.mv(staged, remote)
             return sha256_file(path)
+
+    def copy(self, key: str, target: str) -> None:
+        """Copy an object where it is stored."""
+        filesystem, source = self._remote(key)
+        _, path = self._remote(target)
+        staged = _staged(filesystem, path)
+        filesystem.copy(source, staged)
+        filesystem.mv(staged, path)
 
     def delete(self, key: str) -> None:
         """Remove an object, if it is stored."""

@@ -133,6 +133,17 @@ class Snapshot(Store):
         self._hold(key, digest)
         return digest
 
+    def copy(self, key: str, target: str) -> None:
+        """Store the version of a key that was read first under another one as well."""
+        self.forget(target)
+        digest = self.sha256(key)
+        self._base.copy(key, target)
+        self._hold(target, digest)
+        if self._base.sha256(target) != digest:
+            # the copy is of what another process put there
+            self._base.delete(target)
+            raise ChangedInputError(_changed(self.locate(key)))
+
     def append_line(self, key: str, make: Callable[[bytes], str | None]) -> None:
         """Append one line to a journal; answers that came from it are dropped."""
         self.forget(key)

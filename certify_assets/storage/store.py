@@ -118,6 +118,11 @@ class Store:
         with self.backend.as_file(key) as path:
             yield path
 
+    def copy(self, key: str, target: str) -> None:
+        """Store what is stored under a key under another one as well, whole or not at all."""
+        self._require(key)
+        self.backend.copy(key, target)
+
     def delete(self, key: str) -> None:
         """Remove what is stored under the key, if anything is."""
         self.backend.delete(key)

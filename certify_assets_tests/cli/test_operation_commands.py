@@ -16,6 +16,7 @@ from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.operations_builders import (
     ProvisionalBatch,
     agreeing,
+    alter_copies,
     deliver,
     raise_alarm,
 )
@@ -218,6 +219,7 @@ def test_a_decision_is_followed(call: Call, operated: Store, tmp_path: Path) -> 
     shown = call("ops", "lineage", document["batch"], "--corpus", "c", "--root", operated.root)
     assert shown.code == 0 and "Every link holds." in shown.out and "source <a>.jsonl" in shown.out
     operated.write_bytes("judges/lexical/c/adapter/weights.safetensors", b"other")
+    alter_copies(operated)
     answer = call("ops", "lineage", "new-1-task-000/0", "--root", operated.root)
     assert answer.code == 3 and "1 links do not hold." in answer.out and "≠" in answer.out
     broken = call(

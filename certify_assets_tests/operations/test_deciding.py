@@ -36,7 +36,7 @@ from certify_assets.operations.layout import (
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan, draw_tasks
 from certify_assets.storage.store import Store
-from certify_assets_tests.operations_builders import deliver, fail_audit, raise_alarm
+from certify_assets_tests.operations_builders import alter_copies, deliver, fail_audit, raise_alarm
 from certify_assets_tests.paths import REPOSITORY
 
 PLAN = SamplingPlan(0.2, 0.3, 5)
@@ -234,6 +234,7 @@ def test_where_the_deployment_does_not_stand_everything_goes_to_people(
     deployed: Store, tmp_path: Path, fault: Callable[[Store], None], code: str, status: str
 ) -> None:
     fault(deployed)
+    alter_copies(deployed)
     document = decided(deployed, tmp_path, tasks=20)
     frame = decisions_of(Corpus(deployed, "c"), document.batch)
     assert not document.decided and document.refusal.code == code and document.reasons == {code: 80}

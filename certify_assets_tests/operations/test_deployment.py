@@ -29,7 +29,7 @@ from certify_assets.operations.layout import certificate_key, deployment_key
 from certify_assets.operations.rollout import ALIAS, deploy, model_name, redeploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
-from certify_assets_tests.operations_builders import fail_audit, raise_alarm
+from certify_assets_tests.operations_builders import alter_copies, fail_audit, raise_alarm
 
 
 def judge_of(store: Store) -> JudgedCorpus:
@@ -84,7 +84,13 @@ def test_a_way_back_is_deploying_the_earlier_one_again(operated: Store) -> None:
     with pytest.raises(InputError, match="no deployment number 9"):
         redeploy(Corpus(operated, "c"), 9)
     reissue(operated)
-    with pytest.raises(StaleCertificateError, match="is not among those"):
+    other_trajectories(operated)
+    back = redeploy(Corpus(operated, "c"), 2, track=False)
+    assert (back.kept, back.certificates) == (second.kept, second.certificates)
+    assert Deployment.of(Corpus(operated, "c")).refusal is None, "by its own copies"
+    other_scores(operated)
+    alter_copies(operated)
+    with pytest.raises(StaleCertificateError, match="deployment 1 of c cannot decide again"):
         redeploy(Corpus(operated, "c"), 1)
 
 
@@ -188,6 +194,7 @@ def test_what_does_not_stand_is_neither_deployed_nor_decides(
 ) -> None:
     put(operated)
     fault(operated)
+    alter_copies(operated)
     refusal = Deployment.of(Corpus(operated, "c")).refusal
     assert refusal is not None and refusal.code == code and words in refusal.sentence
     with pytest.raises(error, match=words):
@@ -196,8 +203,13 @@ def test_what_does_not_stand_is_neither_deployed_nor_decides(
 
 
 def test_certificates_made_anew_do_not_decide_until_they_are_deployed(operated: Store) -> None:
-    put(operated)
+    made = put(operated)
     reissue(operated)
+    now = Deployment.of(Corpus(operated, "c"))
+    assert now.refusal is None and tuple(item.sha256 for item in now.certificates) == (
+        made.certificates
+    )
+    alter_copies(operated)
     refusal = Deployment.of(Corpus(operated, "c")).refusal
     assert (
         refusal is not None

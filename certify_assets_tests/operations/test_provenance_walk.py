@@ -18,7 +18,7 @@ from certify_assets.operations.lineage import Link, adapter_link, find, walk
 from certify_assets.operations.rollout import deploy
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
-from certify_assets_tests.operations_builders import deliver
+from certify_assets_tests.operations_builders import alter_copies, deliver
 
 JUDGE = "judges/lexical/c"
 
@@ -181,8 +181,16 @@ def test_a_link_that_does_not_hold_is_found(
     decided: Store, fault: Callable[[Store], None], expected: set[tuple[str, str]]
 ) -> None:
     fault(decided)
+    alter_copies(decided)
     link = followed(decided)
     assert broken(link) == expected
+
+
+def test_what_is_trained_or_delivered_later_breaks_no_link(decided: Store) -> None:
+    for key in (f"{JUDGE}/scores.parquet", "corpora/c/trajectories.parquet"):
+        decided.write_bytes(key, decided.read_bytes(key) + b" ")
+    decided.delete(f"{JUDGE}/adapter.json")
+    assert not broken(followed(decided))
 
 
 def test_a_certificate_that_was_lost_is_missing_with_all_below_it(decided: Store) -> None:

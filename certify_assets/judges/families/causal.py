@@ -71,8 +71,9 @@ class CausalFamily(JudgeFamily):
         engine = chosen_engine()
         if engine == "inline":
             return ready
+        corpus = judge.corpus
         stored = _Stored(
-            judge.store.root, judge.corpus.name, judge.name, judge.artifact.adapter_sha256
+            judge.store.root, corpus.name, corpus.kept, judge.name, judge.artifact.adapter_sha256
         )
 
         def spread(
@@ -238,6 +239,7 @@ class _Stored:
 
     root: str
     corpus: str
+    kept: str
     judge: str
     adapter_sha256: str
 
@@ -258,5 +260,6 @@ def _answer(share: _Share) -> Shard:
 # a process answers many shares: it loads a judge once, known by the hash of its adapter
 @lru_cache(maxsize=1)
 def _loaded(stored: _Stored) -> CausalJudge:
-    judge = JudgedCorpus(Corpus(Store(stored.root), stored.corpus), stored.judge)
+    corpus = Corpus(Store(stored.root), stored.corpus, stored.kept)
+    judge = JudgedCorpus(corpus, stored.judge)
     return _causal(judge.load(expected_sha256=stored.adapter_sha256))

@@ -1,0 +1,135 @@
+"""The copies that a deployment keeps: what is delivered or trained later changes no decision."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from certify_assets.corpora.config import save_config
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.evaluation.audit import audit_judge
+from certify_assets.evaluation.certification import certify_judge
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.operations.batches import decide_ready, receive
+from certify_assets.operations.checks import decided_by_deployed, deployment_stands
+from certify_assets.operations.decisions import BatchRecord
+from certify_assets.operations.deployment import Deployment, behind
+from certify_assets.operations.deployment_record import DeploymentRecord
+from certify_assets.operations.layout import decisions_of, kept_key
+from certify_assets.operations.lineage import find, walk
+from certify_assets.operations.rollout import deploy, redeploy
+from certify_assets.operations.sampling import SamplingPlan
+from certify_assets.storage.store import Store
+from certify_assets_tests.builders import write_runs
+from certify_assets_tests.operations_builders import deliver
+
+
+def judge_of(store: Store) -> JudgedCorpus:
+    return JudgedCorpus(Corpus(store, "c"), "lexical")
+
+
+def put(store: Store) -> DeploymentRecord:
+    return deploy(judge_of(store), sampling=SamplingPlan(0.0, 0.0, 5), track=False)
+
+
+def add_runs(store: Store, path: Path) -> None:
+    """Deliver labelled runs of new tasks, and let the line train and certify on them."""
+    config = Corpus(store, "c").config
+    added = write_runs(path, tasks=40, attempts=4, seed=3)
+    lines = [json.loads(line) for line in added.read_text("utf-8").splitlines()]
+    for line in lines:
+        line |= {name: f"b-{line[name]}" for name in ("task_id", "trajectory_id")}
+    added.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    save_config(store, replace(config, paths=(*config.paths, str(added))))
+    Corpus(store, "c").prepare()
+
+
+def train_again(store: Store) -> None:
+    judge_of(store).train()
+    judge_of(store).score()
+    certify_judge(judge_of(store))
+    audit_judge(judge_of(store))
+
+
+def decided(store: Store, folder: Path, *, seed: int) -> BatchRecord:
+    receive(Corpus(store, "c"), [str(deliver(folder / f"{seed}.jsonl", tasks=10, seed=seed))])
+    return decide_ready(Corpus(store, "c"))[-1]
+
+
+def test_a_delivery_and_a_training_change_no_decision(operated: Store, tmp_path: Path) -> None:
+    first = put(operated)
+    before = decided(operated, tmp_path, seed=11)
+    assert before.decided and behind(Corpus(operated, "c"), first) == ""
+    add_runs(operated, tmp_path / "added.jsonl")
+    during = decided(operated, tmp_path, seed=12)
+    train_again(operated)
+    after = decided(operated, tmp_path, seed=13)
+    assert judge_of(operated).artifact.adapter_sha256 != first.fingerprint["adapter_sha256"]
+    for document in (during, after):
+        assert document.decided, document.refusal
+        assert document.certificates == first.certificates
+        frame = decisions_of(Corpus(operated, "c"), document.batch)
+        assert set(frame["adapter_sha256"]) == {first.fingerprint["adapter_sha256"]}
+    (found,) = find(operated, "new-13-task-000/0")
+    assert not any(link.broken for link in walk(operated, found).walk())
+    assert decided_by_deployed(Corpus(operated, "c")).status == "PASS"
+    stands = deployment_stands(Corpus(operated, "c"))
+    assert stands.status == "PASS" and "it decides by version 1; lexical was trained again" in (
+        stands.sentence
+    )
+    second = put(operated)
+    assert second.kept != first.kept and behind(Corpus(operated, "c"), second) == ""
+    back = redeploy(Corpus(operated, "c"), 1, track=False)
+    assert (back.kept, back.certificates) == (first.kept, first.certificates)
+    # the same runs under other names have the same scores as under the first deployment
+    scores = decisions_of(Corpus(operated, "c"), decided(operated, tmp_path, seed=14).batch)[
+        "score"
+    ]
+    assert scores.notna().all()
+    assert Deployment.of(Corpus(operated, "c")).refusal is None
+
+
+def test_a_label_of_cal_that_is_corrected_ends_the_deployment(
+    operated: Store, tmp_path: Path
+) -> None:
+    put(operated)
+    config = Corpus(operated, "c").config
+    source = Path(config.paths[0])
+    rows = [json.loads(line) for line in source.read_text("utf-8").splitlines()]
+    cal = set(Corpus(operated, "c").manifest.tasks["cal"])
+    place = next(place for place, row in enumerate(rows) if row["task_id"] in cal)
+    rows[place]["outcome"] = 1 - rows[place]["outcome"]
+    corrected = tmp_path / source.name
+    corrected.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    save_config(operated, replace(config, paths=(str(corrected),)))
+    Corpus(operated, "c").import_trajectories()
+    refusal = Deployment.of(Corpus(operated, "c")).refusal
+    assert refusal is not None and refusal.code == "stale_certificate"
+    assert "1 runs of CAL" in refusal.sentence and "have other labels now" in refusal.sentence
+    document = decided(operated, tmp_path, seed=11)
+    assert not document.decided and document.reasons == {"stale_certificate": 40}
+
+
+@pytest.mark.parametrize("lost", ["adapter/weights.safetensors", "scores.parquet"])
+def test_a_lost_copy_is_named_and_deploying_again_makes_it_again(
+    operated: Store, lost: str
+) -> None:
+    made = put(operated)
+    key = f"{kept_key('c', made.kept)}/judges/lexical/c/{lost}"
+    operated.delete(key)
+    refusal = Deployment.of(Corpus(operated, "c")).refusal
+    assert refusal is not None and "the copies that deployment 1 of c keeps" in refusal.sentence
+    assert put(operated).kept == made.kept and operated.exists(key)
+    assert Deployment.of(Corpus(operated, "c")).refusal is None
+
+
+def test_the_copies_of_a_local_root_cost_no_space_until_the_files_are_replaced(
+    operated: Store,
+) -> None:
+    made = put(operated)
+    for key in judge_of(operated).files():
+        copy = operated.local_path(f"{kept_key('c', made.kept)}/{key}")
+        assert copy.samefile(operated.local_path(key))
