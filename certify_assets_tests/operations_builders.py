@@ -30,6 +30,7 @@ __all__ = [
     "alter_copies",
     "certified_corpus",
     "deliver",
+    "empty_deployment",
     "fail_audit",
     "provisional_batch",
     "raise_alarm",
@@ -167,3 +168,11 @@ def alter_copies(store: Store, name: str = "c") -> None:
             path.write_bytes(store.read_bytes(key))
         else:
             path.unlink()
+
+
+def empty_deployment(store: Store) -> None:
+    """Let the deployment of `c` name no certificate, by the book."""
+    key = "operations/c/deployment.json"
+    document = store.read_json(key) | {"certificates": [], "alpha": {}}
+    store.write_bytes("operations/c/deployments.jsonl", canonical_json(document | {"mlflow": None}))
+    store.write_json(key, document)

@@ -51,6 +51,8 @@ _SHARE = 2000
 
 #: codes of a refusal, in the order in which they are checked
 REFUSALS: Final = ("not_deployed", "stale_certificate", "no_certificate", "failed_audit", "alarm")
+# those under which the judge still scores: a certificate of the batch holds whatever the judge
+_BY_BATCH: Final = ("no_certificate", "failed_audit", "alarm")
 
 
 class DecidingDeployment(Protocol):
@@ -79,7 +81,7 @@ class DecidingDeployment(Protocol):
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why every run goes to human review: a code of `REFUSALS`, and the fault with its remedy."""
+    """Why the corpus certificate decides nothing: a code of `REFUSALS`, the fault, its remedy."""
 
     code: str
     sentence: str
@@ -93,7 +95,7 @@ class BatchRecord:
     corpus: str
     batch: str
     time: str
-    decided: bool  # False where the batch was refused and every row went to human review
+    decided: bool  # False where the corpus certificate was refused
     refusal: Refusal | None
     deployment: int | None
     judge: str | None
@@ -181,7 +183,7 @@ def decide_batch(deployment: DecidingDeployment, name: str, report: Report) -> B
 
 def _decided(deployment: DecidingDeployment, name: str, report: Report) -> BatchRecord:
     corpus, store = deployment.corpus, deployment.store
-    deployment, batch = _opened(deployment, name)
+    batch = _opened(corpus, name)
     deployment, scored = _scored(deployment, name, batch.runs, report)
     frame, audit = _decisions(deployment, batch, scored), None
     made, about = deployment.record, batch.about
@@ -236,8 +238,8 @@ def _decided(deployment: DecidingDeployment, name: str, report: Report) -> Batch
     return record
 
 
-def _opened(deployment: DecidingDeployment, name: str) -> tuple[DecidingDeployment, _Batch]:
-    corpus, store = deployment.corpus, deployment.store
+def _opened(corpus: Corpus, name: str) -> _Batch:
+    store = corpus.store
     about = store.read_json(batch_key(corpus.name, name, "import.json"))
     for file in ("runs.parquet", "identities.parquet", "draw.json"):
         key = batch_key(corpus.name, name, file)
@@ -250,23 +252,24 @@ def _opened(deployment: DecidingDeployment, name: str) -> tuple[DecidingDeployme
     identities = store.read_table(batch_key(corpus.name, name, "identities.parquet"))
     again = set(identities.loc[identities["changed"], "trajectory_id"])
     changed = runs["trajectory_id"].isin(again).to_numpy(bool)
-    if deployment.refusal is None:
-        assert deployment.judge is not None
-        assert deployment.record is not None
-        try:
-            require_same_corpus(deployment.judge, deployment.record)
-        except IntegrityError as error:
-            deployment = deployment.refused(Refusal("stale_certificate", str(error)))
-    return deployment, _Batch(runs, about, Draw.load(corpus, name), changed)
+    return _Batch(runs, about, Draw.load(corpus, name), changed)
+
+
+def _scores(deployment: DecidingDeployment) -> bool:
+    """Whether the judge scores a batch, to decide it or for a certificate of the batch alone."""
+    refusal, policy = deployment.refusal, deployment.corpus.config.new_agents
+    return refusal is None or (refusal.code in _BY_BATCH and policy == "batch_certificate")
 
 
 def _scored(
     deployment: DecidingDeployment, name: str, runs: pd.DataFrame, report: Report
 ) -> tuple[DecidingDeployment, _Scored]:
     """Score the runs; what turns out to be stale in doing so refuses the batch."""
-    if deployment.refusal is None:
+    if _scores(deployment):
         assert deployment.judge is not None
+        assert deployment.record is not None
         try:
+            require_same_corpus(deployment.judge, deployment.record)
             table, bill = _in_shares(deployment, name, runs, report)
             policy = deployment.corpus.config.new_agents
             coverage, table, adapters = cover(deployment.judge, runs, table, policy, report)
@@ -318,6 +321,11 @@ def _decisions(deployment: DecidingDeployment, batch: _Batch, scored: _Scored) -
     if deployment.refusal is not None:
         decisions = np.full(scores.size, "human", dtype=object)
         reasons = np.full(scores.size, deployment.refusal.code, dtype=object)
+        if coverage.policy:
+            left = coverage.reasons != ""
+            reasons[left] = coverage.reasons[left]
+            waits = coverage.by_corpus | coverage.provisional
+            decisions[waits & np.isfinite(scores) & ~batch.changed] = PROVISIONAL
     else:
         decisions, reasons = (np.asarray(part, dtype=object) for part in decide(list(used), scores))
         left = ~coverage.by_corpus
@@ -370,9 +378,10 @@ def _findings(
     deployment: DecidingDeployment, batch: _Batch, coverage: Coverage, frame: pd.DataFrame
 ) -> list[Mapping[str, str]]:
     found = {"changed_runs": list(batch.about["sentences"])}
-    if deployment.refusal is None:
+    if coverage.policy:
         found |= {code: [text] for code, text in coverage.findings(frame["agent"])}
-        left = coverage.provisional & (frame["reason"].isin(NOT_COVERED)).to_numpy(bool)
+        left = coverage.provisional | (coverage.by_corpus & (deployment.refusal is not None))
+        left &= frame["reason"].isin([*NOT_COVERED, *REFUSALS]).to_numpy(bool)
         if left.any() and not (frame["decision"] == PROVISIONAL).any():
             found["not_drawn"] = [
                 f"Reviewers get the {int(left.sum())} runs that are not covered: going by CAL, a "
@@ -420,16 +429,19 @@ def summarize(records: Sequence[BatchRecord]) -> tuple[dict[str, int], str]:
         name: sum(item.decisions.get(name, 0) for item in records)
         for name in ("reject", "release", "human", PROVISIONAL)
     }
-    refused = [item.refusal for item in records if item.refusal is not None]
+    waits = counts[PROVISIONAL]
+    refused = [item for item in records if item.refusal is not None]
     if refused:
-        return counts, (
-            f"every run of {_batches(len(refused))} goes to review, {refused[0].code}: "
-            f"{refused[0].sentence}"
+        assert refused[0].refusal is not None
+        fate = (
+            f"{waits} runs of {_batches(len(records))} are provisional and reviewers get the others"
+            if waits
+            else f"every run of {_batches(len(refused))} goes to review"
         )
+        return counts, f"{fate}, {refused[0].refusal.code}: {refused[0].refusal.sentence}"
     if not records:
         return counts, "no batch waits."
     rows = sum(item.rows for item in records)
-    waits = counts[PROVISIONAL]
     said = f"{rows - waits} runs of {_batches(len(records))} are decided"
     said += f", {waits} are provisional." if waits else "."
     findings = dict.fromkeys(finding["message"] for item in records for finding in item.findings)

@@ -109,7 +109,7 @@ def gather_events(corpus: Corpus, *, now: datetime | None = None) -> list[Event]
     if refusal is not None and refusal.code != "not_deployed":
         kind = "failed_audit" if refusal.code == "failed_audit" else "closed_gate"
         message = (
-            f"{corpus}: {judge or 'the judge'} decides nothing, every run goes to review "
+            f"{corpus}: {judge or 'the judge'} decides nothing by its certificates "
             f"({refusal.code}): {refusal.sentence}"
         )
         found.append(Event(kind, corpus.name, judge, f"{subject}: {refusal.code}", message))

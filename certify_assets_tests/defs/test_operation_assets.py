@@ -68,7 +68,7 @@ def test_a_refused_batch_materializes_and_says_why(operated: Store) -> None:
     raise_alarm(operated)
     deliver(operated.local_path("inbox/c") / "a.jsonl", tasks=5)
     metadata, checks = run(operated)
-    assert metadata["human"].value == 20
+    assert metadata["human"].value + metadata["provisional"].value == 20
     assert "alarm: the monitor raised an alarm" in metadata["said"].value
     assert checks["deployment_stands"] == (False, "ERROR")
     assert checks["decided_by_deployed"] == (False, "WARN")

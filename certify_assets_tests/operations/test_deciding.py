@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ import numpy as np
 import pytest
 
 from certify_assets.certificates import decide
+from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import IntegrityError
-from certify_assets.files import canonical_json
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations import decisions
 from certify_assets.operations.batches import decide_ready, receive
@@ -36,7 +37,13 @@ from certify_assets.operations.layout import (
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan, draw_tasks
 from certify_assets.storage.store import Store
-from certify_assets_tests.operations_builders import alter_copies, deliver, fail_audit, raise_alarm
+from certify_assets_tests.operations_builders import (
+    alter_copies,
+    deliver,
+    empty_deployment,
+    fail_audit,
+    raise_alarm,
+)
 from certify_assets_tests.paths import REPOSITORY
 
 PLAN = SamplingPlan(0.2, 0.3, 5)
@@ -211,20 +218,13 @@ def undeploy(store: Store) -> None:
     store.delete("operations/c/deployment.json")
 
 
-def empty(store: Store) -> None:
-    key = "operations/c/deployment.json"
-    document = store.read_json(key) | {"certificates": [], "alpha": {}}
-    store.write_bytes("operations/c/deployments.jsonl", canonical_json(document | {"mlflow": None}))
-    store.write_json(key, document)
-
-
 @pytest.mark.parametrize(
     ("fault", "code", "status"),
     [
         (undeploy, "not_deployed", "WARN"),
         (make_stale, "stale_certificate", "ERROR"),
         (spoil_weights, "stale_certificate", "ERROR"),
-        (empty, "no_certificate", "ERROR"),
+        (empty_deployment, "no_certificate", "ERROR"),
         (fail_audit, "failed_audit", "ERROR"),
         (raise_alarm, "alarm", "ERROR"),
     ],
@@ -235,6 +235,8 @@ def test_where_the_deployment_does_not_stand_everything_goes_to_people(
 ) -> None:
     fault(deployed)
     alter_copies(deployed)
+    # no certificate of a batch is asked for: see test_refused_batches.py
+    save_config(deployed, replace(Corpus(deployed, "c").config, new_agents="review"))
     document = decided(deployed, tmp_path, tasks=20)
     frame = decisions_of(Corpus(deployed, "c"), document.batch)
     assert not document.decided and document.refusal.code == code and document.reasons == {code: 80}
