@@ -38,6 +38,7 @@ _WEAKEST = (
 #: settings of other procedures, which one that is calibrated as a whole has no use for
 _INAPPLICABLE = ("guard", "multiplicity", "starts", "engine")
 _PAIR = 2
+_DONE = {"reject": "rejected", "release": "released"}
 #: keys of a document next to its certificates, all of which follow from these
 OUTLINE: Final = ("decided", "human", "joint_delta", "promise")
 
@@ -71,6 +72,21 @@ class Sides:
         return min(
             self.certified or self.certificates,
             key=lambda item: (item.alpha, -item.coverage, item.side),
+        )
+
+    @property
+    def sentence(self) -> str:
+        """Say what both sides decide in all, and what is left to reviewers."""
+        if not self.certified:
+            return "Nothing is certified: every run goes to human review."
+        parts = " and ".join(
+            f"{100 * self.shares[item.side]:.1f} % {_DONE[item.side]} (error at most "
+            f"{100 * item.alpha:g} %)"
+            for item in self.certified
+        )
+        return (
+            f"{100 * self.decided:.1f} % of runs are decided, {parts}; {100 * self.human:.1f} % go "
+            "to human review."
         )
 
     @property

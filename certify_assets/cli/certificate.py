@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _SIDE_BY_SIDE = 2
 _BAR = 60
 _MARKS = {"reject": "█", "human": "░", "release": "▒"}
-_WORDS = {"reject": "rejected █", "release": "released ▒", "human": "to people ░"}
 _PROCEDURE_HELP = (
     "guarded_taskboot, taskboot, naive, deff, one_per_task, task_hoeffding, betting (proved "
     "at any number of tasks; needs --pilot), gaffke "
@@ -230,7 +229,8 @@ def _refuse_inapplicable(ctx: click.Context) -> None:
 def _show(found: CertificateSet) -> None:
     certificates = list(found.certificates)
     if found.sides is not None:
-        show_line(_headline(found.sides))
+        show_line(found.sides.sentence)
+        show_line(_bar(found.sides))
     if len(certificates) <= _SIDE_BY_SIDE:
         _show_upright(certificates)
     else:
@@ -261,15 +261,12 @@ def _show(found: CertificateSet) -> None:
         show_line(f"  {owner}{finding[0]}: {finding[1]}")
 
 
-def _headline(sides: Sides) -> str:
-    """Return what both sides decide in all, and a bar of it."""
-    shares = sides.shares
-    cells = {name: round(_BAR * share) for name, share in shares.items() if name != "human"}
-    bar = "".join(_MARKS[name] * number for name, number in cells.items())
-    said = ", ".join(f"{percent(share)} {_WORDS[name]}" for name, share in shares.items())
-    middle = _MARKS["human"] * (_BAR - len(bar))
-    bar = bar[: cells["reject"]] + middle + bar[cells["reject"] :]
-    return f"{percent(sides.decided)} decided: {said}\n{bar}"
+def _bar(sides: Sides) -> str:
+    """Draw the shares: rejected, left to reviewers, released."""
+    cells = {side: round(_BAR * sides.shares[side]) for side in ("reject", "release")}
+    middle = _BAR - sum(cells.values())
+    drawn = [_MARKS[name] * number for name, number in ({**cells, "human": middle}).items()]
+    return f"{drawn[0]}{drawn[2]}{drawn[1]}  █ rejected ░ human review ▒ released"
 
 
 def _gathered(certificates: list[Certificate]) -> dict[tuple[str, str], list[str]]:

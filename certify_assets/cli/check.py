@@ -390,6 +390,7 @@ def report(
         score_scale=score_scale,
         certificate_file=certificate.name,
         scores_file=scores.name,
+        joint_delta=read_certificate_file(certificate).outline.get("joint_delta"),
     )
     write_text(out, page)
     document = {

@@ -126,7 +126,7 @@ def deploy(
             certificates_key=certificates_key,
         )
         report_stored(corpus, "ops deploy", "operations/deployment")
-    _show_made(made, as_json=as_json)
+    _show_made(corpus, made, as_json=as_json)
 
 
 @ops.command()
@@ -170,7 +170,7 @@ def rollback(corpus: Corpus, number: int | None, as_json: bool) -> None:
             number = earlier[-1].number
         made = redeploy(corpus, number)
         report_stored(corpus, "ops rollback", "operations/deployment")
-    _show_made(made, as_json=as_json)
+    _show_made(corpus, made, as_json=as_json)
 
 
 @ops.command()
@@ -387,11 +387,15 @@ def _words(earlier: DeploymentRecord) -> str:
     return ", ".join(f"{side} at {alpha:g} {sha256[:12]}" for (side, alpha), sha256 in pairs)
 
 
-def _show_made(made: DeploymentRecord, *, as_json: bool) -> None:
+def _show_made(corpus: Corpus, made: DeploymentRecord, *, as_json: bool) -> None:
+    from certify_assets.certificates import Sides
+    from certify_assets.operations.deployment import kept_certificates
+
     if as_json:
         emit_json({**asdict(made), "decides": True})
         return
     _table(made)
+    show_line(Sides(kept_certificates(corpus, made)).sentence)
     for finding in made.findings:
         show_line(f"  {finding['code']}: {finding['message']}")
     if made.mlflow is not None and "error" in made.mlflow:

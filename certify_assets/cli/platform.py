@@ -130,6 +130,7 @@ def _show(store: Store, corpora: Sequence[CorpusOverview], seconds: float) -> No
                     f"{corpus['corpus']}, {judge['judge']}: certified on half B of CAL alone; "
                     f"{judge['pseudo_labels']}."
                 )
+            show_line(f"{corpus['corpus']}, {judge['judge']}: {judge['summary']}")
             for sentence in judge["why_nothing"]:
                 show_line(f"{corpus['corpus']}, {judge['judge']}: {sentence}")
             for finding in judge["findings"]:

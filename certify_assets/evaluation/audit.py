@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from certify_assets.certificates.audit import Audit
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, LedgerError, StaleCertificateError
-from certify_assets.evaluation.certification import deciding_certificates, why_nothing
+from certify_assets.evaluation.certification import (
+    deciding_certificates,
+    deciding_sides,
+    why_nothing,
+)
 from certify_assets.evaluation.ledger import (
     LedgerEntry,
     last_result,
@@ -191,6 +195,10 @@ class JudgeOverview(TypedDict):
 
     judge: str
     certificates: list[AuditedCell]
+    # shares of scored CAL runs that both sides decide in all and leave to reviewers, and in words
+    decided: float
+    human: float
+    summary: str
     certified_on: str
     pseudo_labels: str | None
     why_nothing: list[str]
@@ -247,9 +255,13 @@ def judge_overview(judge: JudgedCorpus) -> JudgeOverview:
     audits = {(audit.side, audit.alpha): audit for audit in load_audits(judge)[0]}
     deciding = deciding_certificates(judge)
     provenance, left_out = deciding[0].provenance, stored_left_out_agents(judge)
+    sides = deciding_sides(deciding)
     return {
         "judge": judge.name,
         "certificates": [_cell(item, audits.get((item.side, item.alpha))) for item in deciding],
+        "decided": sides.decided,
+        "human": sides.human,
+        "summary": sides.sentence,
         "certified_on": str(provenance["split"]),
         "pseudo_labels": provenance.get("pseudo_labels"),
         "why_nothing": why_nothing(judge),

@@ -6,7 +6,8 @@ reader compares them with what is stored now. Its δ is what the journal of δ s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
@@ -30,7 +31,7 @@ from certify_assets.storage.snapshot import remembered
 if TYPE_CHECKING:
     import pandas as pd
 
-    from certify_assets.certificates import Certificate
+    from certify_assets.certificates import Certificate, Sides
     from certify_assets.corpora.config import CorpusConfig
 
 
@@ -164,6 +165,16 @@ def deciding_certificates(judge: JudgedCorpus) -> list[Certificate]:
     return [item for item in load_certificates(judge) if item.procedure == PROCEDURES[0]]
 
 
+def deciding_sides(certificates: Sequence[Certificate]) -> Sides:
+    """Return both sides as they decide: of the deciding procedure, the strictest budgets.
+
+    Page, index, checks, metadata and deployment show these.
+    """
+    from certify_assets.certificates import Sides
+
+    return Sides.strictest([item for item in certificates if item.procedure == PROCEDURES[0]])
+
+
 def certificate_of(
     certificates: list[Certificate], *, side: str, alpha: float, procedure: str = PROCEDURES[0]
 ) -> Certificate:
@@ -220,26 +231,16 @@ def verify_stored(judge: JudgedCorpus) -> list[str]:
 
 
 def why_nothing(judge: JudgedCorpus) -> list[str]:
-    """Return what stopped the reject side, a sentence for each budget without a certificate."""
-    from certify_assets.certificates import diagnose
+    """Return what stopped a side, a sentence for each side and budget without a certificate."""
+    from certify_assets.certificates import diagnose, settings_of
 
-    certificates = load_certificates(judge)
     cal, _, _ = judge.calibration
-    config = judge.corpus.config
-    sentences = []
-    for alpha in config.alphas:
-        item = certificate_of(certificates, side="reject", alpha=alpha)
-        if not item.certified:
-            diagnosis = diagnose(
-                *columns(cal),
-                alpha=alpha,
-                delta=DELTA,
-                side="reject",
-                grid=config.grid,
-                candidates=item.candidates,
-            )
-            sentences.append(f"At {alpha:g}: {diagnosis.sentence}")
-    return sentences
+    return [
+        f"{item.side.capitalize()} at {item.alpha:g}: "
+        f"{diagnose(*columns(cal), **asdict(settings_of(item))).sentence}"
+        for item in deciding_certificates(judge)
+        if not item.certified
+    ]
 
 
 def require_paid(judge: JudgedCorpus, paid: int) -> None:

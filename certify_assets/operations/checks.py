@@ -52,6 +52,8 @@ class Verdict(NamedTuple):
 
 def deployment_stands(corpus: Corpus) -> Verdict:
     """WARN where no judge is deployed or the deployment has findings; ERROR where it is refused."""
+    from certify_assets.certificates import Sides
+
     now = Deployment.of(corpus)
     if now.refusal is not None:
         status = "WARN" if now.refusal.code == "not_deployed" else "ERROR"
@@ -62,7 +64,10 @@ def deployment_stands(corpus: Corpus) -> Verdict:
     found = [item["message"] for item in made.findings if item["code"] != "two_sides"]
     if made.mlflow is not None and "error" in made.mlflow:
         found.append(f"MLflow: {made.mlflow['error']}")
-    sentence = f"{made.judge} decides ({sides}; deployment {made.number})."
+    sentence = (
+        f"{made.judge} decides ({sides}; deployment {made.number}). "
+        f"{Sides(now.certificates).sentence}"
+    )
     if later := behind(corpus, made):
         sentence = f"{sentence} {later[:1].upper()}{later[1:]}"
     return Verdict("WARN" if found else "PASS", " ".join([sentence, *found]))

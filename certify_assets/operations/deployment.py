@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError, IntegrityError, StaleCertificateError
 from certify_assets.evaluation.audit import load_audits
-from certify_assets.evaluation.certification import load_certificates
+from certify_assets.evaluation.certification import deciding_sides, load_certificates
 from certify_assets.evaluation.ledger import ledger_violations
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import PROCEDURES, SIDES
 from certify_assets.operations.alarms import read_alarms
 from certify_assets.operations.decisions import BatchRecord, Refusal, decide_batch
 from certify_assets.operations.deployment_record import (
@@ -152,15 +151,7 @@ def certificates_in_use(judge: JudgedCorpus) -> list[Certificate] | None:
 
 def strictest_certificates(certificates: Sequence[Certificate]) -> list[Certificate]:
     """Return of each side the certified one of the deployed procedure with the strictest budget."""
-    found = []
-    for side in SIDES:
-        candidates = [
-            item
-            for item in certificates
-            if item.side == side and item.procedure == PROCEDURES[0] and item.certified
-        ]
-        found += sorted(candidates, key=lambda item: item.alpha)[:1]
-    return found
+    return list(deciding_sides(certificates).certified)
 
 
 def labels_before(judge: JudgedCorpus, key: str) -> int:

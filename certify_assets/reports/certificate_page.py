@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from certify_assets.certificates import Audit, Certificate, ThresholdCurve
+    from certify_assets.certificates import Audit, Certificate, Sides, ThresholdCurve
     from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.evaluation.arms_audit import ArmsAudit
     from certify_assets.evaluation.left_out_agents import LeftOutAgents
@@ -80,6 +80,7 @@ def render_page(
     left_out: LeftOutAgents | None = None,
     recalibration: tuple[RecalibrationReport, bool] | None = None,
     delta_spent: str = "",
+    joint_delta: float | None = None,
 ) -> str:
     """Render the page on which a release is decided: any certificates of one score table."""
     # guarded TaskBoot leads where it is present; the file names are those of the command that
@@ -96,6 +97,7 @@ def render_page(
         score_scale=score_scale,
         left_out=left_out,
         delta_spent=delta_spent,
+        joint_delta=joint_delta,
     )
     main, reasons = source.headline, explain(source)
     return render(
@@ -215,12 +217,10 @@ class IndexEntry:
 
     title: str
     href: str
-    side: str
-    alpha: float
-    delta: float
-    #: 0 where nothing is certified
-    share: float
-    audit: Audit | None = None
+    #: None where they are not valid now
+    sides: Sides | None = None
+    #: of the certified sides
+    audits: tuple[Audit, ...] = ()
     note: str = ""
 
     def __post_init__(self) -> None:
@@ -232,24 +232,30 @@ class IndexEntry:
 
     @classmethod
     def of(
-        cls,
-        certificate: Certificate,
-        title: str,
-        href: str,
-        audit: Audit | None = None,
-        *,
-        note: str = "",
+        cls, sides: Sides, title: str, href: str, audits: Sequence[Audit] = (), *, note: str = ""
     ) -> IndexEntry:
-        """Return the entry of a page by its leading certificate."""
-        return cls(
-            title,
-            href,
-            certificate.side,
-            certificate.alpha,
-            certificate.delta,
-            certificate.coverage if certificate.certified else 0.0,
-            audit,
-            note,
+        """Return the entry of a page by its sides, with those audits that are theirs."""
+        hashes = {item.sha256 for item in sides.certified}
+        mine = tuple(item for item in audits if item.certificate_sha256 in hashes)
+        return cls(title, href, sides, mine, note)
+
+    @property
+    def claims(self) -> list[str]:
+        """What each certified side promises."""
+        certified = () if self.sides is None else self.sides.certified
+        return [
+            f"{done(item.side)} {percent(item.coverage)}, error at most {percent(item.alpha)} with "
+            f"{percent(1 - item.delta)} confidence"
+            for item in certified
+        ]
+
+    @property
+    def audit(self) -> Audit | None:
+        """The audit that says the worst; none where a certified side has none."""
+        if self.sides is None or len(self.audits) < len(self.sides.certified):
+            return None
+        return max(
+            self.audits, key=lambda item: list(AUDIT_WORDS).index(item.verdict), default=None
         )
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from certify_assets.certificates import AgentError, Audit, Certificate
+    from certify_assets.certificates import AgentError, Audit, Certificate, Sides
     from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.evaluation.left_out_agents import LeftOutAgents
 
@@ -77,6 +77,8 @@ class PageSource:
     left_out: LeftOutAgents | None = None
     #: δ that this judge spent on this corpus, in words
     delta_spent: str = ""
+    #: δ that both sides share, where they were certified together
+    joint_delta: float | None = None
 
     def __post_init__(self) -> None:
         if not self.certificates:
@@ -101,20 +103,21 @@ class PageSource:
         return sorted(kept, key=lambda c: (c.alpha, c.side))
 
     @cached_property
+    def both(self) -> Sides:
+        """Both sides as they decide, each at the strictest budget that certifies."""
+        from certify_assets.certificates import Sides
+
+        return Sides.strictest(self.deployed)
+
+    @cached_property
     def headline(self) -> Certificate:
         """The certified one of the strictest budget, then of the larger share."""
-        certified = [c for c in self.deployed if c.certified]
-        return min(certified or self.deployed, key=lambda c: (c.alpha, -c.coverage, c.side))
+        return self.both.lead
 
     @cached_property
     def sides(self) -> list[Certificate]:
-        """The certified sides at the headline's budget, the headline first."""
-        others = [
-            c
-            for c in self.deployed
-            if c.certified and c.alpha == self.headline.alpha and c.side != self.headline.side
-        ]
-        return [self.headline, *others[:1]]
+        """The certified sides, the headline first."""
+        return sorted(self.both.certified, key=lambda c: c is not self.headline) or [self.headline]
 
     @cached_property
     def decisions(self) -> list[str]:
@@ -173,13 +176,7 @@ class PageSource:
     @property
     def decided(self) -> float:
         """Return the share of scored CAL runs that no reviewer sees."""
-        scored = int(np.isfinite(self.cal.scores).sum())
-        return sum(choice != "human" for choice in self.decisions) / max(1, scored)
-
-    @property
-    def overlap(self) -> float:
-        """Return the share of scored CAL runs that both sides would decide."""
-        return max(0.0, sum(c.coverage for c in self.sides) - self.decided) / 2
+        return self.both.decided
 
     def audit_of(self, certificate: Certificate) -> Audit | None:
         """Return the TEST audit of a certificate, matched by the certificate's hash."""
@@ -191,5 +188,10 @@ class PageSource:
         return "NONE" if audit is None else audit.verdict
 
     def confidence(self, certificates: Iterable[Certificate]) -> float:
-        """Return the joint confidence of several promises: 1 minus the sum of their δ."""
-        return 1 - sum(c.delta for c in certificates)
+        """Return the joint confidence of several promises: 1 minus the sum of their δ, or minus
+        the one that they share.
+        """
+        given = list(certificates)
+        if self.joint_delta is not None and len(given) > 1:
+            return 1 - self.joint_delta
+        return 1 - sum(c.delta for c in given)

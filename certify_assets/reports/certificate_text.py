@@ -141,14 +141,17 @@ def banner(source: PageSource, reasons: Sequence[Reason]) -> Banner:
         for c in source.sides
     )
     trust = confidence(source.confidence(source.sides), main.validity)
-    budget = percent(main.alpha)
-    among = " and among the ".join(done(c.side) for c in source.sides)
     both = " for both at once" if len(source.sides) > 1 else ""
-    sentence = f"Wrong decisions among the {among} runs: at most {budget}, with {trust}{both}."
-    if round(source.overlap, 4) > 0:
-        sentence += (
-            f" {percent(source.overlap)} of runs fall under both thresholds and go to human review."
+    if len({c.alpha for c in source.sides}) == 1:
+        among = " and among the ".join(done(c.side) for c in source.sides)
+        limits = f"among the {among} runs: at most {percent(main.alpha)}"
+    else:
+        limits = " and ".join(
+            f"at most {percent(c.alpha)} among the {done(c.side)} runs" for c in source.sides
         )
+    sentence = f"Wrong decisions {limits}, with {trust}{both}."
+    if round(source.both.overlap, 4) > 0:
+        sentence += f" {percent(source.both.overlap)} of runs fall under both thresholds and go to human review."
     return Banner(state, heading, sentence, claims, _facts(source))
 
 
@@ -185,8 +188,6 @@ def _facts(source: PageSource) -> tuple[tuple[str, str], ...]:
             f"{hours(source.decided, source.minutes_per_review):.1f}",
         )
     ]
-    if len(source.sides) > 1:
-        facts.append(("of runs decided in all", percent(source.decided)))
     worst = max(source.sides, key=lambda c: list(AUDIT_WORDS).index(source.verdict(c)))
     audit = source.audit_of(worst)
     if audit is None:
@@ -270,8 +271,8 @@ def promise_notes(source: PageSource) -> list[str]:
         together = (
             f" Both sides hold together with {percent(source.confidence(source.sides))} confidence."
         )
-        if round(source.overlap, 4) > 0:
-            both = percent(source.overlap)
+        if round(source.both.overlap, 4) > 0:
+            both = percent(source.both.overlap)
             together += (
                 f" Each side is certified as it is, before the {both} of runs under both "
                 "thresholds go to human review."

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from certify_assets.certificates import Certificate, ThresholdCurve
+    from certify_assets.certificates import Sides, ThresholdCurve
 
 _BARS_WIDTH, _HALF, _MARGIN, _TOP, _BOTTOM = 460.0, 78.0, 8.0, 22.0, 34.0
 _TICKS = 5
@@ -199,19 +199,13 @@ def _spark_height(error: float, top: float) -> float:
     return 29 - 28 * min(1.0, error / top)
 
 
-def verdict_markdown(certificate: Certificate, curve: ThresholdCurve) -> str:
-    """Write the verdict block of an asset: a status line, one row of numbers, the sparkline."""
-    budget, trust = percent(certificate.alpha), percent(1 - certificate.delta)
-    if certificate.certified:
-        status = (
-            f"**\N{CHECK MARK} {certificate.side} {percent(certificate.coverage)}** at error ≤ "
-            f"{budget}, confidence {trust}"
-        )
+def verdict_markdown(sides: Sides, curve: ThresholdCurve) -> str:
+    """Write the verdict block of an asset: the shares, a row of numbers a side, the sparkline."""
+    certificate = sides.lead
+    if sides.certified:
+        status = f"**\N{CHECK MARK} {percent(sides.decided)} decided**, {percent(sides.human)} to reviewers"
     else:
-        status = (
-            f"**\N{EN DASH} Nothing certified** ({certificate.side}, error ≤ {budget}, confidence "
-            f"{trust})"
-        )
+        status = "**\N{EN DASH} Nothing certified**, every run to reviewers"
     image = base64.b64encode(
         sparkline_svg(
             curve,
@@ -220,14 +214,19 @@ def verdict_markdown(certificate: Certificate, curve: ThresholdCurve) -> str:
             side=certificate.side,
         ).encode()
     ).decode()
-    error = certificate.selective_error if certificate.certified else None
-    row = (
-        signed(certificate.threshold),
-        percent(error),
-        f"{certificate.covered_tasks}/{certificate.tasks}",
-    )
+    rows = [
+        (
+            item.side,
+            percent(item.coverage) if item.certified else "nothing",
+            f"≤{percent(item.alpha)}",
+            percent(item.selective_error if item.certified else None),
+            signed(item.threshold),
+            f"{item.covered_tasks}/{item.tasks}",
+        )
+        for item in sides.certificates
+    ]
     picture = f"![error by share decided](data:image/svg+xml;base64,{image})"
-    table = markdown_table(("θ", "error", "tasks"), [row], tight=True)
+    table = markdown_table(("side", "share", "budget", "error", "θ", "tasks"), rows, tight=True)
     return inline_block([status, "", *table, "", picture])
 
 

@@ -12,20 +12,20 @@ from certify_assets.errors import CertifyError
 from certify_assets.evaluation.arms_audit import load_arms_audit
 from certify_assets.evaluation.audit import CertificateAudit, load_audits
 from certify_assets.evaluation.certification import (
-    certificate_of,
     deciding_certificates,
+    deciding_sides,
     load_certificates,
 )
 from certify_assets.evaluation.left_out_agents import left_out_agents
 from certify_assets.evaluation.spending import read_spending
 from certify_assets.judges.harvest.gate import HALF_B
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import DELTA, judge_spec, judges
+from certify_assets.judges.specs import judge_spec, judges
 from certify_assets.reports.wording import markdown_table, store_page
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
-    from certify_assets.certificates import Certificate
+    from certify_assets.certificates import Certificate, Sides
     from certify_assets.evaluation.recalibration import RecalibrationReport
     from certify_assets.reports.certificate_page import IndexEntry
 
@@ -85,13 +85,14 @@ def write_index(store: Store) -> str:
     return store_page(store, "index.html", render_index(entries))
 
 
-def verdict(judge: JudgedCorpus, certificate: Certificate) -> str:
+def verdict(judge: JudgedCorpus, sides: Sides) -> str:
     """Return the verdict block of the certificate asset, short enough to be shown in line."""
     from certify_assets.certificates import threshold_curve
     from certify_assets.judges.record import columns
     from certify_assets.reports.charts import verdict_markdown
 
     cal, _, _ = judge.calibration
+    certificate = sides.lead
     curve = threshold_curve(
         *columns(cal),
         alpha=certificate.alpha,
@@ -99,7 +100,7 @@ def verdict(judge: JudgedCorpus, certificate: Certificate) -> str:
         side=certificate.side,
         candidates=certificate.candidates,
     )
-    return verdict_markdown(certificate, curve)
+    return verdict_markdown(sides, curve)
 
 
 def gates(judge: JudgedCorpus, certificate: Certificate) -> str:
@@ -142,25 +143,16 @@ def largest_agents(judge: JudgedCorpus) -> str:
     return "; ".join(said) or "no agent is decided by a certificate of the others"
 
 
-def headline(certificates: list[Certificate]) -> Certificate:
-    """Return the reject certificate of the strictest budget that certifies, else the strictest."""
-    alphas = sorted({item.alpha for item in certificates if item.side == "reject"})
-    chosen = [certificate_of(certificates, side="reject", alpha=alpha) for alpha in alphas]
-    return next((item for item in chosen if item.certified), chosen[0])
-
-
 def _entry(judge: JudgedCorpus) -> IndexEntry:
     from certify_assets.reports.certificate_page import IndexEntry
 
     title, href = f"{judge.corpus}, {judge} judge", judge.key("page.html")
     try:
-        certificate = headline(load_certificates(judge))
+        sides = deciding_sides(load_certificates(judge))
         audits, _ = load_audits(judge)
     except CertifyError as error:
         # one corpus that waits for its recertification must not keep the others from being listed
-        alpha = judge.corpus.config.alphas[0]
-        return IndexEntry(title, href, "reject", alpha, DELTA, 0.0, note=f"Not valid now: {error}")
-    audit = next((item for item in audits if item.certificate_sha256 == certificate.sha256), None)
-    half = certificate.provenance.get("split") == HALF_B
+        return IndexEntry(title, href, note=f"Not valid now: {error}")
+    half = sides.lead.provenance.get("split") == HALF_B
     note = "Certified on half B of CAL alone." if half else ""
-    return IndexEntry.of(certificate, title, href, audit, note=note)
+    return IndexEntry.of(sides, title, href, audits, note=note)

@@ -326,7 +326,7 @@ def test_the_default_is_both_sides_and_the_total(call: Call, scores: Path, tmp_p
         one = call(f"certificate {scores} --alpha 0.2 --side {item['side']} --json").json
         assert one == item
     shown = call(f"certificate {scores} --alpha 0.2").out
-    assert f"{100 * document['decided']:.1f} % decided:" in shown and "to people" in shown
+    assert f"{100 * document['decided']:.1f} % of runs are decided, " in shown and "█░" in shown
 
 
 def test_a_side_alone_is_certified_and_counted(call: Call, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from certify_assets import InputError, Workspace
 from certify_assets.corpora.config import CorpusConfig
-from certify_assets.reports.judge_page import headline
+from certify_assets.evaluation.certification import deciding_sides
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 
@@ -26,7 +26,7 @@ def test_a_corpus_has_budgets_and_a_grid_of_its_own(tmp_path: Path) -> None:
     # a certificate is judged possible at these budgets before anything is scored
     assert {gate.alpha for gate in corpus.profile.gates} == {0.15, 0.3}
     judge.audit()
-    strictest = headline(made)
+    strictest = deciding_sides(made).lead
     assert strictest.certified and strictest.alpha == 0.15
     record = judge.deploy()
     assert record.alpha["reject"] == 0.15 and record.fingerprint["grid"] == "20"

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from certify_assets.certificates import Audit, Certificate, audit_certificate, certify
+from certify_assets.certificates import Audit, Certificate, Sides, audit_certificate, certify
 from certify_assets.errors import InputError
 from certify_assets.reports.certificate_page import IndexEntry, render_index, render_page
 from certify_assets.reports.wording import percent
@@ -327,9 +327,11 @@ def test_the_index_links_pages_with_share_and_audit(certified: Case, nothing: Ca
         c for c in certified.certificates if c.certified and c.procedure == "guarded_taskboot"
     )
     audit = next(a for a in certified.audits if a.certificate_sha256 == first.sha256)
+    deployed = [c for c in nothing.certificates if c.procedure == "guarded_taskboot"]
+    one, two = Sides((first,)), Sides.strictest(deployed)
     entries = [
-        IndexEntry.of(first, "corpus <b>one</b>", "judges/lexical/one/page.html", audit),
-        IndexEntry.of(nothing.certificates[0], "corpus two", "judges/lexical/two/page.html"),
+        IndexEntry.of(one, "corpus <b>one</b>", "judges/lexical/one/page.html", certified.audits),
+        IndexEntry.of(two, "corpus two", "judges/lexical/two/page.html"),
     ]
     html = render_index(entries)
     parsed, text = outline(html), text_of(html)
@@ -350,7 +352,7 @@ def test_the_index_links_pages_with_share_and_audit(certified: Case, nothing: Ca
 )
 def test_the_index_links_only_below_itself(href: str, nothing: Case) -> None:
     with pytest.raises(InputError, match="not relative"):
-        IndexEntry.of(nothing.certificates[0], "t", href)
+        IndexEntry.of(Sides.strictest(nothing.certificates), "t", href)
 
 
 def test_every_agent_is_left_out_on_the_page_of_three_or_more(certified: Case) -> None:

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from certify_assets.certificates import certify, threshold_curve
+from certify_assets.certificates import Sides, certify, threshold_curve
 from certify_assets.reports.charts import (
     outcome_heatmap,
     outcome_histogram,
@@ -59,12 +59,12 @@ def test_the_verdict_block_is_shown_inline(side: str, signal: float) -> None:
         certify(*table, side=side, alpha=0.2, grid=20),
         threshold_curve(*table, side=side, alpha=0.2, grid=20),
     )
-    block = verdict_markdown(certificate, curve)
+    block = verdict_markdown(Sides((certificate,)), curve)
     assert len(block) < 1000
     words = (
         "Nothing certified"
         if not certificate.certified
-        else f"{side} {100 * certificate.coverage:.1f}"
+        else f"{100 * certificate.coverage:.1f}".rstrip("0").rstrip(".")
     )
     assert block.startswith("**") and words in block
     assert f"{certificate.covered_tasks}/{certificate.tasks}" in block

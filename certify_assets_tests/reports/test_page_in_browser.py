@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from certify_assets.certificates import Sides
 from certify_assets.reports.certificate_page import IndexEntry, render_index
 from certify_assets_tests.pages import assert_figures_seen, assert_fits
 from certify_assets_tests.paths import assert_painted
@@ -72,7 +73,10 @@ def test_the_index_leads_to_the_page(certified: Case, opened, tmp_path: Path) ->
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "page.html").write_text(certified.html, "utf-8")
     page = opened(
-        render_index([IndexEntry.of(first, "synthetic, lexical judge", "one/page.html")]), 420
+        render_index(
+            [IndexEntry.of(Sides.strictest([first]), "synthetic, lexical judge", "one/page.html")]
+        ),
+        420,
     )
     assert_fits(page, 420)
     page.get_by_role("link", name="synthetic, lexical judge").click()

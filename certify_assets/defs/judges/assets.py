@@ -91,11 +91,13 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
             for item in certificates
             if item.procedure == PROCEDURES[0]
         }
-        headline = judge_page.headline(certificates)
+        sides = certification.deciding_sides(certificates)
+        headline = sides.lead
         metadata = {
-            "verdict": dg.MetadataValue.md(judge_page.verdict(judge, headline)),
+            "verdict": dg.MetadataValue.md(judge_page.verdict(judge, sides)),
             "gates": dg.MetadataValue.md(judge_page.gates(judge, headline)),
             **coverage,
+            "decided": sides.decided,
             "page": dg.MetadataValue.path(step.store.locate(judge.key("page.html"))),
             "largest_agent_error": judge_page.largest_agents(judge),
             "agent_shift": [item["message"] for item in left_out_agents(judge).findings],
@@ -111,7 +113,7 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
                 name: getattr(headline, name)
                 for name in ("procedure", "delta", "tasks", "candidates")
             },
-            metrics=coverage,
+            metrics={**coverage, "decided": sides.decided},
             documents={
                 f"{item.side}_{item.alpha:g}_{item.procedure}.json": item.to_json().decode()
                 for item in certificates

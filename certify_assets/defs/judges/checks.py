@@ -79,12 +79,12 @@ def reproducible(judge: JudgedCorpus) -> dg.AssetCheckResult:
 
 
 def certified(judge: JudgedCorpus) -> dg.AssetCheckResult:
-    """Ask whether the reject side is certified."""
-    reasons = certification.why_nothing(judge)
+    """Ask whether a side is certified."""
+    sides = certification.deciding_sides(certification.load_certificates(judge))
     return dg.AssetCheckResult(
-        passed=not reasons,
+        passed=bool(sides.certified),
         severity=_WARN,
-        description=" ".join(reasons) or "the reject side is certified at every budget.",
+        description=" ".join([sides.sentence, *certification.why_nothing(judge)]),
     )
 
 
@@ -172,8 +172,8 @@ _OF_EVERY_JUDGE: tuple[tuple[str, bool, Ask, str], ...] = (
         "certificate",
         False,
         certified,
-        "Something is certified on the reject side; the warning says which of tasks, success "
-        "rate, ranking or guard stopped it.",
+        "Something is certified on a side, and what both decide in all; says of each side and budget "
+        "without a certificate which of tasks, success rate, ranking or guard stopped it.",
     ),
     (
         "certificate",
