@@ -178,9 +178,15 @@ class WorkspaceJudge(JudgedCorpus):
 
     @_alone
     def deploy(
-        self, *, alpha: float | None = None, sampling: SamplingPlan | None = None
+        self,
+        *,
+        alpha: float | None = None,
+        sampling: SamplingPlan | None = None,
+        batch_only: bool = False,
     ) -> DeploymentRecord:
         """Let this judge decide the batches of the corpus from now on.
+
+        With `batch_only` it may certify nothing, and every batch waits for a certificate of its own.
 
         Raises
         ------
@@ -189,4 +195,4 @@ class WorkspaceJudge(JudgedCorpus):
         """
         from certify_assets.operations.rollout import deploy
 
-        return deploy(self, alpha=alpha, sampling=sampling)
+        return deploy(self, alpha=alpha, sampling=sampling, batch_only=batch_only)

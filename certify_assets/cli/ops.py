@@ -72,6 +72,12 @@ ops.add_command(recertify)
     ),
 )  # fmt: skip
 @click.option(
+    "--batch-only",
+    is_flag=True,
+    help="Deploy a judge that certifies nothing: every batch waits for a certificate of its own, "
+    "at --alpha. [default: the strictest budget of the corpus]",
+)
+@click.option(
     "--audit-rate",
     type=SHARE,
     help="Share of tasks whose every run reviewers read. [default: as before, at first .05]",
@@ -102,6 +108,7 @@ def deploy(
     judge: str,
     alphas: tuple[str, ...],
     certificates_key: str | None,
+    batch_only: bool,
     as_json: bool,
     **plan: Any,
 ) -> None:
@@ -124,6 +131,7 @@ def deploy(
             alpha=_budgets(alphas),
             sampling=replace(plan_before(corpus), **given),
             certificates_key=certificates_key,
+            batch_only=batch_only,
         )
         report_stored(corpus, "ops deploy", "operations/deployment")
     _show_made(corpus, made, as_json=as_json)
@@ -350,8 +358,10 @@ def _status(corpus: Corpus, *, as_json: bool) -> int:
         if automatic is not None and automatic.reason:
             show_line(f"auto_deploy is {automatic.policy}: {automatic.reason}")
         later = "" if found is None else behind(corpus, found)
+        alone = found is not None and found.batch_only
+        what = "Certificates of their batches decide new runs" if alone else "It decides new runs"
         show_line(
-            f"It decides new runs{f'; {later}' if later else '.'}"
+            f"{what}{f'; {later}' if later else '.'}"
             if refusal is None
             else f"{refusal.code}: {refusal.sentence}"
         )
@@ -383,6 +393,8 @@ def _show_audits(audits: Sequence[AuditSummary], faults: Sequence[str]) -> None:
 
 
 def _words(earlier: DeploymentRecord) -> str:
+    if earlier.batch_only:
+        return earlier.budgets
     pairs = zip(earlier.alpha.items(), earlier.certificates, strict=True)
     return ", ".join(f"{side} at {alpha:g} {sha256[:12]}" for (side, alpha), sha256 in pairs)
 
@@ -395,7 +407,8 @@ def _show_made(corpus: Corpus, made: DeploymentRecord, *, as_json: bool) -> None
         emit_json({**asdict(made), "decides": True})
         return
     _table(made)
-    show_line(Sides(kept_certificates(corpus, made)).sentence)
+    if made.certificates:
+        show_line(Sides(kept_certificates(corpus, made)).sentence)
     for finding in made.findings:
         show_line(f"  {finding['code']}: {finding['message']}")
     if made.mlflow is not None and "error" in made.mlflow:
@@ -411,6 +424,7 @@ def _table(made: DeploymentRecord) -> None:
             [f"{side} at {alpha:g}", sha256]
             for (side, alpha), sha256 in zip(made.alpha.items(), made.certificates, strict=True)
         ],
+        *([["decides", made.budgets]] if made.batch_only else []),
         ["tasks read whole", percent(made.sampling.audit_rate)],
         ["tasks spot-checked", percent(made.sampling.spot_rate)],
         [

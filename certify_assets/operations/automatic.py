@@ -201,7 +201,7 @@ def _candidate(judge: JudgedCorpus, now: DeploymentRecord) -> _Candidate:
 def _at_budgets(certificates: list[Certificate], now: DeploymentRecord) -> tuple[Certificate, ...]:
     return tuple(
         item
-        for side, alpha in now.alpha.items()
+        for side, alpha in (now.alpha or now.batch_alpha).items()
         for item in certificates
         if (item.side, item.alpha, item.procedure) == (side, alpha, PROCEDURES[0])
         and item.certified
@@ -281,5 +281,7 @@ def _shares(now: DeploymentRecord, found: _Candidate) -> tuple[float, float] | N
 def _share(certificates: tuple[Certificate, ...], scores: pd.Series[float]) -> float:
     from certify_assets.certificates import decide
 
+    if not certificates:
+        return 0.0
     decisions = decide(list(certificates), scores.to_numpy(np.float64)).decisions
     return float((decisions != "human").mean())

@@ -94,10 +94,11 @@ def _budgets(judge: JudgedCorpus, deployed: DeploymentRecord) -> dict[str, float
 
     A deployed side keeps its budget. A side on which the corpus certificate certifies nothing, at
     any budget, takes that of the other one; a side that could be deployed and is not, none. Where
-    no side is deployed, both take the strictest budget of the corpus.
+    no certificate is deployed, the budgets are those of the deployment for batches, else the
+    strictest of the corpus.
     """
     if not deployed.alpha:
-        return dict.fromkeys(SIDES, min(judge.corpus.config.alphas))
+        return dict(deployed.batch_alpha) or dict.fromkeys(SIDES, min(judge.corpus.config.alphas))
     key = judge.key("certificates.json") if deployed.own else deployed.certificates_key
     issued = judge.store.read_json(key)["certificates"]
     certified = {item["side"] for item in issued if item["certified"]}

@@ -60,14 +60,12 @@ def deployment_stands(corpus: Corpus) -> Verdict:
         return Verdict(status, f"{now.refusal.code}: {now.refusal.sentence}")
     made = now.record
     assert made is not None
-    sides = ", ".join(f"{side} at {alpha:g}" for side, alpha in made.alpha.items())
     found = [item["message"] for item in made.findings if item["code"] != "two_sides"]
     if made.mlflow is not None and "error" in made.mlflow:
         found.append(f"MLflow: {made.mlflow['error']}")
-    sentence = (
-        f"{made.judge} decides ({sides}; deployment {made.number}). "
-        f"{Sides(now.certificates).sentence}"
-    )
+    sentence = f"{made.judge} decides ({made.budgets}; deployment {made.number})."
+    if now.certificates:
+        sentence = f"{sentence} {Sides(now.certificates).sentence}"
     if later := behind(corpus, made):
         sentence = f"{sentence} {later[:1].upper()}{later[1:]}"
     return Verdict("WARN" if found else "PASS", " ".join([sentence, *found]))
@@ -75,7 +73,8 @@ def deployment_stands(corpus: Corpus) -> Verdict:
 
 def decided_by_deployed(corpus: Corpus) -> Verdict:
     """WARN where nothing is decided; ERROR where a row was decided by other certificates."""
-    deployed = {";".join(item.certificates) for item in read_deployments(corpus)}
+    made = read_deployments(corpus)
+    deployed = {";".join(item.certificates) for item in made if item.certificates}
     rows = 0
     for batch in batch_names(corpus):
         key = batch_key(corpus.name, batch, "decisions.parquet")

@@ -255,6 +255,11 @@ def _opened(corpus: Corpus, name: str) -> _Batch:
     return _Batch(runs, about, Draw.load(corpus, name), changed)
 
 
+def _deciding(deployment: DecidingDeployment) -> tuple[Certificate, ...]:
+    """Return the certificates of the corpus that decide; none of a deployment for batches alone."""
+    return () if deployment.refusal is not None else deployment.certificates
+
+
 def _scores(deployment: DecidingDeployment) -> bool:
     """Whether the judge scores a batch, to decide it or for a certificate of the batch alone."""
     refusal, policy = deployment.refusal, deployment.corpus.config.new_agents
@@ -317,11 +322,13 @@ def _decisions(deployment: DecidingDeployment, batch: _Batch, scored: _Scored) -
     from certify_assets.certificates import decide
 
     scores, coverage = scored.table["score"].to_numpy(np.float64), scored.coverage
-    used = () if deployment.refusal is not None else deployment.certificates
-    if deployment.refusal is not None:
+    used = _deciding(deployment)
+    if not used:
+        refusal = deployment.refusal
+        code = "no_certificate" if refusal is None else refusal.code
         decisions = np.full(scores.size, "human", dtype=object)
-        reasons = np.full(scores.size, deployment.refusal.code, dtype=object)
-        if coverage.policy:
+        reasons = np.full(scores.size, code, dtype=object)
+        if coverage.policy == "batch_certificate":
             left = coverage.reasons != ""
             reasons[left] = coverage.reasons[left]
             waits = coverage.by_corpus | coverage.provisional
@@ -332,7 +339,7 @@ def _decisions(deployment: DecidingDeployment, batch: _Batch, scored: _Scored) -
         decisions[left], reasons[left] = "human", coverage.reasons[left]
         decisions[coverage.provisional & np.isfinite(scores)] = PROVISIONAL
         decisions[batch.changed], reasons[batch.changed] = "human", "changed_run"
-    covered = coverage.by_corpus & (deployment.refusal is None)
+    covered = coverage.by_corpus & bool(used)
     thresholds = {item.side: item.threshold for item in used}
     made = deployment.record
     names = ["trajectory_id", "task_id", "agent", "attempt", "source_file", "source_sha256"]
@@ -364,8 +371,9 @@ def _promises(
     deployment: DecidingDeployment, coverage: Coverage, audit: AuditRecord | None
 ) -> Iterator[str]:
     """Say which of the two promises is made of the runs of a batch."""
-    if deployment.refusal is None and coverage.by_corpus.any():
-        sides = " and ".join(f"{item.alpha:g} ({item.side})" for item in deployment.certificates)
+    used = _deciding(deployment)
+    if used and coverage.by_corpus.any():
+        sides = " and ".join(f"{item.alpha:g} ({item.side})" for item in used)
         yield (
             f"corpus certificate, of {int(coverage.by_corpus.sum())} runs: at most {sides} of "
             "decided runs are wrong, where runs are like those of CAL, agents included."
@@ -380,7 +388,7 @@ def _findings(
     found = {"changed_runs": list(batch.about["sentences"])}
     if coverage.policy:
         found |= {code: [text] for code, text in coverage.findings(frame["agent"])}
-        left = coverage.provisional | (coverage.by_corpus & (deployment.refusal is not None))
+        left = coverage.provisional | (coverage.by_corpus & (not _deciding(deployment)))
         left &= frame["reason"].isin([*NOT_COVERED, *REFUSALS]).to_numpy(bool)
         if left.any() and not (frame["decision"] == PROVISIONAL).any():
             found["not_drawn"] = [

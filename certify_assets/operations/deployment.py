@@ -79,6 +79,8 @@ def _opened(corpus: Corpus) -> Deployment:
         certificates = tuple(certificates_of(corpus, record))
     except CertifyError as error:
         return Deployment(corpus, record, refusal=Refusal("stale_certificate", str(error)))
+    if record.batch_only:
+        return Deployment(corpus, record)
     if not any(item.certified for item in certificates):
         text = (
             f"the deployment of {record.judge} on {corpus} names no certificate that certifies "

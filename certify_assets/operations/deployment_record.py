@@ -47,6 +47,8 @@ class DeploymentRecord:
     time: str  # UTC, ISO 8601
     findings: tuple[Mapping[str, str], ...] = ()  # code and message of what the user should know
     policy: str = ""  # of the corpus, where it deployed; empty where a user did
+    # budgets of batches, where certificates of batches alone decide; else empty
+    batch_alpha: Mapping[str, float] = field(default_factory=dict)
     # of the list of files that it keeps copies of; empty in those of early versions, which decide
     # by what is stored now
     kept: str = ""
@@ -55,6 +57,19 @@ class DeploymentRecord:
     mlflow: Mapping[str, str] | None = None
     # hash of the previous line; empty in the first
     previous: str = field(default="", compare=False)
+
+    @property
+    def batch_only(self) -> bool:
+        """Whether it has no certificate, and every batch waits for one of its own."""
+        return bool(self.batch_alpha)
+
+    @property
+    def budgets(self) -> str:
+        """The budgets in words."""
+        sides = ", ".join(
+            f"{side} at {a:g}" for side, a in (self.alpha or self.batch_alpha).items()
+        )
+        return f"batch certificates alone, {sides}" if self.batch_only else sides
 
     @property
     def own(self) -> bool:

@@ -139,7 +139,7 @@ def _by_policy(corpus: Corpus) -> list[Event]:
             item.judge,
             f"deployment {item.number}",
             f"{corpus}: deployment {item.number} of {item.judge} decides by the corpus's policy "
-            f"({item.policy}), {_budgets(item)}; `certify ops rollback {corpus}` takes it back.",
+            f"({item.policy}), {item.budgets}; `certify ops rollback {corpus}` takes it back.",
         )
         for item in read_deployments(corpus)
         if item.policy
@@ -150,10 +150,6 @@ def _by_policy(corpus: Corpus) -> list[Event]:
         message = f"{corpus}: new certificates of {last.judge} are not deployed: {last.reason}"
         found.append(Event("not_deployed", corpus.name, last.judge, subject, message))
     return found
-
-
-def _budgets(record: DeploymentRecord) -> str:
-    return ", ".join(f"{side} at {alpha:g}" for side, alpha in record.alpha.items())
 
 
 def notify(corpus: Corpus, *, now: datetime | None = None) -> list[str]:

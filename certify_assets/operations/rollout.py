@@ -67,9 +67,14 @@ def deploy(
     sampling: SamplingPlan | None = None,
     certificates_key: str | None = None,
     policy: str = "",
+    batch_only: bool = False,
     track: bool = True,
 ) -> DeploymentRecord:
-    """Deploy a judge whose certificates hold, whose audit did not fail and that has no alarm."""
+    """Deploy a judge whose certificates hold, whose audit did not fail and that has no alarm.
+
+    With `batch_only` any judge that has scored CAL: none of its certificates decides, and every
+    batch waits for one of its own.
+    """
     # Without budgets the strictest decide, without a sampling plan the last one, and without a key
     # the certificates on CAL. An error of MLflow is stored in the document. `policy` is that of the
     # corpus, where no user asked.
@@ -77,7 +82,10 @@ def deploy(
     _ = judge.spec
     require_anchored(corpus)
     key = certificates_key or own_key(corpus.name, judge.name)
-    chosen = _choose(read_certificates(judge, key), alpha, f"{judge} on {corpus}")
+    batch_alpha = _of_batches(corpus, alpha) if batch_only else {}
+    chosen = (
+        [] if batch_only else _choose(read_certificates(judge, key), alpha, f"{judge} on {corpus}")
+    )
     record = DeploymentRecord(
         corpus=corpus.name,
         judge=judge.name,
@@ -88,11 +96,12 @@ def deploy(
         sampling=sampling or plan_before(corpus),
         number=0,
         time=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        findings=tuple(_findings(judge, chosen)),
+        findings=tuple(_findings(judge, chosen)) if chosen else (),
         policy=policy,
+        batch_alpha=batch_alpha,
         kept=corpus.kept.rpartition("/")[2],
     )
-    fault = deployment_fault(corpus, record, chosen) or label_alarm(judge, key, chosen)
+    fault = chosen and (deployment_fault(corpus, record, chosen) or label_alarm(judge, key, chosen))
     if fault:
         raise GateClosedError(f"{judge} is not deployed on {corpus}: {fault.sentence}")
     # certified, checked and deployed must be the same judge on the same corpus
@@ -102,6 +111,19 @@ def deploy(
     record = append_deployment(corpus, replace(record, kept=record.kept or _keep(judge)))
     store.write_json(deployment_key(corpus.name), asdict(record))
     return _tracked(judge, record, chosen) if track else record
+
+
+def _of_batches(corpus: Corpus, alpha: Mapping[str, float] | float | None) -> dict[str, float]:
+    """Return the budget of each side for certificates of batches; by default the strictest."""
+    config = corpus.current.config
+    if config.new_agents != "batch_certificate":
+        raise GateClosedError(
+            f"no batch of {corpus} is certified, since its new_agents is {config.new_agents}; "
+            "import it with --new-agents batch_certificate, or deploy a certified judge."
+        )
+    if isinstance(alpha, Mapping):
+        return dict(alpha)
+    return dict.fromkeys(SIDES, min(config.alphas) if alpha is None else float(alpha))
 
 
 def _keep(judge: JudgedCorpus) -> str:
@@ -165,9 +187,10 @@ def redeploy(corpus: Corpus, number: int, *, track: bool = True) -> DeploymentRe
         ) from None
     return deploy(
         earlier.judge_on(corpus),
-        alpha=earlier.alpha,
+        alpha=earlier.batch_alpha or earlier.alpha,
         sampling=earlier.sampling,
         certificates_key=earlier.certificates_key,
+        batch_only=earlier.batch_only,
         track=track,
     )
 
@@ -178,7 +201,7 @@ def promote(corpus: Corpus, document: RecertificationRecord) -> DeploymentRecord
     same_judge = now is not None and now.judge == document.judge
     if now is not None and same_judge and now.certificates_key == document.certificates_key:
         return now
-    budgets = dict(now.alpha) if now is not None and same_judge else None
+    budgets = dict(now.alpha) if now is not None and same_judge and not now.batch_only else None
     sides = [
         side
         for side in document.sides

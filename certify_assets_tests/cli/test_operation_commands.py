@@ -85,6 +85,18 @@ def test_a_judge_is_deployed_shown_and_deployed_again(call: Call, operated: Stor
     ] == [1, 2, 3]
 
 
+def test_a_judge_is_deployed_for_batch_certificates_alone(call: Call, operated: Store) -> None:
+    operated.delete("judges/lexical/c/audits.json")
+    root = ("--root", operated.root)
+    assert call("ops", "deploy", "c", "lexical", *root).code == 3
+    made = call("ops", "deploy", "c", "lexical", "--batch-only", "--alpha", ".2", *root, "--json")
+    assert made.code == 0 and made.json["certificates"] == []
+    assert made.json["batch_alpha"] == {"reject": 0.2, "release": 0.2}
+    shown = call("ops", "status", "c", *root)
+    assert shown.code == 0 and "Certificates of their batches decide new runs." in shown.out
+    assert "batch certificates alone, reject at 0.2" in " ".join(shown.out.split())
+
+
 def test_a_promotion_that_may_not_be_is_exit_3_with_the_sentence(
     call: Call, operated: Store
 ) -> None:
