@@ -27,7 +27,8 @@ from pathlib import Path
 
 import numpy as np
 
-from certify_assets.certificates import Evaluation, Observations, Settings, evaluate, observe
+from certify_assets.certificates import Observations, Settings, evaluate, observe
+from certify_assets.certificates.evaluation import coverage_under, pseudo_task
 from certify_assets.certificates.pool import Pool, observe_pool
 from certify_assets.research.designs import FAILURES, study_designs
 from certify_assets.research.mixtures import MIXTURES, mixture
@@ -70,24 +71,16 @@ def coverages(table: Observations, pool: Pool, alpha: float) -> tuple[float, ...
     boot = evaluate(table, Settings(alpha=alpha, delta=DELTA))
     counts, settings = boot.counts, Settings(alpha=alpha, delta=DELTA, procedure="pseudo_task")
     passed = np.flatnonzero(boot.passed_test)
-    alone, given = evaluate(table, settings), evaluate(table, settings, pool=pool)
+    alone = evaluate(table, settings)
+    equal = replace(alone.test.pseudo, ratios=np.ones_like(alone.test.pseudo.ratios))
+    given = pseudo_task(table, alone.counts, settings, pool)
     return (
         float(counts.coverage[passed[-1]]) if passed.size else 0.0,
         boot.chosen_coverage,
-        equal_attempts(alone, settings),
+        coverage_under(equal, alone, settings),
         alone.chosen_coverage,
-        given.chosen_coverage,
+        coverage_under(given, alone, settings),
     )
-
-
-def equal_attempts(found: Evaluation, settings: Settings) -> float:
-    """Return what pseudo_task certifies when wrong tasks are supposed no larger than others."""
-    pseudo, counts = found.test.pseudo, found.counts
-    if pseudo is None:
-        return 0.0
-    test = replace(found.test, pseudo=replace(pseudo, ratios=np.ones_like(pseudo.ratios)))
-    passed = np.flatnonzero(settings.method.tails(counts, test, counts.tasks) <= settings.level)
-    return float(counts.coverage[passed[-1]]) if passed.size else 0.0
 
 
 def cell(design: Design, alpha: float, trials: int, others: int) -> list[list[float]]:

@@ -383,6 +383,14 @@ def _tails(tested: TaskCounts, test: Test, settings: Settings) -> NDArray[np.flo
     return settings.method.tails(tested, test, tested.tasks)
 
 
+def coverage_under(pseudo: PseudoTask, evaluation: Evaluation, settings: Settings) -> float:
+    """Return the coverage that another pseudo-task leaves certified."""
+    counts, test = evaluation.counts, replace(evaluation.test, pseudo=pseudo)
+    passed = settings.method.tails(counts, test, counts.tasks) <= settings.level
+    places = np.flatnonzero(passed)
+    return float(counts.coverage[places[-1]]) if places.size else 0.0
+
+
 def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise InputError(f"{name} is {quoted(value)}; give one of {', '.join(allowed)}.")

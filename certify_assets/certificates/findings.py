@@ -11,11 +11,10 @@ from certify_assets.certificates.bootstrap import draws_needed
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts
 from certify_assets.certificates.diagnosis import MISSING_INPUTS, diagnose_evaluation
-from certify_assets.certificates.evaluation import Evaluation, Settings, pseudo_task
+from certify_assets.certificates.evaluation import Evaluation, Settings, coverage_under, pseudo_task
 from certify_assets.certificates.guard import largest_shares
 from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.pool import GIVEN, Pool
-from certify_assets.certificates.pseudo_task import PseudoTask
 
 #: below this many tasks neither the paper's simulation nor ours covers the bootstrap
 FEW_TASKS = 20
@@ -196,7 +195,7 @@ def _pool_findings(
     if f"{before:.3g}" == f"{after:.3g}":
         return
     equal = replace(pseudo, ratios=np.ones_like(pseudo.ratios))
-    coverages = [_coverage_under(other, evaluation, settings) for other in (alone, equal)]
+    coverages = [coverage_under(other, evaluation, settings) for other in (alone, equal)]
     yield (
         "pool_size_ratio",
         f"The pool {'raises' if after > before else 'lowers'} the size ratio of wrong tasks from "
@@ -204,15 +203,6 @@ def _pool_findings(
         f"{evaluation.chosen_coverage:.3f} with it); equally many attempts at every task, a ratio "
         f"of 1, would have given {coverages[1]:.3f}.",
     )
-
-
-def _coverage_under(pseudo: PseudoTask, evaluation: Evaluation, settings: Settings) -> float:
-    """Coverage that another pseudo-task would leave certified."""
-    test = replace(evaluation.test, pseudo=pseudo)
-    counts = evaluation.counts
-    passed = settings.method.tails(counts, test, counts.tasks) <= settings.level
-    places = np.flatnonzero(passed)
-    return float(counts.coverage[places[-1]]) if places.size else 0.0
 
 
 def _guard_findings(evaluation: Evaluation, settings: Settings) -> Iterator[tuple[str, str]]:

@@ -130,7 +130,9 @@ def pseudo_task_tails(
     alpha = float(budget)
     lattice = error_lattice(counts.covered, counts.errors, budget)
     mean, weighted = _covered_sizes(counts)
-    shrink = np.array([clustered_share(alpha, pseudo.icc, size) for size in weighted])
+    # c depends on the rounded n_w alone, and neighbouring thresholds share it
+    sizes, owner = np.unique(np.rint(weighted), return_inverse=True)
+    shrink = np.array([clustered_share(alpha, pseudo.icc, size) for size in sizes])[owner]
     found = []
     for size, at in (
         (pseudo.ratios * mean, level),
