@@ -208,8 +208,8 @@ class JudgedCorpus:
 
     def require_unchanged(self) -> None:
         """Raise `ChangedInputError` if a file of judge or corpus was replaced since it was read."""
-        kept = [self.corpus.kept] if self.corpus.kept else []
-        self.store.require_unchanged(self.key(), self.corpus.key(), *kept)
+        kept = self.corpus.kept
+        self.store.require_unchanged(*([kept] if kept else [self.key(), self.corpus.key()]))
 
     def files(self) -> Iterator[str]:
         """Iterate over the keys of the files that the judge's decisions depend on."""
