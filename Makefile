@@ -9,6 +9,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# numba's cache is filled once, so that no command compiles
+COMPILE := from certify_assets.certificates.compiled import compile_all; compile_all()
 export CERTIFY_ROOT ?= $(CURDIR)/.certify
 export DAGSTER_HOME ?= $(CERTIFY_ROOT)/dagster
 
@@ -26,6 +28,7 @@ $(INSTALLED): setup.cfg constraints.txt pyproject.toml
 	echo "Setting up $(VENV) (about three minutes, once) ..."; \
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) && \
 	$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,miniwob]' && \
+	$(BIN)/python -c '$(COMPILE)' && \
 	echo "$$want" > $(INSTALLED)
 
 demo: setup

@@ -32,8 +32,8 @@ from threadpoolctl import threadpool_limits
 
 from certify_assets.certificates import observe
 from certify_assets.certificates.bootstrap import _byte_table, exceedance_shares
+from certify_assets.certificates.compiled import task_sums
 from certify_assets.certificates.counts import count_tasks
-from certify_assets.certificates.kernels import task_sums
 
 SIZES = (84, 382, 5_000, 100_000)
 DRAWS = 2_000

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from certify_assets.certificates import kernels
 from certify_assets.certificates.bootstrap import (
     bootstrap_tails,
     draws_needed,
@@ -107,10 +108,6 @@ def threshold_curve(
     if settings.applied_multiplicity == "maxt":
         # adjusted tails are of all thresholds together, and the curve shows each by itself
         tails = evaluate(observations, replace(settings, multiplicity="fixed")).tails
-    upper = [
-        bootstrap_quantile(counts.at(place), settings, bool(tail <= settings.level))
-        for place, tail in enumerate(tails)
-    ]
     totals = zip(counts.error_totals.tolist(), counts.covered_trajectories.tolist(), strict=True)
     naive = [clopper_pearson_upper(errors, covered, settings.level) for errors, covered in totals]
     return ThresholdCurve(
@@ -120,7 +117,7 @@ def threshold_curve(
         coverage=counts.coverage,
         selective_error=counts.selective_error,
         tail=tails,
-        bootstrap_upper=np.array(upper),
+        bootstrap_upper=_bootstrap_quantiles(counts, settings, tails <= settings.level),
         naive_upper=np.array(naive),
         floor_probability=evaluation.guard.floor_probability,
         effective_tasks=counts.effective_tasks,
@@ -130,17 +127,21 @@ def threshold_curve(
     )
 
 
-def bootstrap_quantile(counts: TaskCounts, settings: Settings, passed: bool) -> float:
-    """Smallest rate r on a decimal grid with P*(resampled error > r) ≤ level, at one threshold."""
-    # whether the threshold passed says on which side of α the rate is
+def _bootstrap_quantiles(
+    counts: TaskCounts, settings: Settings, passed: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Smallest rate r on a decimal grid with P*(resampled error > r) ≤ level, a threshold each."""
+    # whether a threshold passed says on which side of α its rate is
     steps = math.lcm(_STEPS, settings.budget.denominator)
     at_alpha = int(settings.budget * steps)
-    low, high = (-1, at_alpha) if passed else (at_alpha, steps)
-    while high - low > 1:
+    low, high = np.where(passed, -1, at_alpha), np.where(passed, at_alpha, steps)
+    while (high - low > 1).any():
         middle = (low + high) // 2
-        lattice = error_lattice(counts.covered, counts.errors, Fraction(middle, steps))
-        inside = bootstrap_tails(lattice, settings.level, "saddlepoint")[0] <= settings.level
-        low, high = (low, middle) if inside else (middle, high)
+        lattice = kernels.lattice_histogram(counts.covered, counts.errors, middle, steps)
+        inside = kernels.saddlepoint_tails(*lattice, counts.tasks) <= settings.level
+        unsettled = high - low > 1
+        low = np.where(unsettled & ~inside, middle, low)
+        high = np.where(unsettled & inside, middle, high)
     return high / steps
 
 

@@ -147,7 +147,7 @@ def weighted_test(
     -------
     SequentialTest
     """
-    from certify_assets.certificates.kernels import weighted_wealth
+    from certify_assets.certificates.compiled import weighted_wealth
 
     found = np.asarray(errors, dtype=np.int64).reshape(-1)
     every = np.asarray(weights, dtype=np.float64)
@@ -529,7 +529,7 @@ class BatchDraw:
         return Trace(sizes, limits, np.array(plan.predicted_errors), own, found, log_e, plan.delta)
 
     def _log_e(self, level: int, drawn: NDArray[np.int64], errors: NDArray[np.int64]) -> _Floats:
-        from certify_assets.certificates.kernels import weighted_wealth
+        from certify_assets.certificates.compiled import weighted_wealth
 
         plan = self.plan
         inside = (self.levels >= 0) & (self.levels <= level)

@@ -29,6 +29,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.certificates import kernels
 from certify_assets.certificates.counts import TaskCounts
 from certify_assets.errors import InputError, quoted
 
@@ -78,8 +79,6 @@ def error_lattice(
     covered: NDArray[np.int32], errors: NDArray[np.int32], budget: Fraction
 ) -> ErrorLattice:
     """Build the histograms of v = den·k − num·n over tasks for every threshold."""
-    from certify_assets.certificates import kernels
-
     values, counts, offsets = kernels.lattice_histogram(
         covered, errors, budget.numerator, budget.denominator
     )
@@ -90,8 +89,6 @@ def bootstrap_tails(
     lattice: ErrorLattice, level: float, engine: str = "auto", tasks: int | None = None
 ) -> NDArray[np.float64]:
     """Return P*(resampled error > budget) at every threshold, of infinitely many resamples."""
-    from certify_assets.certificates import kernels
-
     draws = lattice.tasks if tasks is None else tasks
     if engine == "exact":
         return np.array(
@@ -152,8 +149,6 @@ def _window(
     # inequality), or the whole support.
     from scipy import fft
 
-    from certify_assets.certificates import kernels
-
     if values[-1] <= 0 or values[0] > 0:
         return 1, 0.0, 0.0, 0
     low, span, start = _lattice(values, draws)
@@ -162,7 +157,8 @@ def _window(
     second = float(counts @ np.square(values - mean)) / float(counts.sum())
     x = start - span / 2
     if draws * mean < x < draws * int(values[-1]):
-        tilt, level, second, _ = kernels.saddle(values, counts, draws, x)
+        solved = kernels.saddle(values, counts, np.array([0, values.size]), draws, np.array([x]))
+        tilt, level, second = (float(each[0]) for each in solved[:3])
         mean = x / draws
     widest, rare = float(values[-1]) - low, 46.1
     reach = rare * widest / 3 + math.sqrt((rare * widest / 3) ** 2 + 2 * rare * draws * second)
@@ -196,7 +192,7 @@ def _pieces(
     reduce: Callable[[NDArray[np.int64]], NDArray[np.int64]],
 ) -> list[NDArray[np.int64]]:
     """Reduce the sums of a few resamples at a time, in order, so that they stay in the cache."""
-    from certify_assets.certificates import kernels
+    from certify_assets.certificates import compiled
 
     tasks, columns = values.shape
     lowest = values.min(axis=0) if tasks else np.zeros(columns, dtype=np.int64)
@@ -206,7 +202,7 @@ def _pieces(
     piece = min(_DRAWS, -(-_PLACES // max(1, tasks * table.shape[0])))
 
     def part(first: int) -> NDArray[np.int64]:
-        sums = kernels.task_sums(table, min(piece, draws - first), key, first)
+        sums = compiled.task_sums(table, min(piece, draws - first), key, first)
         whole = sums[:, :columns]
         whole += tasks * lowest
         for digit in range(1, digits):
@@ -222,7 +218,7 @@ def _pieces(
 
 def _byte_table(above: NDArray[np.uint64], digits: int) -> NDArray[np.uint8]:
     """Base-256 digits of a table, lowest first, in blocks of as many columns as the kernel adds."""
-    from certify_assets.certificates.kernels import LANES, NARROW, STRIDE
+    from certify_assets.certificates.compiled import LANES, NARROW, STRIDE
 
     tasks, columns = above.shape
     narrow = columns * digits <= NARROW

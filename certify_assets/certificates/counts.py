@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.certificates import kernels
 from certify_assets.certificates.inputs import Observations
 from certify_assets.errors import InputError, quoted
 
@@ -137,8 +138,6 @@ def count_at(observations: Observations, side: str, thresholds: NDArray[np.float
     """Count every task at given thresholds, from the narrowest to the widest."""
     if side not in SIDES:
         raise InputError(f"side is {quoted(side)}; give one of {', '.join(SIDES)}.")
-    from certify_assets.certificates import kernels
-
     scored = observations.scored
     scores, right, codes = (
         observations.scores[:scored],
@@ -152,21 +151,21 @@ def count_at(observations: Observations, side: str, thresholds: NDArray[np.float
         codes = (np.cumsum(present) - 1).astype(np.int32)[codes]
         sizes, successes = sizes[present], successes[present]
     if side == "reject":
-        ends, wrong = np.searchsorted(scores, thresholds, side="right"), right
+        ends, wrong = np.searchsorted(scores, thresholds, side="right"), right == 1
     else:
         ends, wrong, codes = (
             scored - np.searchsorted(scores, thresholds, side="left"),
-            (1 - right)[::-1],
+            (right == 0)[::-1],
             codes[::-1],
         )
-    wrong, ends = np.ascontiguousarray(wrong, dtype=np.uint8), np.ascontiguousarray(ends, np.int64)
-    covered, errors = kernels.count_rows(np.ascontiguousarray(codes), wrong, ends, sizes.size)
+    ends = ends.astype(np.int64)
+    covered, errors = kernels.count_rows(codes, wrong, ends, sizes.size)
     cells = None
     if observations.agents is not None:
         agents = observations.agents[:scored]
         agents = agents if side == "reject" else agents[::-1]
         shape = (ends.size, len(observations.agent_labels), sizes.size)
-        places = np.ascontiguousarray(agents * np.int32(sizes.size) + codes)
+        places = agents * np.int32(sizes.size) + codes
         found = kernels.count_rows(places, wrong, ends, shape[1] * shape[2])
         cells = (found[0].reshape(shape), found[1].reshape(shape))
     return TaskCounts(

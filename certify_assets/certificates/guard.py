@@ -38,6 +38,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.certificates import kernels
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts
 
@@ -125,8 +126,6 @@ def error_icc_bound(
     covered: NDArray[np.int32], errors: NDArray[np.int32], drop: float = _DROP
 ) -> ErrorIcc:
     """Beta-binomial correlation of errors at one threshold with free mean, and its upper bound."""
-    from certify_assets.certificates import kernels
-
     inside = covered > 0
     n, k = covered[inside].astype(np.int64), errors[inside].astype(np.int64)
     if not n.size or not k.any() or (k == n).all() or n.max() == 1:

@@ -15,6 +15,7 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from certify_assets.certificates import kernels
 from certify_assets.certificates.auroc import auroc
 from certify_assets.certificates.clustering import ClusterSummary, summarise_clusters
 from certify_assets.errors import InputError
@@ -82,8 +83,6 @@ class Observations:
 
     def one_a_task(self, seed: int) -> Observations:
         """Return one scored row of each task, drawn by the seed; the hash stays."""
-        from certify_assets.certificates import kernels
-
         tasks = self.tasks[: self.scored]
         sizes = np.bincount(tasks, minlength=len(self.labels))
         starts = np.cumsum(sizes) - sizes
@@ -177,8 +176,6 @@ def observe(
         raise InputError(
             "The table has no rows; give at least one scored trajectory with its outcome and task."
         )
-    from certify_assets.certificates import kernels
-
     cells = codes
     names: tuple[str, ...] = ()
     who: NDArray[np.int64] | None = None
@@ -301,7 +298,7 @@ def _factorise(tasks: Sequence[Any] | NDArray[Any]) -> tuple[tuple[str, ...], ND
         found, codes = _integer_codes(array)
         named = [str(value) for value in found]
     else:
-        if array is not None and array.dtype.kind == "U" and array.size and array.itemsize:
+        if array is not None and array.dtype.kind == "U" and array.size >= _MANY and array.itemsize:
             found, codes = _text_codes(array)
         else:
             found, codes = _object_codes(tasks if array is None else array)
@@ -345,20 +342,20 @@ def _distinct_objects(listed: list[Any]) -> tuple[list[Any], NDArray[np.int64] |
     """Return each object once, with the rows' places among them; all where few are shared."""
     # Readers of files give equal labels as one object. Looking every row's label up by its content
     # would visit objects all over the memory.
-    from certify_assets.certificates import kernels
+    from certify_assets.certificates import compiled
 
     addresses = np.fromiter(map(id, listed), dtype=np.int64, count=len(listed))
-    first, places = kernels.distinct_rows(addresses.view(np.uint32).reshape(addresses.size, 2))
+    first, places = compiled.distinct_rows(addresses.view(np.uint32).reshape(addresses.size, 2))
     if 2 * first.size > addresses.size:
         return listed, None
     return [listed[row] for row in first.tolist()], places.astype(np.int64, copy=False)
 
 
 def _text_codes(array: NDArray[np.str_]) -> tuple[list[str], NDArray[np.int64]]:
-    from certify_assets.certificates import kernels
+    from certify_assets.certificates import compiled
 
     rows = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))
-    first, codes = kernels.distinct_rows(rows.view(np.uint32).reshape(rows.size, -1))
+    first, codes = compiled.distinct_rows(rows.view(np.uint32).reshape(rows.size, -1))
     return rows[first].tolist(), codes
 
 

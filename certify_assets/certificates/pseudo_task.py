@@ -34,6 +34,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.certificates import kernels
 from certify_assets.certificates.betting import exponential_sum_tail
 from certify_assets.certificates.bootstrap import error_lattice
 from certify_assets.certificates.counts import TaskCounts, count_tasks
@@ -125,8 +126,6 @@ def pseudo_task_tails(
     factor : float
         Number of tasks like those observed, in multiples of them.
     """
-    from certify_assets.certificates import kernels
-
     alpha = float(budget)
     lattice = error_lattice(counts.covered, counts.errors, budget)
     mean, weighted = _covered_sizes(counts)
@@ -139,13 +138,13 @@ def pseudo_task_tails(
         (pseudo.ratios * shrink * weighted, level * WHOLE_SHARE / CLUSTERED_SHARE),
     ):
         extra = (1.0 - alpha) * size
-        tails: NDArray[np.float64] = kernels.pseudo_task_tails(
+        tails = kernels.pseudo_task_tails(
             lattice.values,
             lattice.counts,
             lattice.offsets,
-            np.ascontiguousarray(extra),
-            1.0 / budget.denominator,
-            factor,
+            extra,
+            unit=1.0 / budget.denominator,
+            factor=factor,
         )
         close = np.abs(tails - at) <= _BAND * at
         for place in np.flatnonzero((engine == "exact") | ((engine == "auto") & close)):
@@ -202,21 +201,17 @@ def error_icc(observations: Observations, counts: TaskCounts) -> float:
 
 def icc_upper(covered: NDArray[np.int32], errors: NDArray[np.int32]) -> float:
     """One-sided 80 % profile bound of the beta-binomial correlation of errors, 1 if unidentified."""
-    from certify_assets.certificates import kernels
-
     inside = covered > 0
     n, k = covered[inside].astype(np.int64), errors[inside].astype(np.int64)
     if not n.size or not k.any() or (k == n).all() or n.max() == 1:
         return 1.0
     width = int(n.max())
-    return float(
-        kernels.icc_grid_bound(
-            exceeding(k, width),
-            exceeding(n - k, width),
-            exceeding(n, width),
-            float(np.count_nonzero((k > 0) & (k < n))),
-            _DROP,
-        )
+    return kernels.icc_grid_bound(
+        exceeding(k, width),
+        exceeding(n - k, width),
+        exceeding(n, width),
+        float(np.count_nonzero((k > 0) & (k < n))),
+        _DROP,
     )
 
 
@@ -261,8 +256,6 @@ def _by_size(
     table: SizedScores, size_class: NDArray[np.int64], counts: TaskCounts, classes: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Covered runs, and covered tasks, of every size at every threshold."""
-    from certify_assets.certificates import kernels
-
     scores, codes = table.scores[: table.scored], table.tasks[: table.scored]
     if counts.side == "reject":
         ends = np.searchsorted(scores, counts.thresholds, side="right")
@@ -270,12 +263,7 @@ def _by_size(
         ends = scores.size - np.searchsorted(scores, counts.thresholds, side="left")
         codes = codes[::-1]
     # a task is covered from its first row on
-    first = np.zeros(codes.size, dtype=np.uint8)
-    first[np.unique(codes, return_index=True)[1]] = 1
-    found: tuple[NDArray[np.int32], NDArray[np.int32]] = kernels.count_rows(
-        np.ascontiguousarray(size_class[codes], dtype=np.int32),
-        first,
-        np.ascontiguousarray(ends, dtype=np.int64),
-        classes,
-    )
-    return found
+    first = np.zeros(codes.size, dtype=bool)
+    first[np.unique(codes, return_index=True)[1]] = True
+    sized = size_class[codes].astype(np.int32)
+    return kernels.count_rows(sized, first, ends.astype(np.int64), classes)

@@ -1,4 +1,4 @@
-"""Plain numpy and scipy twins of the compiled kernels: slow, short, and compared by the tests."""
+"""Plain numpy and scipy twins of the kernels: slow, short, and compared by the tests."""
 
 from itertools import pairwise
 

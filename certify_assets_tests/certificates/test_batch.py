@@ -19,7 +19,7 @@ from certify_assets.certificates.batch import (
     weighted_test,
 )
 from certify_assets.certificates.batch_planning import History, _looks, plan_batch
-from certify_assets.certificates.kernels import weighted_wealth
+from certify_assets.certificates.compiled import weighted_wealth
 from certify_assets.errors import InputError
 
 

@@ -141,8 +141,8 @@ def test_the_saddlepoint_agrees_with_the_quadrature() -> None:
             often.astype(np.int64),
             np.array([0, values.size]),
             np.array([extra]),
-            1 / unit,
-            1.0,
+            unit=1 / unit,
+            factor=1.0,
         )[0]
         exact = exact_tail(values / unit, often.astype(np.float64), extra)
         if 1e-9 < exact < 0.3:

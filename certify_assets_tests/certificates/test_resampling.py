@@ -149,5 +149,6 @@ def test_a_small_first_call_spares_large_calls_and_later_processes_the_compilati
         return [int(number) for number in done.stdout.split()]
 
     small, large = compilations()
-    assert small >= 3 and large == 0
+    # only Monte Carlo has anything to compile
+    assert (small >= 3) == (engine == "montecarlo") and large == 0
     assert compilations() == [0, 0]
