@@ -182,22 +182,27 @@ def draw(
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerows([COLUMNS, *rows])
     write_atomic(out, stream.getvalue().encode("utf-8"))
-    each = [
-        {"batch_sha256": item.batch_sha256, "thresholds": list(item.plan.thresholds)}
-        for item in found.sides.sides
-    ]
-    sides = [item.plan.side for item in found.sides.sides]
-    document: dict[str, Any] = {
+    counts = {
         "runs": len(found.sides.batch),
         "widest_set": len(found.sides.order),
         "drawn": len(rows),
         "seed": seed,
-        **(dict(zip(sides, each, strict=True)) if found.both else each[0]),
+    }
+    each = {
+        item.plan.side: {
+            "batch_sha256": item.batch_sha256,
+            "thresholds": list(item.plan.thresholds),
+        }
+        for item in found.sides.sides
     }
     if as_json:
-        emit_json(document)
+        emit_json({**counts, **(each if found.both else next(iter(each.values())))})
     else:
-        show_table("Draw", FIGURES, [[name, str(value)] for name, value in document.items()])
+        figures = {
+            f"{side} {name}": value for side, of in each.items() for name, value in of.items()
+        }
+        shown = [[name, str(value)] for name, value in {**counts, **figures}.items()]
+        show_table("Draw", FIGURES, shown)
         say(
             f"Label the runs of {out} in their order, and give the labels to `certify batch close`."
         )

@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from certify_assets.cli.recertify import recertify as command
+from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError
 from certify_assets.evaluation.spending import read_spending
@@ -217,9 +218,11 @@ def test_labels_that_show_errors_stop_the_next_batch_and_every_certificate_that_
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("policy", ["review", "batch_certificate"])
 def test_after_an_alarm_the_drawn_tasks_of_refused_batches_are_scored_for_the_recertification(
-    store: Store,
+    store: Store, policy: str
 ) -> None:
+    save_config(store, replace(Corpus(store, "c").config, new_agents=policy))
     bring(store, seed=1, wrong=True)
     assert (
         monitor_judge(judge_of(store)).status == "alarm"
@@ -227,7 +230,9 @@ def test_after_an_alarm_the_drawn_tasks_of_refused_batches_are_scored_for_the_re
     )
     batch = bring(store, seed=2)
     rows = decisions_of(Corpus(store, "c"), batch)
-    assert set(rows["reason"]) == {"alarm"} and rows["score"].isna().all()
+    # a batch that waits for a certificate of its own is scored at once
+    assert set(rows["reason"]) == {"alarm"}
+    assert (rows["score"].isna() == (policy == "review")).all()
     plan = plan_recertification(judge_of(store))
     late = plan.table[plan.table["batch"] == batch]
     assert len(late) and late["score"].notna().all() and set(late["provenance"]) == {"audit_sample"}
