@@ -7,7 +7,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
 from typing import Any, TypedDict
@@ -116,6 +116,50 @@ class Observations:
         return None if math.isnan(area) else area
 
     @cached_property
+    def clustered_auroc(self) -> tuple[float, float]:
+        """AUROC of the scored rows and its standard error over tasks (Obuchowski 1997, eq. 4)."""
+        scores, right = self.scores[: self.scored], self.outcomes[: self.scored].astype(bool)
+        heads = np.flatnonzero(np.concatenate([[True], scores[1:] != scores[:-1]]))
+        number = np.diff(np.append(heads, scores.size))
+        group = np.repeat(np.arange(heads.size), number)
+        successes = np.add.reduceat(right.astype(np.int64), heads)
+        failures = number - successes
+        # share of failures below a success, of successes above a failure; a tie counts one half
+        below = (np.cumsum(failures) - failures / 2) / max(1, failures.sum())
+        above = (successes.sum() - np.cumsum(successes) + successes / 2) / max(1, successes.sum())
+        area = float((successes * below).sum() / max(1, successes.sum()))
+        weight = np.where(right, 1 / max(1, successes.sum()), 1 / max(1, failures.sum()))
+        influence = weight * (np.where(right, below[group], above[group]) - area)
+        parts = np.bincount(self.tasks[: self.scored], weights=influence)[
+            np.bincount(self.tasks[: self.scored]) > 0
+        ]
+        freedom = max(1, parts.size - 1)
+        return area, float(np.sqrt(np.square(parts).sum() * parts.size / freedom))
+
+    @cached_property
+    def repeats(self) -> int:
+        """Number of scored rows that repeat an earlier one in everything that is known of it."""
+        columns: list[NDArray[Any]] = [self.scores, self.tasks, self.outcomes]
+        columns += [] if self.agents is None else [self.agents]
+        same = np.ones(max(0, self.scored - 1), dtype=bool)
+        # equal rows are next to each other
+        for column in columns:
+            same &= column[1 : self.scored] == column[: max(0, self.scored - 1)]
+        return int(np.count_nonzero(same))
+
+    def at_random(self, seed: int) -> Observations:
+        """Return the same rows with the scores of other rows: those of a judge that knows nothing."""
+        places = np.arange(self.scores.size)
+        draws = kernels.task_draws(np.uint64(seed), self.scored)
+        places[: self.scored] = np.argsort(draws, kind="stable")
+        return replace(
+            self,
+            outcomes=self.outcomes[places],
+            tasks=self.tasks[places],
+            agents=None if self.agents is None else self.agents[places],
+        )
+
+    @cached_property
     def task_sizes(self) -> NDArray[np.int64]:
         """Scored rows of each task that has one, in the order of the labels."""
         often = np.bincount(self.tasks[: self.scored])
@@ -205,6 +249,19 @@ def observe(
         by,
         names,
     )
+
+
+def repeated_rows(
+    observations: Observations,
+    scores: ArrayLike,
+    outcomes: ArrayLike,
+    tasks: Sequence[Any] | NDArray[Any],
+    agents: Sequence[Any] | NDArray[Any] | None,
+) -> int:
+    """Count rows that repeat an earlier one in score, outcome, task and, where given, agent."""
+    if agents is None or observations.agents is not None or not observations.repeats:
+        return observations.repeats
+    return observe(scores, outcomes, tasks, agents).repeats
 
 
 def task_codes(tasks: Sequence[Any] | NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64]]:

@@ -245,7 +245,7 @@ _BOOTSTRAP = (
     "tasks grows, no finite-sample theorem.",
     *_COMMON,
 )
-_RARE = (
+RARE = (
     "Errors do not come as rare tasks that are wrong throughout: without a guard they can be "
     "missed."
 )
@@ -288,7 +288,7 @@ _SIMULATED = (
 
 _ROWS, _TASKS = "trajectory", "task"
 _ASYMPTOTIC, _FINITE = "asymptotic", "finite-sample"
-_BOOT, _KG = (*_BOOTSTRAP, _RARE), (_TASKS_IID, _LINEAR, _RARE, *_COMMON)
+_BOOT, _KG = (*_BOOTSTRAP, RARE), (_TASKS_IID, _LINEAR, RARE, *_COMMON)
 _DEFF, _ONCE = (_TASKS_IID, _SAME_DEFF, *_COMMON), (_TASKS_IID, _ONE, *_COMMON)
 _MEAN, _BET = (_TASKS_IID, _TASK_MEAN, *_COMMON), (_TASKS_IID, _PILOT, *_COMMON)
 _BOTH = (_TASKS_IID, _AGENTS_IID, _PIGEONHOLE, *_COMMON)

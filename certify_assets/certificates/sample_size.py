@@ -146,6 +146,10 @@ def within_task_auroc(observations: Observations) -> float | None:
     return won / pairs if pairs >= _FEWEST_PAIRS and mixed >= _FEWEST_MIXED else None
 
 
+#: side and budget of the corpora that the paper's law was fitted to
+_LAW_FITTED = ("reject", 0.1)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SamplePlan:
     """The answer of ``certify plan``.
@@ -220,12 +224,39 @@ class SamplePlan:
         return tuple(notes)
 
     @property
-    def law(self) -> float:
-        """Coverage by the paper's law (1 − π)(2A₀ − 1), with π for 1 − π on the release side."""
-        rate = self.facts.success_rate
-        return (1 - rate if self.settings.side == "reject" else rate) * max(
-            0.0, 2 * self.facts.auroc - 1
-        )
+    def law(self) -> float | None:
+        """Coverage by the paper's law (1 − π)(2A₀ − 1); None but for what it was fitted to."""
+        if (self.settings.side, self.settings.alpha) != _LAW_FITTED:
+            return None
+        return (1 - self.facts.success_rate) * max(0.0, 2 * self.facts.auroc - 1)
+
+    @property
+    def enough(self) -> bool | None:
+        """Whether there are enough tasks; None where it is not known how many there are."""
+        if self.certified_now:
+            return True
+        if self.sizing.tasks is None:
+            return False
+        return None if self.more_tasks is None else self.more_tasks == 0
+
+    @property
+    def answer(self) -> str:
+        """Whether there are enough tasks, in one sentence."""
+        needed, there = self.sizing.tasks, self.facts.tasks
+        if needed is None:
+            if self.enough:
+                return f"You have enough tasks ({there}): the table certifies something as it is."
+            return "No number of tasks like these is enough."
+        if there is None:
+            return f"About {needed} tasks are needed."
+        if self.enough and needed > there:
+            return (
+                f"You have enough tasks ({there}): the table certifies something as it is. Another "
+                f"like it would need about {needed} to do so in 80 % of draws."
+            )
+        if self.enough:
+            return f"You have enough tasks ({there}; about {needed} would do)."
+        return f"You do not have enough tasks ({there}; about {needed} are needed)."
 
     @property
     def sentence(self) -> str:
@@ -264,12 +295,14 @@ class SamplePlan:
             "more_tasks": self.more_tasks,
             "trajectories_needed": None if tasks is None else round(tasks * attempts),
             "reason": self.reason,
+            "enough": self.enough,
+            "answer": self.answer,
             "sentence": self.sentence,
             "notes": list(self.notes),
             "coverage": {
                 "population": significant(self.population_coverage),
                 "at_planned_size": None if check is None else significant(check.coverage),
-                "law": significant(self.law),
+                "law": None if self.law is None else significant(self.law),
             },
             "checks": [rounded(asdict(item)) for item in self.sizing.checks],
             "alternatives": [_alternative(*pair) for pair in self.alternatives],

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.evaluation import Settings, evaluate
-from certify_assets.certificates.inputs import Observations, observe
+from certify_assets.certificates.inputs import Observations, observe, repeated_rows
 from certify_assets.certificates.issuance import CONFIDENCE, issue
 from certify_assets.certificates.pool import Pool, observe_pool
 from certify_assets.certificates.procedures import find_procedure
@@ -212,13 +212,14 @@ def certify_sides(
     pilot: tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
     pool: tuple[ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
     agents: Sequence[Any] | NDArray[Any] | None = None,
+    named: bool = False,
     **keywords: Any,
 ) -> CertificateSet:
     """Certify several sides of one table, by one procedure or several.
 
     Parameters
     ----------
-    scores, outcomes, tasks, pilot, pool, agents
+    scores, outcomes, tasks, pilot, pool, agents, named
         As for :func:`certify_assets.certificates.certify`; a procedure of several takes what it
         has a use for.
     sides, procedures : sequence of str
@@ -245,15 +246,18 @@ def certify_sides(
         by_agent = asked.method.agents and agents is not None
         if by_agent not in tables:
             tables[by_agent] = observe(scores, outcomes, tasks, agents if by_agent else None)
+        table = tables[by_agent]
+        repeats = 0 if named else repeated_rows(table, scores, outcomes, tasks, agents)
         deltas = dict.fromkeys(sides, asked.delta)
         if joint:
-            deltas = joint_deltas(tables[by_agent], asked, pilot=others, pool=taken)
+            deltas = joint_deltas(table, asked, pilot=others, pool=taken)
         found += [
             issue(
-                tables[by_agent],
+                table,
                 replace(asked, side=side, delta=deltas[side]),
                 pilot=others,
                 pool=taken,
+                repeats=repeats,
             )
             for side in sides
         ]

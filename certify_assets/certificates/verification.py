@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from certify_assets._version import __version__
 from certify_assets.certificates.certificate import Certificate, read_document
 from certify_assets.certificates.evaluation import CALIBRATED, Settings
-from certify_assets.certificates.inputs import Observations, observe, same_table
+from certify_assets.certificates.inputs import Observations, observe, repeated_rows, same_table
 from certify_assets.certificates.issuance import issue
 from certify_assets.certificates.pool import Pool, observe_pool
 from certify_assets.certificates.sides import CertificateSet, joint_deltas
@@ -54,6 +54,7 @@ def verify_certificate(
     pilot: tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
     pool: tuple[ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
     agents: Sequence[Any] | NDArray[Any] | None = None,
+    named: bool = False,
 ) -> str | None:
     """Recompute a certificate from the data and return the first difference, as a sentence; None
     when there is none.
@@ -70,6 +71,8 @@ def verify_certificate(
         The pool of a certificate that names one under inputs.pool.
     agents : sequence of hashables, optional
         Agent of every row, for a two_way certificate, whose table has them.
+    named : bool
+        Whether every row is known to be a run of its own, as in a table with trajectory_id.
 
     Returns
     -------
@@ -95,8 +98,8 @@ def verify_certificate(
         certificate, digest = _read(document)
     except ForgedCertificateError as error:
         return str(error)
-    named = certificate.inputs.get("pool")
-    if named is not None and pool is None:
+    its_pool = certificate.inputs.get("pool")
+    if its_pool is not None and pool is None:
         raise InputError(
             "The certificate was issued with a pool of unlabelled runs and cannot be recomputed "
             "without it; give it (--pool)."
@@ -119,7 +122,9 @@ def verify_certificate(
             )
         if found := _pilot_difference(certificate.parameters["pilot"], others):
             return found
-        unlabelled = None if named is None or pool is None else observe_pool(*pool, named["origin"])
+        unlabelled = (
+            None if its_pool is None or pool is None else observe_pool(*pool, its_pool["origin"])
+        )
         if found := _pool_difference(certificate, unlabelled, given=pool is not None):
             return found
         again = issue(
@@ -129,6 +134,7 @@ def verify_certificate(
             pool=unlabelled,
             provenance=certificate.provenance,
             selection=certificate.selection,
+            repeats=0 if named else repeated_rows(observations, scores, outcomes, tasks, agents),
         )
     except (ForgedCertificateError, InputError) as error:
         return str(error)

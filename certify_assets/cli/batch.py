@@ -27,6 +27,7 @@ from certify_assets.cli.options import (
     NATURAL,
     OPEN_SHARE,
     PATH,
+    READING,
     SIDE,
     Finite,
     column_options,
@@ -55,7 +56,7 @@ def _batch_options(command: Callable[..., None]) -> Callable[..., None]:
     def asked(*given: Any, **options: Any) -> None:
         names = ("split", "history", "threshold", "side", "alpha", "delta")
         shared = {name: options.pop(name) for name in names}
-        columns = {name: options.pop(name) for name in ("task_col", "score_col", "outcome_col")}
+        columns = {name: options.pop(name) for name in READING}
         command(*given, asked=Asked(**shared, columns=columns), **options)
 
     for option in (

@@ -37,7 +37,7 @@ class Asked:
     side: str | None
     alpha: float | None
     delta: float | None
-    columns: dict[str, str]
+    columns: dict[str, Any]
 
     @property
     def one_side(self) -> str | None:

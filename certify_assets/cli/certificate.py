@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from certify_assets.cli.options import PATH, column_options, read_pilot, read_pool, read_scores
+from certify_assets.cli.options import (
+    PATH,
+    READING,
+    column_options,
+    read_pilot,
+    read_pool,
+    read_scores,
+)
 from certify_assets.cli.output import (
     NOTHING,
     emit_json,
@@ -162,7 +169,7 @@ def certificate(
         _refuse_inapplicable(ctx)
     options["starts"] = options["starts"] or None
     side, procedure = options.pop("side"), options.pop("procedure")
-    columns = {name: options.pop(name) for name in ("task_col", "score_col", "outcome_col")}
+    columns = {name: options.pop(name) for name in READING}
     table = read_scores(scores, **columns).choose_split("cal")
     others = None if pilot is None else read_pilot(pilot, **columns)
     unlabelled = None if pool is None else read_pool(pool, **columns)
@@ -175,6 +182,7 @@ def certificate(
         pilot=others,
         pool=unlabelled,
         agents=table.agents,
+        named=table.trajectories is not None,
         **options,
     )
     single = procedure != "all" and side != "both"
@@ -207,6 +215,11 @@ def _refuse(
         raise click.UsageError(
             f"--pool is for pseudo_task, and {procedure} does not read it; leave it out or name "
             "pseudo_task or all."
+        )
+    if procedure == "betting" and pilot is None:
+        raise click.UsageError(
+            "betting takes thresholds, start and bets from a pilot; give one (--pilot), scores of "
+            "other, labelled tasks."
         )
     if joint and side != "both":
         raise click.UsageError("--joint is about both sides; add --side both.")

@@ -62,7 +62,7 @@ def audit(
     scores: Path,
     choice: Choice,
     as_json: bool,
-    **columns: str,
+    **columns: Any,
 ) -> None:
     """How the certified threshold does on other labelled tasks.
 
@@ -119,6 +119,7 @@ def resample(
     task_col: str,
     score_col: str,
     outcome_col: str,
+    lower_is_better: bool,
     **options: Any,
 ) -> None:
     """How often a threshold's error exceeds α when tasks are resampled.
@@ -130,7 +131,8 @@ def resample(
 
     if draws != "exact" and not (draws.isdecimal() and int(draws) > 0):
         raise click.UsageError(f"--draws is {draws!r}; give a whole number above zero, or exact.")
-    table = read_scores(scores, task_col, score_col, outcome_col).choose_split(split, required=True)
+    columns = (task_col, score_col, outcome_col, lower_is_better)
+    table = read_scores(scores, *columns).choose_split(split, required=True)
     result = resample_audit(
         table.scores,
         table.labelled(),
@@ -167,7 +169,7 @@ def verify(
     pool: Path | None,
     choice: Choice,
     as_json: bool,
-    **columns: str,
+    **columns: Any,
 ) -> None:
     """Recompute a certificate from its scores and compare every byte.
 
@@ -198,6 +200,7 @@ def verify(
             pilot=others,
             pool=unlabelled,
             agents=table.agents,
+            named=table.trajectories is not None,
         )
         if found is not None:
             difference = (
@@ -272,7 +275,7 @@ def decide(
     split: str | None,
     choice: Choice,
     as_json: bool,
-    **columns: str,
+    **columns: Any,
 ) -> None:
     """Decide new trajectories: reject, release or human review.
 
@@ -333,7 +336,9 @@ def decide(
     help="Minutes a reviewer needs for one run.",
 )
 @click.option(
-    "--score-scale", default="log-odds", help="What a score is; anything else is shown as it is."
+    "--score-scale",
+    help="What a score is; log-odds are shown with their probability, anything else as it is. "
+    "[default: probability where all are from 0 to 1, log-odds where some are negative]",
 )
 @column_options
 @json_option
@@ -347,9 +352,9 @@ def report(
     out: Path,
     title: str | None,
     minutes: float,
-    score_scale: str,
+    score_scale: str | None,
     as_json: bool,
-    **columns: str,
+    **columns: Any,
 ) -> None:
     """Draw a certificate as a page that opens from disk.
 
@@ -358,6 +363,7 @@ def report(
     where one is not).
     """
     from certify_assets.reports.certificate_page import render_page
+    from certify_assets.reports.certificate_source import recognised_scale
 
     refuse_overwrite(
         {"--out": out},
@@ -380,6 +386,7 @@ def report(
         pool=None if pool is None else read_pool(pool, **columns),
     )
     test = _audit_table(whole, audit_path, columns)
+    scale = score_scale or recognised_scale(table.scores)
     page = render_page(
         certificates,
         table.to_frame(),
@@ -387,7 +394,7 @@ def report(
         audits=() if test is None else _audits(certificates, test),
         audit_frame=None if test is None else test.to_frame(),
         minutes_per_review=minutes,
-        score_scale=score_scale,
+        score_scale=scale,
         certificate_file=certificate.name,
         scores_file=scores.name,
         joint_delta=read_certificate_file(certificate).outline.get("joint_delta"),
@@ -398,6 +405,7 @@ def report(
         "bytes": len(page.encode("utf-8")),
         "certificates": len(certificates),
         "audited": test is not None,
+        "score_scale": scale,
     }
     if as_json:
         emit_json(document)
@@ -425,13 +433,14 @@ def _require_recomputed(
             pilot=pilot,
             pool=pool,
             agents=table.agents,
+            named=table.trajectories is not None,
         )
         if difference is not None:
             raise StaleCertificateError(f"{path} is not of {table.path}: {difference}")
 
 
 def _audit_table(
-    whole: ScoreTable, path: Path | None, columns: dict[str, str]
+    whole: ScoreTable, path: Path | None, columns: dict[str, Any]
 ) -> ScoreTable | None:
     if path is not None:
         return read_scores(path, **columns).choose_split("test")

@@ -86,6 +86,7 @@ def monitor(
     task_col: str,
     score_col: str,
     outcome_col: str,
+    lower_is_better: bool,
     **options: Any,
 ) -> None:
     """Raise an alarm when newly labelled tasks show an error above α.
@@ -106,7 +107,8 @@ def monitor(
 
     refuse_overwrite({"--html": page}, {"CERTIFICATE": certificate, "LABELS": labels})
     certificates = one_a_side(certificate, load_certificates(certificate, choice))
-    table = read_scores(labels, task_col, score_col, outcome_col).choose_split(split, required=True)
+    columns = (task_col, score_col, outcome_col, lower_is_better)
+    table = read_scores(labels, *columns).choose_split(split, required=True)
     stated = require_audit_sample(labels)
     entries = []
     # one that certifies nothing decides nothing to monitor; alone it is refused

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -68,8 +69,17 @@ pool_option = click.option(
 )
 
 
+#: what `column_options` gives a command, for `read_scores`
+READING = ("task_col", "score_col", "outcome_col", "lower_is_better")
+
+
 def column_options(command: _Command) -> _Command:
-    """Add --task-col, --score-col and --outcome-col."""
+    """Add --task-col, --score-col, --outcome-col and --lower-is-better."""
+    command = click.option(
+        "--lower-is-better",
+        is_flag=True,
+        help="A lower score means a success is likelier: every score is negated as it is read.",
+    )(command)
     for flag, name, default in (
         ("--outcome-col", "outcome_col", "outcome"),
         ("--score-col", "score_col", "score"),
@@ -81,14 +91,22 @@ def column_options(command: _Command) -> _Command:
     return command
 
 
-def read_scores(path: Path, task_col: str, score_col: str, outcome_col: str) -> ScoreTable:
-    """Read a score table under the names that the options give."""
-    return read_score_table(
-        path, columns=ColumnNames(task=task_col, score=score_col, outcome=outcome_col)
-    )
+def read_scores(
+    path: Path,
+    task_col: str,
+    score_col: str,
+    outcome_col: str,
+    lower_is_better: bool = False,
+    *,
+    outcomes: bool = True,
+) -> ScoreTable:
+    """Read a score table as the options say."""
+    names = ColumnNames(task=task_col, score=score_col, outcome=outcome_col)
+    table = read_score_table(path, columns=names, outcomes=outcomes)
+    return replace(table, scores=-table.scores) if lower_is_better else table
 
 
-def read_pilot(path: Path, **columns: str) -> Table:
+def read_pilot(path: Path, **columns: Any) -> Table:
     """Read a pilot table: its rows with split=pilot, else those with split=rl."""
     table = read_scores(path, **columns)
     named = set() if table.splits is None else set(table.splits)
@@ -96,10 +114,9 @@ def read_pilot(path: Path, **columns: str) -> Table:
     return chosen.scores, chosen.labelled(), chosen.tasks
 
 
-def read_pool(path: Path, task_col: str, score_col: str, outcome_col: str) -> Unlabelled:
+def read_pool(path: Path, **columns: Any) -> Unlabelled:
     """Read scores and tasks of a pool, whose outcomes are not read: its rows without split=cal."""
-    names = ColumnNames(task=task_col, score=score_col, outcome=outcome_col)
-    table = read_score_table(path, columns=names, outcomes=False)
+    table = read_scores(path, **columns, outcomes=False)
     if table.splits is not None:
         others = np.asarray(table.splits != "cal", dtype=bool)
         if not others.any():

@@ -10,6 +10,7 @@ import click
 from certify_assets.cli.options import (
     OPEN_SHARE,
     PATH,
+    READING,
     SHARE,
     SIDE,
     Finite,
@@ -137,7 +138,7 @@ def plan(
     from certify_assets.certificates.sample_size import OTHER_ATTEMPTS
 
     refuse_overwrite({"--out": out}, {"SCORES": scores})
-    columns = {name: options.pop(name) for name in ("task_col", "score_col", "outcome_col")}
+    columns = {name: options.pop(name) for name in READING}
     trials, most, limits = (
         options.pop("trials"),
         options.pop("most_tasks"),
@@ -169,7 +170,7 @@ def plan(
 
 
 def _facts(
-    scores: Path | None, columns: dict[str, str], *, attempts: int | None, **given: Any
+    scores: Path | None, columns: dict[str, Any], *, attempts: int | None, **given: Any
 ) -> CorpusFacts:
     from certify_assets.certificates import CorpusFacts, corpus_facts, observe
 
@@ -191,6 +192,7 @@ def _facts(
 def _show(found: SamplePlan) -> None:
     from certify_assets.reports.gates import gate_mark
 
+    show_line(found.answer)
     for gate in found.gates:
         show_line(str(gate_mark(gate)))
     facts, needed = found.facts, found.sizing.tasks
@@ -210,8 +212,9 @@ def _show(found: SamplePlan) -> None:
         "success probability": "–" if check is None else percent(check.share),
         "coverage at that size": "–" if check is None else percent(check.coverage),
         "coverage with ever more tasks": percent(found.population_coverage),
-        "coverage by the paper's law": percent(found.law),
     }
+    if found.law is not None:
+        figures["coverage by the paper's law"] = percent(found.law)
     show_table("Plan", ["", ""], [[name, value] for name, value in figures.items()])
     if len(found.alternatives) > 1:
         rows = [
@@ -223,7 +226,5 @@ def _show(found: SamplePlan) -> None:
             ["attempts a task", "tasks", "trajectories"],
             rows,
         )
-    if found.certified_now:
-        show_line("The table certifies something as it is; see certify certificate.")
     for sentence in (*found.notes, found.sentence):
         show_line(sentence)

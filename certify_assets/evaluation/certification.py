@@ -72,6 +72,7 @@ def certify_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> list[Certifica
             candidates=adapter.candidates,
             selection=adapter.selection_rule or None,
             provenance=provenance,
+            named=True,
         )
         for alpha in config.alphas
         for side in SIDES
@@ -112,7 +113,7 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
                 f"{'nothing' if delta is None else f'{delta:g}'}; materialize "
                 f"judges/{judge}/certificate again."
             )
-        difference = verify_certificate(certificate, *columns(cal))
+        difference = verify_certificate(certificate, *columns(cal), named=True)
         if difference is not None:
             raise ForgedCertificateError(
                 f"a stored certificate of {judge} on {judge.corpus} does not recompute: "
@@ -214,7 +215,7 @@ def verify_stored(judge: JudgedCorpus) -> list[str]:
     documents = judge.store.read_json(judge.key("certificates.json"))["certificates"]
     found = []
     for document in documents:
-        difference = verify_certificate(document, *columns(cal))
+        difference = verify_certificate(document, *columns(cal), named=True)
         stale = [
             name
             for name, value in hashes.items()

@@ -274,6 +274,7 @@ def _certify(
             candidates=plan.candidates,
             selection=plan.selection or None,
             provenance=provenance,
+            named=True,
         )
         for alpha in plan.alphas
         for side in SIDES

@@ -177,7 +177,7 @@ def recertification_certificates(corpus: Corpus, number: int) -> list[Certificat
                 f"recertification {number} of {corpus} belongs to another "
                 f"{stale.removesuffix('_sha256')} than the stored one; recertify."
             )
-        if difference := verify_certificate(item, *columns(table)):
+        if difference := verify_certificate(item, *columns(table), named=True):
             raise ForgedCertificateError(
                 f"a certificate of recertification {number} of {corpus} does not recompute: "
                 f"{difference}"

@@ -23,6 +23,17 @@ if TYPE_CHECKING:
 DEPLOYED = "guarded_taskboot"
 
 
+def recognised_scale(scores: NDArray[np.float64]) -> str:
+    """Return what scores are by their values alone; never a scale that would be converted in vain.
+
+    A number from 0 to 1 that is shown as log-odds would get a probability that is none.
+    """
+    known = scores[np.isfinite(scores)]
+    if known.size and known.min() >= 0.0:
+        return "probability" if known.max() <= 1.0 else "score"
+    return "log-odds"
+
+
 @dataclass(frozen=True)
 class PageScores:
     """The labelled rows of one split as arrays; rows without an outcome are counted."""

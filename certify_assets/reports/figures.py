@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _TAIL_FLOOR = 1e-9
 _LOWEST = -3.0
+_SCALES = {"log-odds": " (log-odds of success)", "probability": " (probability of success)"}
 
 
 @dataclass(frozen=True)
@@ -332,7 +333,7 @@ def score_distribution(
         axes.set(
             xlim=(edges[0], edges[-1]),
             ylabel="runs",
-            xlabel="judge's score" + (" (log-odds of success)" if scale == "log-odds" else ""),
+            xlabel="judge's score" + _SCALES.get(scale, ""),
         )
         axes.yaxis.set_major_formatter(lambda value, _: count(abs(value)))
         legend(axes, 2)

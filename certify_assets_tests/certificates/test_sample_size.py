@@ -69,6 +69,9 @@ def test_a_plan_says_what_it_promises() -> None:
         f"With about {document['more_tasks']} more tasks of 4 attempts each"
     )
     assert document["coverage"]["law"] == pytest.approx(0.7 * 0.9)
+    assert document["enough"] is False and document["answer"].startswith(
+        f"You do not have enough tasks (20; about {document['tasks_needed']} are needed)"
+    )
     assert (
         0
         < document["coverage"]["at_planned_size"]

@@ -68,9 +68,9 @@ def test_side_by_side_each_says_its_estimand_and_each_finding_whose_it_is(
     out = call(f"certificate {scores} --procedure all --side both").out
     assert "estimand" in out
     assert "  betting reject, betting release: pilot_missing: betting fixes" in out
-    assert "  taskboot reject, taskboot release: unguarded: " in out
+    assert "asymptotic_only" not in out and "bad_tasks_larger" not in out
     single = call(f"certificate {scores}").out
-    assert "error by trajectory" in single and "  reject, release: bad_tasks_larger: " in single
+    assert "error by trajectory" in single and "  reject, release: " not in single
 
 
 def test_noise_never_counts_as_certified(call: Call, tmp_path: Path) -> None:
@@ -219,13 +219,44 @@ def test_betting_takes_a_pilot_and_verify_asks_for_it(
     assert call(f"decide {out} {scores} --procedure betting").code == 0
 
 
-def test_betting_without_a_pilot_exits_3_with_a_finding(call: Call, scores: Path) -> None:
-    answer = call(f"certificate {scores} --side reject --procedure betting --json")
-    assert answer.code == 3
-    assert [finding["code"] for finding in answer.json["findings"]] == ["pilot_missing"]
-    assert "give one (--pilot)" in call(
-        f"certificate {scores} --side reject --procedure betting"
-    ).out.replace("\n", " ")
+def test_betting_without_a_pilot_is_refused_before_anything_is_read(
+    call: Call, tmp_path: Path
+) -> None:
+    answer = call(f"certificate {tmp_path}/nothing.csv --procedure betting --json")
+    assert answer.code == 2 and not answer.out and "give one (--pilot)" in answer.err
+
+
+def test_rows_without_ids_that_are_there_twice_are_a_finding(call: Call, tmp_path: Path) -> None:
+    frame = score_rows(tasks=80, attempts=6, seed=3)
+    twice = pd.concat([frame, frame[:11]])
+    path, out = tmp_path / "twice.csv", tmp_path / "certificate.json"
+    twice.drop(columns="trajectory_id").to_csv(path, index=False)
+    document = call(f"certificate {path} --side reject --json --out {out}").json
+    (finding,) = [item for item in document["findings"] if item["code"] == "duplicate_rows"]
+    assert "11 of 491 rows" in finding["message"]
+    assert call(f"verify {out} {path}").code == 0
+    named = twice.assign(trajectory_id=range(len(twice)))
+    named.to_csv(path, index=False)
+    assert not call(f"certificate {path} --side reject --json").json["findings"]
+    answer = call(f"verify {out} {path} --json")
+    assert answer.code == 3 and answer.json["difference"].startswith("findings")
+
+
+def test_scores_of_failure_are_noticed_and_read_on_request(
+    call: Call, scores: Path, tmp_path: Path
+) -> None:
+    frame = pd.read_csv(scores)
+    path, out = tmp_path / "lower.csv", tmp_path / "both.json"
+    frame.assign(score=-frame["score"]).to_csv(path, index=False)
+    document = call(f"certificate {path} --json").json
+    for item in document["certificates"]:
+        assert "scores_look_reversed" in [finding["code"] for finding in item["findings"]]
+    turned = call(f"certificate {path} --lower-is-better --json --out {out}").json
+    assert turned == call(f"certificate {scores} --json").json
+    assert call(f"verify {out} {path} --lower-is-better").code == 0
+    assert call(f"verify {out} {path}").code == 3
+    decided = call(f"decide {out} {path} --lower-is-better --json").json
+    assert decided == call(f"decide {out} {scores} --json").json
 
 
 def test_the_pilot_is_its_own_split(call: Call, scores: Path, pilot: Path, tmp_path: Path) -> None:

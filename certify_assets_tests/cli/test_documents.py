@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -178,3 +179,26 @@ def test_a_page_that_cannot_be_written_names_its_place(
     answer = call(f"report {tmp_path}/c.json {scores} --out {tmp_path}")
     assert answer.code == 2
     assert answer.err.startswith(f"certify: {tmp_path} cannot be written (Is a directory)")
+
+
+def test_probabilities_are_recognised_and_never_shown_as_log_odds(
+    call: Call, scores: Path, tmp_path: Path
+) -> None:
+    frame = pd.read_csv(scores)
+    shown = {}
+    for scale, column in {
+        "log-odds": frame["score"],
+        "probability": 1 / (1 + np.exp(-frame["score"])),
+        "score": 100 / (1 + np.exp(-frame["score"])),
+    }.items():
+        table, out = tmp_path / f"{scale}.csv", tmp_path / f"{scale}.json"
+        frame.assign(score=column).to_csv(table, index=False)
+        assert call(f"certificate {table} --alpha 0.2 --out {out}").code == 0
+        answer = call(f"report {out} {table} --out {tmp_path}/page.html --json")
+        assert answer.json["score_scale"] == scale
+        shown[scale] = (tmp_path / "page.html").read_text("utf-8")
+    assert "(P = " in shown["log-odds"] and "probability of success" in shown["probability"]
+    for scale in ("probability", "score"):
+        assert "(P = " not in shown[scale] and "log-odds of success" not in shown[scale]
+    asked = f"report {out} {table} --score-scale log-odds --out {tmp_path}/page.html"
+    assert call(asked).code == 0 and "(P = " in (tmp_path / "page.html").read_text("utf-8")

@@ -47,8 +47,15 @@ def test_facts_of_a_table_and_lamps_for_people(call: Call, scores: Path) -> None
     assert answer.json["certified_now"] is found.certified
     assert answer.json["gates"][2]["value"] == pytest.approx(found.n_eff)
     assert "task bootstrap" in answer.json["gates"][0]["reason"]
+    # the paper's law is of the reject side at .1
+    assert answer.json["coverage"]["law"] is None and answer.json["enough"] is found.certified
     told = call(f"plan {scores} --most-tasks 2 --auroc 0.55")
     assert told.code == 3
+    assert told.out.splitlines()[0].startswith("You have enough tasks (80)")
+    assert "coverage by the paper's law" in told.out
+    for other in ("--alpha 0.2", "--side release"):
+        shown = call(f"plan {scores} --most-tasks 2 --no-alternatives {other}").out
+        assert "law" not in shown
     assert "○ not passed: judge can learn" in told.out
     assert "? unknown: fine-tuning" in told.out
     assert "Plan" in told.out
