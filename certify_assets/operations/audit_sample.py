@@ -260,7 +260,7 @@ def count_audit_tasks(
     waiting = audit[audit["task_id"].map(reasons).isin(["open", "tied"])]
     counts = {name: sum(reason == name for reason in reasons.values()) for name in REASONS}
     names = ["trajectory_id", "task_id", "agent", "batch", "score"]
-    rows = rows.assign(refused=rows["reason"].isin(REFUSALS)).astype({"outcome": "int8"})
+    rows = rows.assign(refused=_never_scored(rows)).astype({"outcome": "int8"})
     return CountedTasks(
         rows=rows[[*names, "outcome", "refused"]].reset_index(drop=True),
         drawn=len(reasons),
@@ -268,6 +268,12 @@ def count_audit_tasks(
         unresolved=waiting[names].reset_index(drop=True),
         came_again=came_again,
     )
+
+
+def _never_scored(rows: pd.DataFrame) -> pd.Series[bool]:
+    """Return which rows are of a batch that was refused and not scored either."""
+    # one that waited for a certificate of its own was, and counts alike before and after it closed
+    return rows["reason"].isin(REFUSALS) & rows["score"].isna()
 
 
 def _without_later_runs(
@@ -292,7 +298,7 @@ def _reasons(
     for task, part in audit.groupby("task_id", sort=False):
         missing, tied = part["outcome"].isna(), part["tied"].astype(bool)
         changed = part["twice"] | ((part["drawn"] == "audit") & (part["asked"] != "audit_sample"))
-        other = (part["adapter_sha256"] != adapter_sha256) & ~part["reason"].isin(REFUSALS)
+        other = (part["adapter_sha256"] != adapter_sha256) & ~_never_scored(part)
         tests = {
             "in_splits": task in in_splits,
             "changed_run": bool(changed.any()),

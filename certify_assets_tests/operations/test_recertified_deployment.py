@@ -235,6 +235,8 @@ def test_after_an_alarm_the_drawn_tasks_of_refused_batches_are_scored_for_the_re
     assert (rows["score"].isna() == (policy == "review")).all()
     plan = plan_recertification(judge_of(store))
     late = plan.table[plan.table["batch"] == batch]
+    again = plan.counted.rows.set_index("batch").loc[batch, "refused"]
+    assert (again == (policy == "review")).all()
     assert len(late) and late["score"].notna().all() and set(late["provenance"]) == {"audit_sample"}
     document, _ = recertify(judge_of(store))
     assert document is not None
