@@ -15,7 +15,7 @@ import click
 from certify_assets.cli.batch_tables import (
     BOTH,
     COLUMNS,
-    Asked,
+    BatchOptions,
     draw_of,
     labels_of,
     plan_of,
@@ -57,7 +57,7 @@ def _batch_options(command: Callable[..., None]) -> Callable[..., None]:
         names = ("split", "history", "threshold", "side", "alpha", "delta")
         shared = {name: options.pop(name) for name in names}
         columns = {name: options.pop(name) for name in READING}
-        command(*given, asked=Asked(**shared, columns=columns), **options)
+        command(*given, asked=BatchOptions(**shared, columns=columns), **options)
 
     for option in (
         click.option("--delta", type=OPEN_SHARE, help="Risk limit. [default: the certificate's]"),
@@ -100,7 +100,9 @@ def batch() -> None:
 @click.argument("scores", type=PATH)
 @click.option("--out", type=PATH, help="Write the plan here; draw and close take it.")
 @_batch_options
-def plan(certificate: Path, scores: Path, out: Path | None, asked: Asked, as_json: bool) -> None:
+def plan(
+    certificate: Path, scores: Path, out: Path | None, asked: BatchOptions, as_json: bool
+) -> None:
     """Choose thresholds, prior and weights by the share of the batch that they save.
 
     CERTIFICATE may certify nothing where --history has labelled past runs. A certified one without
@@ -165,7 +167,7 @@ def draw(
     seed: int,
     out: Path,
     labels: int | None,
-    asked: Asked,
+    asked: BatchOptions,
     as_json: bool,
 ) -> None:
     """Draw the runs to label, in their order.
@@ -223,7 +225,7 @@ def close(
     scores: Path,
     drawn: Path,
     labels: Path,
-    asked: Asked,
+    asked: BatchOptions,
     as_json: bool,
 ) -> None:
     """Certify the batch by the labels of its draw; exit 3 until the risk limit is met.

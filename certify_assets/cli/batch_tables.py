@@ -28,7 +28,7 @@ BOTH: Final = "both"
 
 
 @dataclass(frozen=True)
-class Asked:
+class BatchOptions:
     """Options that plan, draw and close share."""
 
     split: str | None
@@ -90,7 +90,7 @@ class Drawn:
         return found
 
 
-def plan_of(certificate: Path, scores: Path, asked: Asked) -> tuple[Planned, Batch]:
+def plan_of(certificate: Path, scores: Path, asked: BatchOptions) -> tuple[Planned, Batch]:
     """Return the plan of a batch, which CERTIFICATE may hold already, and the batch."""
     frozen = _batch(scores, asked)
     document = read_json(certificate) if certificate.is_file() else None
@@ -136,7 +136,7 @@ def _read_plan(document: Mapping[str, Any]) -> Planned | None:
     return None
 
 
-def _plan_one(certificate: Path, frozen: Batch, asked: Asked) -> BatchPlan:
+def _plan_one(certificate: Path, frozen: Batch, asked: BatchOptions) -> BatchPlan:
     from certify_assets.certificates import plan_batch
 
     item = _one(certificate, asked)
@@ -156,7 +156,9 @@ def _plan_one(certificate: Path, frozen: Batch, asked: Asked) -> BatchPlan:
     )
 
 
-def _plan_certified(items: Mapping[str, Certificate], frozen: Batch, asked: Asked) -> SidesPlan:
+def _plan_certified(
+    items: Mapping[str, Certificate], frozen: Batch, asked: BatchOptions
+) -> SidesPlan:
     """Plan the certified threshold of each side at half of δ; regions that meet are parted."""
     from certify_assets.certificates import plan_batch
     from certify_assets.certificates.batch_sides import SidesPlan, side_of
@@ -187,7 +189,7 @@ def _plan_certified(items: Mapping[str, Certificate], frozen: Batch, asked: Aske
 
 
 def _plan_both(
-    items: Mapping[str, Certificate], scores: Path, frozen: Batch, asked: Asked
+    items: Mapping[str, Certificate], scores: Path, frozen: Batch, asked: BatchOptions
 ) -> SidesPlan:
     """Plan both sides; one that has no certificate takes the budget of the other."""
     from certify_assets.certificates.batch_sides import plan_sides
@@ -208,7 +210,7 @@ def _plan_both(
     return replace(plan, plans=tuple(named))
 
 
-def _one(certificate: Path, asked: Asked) -> Certificate:
+def _one(certificate: Path, asked: BatchOptions) -> Certificate:
     """Return the certificate of the side, at the budget where the document has one of it.
 
     Of several procedures, as in a document of the platform, the deciding one counts.
@@ -227,7 +229,7 @@ def _one(certificate: Path, asked: Asked) -> Certificate:
     return found[0]
 
 
-def draw_of(certificate: Path, scores: Path, seed: int, asked: Asked) -> Drawn:
+def draw_of(certificate: Path, scores: Path, seed: int, asked: BatchOptions) -> Drawn:
     """Return the draw that a seed makes of a batch."""
     from certify_assets.certificates.batch_sides import SidesDraw
 
@@ -235,7 +237,9 @@ def draw_of(certificate: Path, scores: Path, seed: int, asked: Asked) -> Drawn:
     return Drawn(SidesDraw(plan.sides, frozen, seed), plan.both)
 
 
-def read_draw(certificate: Path, scores: Path, drawn: Path, asked: Asked) -> tuple[Drawn, set[str]]:
+def read_draw(
+    certificate: Path, scores: Path, drawn: Path, asked: BatchOptions
+) -> tuple[Drawn, set[str]]:
     """Compute the draw of a file again, and return it with the runs of the file.
 
     A file that is not the draw is refused.
@@ -291,7 +295,7 @@ def require_first_seed(scores: Path, seed: int) -> None:
         write_json_atomic(trace, now)
 
 
-def _batch(scores: Path, asked: Asked) -> Batch:
+def _batch(scores: Path, asked: BatchOptions) -> Batch:
     from certify_assets.certificates import Batch
 
     table = read_scores(scores, **asked.columns).choose_split(asked.split, required=True)
@@ -306,7 +310,7 @@ def _texts(values: Sequence[Any] | Any) -> list[str]:
     return [str(value) for value in values]
 
 
-def _history(path: Path, asked: Asked) -> History:
+def _history(path: Path, asked: BatchOptions) -> History:
     from certify_assets.certificates import History
 
     table: ScoreTable = read_scores(path, **asked.columns)

@@ -22,7 +22,7 @@ def distinct_rows(words: NDArray[np.uint32]) -> tuple[_Integers, _Integers]:
 
 
 def count_rows(
-    codes: NDArray[np.int32], wrong: NDArray[np.uint8], ends: _Integers, tasks: int
+    codes: NDArray[np.int32], wrong: NDArray[np.bool_], ends: _Integers, tasks: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Count covered rows and errors a task for nested thresholds."""
     covered = np.zeros((ends.size, tasks), np.int32)

@@ -43,14 +43,9 @@ def test_distinct_rows(labels: list[str]) -> None:
         assert np.array_equal(fast, plain)
 
 
-@given(st.integers(0, 10_000))
-@settings(max_examples=30, deadline=None)
-def test_count_rows(seed: int) -> None:
-    for tasks in (7, 20_000):
-        count_rows(seed, tasks)
-
-
-def count_rows(seed: int, tasks: int) -> None:
+@given(st.integers(0, 10_000), st.sampled_from([7, 20_000]))
+@settings(max_examples=40, deadline=None)
+def test_count_rows(seed: int, tasks: int) -> None:
     rng = np.random.default_rng(seed)
     codes, wrong = rng.integers(0, tasks, 50).astype(np.int32), rng.integers(0, 2, 50) == 1
     ends = np.sort(rng.integers(0, 51, 6))
