@@ -46,7 +46,10 @@ class TaskCounts:
 
     def at(self, place: int) -> TaskCounts:
         """Return the counts of one threshold."""
-        part = slice(place, place + 1)
+        return self.part(slice(place, place + 1))
+
+    def part(self, part: slice | NDArray[np.int64]) -> TaskCounts:
+        """Return the counts of some thresholds."""
         return TaskCounts(
             self.side,
             self.thresholds[part],

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from certify_assets.certificates.betting import BettingPlan, check_pilot, make_plan
 from certify_assets.certificates.bootstrap import as_fraction, draws_needed, resample_sums
+from certify_assets.certificates.charge import POOL_TASKS, size_charges
 from certify_assets.certificates.counts import SIDES, TaskCounts, count_at, count_tasks
 from certify_assets.certificates.guard import GUARDS, GuardTest, apply_guard
 from certify_assets.certificates.inputs import Observations
@@ -30,8 +31,9 @@ from certify_assets.certificates.pseudo_task import (
     WHOLE_SHARE,
     PseudoTask,
     SizedScores,
+    covered_ratios,
     error_icc,
-    size_ratios,
+    observed_ratio,
 )
 from certify_assets.errors import InputError, quoted
 
@@ -369,12 +371,20 @@ def pseudo_task(
     """Return the size of the pseudo-task, from the table, a pool and what is declared."""
     icc, cap, most = error_icc(observations, counts), settings.error_icc_cap, settings.max_task_size
     tables: tuple[SizedScores, ...] = (observations,) if pool is None else (observations, pool)
-    ratios = size_ratios(counts, tables, settings.budget, float(settings.size_ratio))
+    least = np.full(
+        counts.thresholds.size, max(1.0, float(settings.size_ratio), observed_ratio(counts))
+    )
     if most is not None:
         # a wrong task is then as large as is declared, at least
         mean = counts.covered_trajectories / np.maximum(counts.covered_tasks, 1)
-        ratios = np.maximum(ratios, most / np.maximum(mean, 1.0))
-    return PseudoTask(icc if cap is None else min(icc, float(cap)), ratios)
+        least = np.maximum(least, most / np.maximum(mean, 1.0))
+    charged = settings.method.charged and pool is not None and pool.scored_tasks >= POOL_TASKS
+    return PseudoTask(
+        icc if cap is None else min(icc, float(cap)),
+        np.maximum(least, covered_ratios(counts, tables, settings.budget)),
+        least if charged else None,
+        size_charges(counts, tables) if charged else None,
+    )
 
 
 def _tails(tested: TaskCounts, test: Test, settings: Settings) -> NDArray[np.float64]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
 from certify_assets.certificates.bootstrap import draws_needed
+from certify_assets.certificates.charge import POOL_TASKS
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts
 from certify_assets.certificates.diagnosis import MISSING_INPUTS, diagnose_evaluation
@@ -238,11 +238,22 @@ def _pool_findings(
     counts = evaluation.counts
     alone = pseudo_task(observations, counts, settings, None)
     place = counts.thresholds.size - 1 if evaluation.chosen is None else evaluation.chosen
+    if settings.method.charged and pseudo.charges is None:
+        yield (
+            "few_pool_tasks",
+            f"{pool.scored_tasks} tasks of the pool have a score; sizes are charged from "
+            f"{POOL_TASKS} on, and this is the test of pseudo_task.",
+        )
+    elif pseudo.charges is not None and pseudo.charges[place] > 0:
+        yield (
+            "size_charge",
+            f"{pseudo.charges[place]:.3g} of the covered trajectories count as wrong, because the "
+            "calibration tasks say too little of tasks as large as theirs.",
+        )
     before, after = float(alone.ratios[place]), float(pseudo.ratios[place])
     if f"{before:.3g}" == f"{after:.3g}":
         return
-    equal = replace(pseudo, ratios=np.ones_like(pseudo.ratios))
-    coverages = [coverage_under(other, evaluation, settings) for other in (alone, equal)]
+    coverages = [coverage_under(other, evaluation, settings) for other in (alone, pseudo.equal)]
     yield (
         "pool_size_ratio",
         f"The pool {'raises' if after > before else 'lowers'} the size ratio of wrong tasks from "

@@ -370,6 +370,13 @@ def _guard_assumptions(settings: Settings) -> tuple[str, ...]:
     return ()
 
 
+_CHARGED = (
+    "That ratio is of tasks that are wrong throughout. For errors that cluster as those seen do, "
+    "trajectories of tasks so large that the calibration tasks say too little of them count as "
+    "wrong instead (the finding size_charge says how many)."
+)
+
+
 def _pseudo_task_assumptions(evaluation: Evaluation, pool: Pool | None) -> tuple[str, ...]:
     """What pseudo_task supposes of the sizes of wrong tasks, and of a pool."""
     pseudo, place = evaluation.test.pseudo, evaluation.chosen
@@ -385,8 +392,10 @@ def _pseudo_task_assumptions(evaluation: Evaluation, pool: Pool | None) -> tuple
     )
     if pool is None:
         return (sizes,)
+    charged = () if pseudo.charges is None else (_CHARGED,)
     return (
         sizes,
+        *charged,
         f"The {len(pool.labels)} tasks of the pool ({pool.sha256[:12]}) are drawn like these, and "
         "their scores are from a judge that did not train on them; no outcome of theirs is read.",
     )

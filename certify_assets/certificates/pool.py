@@ -52,6 +52,11 @@ class Pool:
         return int(self.scores.size) - self.scored
 
     @property
+    def scored_tasks(self) -> int:
+        """Number of tasks with a score."""
+        return int(np.unique(self.tasks[: self.scored]).size)
+
+    @property
     def fingerprint(self) -> PoolInputs:
         """The ``inputs.pool`` entry of a certificate."""
         return {"sha256": self.sha256, "rows": int(self.scores.size), "origin": self.origin}

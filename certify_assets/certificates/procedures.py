@@ -26,9 +26,10 @@ from numpy.typing import NDArray
 
 from certify_assets.certificates.betting import gaffke_tails, payoffs, wealth_tails
 from certify_assets.certificates.bootstrap import bootstrap_tails, error_lattice, montecarlo_tails
+from certify_assets.certificates.charge import charged_tails
 from certify_assets.certificates.clustering import summarise_clusters
 from certify_assets.certificates.counts import TaskCounts
-from certify_assets.certificates.pseudo_task import GRID, PseudoTask, pseudo_task_tails
+from certify_assets.certificates.pseudo_task import GRID, PseudoTask
 from certify_assets.certificates.two_way import two_way_tails
 from certify_assets.errors import InputError, quoted
 
@@ -181,6 +182,7 @@ class Procedure:
     # grid, level and pseudo-task are calibrated as a whole: no other guard or correction applies,
     # and scores of a pool of unlabelled tasks are taken
     calibrated: bool = False
+    charged: bool = False  # with a pool, sizes that calibration tasks do not represent are charged
 
     @property
     def estimands(self) -> tuple[str, ...]:
@@ -228,7 +230,7 @@ def _gaffke(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
 def _pseudo_task(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
     if test.pseudo is None:
         return np.ones(counts.thresholds.size)
-    return pseudo_task_tails(
+    return charged_tails(
         counts,
         test.budget,
         test.pseudo,
@@ -315,6 +317,15 @@ PROCEDURES: dict[str, Procedure] = {
             _ROWS,
             (_TASKS_IID, _SIMULATED, *_COMMON),
             calibrated=True,
+        ),
+        Procedure(
+            "charged_pseudo_task",
+            _pseudo_task,
+            "calibrated by simulation",
+            _ROWS,
+            (_TASKS_IID, _SIMULATED, *_COMMON),
+            calibrated=True,
+            charged=True,
         ),
         Procedure("two_way", _two_way, _ASYMPTOTIC, _ROWS, _BOTH, guarded=True, agents=True),
     )

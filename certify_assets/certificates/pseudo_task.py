@@ -79,14 +79,34 @@ class PseudoTask:
         tell.
     ratios : float64 array, shape (thresholds,)
         R(θ).
+    clustered : float64 array, shape (thresholds,), or None
+        R(θ) of p2, where it is another.
+    charges : float64 array, shape (thresholds,), or None
+        Share of the covered runs that counts as wrong besides.
     """
 
     icc: float
     ratios: NDArray[np.float64]
+    clustered: NDArray[np.float64] | None = None
+    charges: NDArray[np.float64] | None = None
 
     def at(self, place: int) -> PseudoTask:
         """Return what applies to one threshold."""
-        return PseudoTask(self.icc, self.ratios[place : place + 1])
+        return self.part(slice(place, place + 1))
+
+    def part(self, part: slice | NDArray[np.int64]) -> PseudoTask:
+        """Return what applies to some thresholds."""
+        return PseudoTask(
+            self.icc,
+            self.ratios[part],
+            None if self.clustered is None else self.clustered[part],
+            None if self.charges is None else self.charges[part],
+        )
+
+    @property
+    def equal(self) -> PseudoTask:
+        """The same if wrong tasks are no larger than others."""
+        return PseudoTask(self.icc, np.ones_like(self.ratios))
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,10 +152,11 @@ def pseudo_task_tails(
     # c depends on the rounded n_w alone, and neighbouring thresholds share it
     sizes, owner = np.unique(np.rint(weighted), return_inverse=True)
     shrink = np.array([clustered_share(alpha, pseudo.icc, size) for size in sizes])[owner]
+    clustered = pseudo.ratios if pseudo.clustered is None else pseudo.clustered
     found = []
     for size, at in (
         (pseudo.ratios * mean, level),
-        (pseudo.ratios * shrink * weighted, level * WHOLE_SHARE / CLUSTERED_SHARE),
+        (clustered * shrink * weighted, level * WHOLE_SHARE / CLUSTERED_SHARE),
     ):
         extra = (1.0 - alpha) * size
         tails = kernels.pseudo_task_tails(
@@ -215,15 +236,6 @@ def icc_upper(covered: NDArray[np.int32], errors: NDArray[np.int32]) -> float:
     )
 
 
-def size_ratios(
-    counts: TaskCounts, tables: tuple[SizedScores, ...], budget: Fraction, declared: float = 1.0
-) -> NDArray[np.float64]:
-    """R(θ) of every threshold, from the calibration table and any pool of unlabelled tasks."""
-    return np.maximum(
-        max(1.0, declared, observed_ratio(counts)), covered_ratios(counts, tables, budget)
-    )
-
-
 def observed_ratio(counts: TaskCounts) -> float:
     """R̂: how much larger tasks with errors are than others, at the widest threshold."""
     n, k = counts.covered[-1].astype(np.int64), counts.errors[-1].astype(np.int64)
@@ -236,20 +248,38 @@ def covered_ratios(
     counts: TaskCounts, tables: tuple[SizedScores, ...], budget: Fraction
 ) -> NDArray[np.float64]:
     """R_T: the size beyond which tasks hold α/2 of the covered runs, over the mean covered size."""
+    found = covered_by_size(counts, tables)
+    total = found.runs.sum(axis=1)
+    # runs in tasks larger than each size; whole numbers, so that no rounding decides
+    beyond = total[:, None] - np.cumsum(found.runs, axis=1)
+    least = np.argmax(2 * budget.denominator * beyond <= budget.numerator * total[:, None], axis=1)
+    mean = found.tasks @ found.classes / np.maximum(found.tasks.sum(axis=1), 1)
+    return np.where(total > 0, found.classes[least] / np.maximum(mean, 1.0), 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class CoveredBySize:
+    """Covered runs and tasks of every size at every threshold, over all tables."""
+
+    classes: NDArray[np.int64]  # sizes, ascending
+    runs: NDArray[np.int64]  # shape (thresholds, sizes)
+    tasks: NDArray[np.int64]
+    calibration: NDArray[np.int64]  # tasks of the first table
+
+
+def covered_by_size(counts: TaskCounts, tables: tuple[SizedScores, ...]) -> CoveredBySize:
+    """Count covered runs and tasks by the size of their task."""
     sizes = [np.bincount(table.tasks[: table.scored]) for table in tables]
     classes = np.unique(np.concatenate([*(each[each > 0] for each in sizes), [1]]))
-    runs = np.zeros((counts.thresholds.size, classes.size), dtype=np.int64)
-    tasks = np.zeros_like(runs)
-    for table, each in zip(tables, sizes, strict=True):
-        more = _by_size(table, np.searchsorted(classes, each), counts, classes.size)
-        runs += more[0]
-        tasks += more[1]
-    total = runs.sum(axis=1)
-    # runs in tasks larger than each size; whole numbers, so that no rounding decides
-    beyond = total[:, None] - np.cumsum(runs, axis=1)
-    least = np.argmax(2 * budget.denominator * beyond <= budget.numerator * total[:, None], axis=1)
-    mean = tasks @ classes / np.maximum(tasks.sum(axis=1), 1)
-    return np.where(total > 0, classes[least] / np.maximum(mean, 1.0), 1.0)
+    found = [
+        _by_size(table, np.searchsorted(classes, each), counts, classes.size)
+        for table, each in zip(tables, sizes, strict=True)
+    ]
+    runs, tasks = (
+        np.asarray(np.sum([each[part] for each in found], axis=0), dtype=np.int64)
+        for part in (0, 1)
+    )
+    return CoveredBySize(classes, runs, tasks, found[0][1].astype(np.int64))
 
 
 def _by_size(

@@ -36,7 +36,7 @@ _MARKS = {"reject": "█", "human": "░", "release": "▒"}
 _PROCEDURE_HELP = (
     "guarded_taskboot, taskboot, naive, deff, one_per_task, task_hoeffding, betting (proved "
     "at any number of tasks; needs --pilot), gaffke "
-    "(conjectured), korn_graubard, pseudo_task (calibrated by simulation; takes --pool) or two_way (draws agents again too; needs a column agent); or "
+    "(conjectured), korn_graubard, pseudo_task and charged_pseudo_task (calibrated by simulation; take --pool) or two_way (draws agents again too; needs a column agent); or "
     "'all' for every one side by side."
 )
 
@@ -165,8 +165,8 @@ def certificate(
     given = {"SCORES": scores, "--pilot": pilot, "--pool": pool}
     refuse_overwrite({"--out": out}, {name: path for name, path in given.items() if path})
     _refuse(pilot, pool, **options)
-    if options["procedure"] == "pseudo_task":
-        _refuse_inapplicable(ctx)
+    if options["procedure"] in ("pseudo_task", "charged_pseudo_task"):
+        _refuse_inapplicable(ctx, options["procedure"])
     options["starts"] = options["starts"] or None
     side, procedure = options.pop("side"), options.pop("procedure")
     columns = {name: options.pop(name) for name in READING}
@@ -211,7 +211,7 @@ def _refuse(
             f"--pilot is for betting, and {procedure} does not read it; leave it out or name "
             "betting or all."
         )
-    if pool is not None and procedure not in ("pseudo_task", "all"):
+    if pool is not None and procedure not in ("pseudo_task", "charged_pseudo_task", "all"):
         raise click.UsageError(
             f"--pool is for pseudo_task, and {procedure} does not read it; leave it out or name "
             "pseudo_task or all."
@@ -230,12 +230,12 @@ def _refuse(
         )
 
 
-def _refuse_inapplicable(ctx: click.Context) -> None:
+def _refuse_inapplicable(ctx: click.Context, procedure: str) -> None:
     for name in ("guard", "multiplicity"):
         if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             raise click.UsageError(
-                f"--{name} does not apply to pseudo_task, which is calibrated as a whole; leave it "
-                "out."
+                f"--{name} does not apply to {procedure}, which is calibrated as a whole; leave "
+                "it out."
             )
 
 

@@ -46,6 +46,7 @@ _PROCEDURES: dict[str, str] = {
     "gaffke": "Gaffke",
     "korn_graubard": "Korn–Graubard",
     "pseudo_task": "Pseudo-task",
+    "charged_pseudo_task": "Pseudo-task with charged sizes",
     "two_way": "Two-way resampling",
 }
 _WRONG = {"reject": "had in fact succeeded", "release": "had in fact failed"}

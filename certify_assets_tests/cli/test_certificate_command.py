@@ -21,6 +21,7 @@ EVERY = [
     "gaffke",
     "korn_graubard",
     "pseudo_task",
+    "charged_pseudo_task",
     "two_way",
 ]
 
@@ -97,6 +98,7 @@ def test_noise_never_counts_as_certified(call: Call, tmp_path: Path) -> None:
         ("--procedure pseudo_task --pool {scores}", "the calibration table itself"),
         ("--procedure pseudo_task --guard floor", "--guard does not apply"),
         ("--procedure pseudo_task --multiplicity bonferroni", "--multiplicity does not apply"),
+        ("--procedure charged_pseudo_task --guard floor", "does not apply to charged_pseudo_task"),
         ("--procedure pseudo_task --engine montecarlo", "engine montecarlo does not apply"),
         ("--procedure pseudo_task --size-ratio 0.9", "size_ratio is 0.9"),
         ("--joint --side reject", "--side both"),
@@ -314,7 +316,7 @@ def test_a_pool_is_read_without_its_outcomes_and_asked_for_again(
     )
     every = call(f"certificate {scores} --procedure all --guard kish --pool {pilot} --json").json
     pools = [item["procedure"] for item in every["certificates"] if "pool" in item["inputs"]]
-    assert pools == ["pseudo_task", "pseudo_task"]
+    assert pools == ["pseudo_task"] * 2 + ["charged_pseudo_task"] * 2
 
 
 def test_pools_that_cannot_be_read(call: Call, scores: Path, pilot: Path, tmp_path: Path) -> None:

@@ -1,0 +1,155 @@
+"""``charged_pseudo_task``: the charge of sizes, recounted plainly, and what it does to a certificate."""
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from certify_assets.certificates import (
+    Observations,
+    Settings,
+    certify,
+    evaluate,
+    observe,
+    verify_certificate,
+)
+from certify_assets.certificates.charge import charged_numerators, size_charges
+from certify_assets.certificates.counts import count_tasks
+from certify_assets.certificates.pool import Pool, observe_pool
+from certify_assets.research.mixtures import mixture
+from certify_assets.research.populations import Design, pilot_of
+from certify_assets_tests.populations import paper_process
+
+ASK: dict[str, Any] = {"procedure": "charged_pseudo_task"}
+CAL = paper_process(60, 0.5, np.random.default_rng(8))
+
+
+def pool_of(sizes: list[int], seed: int = 9) -> Pool:
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    scores = np.random.default_rng(seed).normal(size=owner.size)
+    return observe_pool(scores, [f"pool {task}" for task in owner])
+
+
+def rows(sizes: list[int], seed: int = 0) -> Observations:
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    scores = np.random.default_rng(seed).normal(size=owner.size)
+    return observe(scores, np.zeros(owner.size, dtype=np.int64), owner)
+
+
+def widest(table: Observations, pool: Pool) -> float:
+    return float(size_charges(count_tasks(table, "reject", 160), (table, pool))[-1])
+
+
+def test_large_tasks_that_calibration_lacks_are_charged() -> None:
+    # a fifth of a pool is five times larger; the widest threshold leaves few runs out
+    table, pool = rows([8] * 30), pool_of([8] * 100 + [40] * 25)
+    share = 40 * 25 / (8 * 130 + 40 * 25)
+    assert widest(table, pool) == pytest.approx(share * (1 + 2 / 25), rel=0.02)
+    # with two of them right, no more than 1 − √.3 of such tasks are wrong, at confidence .7
+    standing = rows([8] * 30 + [40] * 2)
+    share = 40 * 27 / (8 * 130 + 40 * 27)
+    rates = 1 - 0.3 ** (1 / 2), 1 - 0.3 ** (1 / 32)
+    expected = share * (1 + 2 / 27) * rates[0] - rates[1]
+    assert widest(standing, pool) == pytest.approx(expected, rel=0.02)
+
+
+def test_equal_or_nearly_equal_tasks_are_charged_nothing() -> None:
+    assert widest(rows([8] * 30), pool_of([8] * 100)) == 0.0
+    # half a doubling: 11² < 2·8², 12² > 2·8²
+    assert widest(rows([8] * 30), pool_of([8] * 90 + [11] * 10)) == 0.0
+    assert widest(rows([8] * 30), pool_of([8] * 90 + [12] * 10)) > 0.1
+    # where larger ones exist, those within half a doubling may belong to them
+    few = widest(rows([8] * 30), pool_of([8] * 90 + [11] * 10 + [20]))
+    assert few > widest(rows([8] * 30), pool_of([8] * 100 + [20])) > 0.0
+
+
+@pytest.mark.parametrize("side", ["reject", "release"])
+def test_the_charge_recounted_plainly(side: str) -> None:
+    rng = np.random.default_rng(3)
+    table = rows(rng.geometric(1 / 6, 25).tolist(), 1)
+    pool = pool_of(rng.geometric(1 / 6, 120).tolist(), 2)
+    counts = count_tasks(table, side, 160)
+    found = size_charges(counts, (table, pool))
+    assert (found > 0).any()
+    for place in (0, 40, 100, 159):
+        limit = counts.thresholds[place]
+        tasks: list[tuple[bool, int, int]] = []  # of calibration, size, covered runs
+        for kept in (table, pool):
+            inside = kept.scores <= limit if side == "reject" else kept.scores >= limit
+            sizes = np.bincount(kept.tasks[: kept.scored])
+            covered = np.bincount(kept.tasks[inside], minlength=sizes.size)
+            tasks += [
+                (kept is table, int(m), int(n)) for m, n in zip(sizes, covered, strict=True) if n
+            ]
+        total, own = sum(n for *_, n in tasks), sum(cal for cal, *_ in tasks)
+        charges = []
+        for square in (1, 2):
+            most = 0.0
+            for size in {m for _, m, _ in tasks}:
+                tail = [n for _, m, n in tasks if m >= size]
+                shown = min(1.0, sum(tail) / total * (1 + 2 / len(tail)))
+                standing = sum(cal and square * m * m >= size * size for cal, m, _ in tasks)
+                charge = shown
+                if standing:
+                    charge = shown * (1 - 0.3 ** (1 / standing)) - (1 - 0.3 ** (1 / own))
+                most = max(most, charge)
+            charges.append(most)
+        assert found[place] == pytest.approx(min(charges[0], 4 * charges[1]), rel=1e-12)
+
+
+def test_what_a_charge_leaves_of_the_budget() -> None:
+    numerators, parts = charged_numerators(Fraction(1, 10), np.array([0.0, 0.04, 0.1, 1.0]))
+    assert numerators[0] * 10 == parts and not numerators[2:].any()
+    assert 0 <= 0.06 / 0.96 - numerators[1] / parts < 1 / parts
+
+
+def test_without_pool_or_with_few_tasks_in_it_it_is_the_pseudo_task() -> None:
+    other = paper_process(99, 0.5, np.random.default_rng(4))
+    few = (other.scores, [f"pool {task}" for task in other.tasks])
+    for pool in (None, few):
+        plain = certify(*CAL, procedure="pseudo_task", pool=pool)
+        charged = certify(*CAL, **ASK, pool=pool)
+        assert charged.threshold == plain.threshold and charged.coverage == plain.coverage
+    codes = [finding["code"] for finding in certify(*CAL, **ASK, pool=few).findings]
+    assert "few_pool_tasks" in codes and "size_charge" not in codes
+
+
+def test_a_certificate_with_a_charge() -> None:
+    sizes = np.where(np.arange(150) % 10, 8, 24)
+    owner = np.repeat(np.arange(150), sizes)
+    scores = np.random.default_rng(5).normal(size=owner.size)
+    pool = (scores, [f"pool {task}" for task in owner])
+    found = certify(*CAL, **ASK, pool=pool)
+    assert found.validity == "calibrated by simulation"
+    assert "count as wrong" in " ".join(found.assumptions)
+    assert any(
+        finding["code"] == "size_charge" and "count as wrong" in finding["message"]
+        for finding in found.findings
+    )
+    assert verify_certificate(found.to_json(), *CAL, pool=pool) is None
+    even = [f"pool {task}" for task in np.repeat(np.arange(150), 8)]
+    free = certify(*CAL, **ASK, pool=(scores[: len(even)], even))
+    assert free.coverage > found.coverage
+
+
+def share(design: Design, procedure: str, trials: int) -> tuple[float, float]:
+    """Share of tables on which something is certified, and mean coverage."""
+    settings, found = Settings(procedure=procedure), []
+    for trial in range(trials):
+        rng = np.random.default_rng([trial, 6])
+        table, other = observe(*design.draw(rng)), pilot_of(design, 200, rng)
+        pool = observe_pool(other.scores, other.tasks)
+        found.append(evaluate(table, settings, pool=pool).chosen_coverage)
+    return float(np.mean(np.array(found) > 0)), float(np.mean(found))
+
+
+@pytest.mark.slow
+def test_hidden_larger_tasks_are_held_where_the_pseudo_task_is_not() -> None:
+    trials = 200
+    design = mixture("hidden_largest", 50, 0.102)
+    # measured over 300 trials: .35 and .06; standard error at most .034
+    assert share(design, "pseudo_task", trials)[0] > 0.2
+    held = share(design, "charged_pseudo_task", trials)[0]
+    assert held < 0.05 + 3 * math.sqrt(0.05 * 0.95 / trials)
