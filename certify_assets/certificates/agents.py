@@ -101,7 +101,7 @@ def leave_one_agent_out(
     -------
     list of AgentError
         Sorted by agent; empty with fewer than `FEWEST_AGENTS` agents, where nothing is certified,
-        and for a procedure that needs a pilot table.
+        and for a procedure that needs a pilot table. A pool that the certificate names is not used.
     """
     values = np.asarray(scores, dtype=np.float64)
     labels, groups = np.asarray(outcomes), np.asarray(tasks)
