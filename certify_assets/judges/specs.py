@@ -6,13 +6,11 @@
 from __future__ import annotations
 
 import importlib
-import os
 import pkgutil
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict
@@ -278,9 +276,9 @@ class _Configured:
 
 def _configured(root: str | None) -> _Configured:
     """Read the user's document; an error in one judge leaves the others."""
-    where = os.environ.get(VARIABLE) or f"{root or default_root()}/{FILE}"
     try:
-        entries = _entries(where, _text(where, root))
+        where, text = Store(root or default_root()).read_settings(FILE, VARIABLE)
+        entries = _entries(where, text)
     except CertifyError as error:
         return _Configured(problems=(str(error),))
     found: dict[str, JudgeSpec] = {}
@@ -294,22 +292,6 @@ def _configured(root: str | None) -> _Configured:
         except InputError as error:
             problems.append(f"{called}: {error}")
     return _Configured(found, tuple(problems))
-
-
-def _text(where: str, root: str | None) -> str | None:
-    """Return the document, or None where none was written."""
-    try:
-        if os.environ.get(VARIABLE):
-            return Path(where).read_text(encoding="utf-8")
-        store = Store(root or default_root())
-        return store.read_bytes(FILE).decode("utf-8") if store.exists(FILE) else None
-    except UnicodeDecodeError:
-        raise InputError(f"{where} is not UTF-8 text; save it so.") from None
-    except OSError as error:
-        raise InputError(
-            f"{where} cannot be read ({error.strerror or type(error).__name__}); "
-            f"correct {VARIABLE} or the file."
-        ) from None
 
 
 def _entries(where: str, text: str | None) -> list[Any]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
 from urllib.parse import urlsplit
 
@@ -94,7 +92,7 @@ class Notifications(BaseModel):
 def read_notifications(store: Store) -> Notifications:
     """Return the configuration; without targets where there is no document."""
     # no sentence of an error shows anything of an address
-    where, text = _text(store)
+    where, text = store.read_settings(FILE, VARIABLE)
     if text is None:
         return Notifications.model_validate({})
     import yaml
@@ -108,19 +106,6 @@ def read_notifications(store: Store) -> Notifications:
     except ValidationError as error:
         problem = _sentence(document, error)
         raise InputError(f"{where}{problem}") from None
-
-
-def _text(store: Store) -> tuple[str, str | None]:
-    named = os.environ.get(VARIABLE)
-    where = named or store.locate(FILE)
-    try:
-        if named:
-            return where, Path(named).read_text(encoding="utf-8")
-        return where, store.read_bytes(FILE).decode("utf-8") if store.exists(FILE) else None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{where} cannot be read ({type(error).__name__}); correct {VARIABLE} or the file."
-        ) from None
 
 
 def _sentence(document: Any, error: ValidationError) -> str:

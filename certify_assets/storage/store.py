@@ -154,6 +154,25 @@ class Store:
                 f"{self.locate(key)} is not a JSON document ({error}); {_remedy(key)} again."
             ) from None
 
+    def read_settings(self, key: str, variable: str) -> tuple[str, str | None]:
+        """Return where users write settings and their text, None where there are none.
+
+        They are in the file that a variable of the environment names, else under the key.
+        """
+        named = os.environ.get(variable)
+        where = named or self.locate(key)
+        try:
+            if named:
+                return where, Path(named).read_text(encoding="utf-8")
+            return where, self.read_bytes(key).decode("utf-8") if self.exists(key) else None
+        except UnicodeDecodeError:
+            raise InputError(f"{where} is not UTF-8 text; save it so.") from None
+        except OSError as error:
+            raise InputError(
+                f"{where} cannot be read ({error.strerror or type(error).__name__}); correct "
+                f"{variable} or the file."
+            ) from None
+
     def write_json(self, key: str, value: Any) -> str:
         """Store a JSON document, indented for readers; return its SHA-256."""
         return self.write_bytes(
