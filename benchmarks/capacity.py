@@ -143,7 +143,8 @@ def certify(path: Path) -> Callable[[], int]:
 
 def decide(path: Path) -> Callable[[], int]:
     from certify_assets.certificates import certify as issue
-    from certify_assets.evaluation.score_table import decide_table, read_score_table
+    from certify_assets.evaluation.decisions import decide_table
+    from certify_assets.evaluation.score_table import read_score_table
     from certify_assets.evaluation.table_files import write_table_file
 
     rng = np.random.default_rng(1)

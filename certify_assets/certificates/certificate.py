@@ -12,11 +12,19 @@ from typing import Any, TypedDict, get_args, get_origin, get_type_hints, is_type
 
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.evaluation import level_shares
-from certify_assets.certificates.inputs import Inputs, PoolInputs
+from certify_assets.certificates.inputs import BY_TASKS, Inputs, PoolInputs
 from certify_assets.errors import ForgedCertificateError, quoted
-from certify_assets.files import canonical_json, sha256_bytes, significant
+from certify_assets.files import (
+    MOST_WHOLE,
+    canonical_json,
+    interchange_json,
+    sha256_bytes,
+    significant,
+)
 
 SCHEMA = "certify_assets/certificate/1"
+#: of a table that is named by its tasks' digests; its canonical form is that of RFC 8785
+TASK_SCHEMA = "certify_assets/certificate/2"
 _ROUNDING, _SMALL_LEVEL = 1e-9, 0.05
 
 
@@ -48,6 +56,10 @@ class Certificate:
     grid, engine, draws), provenance (names and hashes of what produced the scores), selection (the
     rule, when there were candidates), covered_trajectories and errors (at the threshold), promise
     (the sentence that may be quoted) and digest (the hash of all the rest).
+
+    There are two schemas. The first names its table by a hash of all rows in order; the second, of
+    tables that are read in pieces, by one of the digests of its tasks (inputs.digest names the
+    definition), and its canonical bytes are those of RFC 8785.
 
     Derived numbers have ten significant digits; alpha, delta and the threshold are exact.
 
@@ -93,10 +105,13 @@ class Certificate:
     schema: str = field(default=SCHEMA)
 
     def __post_init__(self) -> None:
+        by_tasks = self.schema == TASK_SCHEMA
+        most = MOST_WHOLE if by_tasks else 2**63 - 1
         for name, allowed in _TYPES.items():
-            _check(name, getattr(self, name), allowed)
-        for name, shape in _SHAPES.items():
-            _check_mapping(name, getattr(self, name), shape)
+            _check(name, getattr(self, name), allowed, most)
+        inputs = _TASK_INPUTS if by_tasks else _INPUTS
+        for name, shape in {**_SHAPES, "inputs": inputs}.items():
+            _check_mapping(name, getattr(self, name), shape, most)
         if "pool" in self.inputs:
             _check_mapping("inputs.pool", self.inputs["pool"], _kinds(PoolInputs))
         for finding in self.findings:
@@ -110,15 +125,18 @@ class Certificate:
     @property
     def digest(self) -> str:
         """SHA-256 of every other key: it shows edits that verification cannot; no signature."""
-        return sha256_bytes(canonical_json(vars(self)))
+        return sha256_bytes(self._encode(vars(self)))
+
+    def _encode(self, values: dict[str, Any]) -> bytes:
+        return interchange_json(values) if self.schema == TASK_SCHEMA else canonical_json(values)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document as JSON values, lists and dicts fresh."""
-        return dict(json.loads(self.to_json()))
+        return dict(json.loads(canonical_json({**vars(self), "digest": self.digest})))
 
     def to_json(self) -> bytes:
         """Return the canonical bytes."""
-        return canonical_json({**vars(self), "digest": self.digest})
+        return self._encode({**vars(self), "digest": self.digest})
 
     @property
     def sha256(self) -> str:
@@ -155,12 +173,14 @@ class Certificate:
                     f"The certificate has a key of no certificate, {name!r}; give it as it was "
                     "written."
                 )
-        if document["schema"] != SCHEMA:
+        if document["schema"] not in (SCHEMA, TASK_SCHEMA):
             raise ForgedCertificateError(
                 f"The certificate has schema {quoted(document['schema'])}; this version reads "
-                f"{SCHEMA}."
+                f"{SCHEMA} and {TASK_SCHEMA}."
             )
         values = {name: document[name] for name in names}
+        if document["schema"] == TASK_SCHEMA:
+            values = _with_points(values)
         for name in ("assumptions", "findings"):
             if isinstance(values[name], list):
                 values[name] = tuple(values[name])
@@ -209,11 +229,27 @@ def _kinds(owner: type) -> _Kinds:
 
 _NONE = type(None)
 _TYPES = _kinds(Certificate)
-_SHAPES: dict[str, _Kinds] = {
-    "parameters": _kinds(Parameters),
-    "inputs": _kinds(Inputs),
-    "software": {"version": (str,)},
-}
+_SHAPES: dict[str, _Kinds] = {"parameters": _kinds(Parameters), "software": {"version": (str,)}}
+_INPUTS, _TASK_INPUTS = (
+    {name: kinds for name, kinds in _kinds(Inputs).items() if name != other}
+    for other in ("digest", "pool")
+)
+
+
+def _with_points(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values with floats where RFC 8785 writes 3.0 as 3."""
+    found = {name: _pointed(value, _TYPES[name]) for name, value in values.items()}
+    if isinstance(parameters := found["parameters"], dict):
+        kinds = _SHAPES["parameters"]
+        found["parameters"] = {
+            name: _pointed(value, kinds.get(name, ())) for name, value in parameters.items()
+        }
+    return found
+
+
+def _pointed(value: Any, allowed: tuple[type, ...]) -> Any:
+    whole = type(value) is int and abs(value) <= MOST_WHOLE
+    return float(value) if whole and float in allowed and int not in allowed else value
 
 
 _MAY_LACK = ("inputs", "pool")
@@ -224,12 +260,12 @@ def _is_text(value: object) -> bool:
     return type(value) is str and not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
-def _check(name: str, value: Any, allowed: tuple[type, ...]) -> None:
+def _check(name: str, value: Any, allowed: tuple[type, ...], most: int) -> None:
     # bool is a subclass of int, and a certificate distinguishes them
     unusable = (
         (isinstance(value, float) and not math.isfinite(value))
         or (isinstance(value, str) and not _is_text(value))
-        or (isinstance(value, int) and abs(value) >= 2**63)
+        or (isinstance(value, int) and abs(value) > most)
     )
     if type(value) not in allowed or unusable:
         words = " or ".join(
@@ -241,7 +277,7 @@ def _check(name: str, value: Any, allowed: tuple[type, ...]) -> None:
         )
 
 
-def _check_mapping(name: str, value: Any, shape: _Kinds) -> None:
+def _check_mapping(name: str, value: Any, shape: _Kinds, most: int = MOST_WHOLE) -> None:
     # a certificate without a pool has the document that it had before there were any
     needed = {key: kinds for key, kinds in shape.items() if (name, key) != _MAY_LACK}
     if not isinstance(value, dict) or not set(needed) <= set(value) <= set(shape):
@@ -249,13 +285,19 @@ def _check_mapping(name: str, value: Any, shape: _Kinds) -> None:
             f"{name} is {quoted(value)}; it has exactly the keys {', '.join(sorted(needed))}."
         )
     for key in value:
-        _check(f"{name}.{key}", value[key], shape[key])
+        _check(f"{name}.{key}", value[key], shape[key], most)
 
 
 def _check_sense(certificate: Certificate) -> None:
-    if certificate.schema != SCHEMA:
+    if certificate.schema not in (SCHEMA, TASK_SCHEMA):
         raise ForgedCertificateError(
-            f"schema is {quoted(certificate.schema)}; this version writes {SCHEMA}."
+            f"schema is {quoted(certificate.schema)}; this version writes {SCHEMA} and "
+            f"{TASK_SCHEMA}."
+        )
+    digest = certificate.inputs.get("digest")
+    if certificate.schema == TASK_SCHEMA and digest != BY_TASKS:
+        raise ForgedCertificateError(
+            f"inputs.digest is {quoted(digest)}; this version knows {BY_TASKS}."
         )
     if not all(_is_text(text) for text in certificate.assumptions):
         raise ForgedCertificateError(

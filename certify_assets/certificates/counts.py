@@ -96,6 +96,11 @@ class TaskCounts:
         return np.asarray(np.count_nonzero(self.covered, axis=1), dtype=np.int64)
 
     @cached_property
+    def largest(self) -> NDArray[np.int64]:
+        """Covered trajectories of the task that has most of them, at each threshold."""
+        return np.asarray(self.covered.max(axis=1), dtype=np.int64)
+
+    @cached_property
     def effective_tasks(self) -> NDArray[np.float64]:
         """Kish's effective number of covered tasks, (Σ n_g)² / Σ n_g², at each threshold."""
         squares = np.einsum(
@@ -128,13 +133,18 @@ def count_tasks(observations: Observations, side: str = "reject", grid: int = 40
     release side): it covers what the interpolated quantile covers, and a strictly increasing map of
     the scores leaves every count as it is.
     """
-    scores = observations.scores[: observations.scored]
-    if not scores.size:
-        return count_at(observations, side, np.empty(0))
-    places = np.linspace(*_LEVELS, grid) * (scores.size - 1)
+    places = grid_places(observations.scored, side, grid)
+    return count_at(observations, side, observations.scores[places])
+
+
+def grid_places(scored: int, side: str, grid: int) -> NDArray[np.int64]:
+    """Places of the grid among the ascending scores, from the narrowest threshold to the widest."""
+    if not scored:
+        return np.empty(0, dtype=np.int64)
+    places = np.linspace(*_LEVELS, grid) * (scored - 1)
     if side == "reject":
-        return count_at(observations, side, scores[np.floor(places).astype(np.int64)])
-    return count_at(observations, side, scores[np.ceil(places).astype(np.int64)][::-1])
+        return np.floor(places).astype(np.int64)
+    return np.ceil(places).astype(np.int64)[::-1]
 
 
 def count_at(observations: Observations, side: str, thresholds: NDArray[np.float64]) -> TaskCounts:

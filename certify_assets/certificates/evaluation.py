@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from certify_assets.certificates.betting import BettingPlan, check_pilot, make_plan
 from certify_assets.certificates.bootstrap import as_fraction, draws_needed, resample_sums
+from certify_assets.certificates.cells import CountedTable
 from certify_assets.certificates.charge import POOL_TASKS, size_charges
 from certify_assets.certificates.counts import SIDES, TaskCounts, count_at, count_tasks
 from certify_assets.certificates.guard import GUARDS, GuardTest, apply_guard
@@ -36,6 +37,7 @@ from certify_assets.certificates.pseudo_task import (
     observed_ratio,
 )
 from certify_assets.errors import InputError, quoted
+from certify_assets.files import MOST_WHOLE
 
 MULTIPLICITIES = ("bonferroni", "fixed", "fallback", "maxt")
 #: how a certificate names the payment of a procedure that is calibrated over its whole grid
@@ -284,25 +286,32 @@ class Evaluation:
 
 
 def evaluate(
-    observations: Observations,
+    observations: Observations | CountedTable,
     settings: Settings,
     pilot: Observations | None = None,
     pool: Pool | None = None,
 ) -> Evaluation:
     """Count tasks on the grid and put every threshold to procedure and guard."""
-    if pool is not None:
-        if not settings.method.calibrated:
-            raise InputError(
-                f"A pool of unlabelled tasks is for pseudo_task, and {settings.method.name} does "
-                "not read it; leave it out or name pseudo_task."
-            )
-        check_pool(pool, observations)
-    missing_input, plan = _prepare(observations, settings, pilot)
     side, most = settings.side, settings.max_task_size
-    if plan is None:
-        counts = count_tasks(observations, side, settings.applied_grid)
+    missing_input, plan = None, None
+    if pool is not None and not settings.method.calibrated:
+        raise InputError(
+            f"A pool of unlabelled tasks is for pseudo_task, and {settings.method.name} does "
+            "not read it; leave it out or name pseudo_task."
+        )
+    if isinstance(observations, CountedTable):
+        if refusal := needs_all_rows(settings):
+            raise InputError(refusal)
+        counts: TaskCounts = observations.counts[side, settings.applied_grid]
     else:
-        counts = count_at(observations, side, plan.thresholds)
+        if pool is not None:
+            check_pool(pool, observations)
+        missing_input, plan = _prepare(observations, settings, pilot)
+        counts = (
+            count_tasks(observations, side, settings.applied_grid)
+            if plan is None
+            else count_at(observations, side, plan.thresholds)
+        )
     largest = int(counts.sizes.max(initial=0))
     if most is not None and largest > most:
         raise InputError(
@@ -319,10 +328,10 @@ def evaluate(
         max_task_size=most,
     )
     tested = counts
-    if settings.method.one_draw:
+    if settings.method.one_draw and isinstance(observations, Observations):
         tested = count_at(observations.one_a_task(settings.seed), side, counts.thresholds)
     test = settings.test if plan is None else replace(settings.test, bets=plan.bets)
-    if settings.method.calibrated and counts.tasks:
+    if settings.method.calibrated and counts.tasks and isinstance(observations, Observations):
         test = replace(test, pseudo=pseudo_task(observations, counts, settings, pool))
     tails = np.ones(counts.thresholds.size)
     if not missing_input and tested.tasks:
@@ -346,6 +355,28 @@ def evaluate(
         plan=plan,
         missing_input=missing_input,
     )
+
+
+def needs_all_rows(settings: Settings) -> str | None:
+    """Say why settings cannot do with a table that is read in pieces; None where they can."""
+    method = settings.method
+    name = None if method.pieces else method.name
+    if method.pieces and method.joint and settings.multiplicity == "maxt":
+        name = "multiplicity maxt"
+    elif method.pieces and method.joint and settings.engine == "montecarlo":
+        name = "engine montecarlo"
+    if name is not None:
+        others = ", ".join(item.name for item in PROCEDURES.values() if item.pieces)
+        return (
+            f"{name} needs all rows of the table at once and this one is read in pieces; give one "
+            f"of the procedures {others} without Monte-Carlo draws, or a sample of the tasks."
+        )
+    if settings.seed > MOST_WHOLE:
+        return (
+            f"seed is {settings.seed}, above the whole numbers of RFC 8785 in which a certificate "
+            f"of a table that is read in pieces is written; give one up to {MOST_WHOLE}."
+        )
+    return None
 
 
 def _prepare(

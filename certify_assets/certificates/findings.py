@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from certify_assets.certificates.bootstrap import draws_needed
+from certify_assets.certificates.cells import CountedTable
 from certify_assets.certificates.charge import POOL_TASKS
-from certify_assets.certificates.clustering import n_min
+from certify_assets.certificates.clustering import n_min, summarise_clusters
 from certify_assets.certificates.counts import TaskCounts
 from certify_assets.certificates.diagnosis import MISSING_INPUTS, diagnose_evaluation
 from certify_assets.certificates.evaluation import (
@@ -32,23 +34,26 @@ _LARGE_RATIO = 5.0
 
 
 def certificate_findings(
-    observations: Observations,
+    observations: Observations | CountedTable,
     evaluation: Evaluation,
     settings: Settings,
     pool: Pool | None = None,
     *,
     pilot: Observations | None = None,
     repeats: int = 0,
+    by_tasks: bool = False,
 ) -> tuple[dict[str, str], ...]:
     """Collect what is particular to the data; what every such certificate assumes is no finding.
 
     `repeats` counts rows that repeat an earlier one, where nothing says that they are other runs.
+    A table that is named by its tasks (`by_tasks`) may have been read in pieces: nothing is said of
+    it then that needs all rows in order.
     """
     found = [
         *_table_findings(observations, evaluation, settings),
         *_row_findings(observations, repeats),
-        *_ranking_findings(observations, evaluation, settings),
-        *_chance_findings(observations, evaluation, settings, (pilot, pool)),
+        *_ranking_findings(observations, evaluation, settings, by_tasks=by_tasks),
+        *_chance_findings(observations, evaluation, settings, (pilot, pool), by_tasks=by_tasks),
         *_size_findings(evaluation, settings),
         *_method_findings(settings),
         *_guard_findings(evaluation, settings),
@@ -64,7 +69,7 @@ def certificate_findings(
 
 
 def _table_findings(
-    observations: Observations, evaluation: Evaluation, settings: Settings
+    observations: Observations | CountedTable, evaluation: Evaluation, settings: Settings
 ) -> Iterator[tuple[str, str]]:
     counts = evaluation.counts
     if observations.unscored:
@@ -86,19 +91,18 @@ def _table_findings(
             f"The {counts.thresholds.size} thresholds hold {distinct} distinct scores; the "
             "correction still counts them all.",
         )
-    scores = observations.scores[: observations.scored]
-    ends = max(
-        (int(np.count_nonzero(scores == end)) for end in (*scores[:1], *scores[-1:])), default=0
-    )
-    if ends > 1 and ends > _SATURATED * scores.size:
+    ends = observations.at_ends
+    if ends > 1 and ends > _SATURATED * observations.scored:
         yield (
             "saturated_scores",
-            f"{ends} of {scores.size} scores share the lowest or the highest value; score by the "
+            f"{ends} of {observations.scored} scores share the lowest or the highest value; score by the "
             "log-odds, which do not saturate.",
         )
 
 
-def _row_findings(observations: Observations, repeats: int) -> Iterator[tuple[str, str]]:
+def _row_findings(
+    observations: Observations | CountedTable, repeats: int
+) -> Iterator[tuple[str, str]]:
     if repeats:
         yield (
             "duplicate_rows",
@@ -109,7 +113,11 @@ def _row_findings(observations: Observations, repeats: int) -> Iterator[tuple[st
 
 
 def _ranking_findings(
-    observations: Observations, evaluation: Evaluation, settings: Settings
+    observations: Observations | CountedTable,
+    evaluation: Evaluation,
+    settings: Settings,
+    *,
+    by_tasks: bool,
 ) -> Iterator[tuple[str, str]]:
     counts = evaluation.counts
     covered = counts.covered_trajectories.astype(np.float64)
@@ -123,7 +131,10 @@ def _ranking_findings(
     missed = np.concatenate([[0.0], errors / wrong, [1.0]])
     if float(np.trapezoid(found, missed)) > 0.5:
         return
-    area, spread = observations.clustered_auroc
+    if by_tasks or isinstance(observations, CountedTable):
+        area, spread = _effective_auroc(observations, counts)
+    else:
+        area, spread = observations.clustered_auroc
     if area + _REVERSED * spread < 0.5:
         yield (
             "scores_look_reversed",
@@ -133,11 +144,29 @@ def _ranking_findings(
         )
 
 
+def _effective_auroc(
+    observations: Observations | CountedTable, counts: TaskCounts
+) -> tuple[float, float]:
+    """AUROC and its standard error (Hanley and McNeil 1982, eq. 2) at the effective sizes."""
+    clusters, area = summarise_clusters(counts.sizes, counts.successes), observations.auroc or 0.5
+    successes = clusters.success_rate * clusters.n_eff
+    failures = clusters.n_eff - successes
+    one, two = area / (2 - area), 2 * area * area / (1 + area)
+    variance = (
+        area * (1 - area)
+        + (successes - 1) * (one - area * area)
+        + (failures - 1) * (two - area * area)
+    ) / (successes * failures)
+    return area, math.sqrt(max(variance, 0.0))
+
+
 def _chance_findings(
-    observations: Observations,
+    observations: Observations | CountedTable,
     evaluation: Evaluation,
     settings: Settings,
     others: tuple[Observations | None, Pool | None],
+    *,
+    by_tasks: bool,
 ) -> Iterator[tuple[str, str]]:
     """Say where any judge would get a certificate, and what a random one gets."""
     counts = evaluation.counts
@@ -147,13 +176,17 @@ def _chance_findings(
     rate, what = (rate, "success") if settings.side == "reject" else (1 - rate, "failure")
     if rate > settings.alpha:
         return
-    random = evaluate(observations.at_random(settings.seed), settings, *others)
-    yield (
-        "any_judge",
+    sentence = (
         f"The {what} rate {rate:.3f} is within alpha {settings.alpha:g}: any judge keeps the "
-        f"budget on this side. Random scores are certified for {random.chosen_coverage:.3f} of "
-        f"the runs, these for {evaluation.chosen_coverage:.3f}.",
+        "budget on this side."
     )
+    if not by_tasks and isinstance(observations, Observations):
+        random = evaluate(observations.at_random(settings.seed), settings, *others)
+        sentence += (
+            f" Random scores are certified for {random.chosen_coverage:.3f} of the runs, these "
+            f"for {evaluation.chosen_coverage:.3f}."
+        )
+    yield "any_judge", sentence
 
 
 def _method_findings(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -218,10 +251,13 @@ def _weight_findings(
 
 
 def _pool_findings(
-    observations: Observations, evaluation: Evaluation, settings: Settings, pool: Pool | None
+    observations: Observations | CountedTable,
+    evaluation: Evaluation,
+    settings: Settings,
+    pool: Pool | None,
 ) -> Iterator[tuple[str, str]]:
     pseudo = evaluation.test.pseudo
-    if pool is None or pseudo is None:
+    if pool is None or pseudo is None or isinstance(observations, CountedTable):
         return
     if pool.origin == GIVEN:
         yield (

@@ -60,9 +60,7 @@ def _limits(alpha: float) -> NDArray[np.float64]:
 
 def largest_shares(counts: TaskCounts) -> NDArray[np.float64]:
     """Share of the covered trajectories in the largest covered task, 0 with nothing covered."""
-    return np.asarray(
-        counts.covered.max(axis=1) / np.maximum(counts.covered_trajectories, 1), dtype=np.float64
-    )
+    return np.asarray(counts.largest / np.maximum(counts.covered_trajectories, 1), dtype=np.float64)
 
 
 def concentrated(counts: TaskCounts, alpha: float, delta: float) -> NDArray[np.bool_]:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates.betting import gaffke_tails, payoffs, wealth_tails
-from certify_assets.certificates.bootstrap import bootstrap_tails, error_lattice, montecarlo_tails
+from certify_assets.certificates.bootstrap import bootstrap_tails, counts_lattice, montecarlo_tails
 from certify_assets.certificates.charge import charged_tails
 from certify_assets.certificates.clustering import summarise_clusters
 from certify_assets.certificates.counts import TaskCounts
@@ -183,6 +183,7 @@ class Procedure:
     # and scores of a pool of unlabelled tasks are taken
     calibrated: bool = False
     charged: bool = False  # with a pool, sizes that calibration tasks do not represent are charged
+    pieces: bool = False  # goes through tasks a threshold at a time, in whatever order
 
     @property
     def estimands(self) -> tuple[str, ...]:
@@ -199,9 +200,7 @@ def _taskboot(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]
     if test.engine == "montecarlo" and tasks == counts.tasks:
         return montecarlo_tails(counts, test.budget, test.draws, test.seed)
     engine = "auto" if test.engine == "montecarlo" else test.engine
-    return bootstrap_tails(
-        error_lattice(counts.covered, counts.errors, test.budget), test.level, engine, tasks
-    )
+    return bootstrap_tails(counts_lattice(counts, test.budget), test.level, engine, tasks)
 
 
 def _two_way(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
@@ -300,16 +299,23 @@ PROCEDURES: dict[str, Procedure] = {
     procedure.name: procedure
     for procedure in (
         Procedure(
-            "guarded_taskboot", _taskboot, _ASYMPTOTIC, _ROWS, _BOOTSTRAP, guarded=True, joint=True
+            "guarded_taskboot",
+            _taskboot,
+            _ASYMPTOTIC,
+            _ROWS,
+            _BOOTSTRAP,
+            guarded=True,
+            joint=True,
+            pieces=True,
         ),
-        Procedure("taskboot", _taskboot, _ASYMPTOTIC, _ROWS, _BOOT, joint=True),
-        Procedure("naive", _naive, "none under clustering", _ROWS, _NAIVE),
-        Procedure("deff", _deff, _ASYMPTOTIC, _ROWS, _DEFF),
+        Procedure("taskboot", _taskboot, _ASYMPTOTIC, _ROWS, _BOOT, joint=True, pieces=True),
+        Procedure("naive", _naive, "none under clustering", _ROWS, _NAIVE, pieces=True),
+        Procedure("deff", _deff, _ASYMPTOTIC, _ROWS, _DEFF, pieces=True),
         Procedure("one_per_task", _naive, _FINITE, _TASKS, _ONCE, one_draw=True),
-        Procedure("task_hoeffding", _task_hoeffding, _FINITE, _TASKS, _MEAN),
+        Procedure("task_hoeffding", _task_hoeffding, _FINITE, _TASKS, _MEAN, pieces=True),
         Procedure("betting", _betting, _FINITE, _TASKS, _BET, weighted=True, pilot=True),
         Procedure("gaffke", _gaffke, "conjectured", _TASKS, _GAFFKE, weighted=True),
-        Procedure("korn_graubard", _korn_graubard, _ASYMPTOTIC, _ROWS, _KG),
+        Procedure("korn_graubard", _korn_graubard, _ASYMPTOTIC, _ROWS, _KG, pieces=True),
         Procedure(
             "pseudo_task",
             _pseudo_task,

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from numpy.typing import ArrayLike, NDArray
 
+from certify_assets.certificates.cells import CountedTable
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.evaluation import Settings, evaluate
@@ -239,29 +240,50 @@ def certify_sides(
     others = None if pilot is None else observe(*pilot)
     unlabelled = None if pool is None else observe_pool(*pool)
     found = []
-    for name in procedures:
-        asked, taken = _settings(name, keywords, several=len(procedures) > 1), None
-        if asked.method.calibrated or len(procedures) == 1:
-            taken = unlabelled
+    for asked in procedure_settings(procedures, keywords):
+        taken = unlabelled if asked.method.calibrated or len(procedures) == 1 else None
         by_agent = asked.method.agents and agents is not None
         if by_agent not in tables:
             tables[by_agent] = observe(scores, outcomes, tasks, agents if by_agent else None)
-        table = tables[by_agent]
-        repeats = 0 if named else repeated_rows(table, scores, outcomes, tasks, agents)
-        deltas = dict.fromkeys(sides, asked.delta)
-        if joint:
-            deltas = joint_deltas(table, asked, pilot=others, pool=taken)
-        found += [
-            issue(
-                table,
-                replace(asked, side=side, delta=deltas[side]),
-                pilot=others,
-                pool=taken,
-                repeats=repeats,
-            )
-            for side in sides
-        ]
+        repeats = 0 if named else repeated_rows(tables[by_agent], scores, outcomes, tasks, agents)
+        found += _each_side(
+            tables[by_agent], asked, sides, joint, pilot=others, pool=taken, repeats=repeats
+        )
     return CertificateSet(tuple(found), float(asked.delta) if joint else None)
+
+
+def certify_counted(
+    table: CountedTable, settings: Sequence[Settings], *, sides: Sequence[str], joint: bool
+) -> CertificateSet:
+    """Certify several sides of a table that was read in pieces; see :func:`certify_sides`."""
+    found = [
+        item
+        for asked in settings
+        for item in _each_side(table, asked, sides, joint, repeats=table.repeats)
+    ]
+    return CertificateSet(tuple(found), float(settings[0].delta) if joint else None)
+
+
+def _each_side(
+    table: Observations | CountedTable,
+    settings: Settings,
+    sides: Sequence[str],
+    joint: bool,
+    *,
+    pilot: Observations | None = None,
+    pool: Pool | None = None,
+    repeats: int = 0,
+) -> list[Certificate]:
+    deltas = dict.fromkeys(sides, settings.delta)
+    if joint:
+        deltas = joint_deltas(table, settings, pilot=pilot, pool=pool)
+    asked = [replace(settings, side=side, delta=deltas[side]) for side in sides]
+    return [issue(table, item, pilot=pilot, pool=pool, repeats=repeats) for item in asked]
+
+
+def procedure_settings(procedures: Sequence[str], keywords: Mapping[str, Any]) -> list[Settings]:
+    """Return the settings of each procedure, without those that it has no use for."""
+    return [_settings(name, keywords, several=len(procedures) > 1) for name in procedures]
 
 
 def _settings(name: str, keywords: Mapping[str, Any], *, several: bool) -> Settings:
@@ -271,7 +293,7 @@ def _settings(name: str, keywords: Mapping[str, Any], *, several: bool) -> Setti
 
 
 def joint_deltas(
-    observations: Observations,
+    observations: Observations | CountedTable,
     settings: Settings,
     *,
     pilot: Observations | None = None,
@@ -285,7 +307,7 @@ def joint_deltas(
 
     Parameters
     ----------
-    observations : Observations
+    observations : Observations or CountedTable
     settings : Settings
         Of either side, with the joint δ.
     pilot : Observations, optional

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 from numpy.typing import ArrayLike, NDArray
 
 from certify_assets._version import __version__
-from certify_assets.certificates.certificate import Certificate, read_document
+from certify_assets.certificates.cells import CountedTable
+from certify_assets.certificates.certificate import TASK_SCHEMA, Certificate, read_document
 from certify_assets.certificates.evaluation import CALIBRATED, Settings
-from certify_assets.certificates.inputs import Observations, observe, repeated_rows, same_table
+from certify_assets.certificates.inputs import (
+    Inputs,
+    Observations,
+    observe,
+    repeated_rows,
+    same_table,
+)
 from certify_assets.certificates.issuance import issue
 from certify_assets.certificates.pool import Pool, observe_pool
 from certify_assets.certificates.sides import CertificateSet, joint_deltas
@@ -94,6 +102,30 @@ def verify_certificate(
     """
     observations = observe(scores, outcomes, tasks)
     others = None if pilot is None else observe(*pilot)
+    with_agents = None if agents is None else partial(observe, scores, outcomes, tasks, agents)
+
+    def repeats(table: Observations) -> int:
+        return 0 if named else repeated_rows(table, scores, outcomes, tasks, agents)
+
+    return _verify(
+        document, observations, repeats, pilot=others, pool=pool, with_agents=with_agents
+    )
+
+
+def verify_counted(document: Any, table: CountedTable) -> str | None:
+    """Verify a certificate by a table that was read in pieces; see :func:`verify_certificate`."""
+    return _verify(document, table, lambda _: table.repeats)
+
+
+def _verify(
+    document: Any,
+    table: Observations | CountedTable,
+    repeats: Callable[[Any], int],
+    *,
+    pilot: Observations | None = None,
+    pool: tuple[ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
+    with_agents: Callable[[], Observations] | None = None,
+) -> str | None:
     try:
         certificate, digest = _read(document)
     except ForgedCertificateError as error:
@@ -110,17 +142,24 @@ def verify_certificate(
                 f"software.version is {certificate.software['version']!r} in the document and "
                 f"{__version__!r} here; verify with the version that issued it, or issue it again."
             )
-        if settings_of(certificate).method.agents and agents is not None:
-            observations = observe(scores, outcomes, tasks, agents)
-        if not same_table(certificate.inputs, observations.fingerprint):
+        if settings_of(certificate).method.agents and with_agents is not None:
+            table = with_agents()
+        if certificate.schema != TASK_SCHEMA and isinstance(table, CountedTable):
+            return (
+                f"schema {certificate.schema} names its table by all rows in order, which cannot "
+                "be recomputed in pieces; verify it on the whole table."
+            )
+        inputs: Inputs = table.fingerprint
+        if certificate.schema == TASK_SCHEMA and isinstance(table, Observations):
+            inputs = table.task_fingerprint
+        if not same_table(certificate.inputs, inputs):
             key: Literal["sha256", "rows"] = "rows"
-            key = "sha256" if certificate.inputs["sha256"] != observations.sha256 else "rows"
+            key = "sha256" if certificate.inputs["sha256"] != inputs["sha256"] else "rows"
             return (
                 f"inputs.{key} is {certificate.inputs[key]!r} in the document and "
-                f"{observations.fingerprint[key]!r} for these data; "
-                "give the table that it was issued on."
+                f"{inputs[key]!r} for these data; give the table that it was issued on."
             )
-        if found := _pilot_difference(certificate.parameters["pilot"], others):
+        if found := _pilot_difference(certificate.parameters["pilot"], pilot):
             return found
         unlabelled = (
             None if its_pool is None or pool is None else observe_pool(*pool, its_pool["origin"])
@@ -128,13 +167,14 @@ def verify_certificate(
         if found := _pool_difference(certificate, unlabelled, given=pool is not None):
             return found
         again = issue(
-            observations,
+            table,
             settings_of(certificate),
-            pilot=None if certificate.parameters["pilot"] is None else others,
+            pilot=None if certificate.parameters["pilot"] is None else pilot,
             pool=unlabelled,
             provenance=certificate.provenance,
             selection=certificate.selection,
-            repeats=0 if named else repeated_rows(observations, scores, outcomes, tasks, agents),
+            inputs=inputs,
+            repeats=repeats(table),
         )
     except (ForgedCertificateError, InputError) as error:
         return str(error)
@@ -190,16 +230,30 @@ def verify_set(
 
     Each certificate is verified by itself, with :func:`verify_certificate`.
     """
-    if given.joint_delta is None:
-        return None
     others = None if pilot is None else observe(*pilot)
     unlabelled = None if pool is None else observe_pool(*pool)
-    for item in given.certificates:
-        settings = replace(settings_of(item), delta=given.joint_delta)
+
+    def deltas(settings: Settings) -> dict[str, float]:
         by_agent = agents if settings.method.agents else None
         observations = observe(scores, outcomes, tasks, by_agent)
         taken = unlabelled if settings.method.calibrated else None
-        deltas = joint_deltas(observations, settings, pilot=others, pool=taken)
+        return joint_deltas(observations, settings, pilot=others, pool=taken)
+
+    return _delta_difference(given, deltas)
+
+
+def verify_counted_set(given: CertificateSet, table: CountedTable) -> str | None:
+    """Verify how sides share one δ by a table that was read in pieces; see :func:`verify_set`."""
+    return _delta_difference(given, partial(joint_deltas, table))
+
+
+def _delta_difference(
+    given: CertificateSet, deltas_of: Callable[[Settings], dict[str, float]]
+) -> str | None:
+    if given.joint_delta is None:
+        return None
+    for item in given.certificates:
+        deltas = deltas_of(replace(settings_of(item), delta=given.joint_delta))
         if item.delta != deltas[item.side]:
             return (
                 f"delta of the {item.side} side by {item.procedure} is {item.delta!r} in the "

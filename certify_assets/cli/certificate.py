@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,8 @@ from certify_assets.cli.options import (
     read_pilot,
     read_pool,
     read_scores,
+    score_pieces,
+    stream_option,
 )
 from certify_assets.cli.output import (
     NOTHING,
@@ -26,9 +28,11 @@ from certify_assets.cli.output import (
     show_table,
     write_document,
 )
+from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate, CertificateSet, Sides
+    from certify_assets.cli.options import Table, Unlabelled
 
 _SIDE_BY_SIDE = 2
 _BAR = 60
@@ -140,6 +144,7 @@ _PROCEDURE_HELP = (
     "need goes to the other.",
 )
 @click.option("--out", type=PATH, help="Also write the document to this file.")
+@stream_option
 @column_options
 @json_option
 @click.pass_context
@@ -151,6 +156,7 @@ def certificate(
     as_json: bool,
     pilot: Path | None,
     pool: Path | None,
+    stream: bool,
     **options: Any,
 ) -> None:
     """Certify what share of trajectories a judge may decide alone, on both sides.
@@ -158,9 +164,10 @@ def certificate(
     SCORES is a table (CSV, Parquet or JSON Lines) with the columns task_id, score (higher = more
     likely a success; empty = unscored) and outcome (0 or 1), optionally trajectory_id, agent and
     split (then the rows with split=cal are used). The document holds a certificate a side, and the
-    shares decided and left to people; with --side, one certificate.
+    shares decided and left to people; with --side, one certificate. A large Parquet file is read
+    in pieces where the procedure can do with that; then its tasks' digests name it.
     """
-    from certify_assets.certificates import EVERY_PROCEDURE, certify_sides
+    from certify_assets.certificates import EVERY_PROCEDURE
 
     given = {"SCORES": scores, "--pilot": pilot, "--pool": pool}
     refuse_overwrite({"--out": out}, {name: path for name, path in given.items() if path})
@@ -170,21 +177,14 @@ def certificate(
     options["starts"] = options["starts"] or None
     side, procedure = options.pop("side"), options.pop("procedure")
     columns = {name: options.pop(name) for name in READING}
-    table = read_scores(scores, **columns).choose_split("cal")
-    others = None if pilot is None else read_pilot(pilot, **columns)
-    unlabelled = None if pool is None else read_pool(pool, **columns)
-    found = certify_sides(
-        table.scores,
-        table.labelled(),
-        table.tasks,
-        sides=("reject", "release") if side == "both" else (side,),
-        procedures=EVERY_PROCEDURE if procedure == "all" else (procedure,),
-        pilot=others,
-        pool=unlabelled,
-        agents=table.agents,
-        named=table.trajectories is not None,
-        **options,
-    )
+    sides = ("reject", "release") if side == "both" else (side,)
+    procedures = EVERY_PROCEDURE if procedure == "all" else (procedure,)
+    if _in_pieces(scores, procedures, stream=stream, **options):
+        found = _certify_pieces(scores, columns, sides, procedures, **options)
+    else:
+        others = None if pilot is None else read_pilot(pilot, **columns)
+        unlabelled = None if pool is None else read_pool(pool, **columns)
+        found = _certify(scores, columns, sides, procedures, others, unlabelled, **options)
     single = procedure != "all" and side != "both"
     document = found.certificates[0].to_dict() if single else found.to_dict()
     if out is not None:
@@ -194,6 +194,67 @@ def certificate(
     else:
         _show(found)
     ctx.exit(0 if any(item.certified for item in found.certificates) else NOTHING)
+
+
+def _in_pieces(
+    scores: Path, procedures: Sequence[str], *, stream: bool, joint: bool, **options: Any
+) -> bool:
+    """Whether a table is read in pieces: on demand, or where it is large and that is enough."""
+    from certify_assets.certificates import procedure_settings
+    from certify_assets.certificates.evaluation import needs_all_rows
+    from certify_assets.evaluation.pieces import is_large
+
+    del joint
+    if not stream and not is_large(scores):
+        return False
+    refusal = next(filter(None, map(needs_all_rows, procedure_settings(procedures, options))), None)
+    if stream and refusal:
+        raise InputError(refusal)
+    return refusal is None
+
+
+def _certify_pieces(
+    scores: Path,
+    columns: dict[str, Any],
+    sides: Sequence[str],
+    procedures: Sequence[str],
+    *,
+    joint: bool,
+    **options: Any,
+) -> CertificateSet:
+    from certify_assets.certificates import certify_counted, procedure_settings
+    from certify_assets.evaluation.counting import counted_table
+
+    settings = procedure_settings(procedures, options)
+    grids = {(side, item.applied_grid) for side in sides for item in settings}
+    with counted_table(score_pieces(scores, "cal", columns), grids) as table:
+        return certify_counted(table, settings, sides=sides, joint=joint)
+
+
+def _certify(
+    scores: Path,
+    columns: dict[str, Any],
+    sides: Sequence[str],
+    procedures: Sequence[str],
+    pilot: Table | None,
+    pool: Unlabelled | None,
+    **options: Any,
+) -> CertificateSet:
+    from certify_assets.certificates import certify_sides
+
+    table = read_scores(scores, **columns).choose_split("cal")
+    return certify_sides(
+        table.scores,
+        table.labelled(),
+        table.tasks,
+        sides=sides,
+        procedures=procedures,
+        pilot=pilot,
+        pool=pool,
+        agents=table.agents,
+        named=table.trajectories is not None,
+        **options,
+    )
 
 
 def _refuse(

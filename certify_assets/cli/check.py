@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +27,9 @@ from certify_assets.cli.options import (
     read_pilot,
     read_pool,
     read_scores,
+    score_pieces,
     split_option,
+    stream_option,
 )
 from certify_assets.cli.output import (
     FIGURES,
@@ -43,8 +47,10 @@ from certify_assets.cli.output import (
 from certify_assets.errors import ForgedCertificateError, InputError, StaleCertificateError
 
 if TYPE_CHECKING:
-    from certify_assets.certificates import Audit, Certificate
+    from certify_assets.certificates import Audit, Certificate, CertificateSet
     from certify_assets.cli.options import Table, Unlabelled
+    from certify_assets.evaluation.decisions import DecisionCounts, Decisions
+    from certify_assets.evaluation.pieces import ScorePieces
     from certify_assets.evaluation.score_table import ScoreTable
 
 
@@ -156,6 +162,7 @@ def resample(
 @click.argument("scores", type=PATH)
 @pilot_option
 @pool_option
+@stream_option
 @choice_options
 @column_options
 @json_option
@@ -167,6 +174,7 @@ def verify(
     scores: Path,
     pilot: Path | None,
     pool: Path | None,
+    stream: bool,
     choice: Choice,
     as_json: bool,
     **columns: Any,
@@ -180,37 +188,19 @@ def verify(
     the data root's own checks compare those. Of a document of several each is recomputed, and
     what it says of them together; --side, --alpha and --procedure choose from it.
     """
-    from certify_assets.certificates import NOT_VOUCHED, verify_certificate
+    from certify_assets.certificates import NOT_VOUCHED
 
     given = read_certificate_file(certificate)
     documents = [item for item in given.certificates if choice.names(item)]
     if not documents:
         raise InputError(f"{certificate} holds no certificate of that side, budget and procedure.")
-    table = read_scores(scores, **columns).choose_split("cal")
-    outcomes = table.labelled()
-    others = None if pilot is None else read_pilot(pilot, **columns)
-    unlabelled = None if pool is None else read_pool(pool, **columns)
-    difference = None
-    for place, document in enumerate(documents, 1):
-        found = verify_certificate(
-            document,
-            table.scores,
-            outcomes,
-            table.tasks,
-            pilot=others,
-            pool=unlabelled,
-            agents=table.agents,
-            named=table.trajectories is not None,
-        )
-        if found is not None:
-            difference = (
-                found
-                if len(documents) == 1
-                else f"certificate {place} of {len(documents)}: {found}"
-            )
-            break
-    if difference is None and given.outline:
-        difference = _together(given, table, others, unlabelled)
+    if stream or _was_in_pieces(documents, scores):
+        difference = _verify_pieces(given, documents, score_pieces(scores, "cal", columns))
+    else:
+        table = read_scores(scores, **columns).choose_split("cal")
+        others = None if pilot is None else read_pilot(pilot, **columns)
+        unlabelled = None if pool is None else read_pool(pool, **columns)
+        difference = _verify_whole(given, documents, table, others, unlabelled)
     if as_json:
         result = {
             "verified": difference is None,
@@ -228,25 +218,81 @@ def verify(
         ctx.exit(NOTHING)
 
 
-def _together(
-    given: CertificateFile, table: ScoreTable, pilot: Table | None, pool: Unlabelled | None
-) -> str | None:
-    """Return how what a document says of its certificates together differs, else None."""
-    from certify_assets.certificates import Certificate, verify_set
+def _was_in_pieces(documents: list[Any], scores: Path) -> bool:
+    """Whether a table is large, and its certificates were issued on it in pieces."""
+    from certify_assets.certificates import TASK_SCHEMA
+    from certify_assets.evaluation.pieces import is_large
 
+    schemas = [item.get("schema") for item in documents if isinstance(item, dict)]
+    return schemas == [TASK_SCHEMA] * len(documents) and is_large(scores)
+
+
+def _verify_whole(
+    given: CertificateFile,
+    documents: list[Any],
+    table: ScoreTable,
+    pilot: Table | None,
+    pool: Unlabelled | None,
+) -> str | None:
+    from certify_assets.certificates import verify_certificate, verify_set
+
+    data = (table.scores, table.labelled(), table.tasks)
+    others: dict[str, Any] = {"pilot": pilot, "pool": pool, "agents": table.agents}
+    named = table.trajectories is not None
+    return _first_difference(
+        given,
+        documents,
+        lambda item: verify_certificate(item, *data, named=named, **others),
+        lambda found: verify_set(found, *data, **others),
+    )
+
+
+def _verify_pieces(given: CertificateFile, documents: list[Any], source: ScorePieces) -> str | None:
+    from certify_assets.certificates import (
+        Certificate,
+        settings_of,
+        verify_counted,
+        verify_counted_set,
+    )
+    from certify_assets.evaluation.counting import counted_table
+
+    grids = set()
+    for document in documents:
+        # what is wrong with one is said where it is verified
+        with suppress(ForgedCertificateError, InputError):
+            asked = settings_of(Certificate.parse(document))
+            # sides that share one δ are both counted
+            sides = ("reject", "release") if given.outline else (asked.side,)
+            grids |= {(side, asked.applied_grid) for side in sides}
+    with counted_table(source, grids) as table:
+        return _first_difference(
+            given,
+            documents,
+            lambda item: verify_counted(item, table),
+            lambda found: verify_counted_set(found, table),
+        )
+
+
+def _first_difference(
+    given: CertificateFile,
+    documents: list[Any],
+    verify: Callable[[Any], str | None],
+    together: Callable[[CertificateSet], str | None],
+) -> str | None:
+    """Return the first difference of the certificates, or of what is said of them together."""
+    from certify_assets.certificates import Certificate
+
+    for place, document in enumerate(documents, 1):
+        if (found := verify(document)) is not None:
+            one = len(documents) == 1
+            return found if one else f"certificate {place} of {len(documents)}: {found}"
+    if not given.outline:
+        return None
     try:
-        found = given.certificate_set([Certificate.from_dict(item) for item in given.certificates])
+        items = [Certificate.from_dict(item) for item in given.certificates]
+        return together(given.certificate_set(items))
     except ForgedCertificateError as error:
         return str(error)
-    return verify_set(
-        found,
-        table.scores,
-        table.labelled(),
-        table.tasks,
-        pilot=pilot,
-        pool=pool,
-        agents=table.agents,
-    )
 
 
 _QUEUE_HELP = (
@@ -260,6 +306,7 @@ _QUEUE_HELP = (
 @click.argument("scores", type=PATH)
 @click.option("--queue", type=PATH, help=_QUEUE_HELP)
 @click.option("--decisions", type=PATH, help="Write every row with its decision and reason here.")
+@stream_option
 @split_option
 @choice_options
 @column_options
@@ -272,6 +319,7 @@ def decide(
     scores: Path,
     queue: Path | None,
     decisions: Path | None,
+    stream: bool,
     split: str | None,
     choice: Choice,
     as_json: bool,
@@ -281,18 +329,14 @@ def decide(
 
     CERTIFICATE is one certificate, or a document with one a side; --side, --alpha and --procedure
     choose from a document of more. A row in both regions, an unscored row and every row where
-    nothing was certified go to human review (exit 3 when nothing was certified at all).
+    nothing was certified go to human review (exit 3 when nothing was certified at all). Read in
+    pieces, SCORES and what is written are Parquet, with the same rows.
     """
-    from certify_assets.evaluation.score_table import decide_table
-
     refuse_overwrite(
         {"--queue": queue, "--decisions": decisions}, {"CERTIFICATE": certificate, "SCORES": scores}
     )
     certificates = one_a_side(certificate, load_certificates(certificate, choice))
-    result = decide_table(
-        certificates, read_scores(scores, **columns).choose_split(split, required=True)
-    )
-    write_tables((queue, result.queue()), (decisions, result.frame))
+    result = _decide(certificates, scores, queue, decisions, stream, split, columns)
     counts = {name: result.count(name) for name in ("reject", "release", "human")}
     hashes = result.certificate_sha256
     if as_json:
@@ -313,6 +357,36 @@ def decide(
         for reason, number in result.reasons().items():
             show_line(f"  {reason}: {number}")
     ctx.exit(0 if any(item.certified for item in certificates) else NOTHING)
+
+
+def _decide(
+    certificates: list[Certificate],
+    scores: Path,
+    queue: Path | None,
+    decisions: Path | None,
+    stream: bool,
+    split: str | None,
+    columns: dict[str, Any],
+) -> Decisions | DecisionCounts:
+    """Decide in memory or in pieces, and write what is asked for."""
+    from certify_assets.evaluation.decisions import decide_pieces, decide_table
+    from certify_assets.evaluation.pieces import is_large
+    from certify_assets.evaluation.table_files import PARQUET_ENDINGS
+
+    written = [path for path in (queue, decisions) if path is not None]
+    other = next((p for p in written if p.suffix.lower() not in PARQUET_ENDINGS), None)
+    if stream and other is not None:
+        raise InputError(
+            f"{other} is no Parquet file, and only those are written in pieces; name one that ends "
+            "in .parquet, or leave --stream out."
+        )
+    if stream or (other is None and is_large(scores)):
+        source = score_pieces(scores, split, columns, required=True)
+        return decide_pieces(certificates, source, decisions=decisions, queue=queue)
+    table = read_scores(scores, **columns).choose_split(split, required=True)
+    result = decide_table(certificates, table)
+    write_tables((queue, result.queue()), (decisions, result.frame))
+    return result
 
 
 @click.command()

@@ -18,6 +18,7 @@ from certify_assets.evaluation.score_table import ColumnNames, ScoreTable, read_
 
 if TYPE_CHECKING:
     from certify_assets.corpora.corpus import Corpus
+    from certify_assets.evaluation.pieces import ScorePieces
     from certify_assets.storage.store import Store
 
 #: scores, outcomes and tasks
@@ -68,6 +69,13 @@ pool_option = click.option(
     help="The pool that a pseudo_task certificate was issued with; it cannot be recomputed without.",
 )
 
+stream_option = click.option(
+    "--stream",
+    is_flag=True,
+    help="Read a Parquet SCORES in pieces, in little memory, with temporary files in TMPDIR. "
+    "[default: from 20 million rows on]",
+)
+
 
 #: what `column_options` gives a command, for `read_scores`
 READING = ("task_col", "score_col", "outcome_col", "lower_is_better")
@@ -104,6 +112,16 @@ def read_scores(
     names = ColumnNames(task=task_col, score=score_col, outcome=outcome_col)
     table = read_score_table(path, columns=names, outcomes=outcomes)
     return replace(table, scores=-table.scores) if lower_is_better else table
+
+
+def score_pieces(
+    path: Path, split: str | None, columns: dict[str, Any], *, required: bool = False
+) -> ScorePieces:
+    """Return a score table that is read in pieces, as the options say."""
+    from certify_assets.evaluation.pieces import ScorePieces
+
+    names = ColumnNames(columns["task_col"], columns["score_col"], columns["outcome_col"])
+    return ScorePieces(path, names, split, required, columns["lower_is_better"])
 
 
 def read_pilot(path: Path, **columns: Any) -> Table:

@@ -1,4 +1,4 @@
-"""Score tables, read, checked and decided; what is refused is named with file, row and column."""
+"""Score tables, read and checked; what is refused is named with file, row and column."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import datetime
 import decimal
 import math
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -15,12 +15,20 @@ import numpy as np
 import numpy.typing as npt
 
 from certify_assets.errors import InputError
-from certify_assets.evaluation.table_files import Rows, Texts, read_columns, read_rows, rows_of
+from certify_assets.evaluation.table_files import (
+    Columns,
+    Rows,
+    Texts,
+    read_columns,
+    read_pieces,
+    read_rows,
+    rows_of,
+    texts_of,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from certify_assets.certificates import Certificate
+    import pyarrow as pa
 
 
 _MISSING_TEXT = frozenset({"", "nan", "na", "n/a", "null", "none", "<na>"})
@@ -92,15 +100,11 @@ class ScoreTable:
             return self
         keep = np.asarray(self.splits == wanted, dtype=bool)
         if not keep.any():
-            found = ", ".join(sorted({str(name) for name in self.splits})) or "none"
-            raise InputError(
-                f"{self.path} has no row with split={wanted!r}; splits found: {found}. Give a "
-                "table that has it or leave the column out."
-            )
+            raise no_such_split(self.path, wanted, {str(name) for name in self.splits})
         return self.take(keep)
 
-    def take(self, keep: npt.NDArray[np.bool_]) -> ScoreTable:
-        """Return the rows where `keep` is true."""
+    def take(self, keep: npt.NDArray[np.bool_ | np.int64]) -> ScoreTable:
+        """Return the rows where `keep` is true, or those at its places."""
         columns = {name: getattr(self, name) for name in (*_FRAME_NAMES, "rows", "lines")}
         return replace(
             self, **{name: value[keep] for name, value in columns.items() if value is not None}
@@ -115,12 +119,12 @@ class ScoreTable:
             )
         missing = np.flatnonzero(self.outcomes < 0)
         if missing.size:
-            raise InputError(
-                f"{self.path}, {Rows(self.rows, self.lines).name(int(missing[0]))} has no "
-                f"outcome ({missing.size} rows have none); label the row as 0 or 1 or leave it "
-                "out."
-            )
+            raise no_outcome(self.path, self.row_name(int(missing[0])), missing.size)
         return self.outcomes
+
+    def row_name(self, index: int) -> str:
+        """Name a row as a reader finds it in the file."""
+        return Rows(self.rows, self.lines).name(index)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the table under the platform's own column names."""
@@ -128,6 +132,54 @@ class ScoreTable:
 
         columns = {name: getattr(self, field) for field, name in _FRAME_NAMES.items()}
         return pd.DataFrame({name: value for name, value in columns.items() if value is not None})
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """Return the columns, with the places of the rows in their file."""
+        import pyarrow as pa
+
+        columns = {name: getattr(self, name) for name in (*_FRAME_NAMES, "rows")}
+        text = pa.large_string()
+        return pa.record_batch(
+            {
+                name: pa.array(values, type=text if values.dtype == object else None)
+                for name, values in columns.items()
+                if values is not None
+            }
+        )
+
+    @classmethod
+    def from_arrow(cls, path: Path, rows: pa.RecordBatch | pa.Table) -> ScoreTable:
+        """Build from columns that `to_arrow` made."""
+        found: dict[str, Any] = {"outcomes": None}
+        for name in rows.schema.names:
+            column = rows[name].combine_chunks() if hasattr(rows[name], "chunks") else rows[name]
+            plain = name in ("scores", "outcomes", "rows")
+            found[name] = column.to_numpy() if plain else texts_of(column).rows()
+        return cls(path, **found)
+
+
+def no_such_split(path: Path, wanted: str, found: Collection[str]) -> InputError:
+    """Return the error of a table that has no row of a split."""
+    return InputError(
+        f"{path} has no row with split={wanted!r}; splits found: "
+        f"{', '.join(sorted(found)) or 'none'}. Give a table that has it or leave the column out."
+    )
+
+
+def no_outcome(path: Path, row: str, missing: int) -> InputError:
+    """Return the error of a table with rows that have no outcome."""
+    return InputError(
+        f"{path}, {row} has no outcome ({missing} rows have none); label the row as 0 or 1 or "
+        "leave it out."
+    )
+
+
+def id_used_twice(path: Path, row: str, column: str, label: str, other: str) -> InputError:
+    """Return the error of a trajectory id that another row has too."""
+    return InputError(
+        f"{path}, {row}, column {column!r}: {_shown(label)} was already used in {other}; give "
+        "every trajectory its own id, or leave the column out."
+    )
 
 
 def read_score_table(
@@ -138,6 +190,32 @@ def read_score_table(
     Without ``outcomes`` the column of outcomes is left unread, whatever it holds.
     """
     names = columns or ColumnNames()
+    wanted, numbers = _wanted(path, names)
+    if not outcomes:
+        wanted.discard(names.outcome)
+    return _checked(path, names, *read_columns(path, wanted, numbers))
+
+
+def score_table_pieces(path: Path, names: ColumnNames, size: int) -> Iterator[ScoreTable]:
+    """Go through a Parquet file as `read_score_table` reads it, a number of rows at a time.
+
+    That a trajectory id occurs once is checked within a piece only.
+    """
+    wanted, numbers = _wanted(path, names)
+    empty = True
+    for found, raw, rows in read_pieces(path, wanted, numbers, size):
+        yield _checked(path, names, found, raw, rows)
+        empty = False
+    if empty:
+        raise _no_rows(path)
+
+
+def _no_rows(path: Path) -> InputError:
+    return InputError(f"{path} has a header but no rows; write one row a trajectory.")
+
+
+def _wanted(path: Path, names: ColumnNames) -> tuple[set[str], set[str]]:
+    """Return the columns of a score table, and those of numbers among them."""
     _refuse_one_column_twice(path, names)
     if path.is_file() and path.stat().st_size == 0:
         raise InputError(
@@ -145,13 +223,13 @@ def read_score_table(
             "with one row a trajectory."
         )
     wanted = {getattr(names, entry.name) for entry in fields(names)}
-    if not outcomes:
-        wanted.discard(names.outcome)
-    found, raw, rows = read_columns(
-        path,
-        wanted,
-        {names.score, names.outcome} - {names.task, names.trajectory, names.agent, names.split},
-    )
+    others = {names.task, names.trajectory, names.agent, names.split}
+    return wanted, {names.score, names.outcome} - others
+
+
+def _checked(
+    path: Path, names: ColumnNames, found: list[str], raw: Columns, rows: Rows
+) -> ScoreTable:
     for name in (names.task, names.score):
         if name not in raw:
             shown = ", ".join(found[:12])
@@ -160,7 +238,7 @@ def read_score_table(
                 "with --task-col or --score-col."
             )
     if not len(rows.numbers):
-        raise InputError(f"{path} has a header but no rows; write one row a trajectory.")
+        raise _no_rows(path)
     cells = {name: _Cells(path, name, values, rows) for name, values in raw.items()}
 
     def optional(name: str, read: Callable[[_Cells], _Array]) -> _Array | None:
@@ -282,10 +360,12 @@ class _Cells:
         first: dict[str, int] = {}
         for index, label in enumerate(labels):
             if label in first:
-                raise self.error(
-                    index,
-                    f": {_shown(label)} was already used in {self.rows.name(first[label])}; give "
-                    "every trajectory its own id, or leave the column out.",
+                raise id_used_twice(
+                    self.path,
+                    self.rows.name(index),
+                    self.column,
+                    label,
+                    self.rows.name(first[label]),
                 )
             first[label] = index
 
@@ -419,69 +499,3 @@ def _is_audit_sample(column: str, value: Any) -> bool:
         if column == "audit_sample"
         else text.replace(" ", "_").replace("-", "_") == "audit_sample"
     )
-
-
-@dataclass(frozen=True)
-class Decisions:
-    """What happens to each trajectory, and the hashes of the certificates that decided."""
-
-    # the score table's columns, decision, reason, thresholds and certificate_sha256
-    frame: pd.DataFrame
-    certificate_sha256: tuple[str, ...]
-
-    def count(self, decision: str) -> int:
-        """Return how many trajectories got a decision."""
-        return int((self.frame["decision"] == decision).sum())
-
-    def reasons(self) -> dict[str, int]:
-        """Return how many trajectories have each reason."""
-        return {
-            str(name): int(number)
-            for name, number in self.frame["reason"].value_counts().sort_index().items()
-        }
-
-    def queue(self) -> pd.DataFrame:
-        """Return the rows for human review, those in the middle between the thresholds first."""
-        rows = self.frame[self.frame["decision"] == "human"]
-        return rows.iloc[np.argsort(np.abs(_distance(rows)), kind="stable")] if len(rows) else rows
-
-
-def decide_table(certificates: Sequence[Certificate], table: ScoreTable) -> Decisions:
-    """Apply one certificate a side to a score table."""
-    from certify_assets.certificates.decision import DECISIONS, REASONS, decision_codes
-
-    sides = [certificate.side for certificate in certificates]
-    if repeated := next((side for side in sides if sides.count(side) > 1), None):
-        raise InputError(
-            f"there are {sides.count(repeated)} certificates of the {repeated} side; give one a "
-            "side, of the procedure and budget to use."
-        )
-    codes = decision_codes(certificates, table.scores)
-    hashes = tuple(certificate.sha256 for certificate in certificates)
-    thresholds = {certificate.side: certificate.threshold for certificate in certificates}
-    frame = table.to_frame().assign(
-        decision=_named(DECISIONS, codes), reason=_named(REASONS, codes)
-    )
-    for side in ("reject", "release"):
-        frame[f"{side}_threshold"] = np.nan if thresholds.get(side) is None else thresholds[side]
-    frame["certificate_sha256"] = _named((";".join(hashes),), np.zeros_like(codes))
-    return Decisions(frame, hashes)
-
-
-def _named(names: Sequence[str], codes: npt.NDArray[np.uint8]) -> pd.api.extensions.ExtensionArray:
-    """Return a column of text from codes; without a Python string a row."""
-    import pandas as pd
-    import pyarrow as pa
-
-    texts = pa.array(names, type=pa.large_string()).take(pa.array(codes))
-    return pd.array(texts, dtype="str")
-
-
-def _distance(rows: pd.DataFrame) -> npt.NDArray[np.float64]:
-    """Distance to the middle between the thresholds; unscored rows first."""
-    known = rows[["reject_threshold", "release_threshold"]].to_numpy(dtype=np.float64)[0]
-    middle = float(np.nanmean(known)) if not np.isnan(known).all() else 0.0
-    distance: npt.NDArray[np.float64] = np.nan_to_num(
-        rows["score"].to_numpy(dtype=np.float64) - middle, nan=0.0
-    )
-    return distance

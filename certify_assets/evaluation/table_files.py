@@ -20,7 +20,9 @@ from certify_assets.files import SEPARATORS, long_fields, parse_json, write_atom
 if TYPE_CHECKING:
     import pandas as pd
 
-_ENDINGS = frozenset({".csv", ".parquet", ".pq", ".jsonl", ".ndjson"})
+_BUFFER = 1 << 20
+PARQUET_ENDINGS = frozenset({".parquet", ".pq"})
+_ENDINGS = PARQUET_ENDINGS | {".csv", ".jsonl", ".ndjson"}
 # a whole number with its sign is no formula; a sign before anything else is
 _FORMULA = re.compile(r"\s*([=@＝＠]|[+\-＋－](?!\d+(\.\d+)?\s*$))|[\t\r\n]")
 
@@ -187,8 +189,51 @@ def _read_parquet(
     return names, columns, Rows(np.arange(1, count + 1))
 
 
+def read_pieces(
+    path: Path, wanted: AbstractSet[str], numbers: AbstractSet[str], size: int
+) -> Iterator[tuple[list[str], Columns, Rows]]:
+    """Go through a Parquet file as `read_columns` reads it, a number of rows at a time."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        # pages of a row group one after the other, however large the group is
+        with pq.ParquetFile(path, buffer_size=_BUFFER) as file:
+            names = list(file.schema_arrow.names)
+            _refuse_repeated(path, names)
+            columns = [name for name in names if name in wanted]
+            before = 0
+            for groups in _row_groups(file, size):
+                for batch in file.iter_batches(size, row_groups=groups, columns=columns):
+                    found: Columns = {
+                        name: _arrow_values(path, name, batch.column(name), numbers, before)
+                        for name in batch.schema.names
+                    }
+                    yield names, found, Rows(np.arange(before + 1, before + batch.num_rows + 1))
+                    before += batch.num_rows
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(
+            f"{path} cannot be read as Parquet ({_first_line(error)}); write the table again."
+        ) from None
+
+
+def _row_groups(file: Any, size: int) -> Iterator[list[int]]:
+    """Cut the row groups of a Parquet file into runs of at least so many rows."""
+    # an iterator over all of them keeps the dictionaries of every group until its end
+    groups: list[int] = []
+    rows = 0
+    for group in range(file.num_row_groups):
+        groups.append(group)
+        rows += file.metadata.row_group(group).num_rows
+        if rows >= size:
+            yield groups
+            groups, rows = [], 0
+    if groups:
+        yield groups
+
+
 def _arrow_values(
-    path: Path, name: str, column: Any, numbers: AbstractSet[str] | None
+    path: Path, name: str, column: Any, numbers: AbstractSet[str] | None, before: int = 0
 ) -> npt.NDArray[Any] | Texts:
     import pyarrow as pa
 
@@ -210,13 +255,14 @@ def _arrow_values(
             and not number
             and (pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
         ):
-            return _texts(column)
+            return texts_of(column)
         return _array(column.to_pylist())
     except (ValueError, OverflowError):
-        raise _unreadable(path, name, column) from None
+        raise _unreadable(path, name, column, before) from None
 
 
-def _texts(column: Any) -> Texts:
+def texts_of(column: Any) -> Texts:
+    """Return an Arrow array of strings with each distinct one once."""
     encoded = column.dictionary_encode()
     distinct, places = encoded.dictionary.to_pylist(), encoded.indices
     if column.null_count:
@@ -225,7 +271,7 @@ def _texts(column: Any) -> Texts:
     return Texts(distinct, places.to_numpy(zero_copy_only=False))
 
 
-def _unreadable(path: Path, name: str, column: Any) -> InputError:
+def _unreadable(path: Path, name: str, column: Any, before: int) -> InputError:
     """Find the first value of a column that cannot be read."""
     for index in range(len(column)):
         try:
@@ -237,7 +283,7 @@ def _unreadable(path: Path, name: str, column: Any) -> InputError:
                 else _first_line(error)
             )
             return InputError(
-                f"{path}, row {index + 1}, column {name!r} cannot be read ({reason}); write the "
+                f"{path}, row {before + index + 1}, column {name!r} cannot be read ({reason}); write the "
                 "table again."
             )
     return InputError(f"{path}, column {name!r} cannot be read; write the table again.")

@@ -188,7 +188,7 @@ def test_other_data_schema_and_version_are_named(certificate: Certificate, data:
     other[0] += 1e-12
     assert "inputs.sha256" in verify_certificate(document, other, data.outcomes, data.tasks)
     assert "certify_assets/certificate/1" in verify_certificate(
-        {**document, "schema": "certify_assets/certificate/2"}, *data
+        {**document, "schema": "certify_assets/certificate/3"}, *data
     )
     assert "verify with the version" in verify_certificate(
         {**document, "software": {"version": "0.0.1"}}, *data
