@@ -104,7 +104,7 @@ def test_verify_refuses_forged_documents_and_other_data(
         ("certified", False),
         ("tasks", 81),
         ("level", 0.5),
-        ("findings", []),
+        ("assumptions", []),
     ):
         (tmp_path / "forged.json").write_text(json.dumps({**document, key: value}), "utf-8")
         answer = call(f"verify {tmp_path}/forged.json {scores} --json")
