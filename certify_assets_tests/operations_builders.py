@@ -28,10 +28,12 @@ __all__ = [
     "ProvisionalBatch",
     "agreeing",
     "alter_copies",
+    "audit_of",
     "certified_corpus",
     "deliver",
     "empty_deployment",
     "fail_audit",
+    "other_scores",
     "provisional_batch",
     "raise_alarm",
 ]
@@ -120,6 +122,13 @@ def provisional_batch(
     return ProvisionalBatch(store, batch, truth)
 
 
+def audit_of(batch: ProvisionalBatch) -> BatchAudit:
+    """The audit of a provisional batch as it is stored now."""
+    found = BatchAudit.load(Corpus(batch.store, "c"), batch.name)
+    assert found is not None
+    return found
+
+
 def agreeing(audit: BatchAudit) -> dict[str, int]:
     """Return the outcomes of drawn runs that certify whatever the seed: those the judge expects."""
     return {
@@ -127,6 +136,13 @@ def agreeing(audit: BatchAudit) -> dict[str, int]:
         for draw, names in zip(audit.draw.sides, audit.draw.orders, strict=True)
         for name in names
     }
+
+
+def other_scores(store: Store) -> None:
+    """Replace the scores that the certificates were issued on."""
+    key = "judges/lexical/c/scores.parquet"
+    table = store.read_table(key)
+    store.write_table(key, table.assign(score=table["score"] + 1))
 
 
 def fail_audit(store: Store) -> None:

@@ -23,7 +23,15 @@ from certify_assets.operations.layout import (
 from certify_assets.operations.sampling import SamplingPlan, draw_tasks
 from certify_assets.storage.store import Store
 
-__all__ = ["JUDGE", "deploy_by_hand", "drawn_tasks", "label_rows", "write_batch", "write_decisions"]
+__all__ = [
+    "JUDGE",
+    "deploy_by_hand",
+    "drawn_tasks",
+    "label_rows",
+    "strictest_certificate",
+    "write_batch",
+    "write_decisions",
+]
 
 JUDGE = "lexical"
 
@@ -193,3 +201,9 @@ def label_rows(
         for row in asked.itertuples()
     ]
     append_labels(Corpus(store, corpus), said)
+
+
+def strictest_certificate(store: Store) -> Certificate:
+    """The strictest certificate that the judge of `deploy_by_hand` was issued."""
+    stored = store.read_json(own_key("one", JUDGE))["certificates"]
+    return strictest_certificates([Certificate.from_dict(item) for item in stored])[0]

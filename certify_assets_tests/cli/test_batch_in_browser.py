@@ -9,22 +9,15 @@ from typing import Any
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.labels import read_labels
 from certify_assets.operations.layout import decisions_of
 from certify_assets.operations.review_queue import load_queue
 from certify_assets_tests.cli.review_client import served
 from certify_assets_tests.cli.test_review_in_browser import enter, fits, press
-from certify_assets_tests.operations_builders import ProvisionalBatch, agreeing
+from certify_assets_tests.operations_builders import ProvisionalBatch, agreeing, audit_of
 from certify_assets_tests.paths import assert_painted
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-
-def audit_of(batch: ProvisionalBatch) -> BatchAudit:
-    found = BatchAudit.load(Corpus(batch.store, "c"), batch.name)
-    assert found is not None
-    return found
 
 
 def test_the_draw_is_labelled_by_keyboard_until_the_batch_is_certified(

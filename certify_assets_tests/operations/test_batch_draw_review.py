@@ -16,7 +16,6 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.evaluation.certification import load_certificates
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.deployment import strictest_certificates
 from certify_assets.operations.label_files import export_queue, export_studio, import_labels
 from certify_assets.operations.labels import Label, append_label, label_table, read_labels
@@ -35,18 +34,17 @@ from certify_assets.storage.lease import holding
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.cli.conftest import call  # noqa: F401 - a fixture
-from certify_assets_tests.operations_builders import ProvisionalBatch, agreeing, provisional_batch
+from certify_assets_tests.operations_builders import (
+    ProvisionalBatch,
+    agreeing,
+    audit_of,
+    provisional_batch,
+)
 
 
 @pytest.fixture
 def batch(provisional: ProvisionalBatch) -> ProvisionalBatch:
     return provisional
-
-
-def audit_of(batch: ProvisionalBatch) -> BatchAudit:
-    found = BatchAudit.load(Corpus(batch.store, "c"), batch.name)
-    assert found is not None
-    return found
 
 
 def queue_of(batch: ProvisionalBatch, **costs: float) -> Queue:

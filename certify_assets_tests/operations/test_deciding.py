@@ -42,6 +42,7 @@ from certify_assets_tests.operations_builders import (
     deliver,
     empty_deployment,
     fail_audit,
+    other_scores,
     raise_alarm,
 )
 from certify_assets_tests.paths import REPOSITORY
@@ -201,12 +202,6 @@ def test_tasks_that_were_seen_and_runs_that_changed_go_to_people(
     )
 
 
-def make_stale(store: Store) -> None:
-    key = "judges/lexical/c/scores.parquet"
-    table = store.read_table(key)
-    store.write_table(key, table.assign(score=table["score"] + 1))
-
-
 def spoil_weights(store: Store) -> None:
     path = store.local_path("judges/lexical/c/adapter/weights.safetensors")
     data = bytearray(path.read_bytes())
@@ -222,7 +217,7 @@ def undeploy(store: Store) -> None:
     ("fault", "code", "status"),
     [
         (undeploy, "not_deployed", "WARN"),
-        (make_stale, "stale_certificate", "ERROR"),
+        (other_scores, "stale_certificate", "ERROR"),
         (spoil_weights, "stale_certificate", "ERROR"),
         (empty_deployment, "no_certificate", "ERROR"),
         (fail_audit, "failed_audit", "ERROR"),

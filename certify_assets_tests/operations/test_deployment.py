@@ -29,7 +29,12 @@ from certify_assets.operations.layout import certificate_key, deployment_key
 from certify_assets.operations.rollout import ALIAS, deploy, model_name, redeploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
-from certify_assets_tests.operations_builders import alter_copies, fail_audit, raise_alarm
+from certify_assets_tests.operations_builders import (
+    alter_copies,
+    fail_audit,
+    other_scores,
+    raise_alarm,
+)
 
 
 def judge_of(store: Store) -> JudgedCorpus:
@@ -123,12 +128,6 @@ def forge(store: Store) -> None:
 def other_adapter(store: Store) -> None:
     key = "judges/lexical/c/adapter.json"
     store.write_json(key, store.read_json(key) | {"adapter_sha256": "0" * 64})
-
-
-def other_scores(store: Store) -> None:
-    key = "judges/lexical/c/scores.parquet"
-    table = store.read_table(key)
-    store.write_table(key, table.assign(score=table["score"] + 1))
 
 
 def other_splits(store: Store) -> None:

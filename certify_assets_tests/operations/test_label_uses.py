@@ -8,7 +8,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from certify_assets.certificates import Certificate
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
@@ -19,13 +18,11 @@ from certify_assets.operations.audit_sample import (
     serves,
     write_training_labels,
 )
-from certify_assets.operations.deployment import strictest_certificates
 from certify_assets.operations.layout import (
     ASKED,
     PROVISIONAL,
     batch_key,
     decisions_of,
-    own_key,
     training_key,
 )
 from certify_assets.operations.monitoring import monitor_judge, operation_stream
@@ -37,6 +34,7 @@ from certify_assets_tests.recertification_builders import (
     deploy_by_hand,
     drawn_tasks,
     label_rows,
+    strictest_certificate,
     write_batch,
     write_decisions,
 )
@@ -102,11 +100,6 @@ def judge_of(store: Store) -> JudgedCorpus:
 
 def recertified(store: Store) -> str:
     return plan_recertification(judge_of(store)).inputs_sha256
-
-
-def certificate_of(store: Store) -> Certificate:
-    stored = store.read_json(own_key("one", JUDGE))["certificates"]
-    return strictest_certificates([Certificate.from_dict(item) for item in stored])[0]
 
 
 def test_every_kind_has_its_uses_and_what_certifies_never_trains() -> None:
@@ -175,7 +168,7 @@ def test_the_monitor_leaves_out_what_its_certificate_does_not_cover_and_says_so(
 ) -> None:
     rows = provisional_batch(store)
     label_rows(store, "one", rows)
-    certificate = certificate_of(store)
+    certificate = strictest_certificate(store)
     before = operation_stream(Corpus(store, "one"), certificate)
     assert (before.audit_tasks, before.spot_tasks) == (len(AUDIT), len(SPOT))
     assert len(before.scores) == 2 * (len(AUDIT) + len(SPOT)) and before.batch_draws == 0
@@ -203,6 +196,6 @@ def test_a_drawn_task_without_a_covered_run_is_counted_among_those_left_out(stor
     rows.loc[other, ["decision", "reason"]] = ["human", "new_agent"]
     write_decisions(store, "one", BATCH, rows)
     label_rows(store, "one", rows)
-    stream = operation_stream(Corpus(store, "one"), certificate_of(store))
+    stream = operation_stream(Corpus(store, "one"), strictest_certificate(store))
     assert (stream.audit_tasks, stream.spot_tasks) == (len(AUDIT) - 1, len(SPOT) - 1)
     assert stream.left_out == {"not_covered": 1}

@@ -14,7 +14,7 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.alarms import read_alarms
 from certify_assets.operations.deployment import strictest_certificates
 from certify_assets.operations.labels import Label, append_label
-from certify_assets.operations.layout import batch_key, own_key
+from certify_assets.operations.layout import batch_key
 from certify_assets.operations.monitoring import load_monitor, monitor_judge, operation_stream
 from certify_assets.operations.recertification import recertify
 from certify_assets.operations.recertification_record import recertification_certificates
@@ -30,6 +30,7 @@ from certify_assets_tests.recertification_builders import (
     deploy_by_hand,
     drawn_tasks,
     label_rows,
+    strictest_certificate,
     write_batch,
     write_decisions,
 )
@@ -51,8 +52,7 @@ def store(corpora: Store) -> Store:
 
 @pytest.fixture
 def certificate(store: Store) -> Certificate:
-    stored = store.read_json(own_key("one", JUDGE))["certificates"]
-    return strictest_certificates([Certificate.from_dict(item) for item in stored])[0]
+    return strictest_certificate(store)
 
 
 def test_audit_tasks_come_whole_and_spot_tasks_with_the_scores_of_what_nobody_read(
