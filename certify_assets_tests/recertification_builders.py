@@ -205,5 +205,4 @@ def label_rows(
 
 def strictest_certificate(store: Store) -> Certificate:
     """The strictest certificate that the judge of `deploy_by_hand` was issued."""
-    stored = store.read_json(own_key("one", JUDGE))["certificates"]
-    return strictest_certificates([Certificate.from_dict(item) for item in stored])[0]
+    return _deciding(store, own_key("one", JUDGE))[0]
