@@ -450,6 +450,7 @@ def report(
         },
     )
     certificates = load_certificates(certificate, choice)
+    given = read_certificate_file(certificate).outline
     whole = read_scores(scores, **columns)
     table = whole.choose_split("cal")
     _require_recomputed(
@@ -471,7 +472,7 @@ def report(
         score_scale=scale,
         certificate_file=certificate.name,
         scores_file=scores.name,
-        joint_delta=read_certificate_file(certificate).outline.get("joint_delta"),
+        joint_delta=given.get("joint_delta") if choice.side is None else None,
     )
     write_text(out, page)
     document = {

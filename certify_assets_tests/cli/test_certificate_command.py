@@ -380,6 +380,10 @@ def test_what_a_side_no_longer_needs_goes_to_the_other_and_verify_knows(
     out = tmp_path / "joint.json"
     document = call(f"certificate {scores} --alpha 0.2 --joint --json --out {out}").json
     assert call(f"verify {out} {scores}").code == 0 and call(f"decide {out} {scores}").code == 0
+    page, words = tmp_path / "page.html", "confidence for both sides together"
+    for more in ("", "--side release"):
+        assert call(f"report {out} {scores} --out {page} {more}").code == 0
+        assert (words in page.read_text("utf-8")) == (not more)
     apart = call(f"certificate {scores} --alpha 0.2 --delta {document['joint_delta'] / 2} --json")
     # by hand: each at half of it, and no share of the other passed on
     mixed = {**apart.json, "joint_delta": 0.05}
