@@ -14,6 +14,7 @@ contains the noise of the half it is read on.
   alone     pseudo_task, size ratio from the certified half
   pool      … and from the other half
   equal     … with wrong tasks supposed no larger than others
+  charged   charged_pseudo_task with the same pool
 The halvings of a corpus share their runs, so there is no standard error. --quick: one embedded
 corpus, two halvings.
 """
@@ -38,7 +39,7 @@ from certify_assets.corpora.rendering import Renderer, render_frame
 from certify_assets.judges.lexical import LexicalJudge
 
 DELTA, FOLDS, SEED = 0.05, 3, 20
-RULES = ("guarded", "alone", "pool", "equal")
+RULES = ("guarded", "alone", "pool", "equal", "charged")
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,13 +94,15 @@ def halving(runs: Runs, settings: Settings, seed: int) -> NDArray[np.float64]:
     alone = evaluate(table, settings)
     pool = observe_pool(other.scores, other.tasks)
     with_pool = pseudo_task(table, alone.counts, settings, pool)
+    charging = replace(settings, procedure="charged_pseudo_task")
+    charged = pseudo_task(table, alone.counts, charging, pool)
     places = [boot.chosen, alone.chosen]
-    for pseudo in (with_pool, replace(with_pool, ratios=np.ones_like(with_pool.ratios))):
+    for pseudo in (with_pool, with_pool.equal, charged):
         counts, test = alone.counts, replace(alone.test, pseudo=pseudo)
         tails = settings.method.tails(counts, test, counts.tasks)
         passed = np.flatnonzero(tails <= settings.level)
         places.append(int(passed[-1]) if passed.size else None)
-    grids = [boot.counts, *[alone.counts] * 3]
+    grids = [boot.counts, *[alone.counts] * 4]
     found = np.zeros((len(RULES), 2))
     for rule, (counts, place) in enumerate(zip(grids, places, strict=True)):
         if place is not None:
