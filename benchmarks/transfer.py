@@ -18,7 +18,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from certify_assets.corpora.config import CorpusConfig, embedded_config, save_config
@@ -75,7 +75,8 @@ def prepare(store: Store, data: Path | None) -> list[str]:
             )
     for config in wanted:
         if not store.exists(f"corpora/{config.name}/controls.json"):
-            save_config(store, config)
+            # all judges on the same rows: labels of RL certify no transfer judge
+            save_config(store, replace(config, rl_labels="choose"))
             Corpus(store, config.name).prepare()
     return [config.name for config in wanted]
 

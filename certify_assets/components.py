@@ -59,6 +59,9 @@ class DeclaredCorpus(dg.Resolvable, dg.Model):
     profile: str = pydantic.Field("certify", description=_ABOUT["profile"])
     seed: int = pydantic.Field(42, description=_ABOUT["seed"])
     rl: bool = pydantic.Field(True, description=_ABOUT["rl"])
+    rl_labels: Literal["certify", "choose"] = pydantic.Field(
+        "certify", description=_ABOUT["rl_labels"]
+    )
     leak_thresholds: dict[str, float] = pydantic.Field({}, description=_ABOUT["leak_thresholds"])
     accept_structural_leak: str | None = pydantic.Field(
         None, description=_ABOUT["accept_structural_leak"]

@@ -12,6 +12,7 @@ import click
 from certify_assets.cli.documents import (
     CertificateFile,
     Choice,
+    certified_splits,
     choice_options,
     load_certificates,
     one_a_side,
@@ -194,12 +195,14 @@ def verify(
     documents = [item for item in given.certificates if choice.names(item)]
     if not documents:
         raise InputError(f"{certificate} holds no certificate of that side, budget and procedure.")
-    if stream or _was_in_pieces(documents, scores):
+    certified = certified_splits(documents)
+    # tables of the platform, which name more splits, are small
+    if certified == ("cal",) and (stream or _was_in_pieces(documents, scores)):
         difference = _verify_pieces(given, documents, score_pieces(scores, "cal", columns))
     else:
-        table = read_scores(scores, **columns).choose_split("cal")
+        table = read_scores(scores, **columns).choose_split(*certified)
         others = None if pilot is None else read_pilot(pilot, **columns)
-        unlabelled = None if pool is None else read_pool(pool, **columns)
+        unlabelled = None if pool is None else read_pool(pool, **columns, certified=certified)
         difference = _verify_whole(given, documents, table, others, unlabelled)
     if as_json:
         result = {
@@ -452,13 +455,14 @@ def report(
     certificates = load_certificates(certificate, choice)
     given = read_certificate_file(certificate).outline
     whole = read_scores(scores, **columns)
-    table = whole.choose_split("cal")
+    certified = certified_splits([item.to_dict() for item in certificates])
+    table = whole.choose_split(*certified)
     _require_recomputed(
         certificate,
         certificates,
         table,
         pilot=None if pilot is None else read_pilot(pilot, **columns),
-        pool=None if pool is None else read_pool(pool, **columns),
+        pool=None if pool is None else read_pool(pool, **columns, certified=certified),
     )
     test = _audit_table(whole, audit_path, columns)
     scale = score_scale or recognised_scale(table.scores)

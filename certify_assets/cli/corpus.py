@@ -69,6 +69,14 @@ def corpus() -> None:
 @click.option("--seed", type=NATURAL, default=42, help="Seed of the splits.")
 @click.option("--rl/--no-rl", default=True, help="Keep a share for RL; --no-rl gives it to CAL.")
 @click.option(
+    "--rl-labels",
+    type=click.Choice(("certify", "choose")),
+    default="certify",
+    help=(
+        "What labels of RL are for: certify judges that did not learn from them, or choose a judge."
+    ),
+)
+@click.option(
     "--alpha",
     "alphas",
     type=float,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -16,6 +16,19 @@ from certify_assets.files import read_json
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate, CertificateSet
+
+
+def certified_splits(documents: Sequence[Any]) -> tuple[str, ...]:
+    """Return the splits of a score table that certificates are of; CAL where they name none."""
+    from certify_assets.judges.specs import CERTIFYING
+
+    named = {
+        name
+        for document in documents
+        if isinstance(document, dict) and isinstance(document.get("provenance"), dict)
+        for name in str(document["provenance"].get("split", "")).split(" and ")
+    }
+    return ("cal", *sorted(named.intersection(CERTIFYING) - {"cal"}))
 
 
 class CertificateFile(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
@@ -132,11 +132,11 @@ def read_pilot(path: Path, **columns: Any) -> Table:
     return chosen.scores, chosen.labelled(), chosen.tasks
 
 
-def read_pool(path: Path, **columns: Any) -> Unlabelled:
-    """Read scores and tasks of a pool, whose outcomes are not read: its rows without split=cal."""
+def read_pool(path: Path, *, certified: Sequence[str] = ("cal",), **columns: Any) -> Unlabelled:
+    """Read scores and tasks of a pool, whose outcomes are not read: its rows of other splits."""
     table = read_scores(path, **columns, outcomes=False)
     if table.splits is not None:
-        others = np.asarray(table.splits != "cal", dtype=bool)
+        others = ~np.logical_or.reduce([table.splits == name for name in certified]).astype(bool)
         if not others.any():
             raise InputError(
                 f"{path} has only rows with split=cal, which belong to the calibration table; give "

@@ -261,9 +261,14 @@ def _show(record: RecertificationRecord) -> None:
         )
         rows.append([side.side, f"{side.alpha:g}", *cells])
     tasks = record.tasks
+    own = " and ".join(
+        f"{number} tasks of {split.upper()}"
+        for split, number in tasks.items()
+        if split != "audit_sample"
+    )
     title = (
-        f"Recertification {record.number}: {tasks['cal']} tasks of CAL, "
-        f"{tasks['audit_sample']} of the audit sample, δ {record.delta:g}"
+        f"Recertification {record.number}: {own}, {tasks['audit_sample']} of the audit sample, "
+        f"δ {record.delta:g}"
     )
     show_table(
         title,

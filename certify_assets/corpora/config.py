@@ -62,6 +62,13 @@ class CorpusConfig:
             strict=True,
         ),
     ] = True
+    rl_labels: Annotated[
+        Literal["certify", "choose"],
+        _field(
+            "What labels of RL are for: certify judges that did not learn from them, or choose, "
+            "where a judge is chosen by them; then CAL alone certifies."
+        ),
+    ] = "certify"
     accept_structural_leak: Annotated[
         str | None, _field("Reason for accepting a structural leak; every certificate carries it.")
     ] = None

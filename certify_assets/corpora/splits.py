@@ -248,10 +248,8 @@ def verify_manifest(manifest: SplitManifest, frame: pd.DataFrame) -> None:
 
 
 def verify_pretraining(manifest: SplitManifest, tasks: Iterable[str]) -> None:
-    """Refuse a manifest whose CAL or TEST holds a task that a judge was pretrained on."""
-    if seen := sorted(
-        task for task in set(tasks) if manifest.assignment.get(task) in ("cal", "test")
-    ):
+    """Refuse a manifest where a task that a judge was pretrained on may certify or audit it."""
+    if seen := sorted(task for task in set(tasks) if manifest.assignment.get(task, "sft") != "sft"):
         raise ManifestError(
             f"a judge was pretrained on task {seen[0]!r}, which is in split "
             f"{manifest.assignment[seen[0]]} of {manifest.corpus} "

@@ -122,7 +122,9 @@ def evaluate_agent_folds(judge: JudgedCorpus, *, folds: int = 4, seed: int = 42)
         raise InputError(
             f"{judge} is not trained on SFT alone; ask for one of {', '.join(fold_judges())}."
         )
-    cal, hashes, _ = judge.calibration
+    rows, hashes, _ = judge.calibration
+    # the rows on which all judges are compared
+    cal = rows[rows["split"] == "cal"].reset_index(drop=True)
     sft = judge.corpus.split("sft")
     sft = sft[sft["outcome"].notna()]
     groups = agent_groups(
@@ -131,7 +133,7 @@ def evaluate_agent_folds(judge: JudgedCorpus, *, folds: int = 4, seed: int = 42)
     read = _Folds(
         sft,
         cal,
-        runs_of(judge.corpus, cal),
+        runs_of(judge, cal),
         lambda known, number: judge.family.retrained(judge, known, f"agent_fold_{number}"),
         matched=not spec.uses_language_model,
         seed=seed,
@@ -206,10 +208,10 @@ def _key(corpus: str, judge: str) -> str:
     return f"comparison/{corpus}/agent_disjoint_{judge}.json"
 
 
-def runs_of(corpus: Corpus, cal: pd.DataFrame) -> pd.DataFrame:
-    """Return the CAL runs of a score table, in its order."""
-    frame = corpus.split("cal")
-    return frame.set_index("trajectory_id").loc[cal["trajectory_id"]].reset_index()
+def runs_of(judge: JudgedCorpus, table: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs of a table of labelled scores that may certify, in its order."""
+    frame = judge.labelled_runs(judge.calibration_splits)
+    return frame.set_index("trajectory_id").loc[table["trajectory_id"]].reset_index()
 
 
 def runs_without(sft: pd.DataFrame, agents: Sequence[str]) -> pd.DataFrame | None:

@@ -1,7 +1,8 @@
-"""Certificates of one judge on one corpus: made from CAL, stored, recomputed on demand.
+"""Certificates of one judge on one corpus: made, stored, recomputed on demand.
 
-A certificate depends on the hashes of artifact, renderer, manifest, scores and trajectories; every
-reader compares them with what is stored now. Its δ is what the journal of δ says of its rows.
+A certificate is of the splits that its judge did not learn from, and names them. It depends on the
+hashes of artifact, renderer, manifest, scores and trajectories; every reader compares them with
+what is stored now. Its δ is what the journal of δ says of its rows.
 """
 
 from __future__ import annotations
@@ -45,11 +46,13 @@ def certify_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> list[Certifica
     require_paid(judge, adapter.candidates)
     config = judge.corpus.config
     plan = {**_plan(hashes["manifest_sha256"], config, judge), **judge.corpus.version.registered}
+    if judge.calibration_splits != ("cal",):
+        plan["certified_on"] = list(judge.calibration_splits)
     registration = register(judge.corpus, plan, run_id=run_id)
     provenance = {
         "corpus": judge.corpus.name,
         "judge": judge.name,
-        "split": judge.spec.calibration_split,
+        "split": judge.calibration_name,
         **hashes,
         "registration": registration,
         **compared,
@@ -95,6 +98,7 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
     document = judge.store.read_json(judge.key("certificates.json"))
     certificates = [Certificate.from_dict(item) for item in document["certificates"]]
     delta = _claimed_delta(judge, _test_sha256(judge, cal, adapter.candidates))
+    rows = judge.calibration_name
     for certificate in certificates:
         stale = next(
             (name for name, value in hashes.items() if certificate.provenance.get(name) != value),
@@ -104,6 +108,12 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
             raise StaleCertificateError(
                 f"the certificates of {judge} on {judge.corpus} belong to another "
                 f"{stale.removesuffix('_sha256')} than the stored one; materialize "
+                f"judges/{judge}/certificate again."
+            )
+        if certificate.provenance.get("split", rows) != rows:
+            raise StaleCertificateError(
+                f"the certificates of {judge} on {judge.corpus} are of "
+                f"{certificate.provenance['split']}, and {rows} certifies it now; materialize "
                 f"judges/{judge}/certificate again."
             )
         if certificate.delta != delta:
@@ -202,14 +212,14 @@ def certificate_of(
 
 
 def verify_stored(judge: JudgedCorpus) -> list[str]:
-    """Score CAL again and recompute every stored certificate; return what differs."""
+    """Score the certified runs again and recompute every certificate; return what differs."""
     from certify_assets.certificates import verify_certificate
 
     cal, hashes, _ = judge.calibration
     again = judge.rescored()
     if not np.array_equal(again, cal["score"].to_numpy(np.float64), equal_nan=True):
         return [
-            "the stored adapter gives other scores on CAL than those certified; materialize "
+            "the stored adapter gives other scores than those certified; materialize "
             f"judges/{judge}/scores again."
         ]
     documents = judge.store.read_json(judge.key("certificates.json"))["certificates"]

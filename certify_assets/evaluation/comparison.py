@@ -1,8 +1,8 @@
 """Judges of one corpus compared: ranking, certified coverage, audits, cost, and what does not help.
 
 AUROC is that of labelled RL and CAL rows; TEST is known only through what an audit read by the
-ledger. Every difference is taken on the rows that both judges scored, under the same resamples of
-tasks.
+ledger. Every difference is taken on the CAL rows that both judges scored, under the same resamples
+of tasks; certificates are of the splits that each judge did not learn from.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from certify_assets.evaluation.judge_results import (
     gather_judges,
 )
 from certify_assets.files import canonical_json, rounded, sha256_bytes
+from certify_assets.judges.harvest.gate import HALF_B
 from certify_assets.judges.judged import StageFigures
 from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
 from certify_assets.storage.store import Store
@@ -60,7 +61,7 @@ class CertifiedCell(TypedDict):
 
 
 class CertifiedOn(TypedDict):
-    """Split of the certificates: CAL, or the half of it that a harvest left."""
+    """Splits of the certificates: CAL, with or without RL, or the half that a harvest left."""
 
     split: str
     trajectories: int
@@ -492,10 +493,17 @@ def _coverage(rows: Mapping[str, JudgeRow]) -> Iterator[tuple[str, str]]:
         if name == _FLOOR or cell is None or cell["coverage"] > floor["coverage"]:
             continue
         words = "no more than" if cell["coverage"] == floor["coverage"] else "less than"
+        mine, theirs = (rows[of].get("certified_on") for of in (name, _FLOOR))
+        other = (
+            f" It is certified on {mine['tasks']} tasks and the floor on {theirs['tasks']}: what a "
+            "judge learned from does not certify it."
+            if mine and theirs and mine["split"] != theirs["split"]
+            else ""
+        )
         yield (
             "coverage_not_above_floor",
             f"{name} certifies {words} the lexical floor: reject coverage {cell['coverage']:.3f} "
-            f"against {floor['coverage']:.3f} at 0.1.",
+            f"against {floor['coverage']:.3f} at 0.1.{other}",
         )
 
 
@@ -508,7 +516,7 @@ def _limits(name: str, row: JudgeRow) -> Iterator[tuple[str, str]]:
             f"{name} left {counts['unscored']} of {counts['rows']} labelled CAL rows unscored; "
             "its figures are of the others.",
         )
-    if certified_on and certified_on["split"] != "cal":
+    if certified_on and certified_on["split"] == HALF_B:
         yield (
             "half_of_cal",
             f"{name} is certified on half B of CAL alone, {certified_on['tasks']} tasks; half A "

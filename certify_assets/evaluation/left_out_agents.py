@@ -133,7 +133,7 @@ def _measured(
 def _unseen(
     judge: JudgedCorpus, cal: pd.DataFrame, agents: list[str]
 ) -> tuple[dict[str, NDArray[np.float64]], str]:
-    """Return CAL scores of judges that were trained without each agent, and why some have none."""
+    """Return scores of judges that were trained without each agent, and why some have none."""
     spec, corpus = judge.spec, judge.corpus
     if spec.needs_other_corpora:
         return {}, f"{judge} is trained on other corpora, which may have runs of them"
@@ -151,7 +151,7 @@ def _unseen(
     sft = frames["sft"][frames["sft"]["outcome"].notna()]
     if len(rest) * len(sft) > MOST_RUNS:
         return unseen, f"training {judge} without each of {len(rest)} agents takes too long"
-    rendered = texts(runs_of(corpus, cal), renderer())
+    rendered = texts(runs_of(judge, cal), renderer())
     alone = []
     for agent in rest:
         known = runs_without(sft, [agent])

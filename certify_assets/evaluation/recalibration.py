@@ -71,7 +71,9 @@ def fit_recalibration(method: str, scores: _Floats, outcomes: NDArray[np.int8]) 
 def recalibrate(judge: JudgedCorpus) -> RecalibrationReport:
     """Return what each map does to the certificates of a judge on a corpus."""
     config = judge.corpus.config
-    cal, hashes, adapter = judge.calibration
+    rows, hashes, adapter = judge.calibration
+    # the maps are fitted on RL, so what they do is read on CAL alone
+    cal = rows[rows["split"] == "cal"].reset_index(drop=True)
     fitted_on, fit = _fitting_rows(judge)
     table = judge.store.read_table(judge.key("scores.parquet"))
     everything = table.loc[table["split"].isin(["cal", "test"]), "score"].to_numpy(np.float64)

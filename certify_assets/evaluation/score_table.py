@@ -89,8 +89,8 @@ class ScoreTable:
     def __len__(self) -> int:
         return int(self.scores.size)
 
-    def choose_split(self, wanted: str | None, *, required: bool = False) -> ScoreTable:
-        """Return the rows of one split; all rows where there is none, or none is wanted."""
+    def choose_split(self, wanted: str | None, *more: str, required: bool = False) -> ScoreTable:
+        """Return the rows of one split or more; all rows where there is none, or none is wanted."""
         if required and wanted is not None and self.splits is None:
             raise InputError(
                 f"{self.path} has no split column to choose split={wanted!r} by; add one, or "
@@ -98,7 +98,7 @@ class ScoreTable:
             )
         if self.splits is None or wanted is None:
             return self
-        keep = np.asarray(self.splits == wanted, dtype=bool)
+        keep = np.logical_or.reduce([self.splits == name for name in (wanted, *more)]).astype(bool)
         if not keep.any():
             raise no_such_split(self.path, wanted, {str(name) for name in self.splits})
         return self.take(keep)

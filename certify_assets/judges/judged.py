@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import InputError, StaleCertificateError
+from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
 from certify_assets.judges.base import score_table
 from certify_assets.judges.record import JudgeRecord, files_sha256, renderer, stored_folder
 from certify_assets.judges.specs import JudgeSpec, families, judge_spec, register_family
@@ -51,6 +51,8 @@ _SCORED_SPLITS = ("rl", "cal", "test")
 # split, in the score table of a harvest judge, of the CAL rows that let its harvest through:
 # `certify verify` and `plan` take split=cal
 _SPENT = "cal_half_a"
+# splits that certify where scores.json, of an earlier version, names none
+_BEFORE = ("cal",)
 # the document whose hash says what a stage made
 _PRODUCTS = {"train": ("adapter.json", "adapter_sha256"), "score": ("scores.json", "scores_sha256")}
 _MEBIBYTE = 1024.0 if sys.platform != "darwin" else 1024.0 * 1024.0
@@ -313,6 +315,7 @@ class JudgedCorpus:
         import pandas as pd
 
         record, using, family = self.artifact, renderer(), self.family
+        calibration_splits = self._splits_to_certify()
         model = self.load(expected_sha256=record.adapter_sha256, resume=True)
         parts = []
         for split in _SCORED_SPLITS:
@@ -335,10 +338,22 @@ class JudgedCorpus:
                 "renderer_sha256": using.sha256,
                 "manifest_sha256": self.corpus.manifest.sha256,
                 "trajectories_sha256": self.corpus.trajectories_sha256,
+                "calibration_splits": calibration_splits,
                 **({} if bill is None else {"bill": bill}),
             },
         )
         return table
+
+    def _splits_to_certify(self) -> list[str]:
+        """Return the splits that are to certify the judge with the scores of now."""
+        known, manifest = self.read("scores.json"), self.corpus.manifest
+        if self.corpus.config.rl_labels == "choose":
+            return list(_BEFORE)
+        # under the same splits certificates keep the rows that they were made of, also those of a
+        # version that knew no other than CAL
+        if known.get("manifest_sha256") == manifest.sha256:
+            return list(known.get("calibration_splits", _BEFORE))
+        return [split for split in self.spec.calibration_splits if manifest.tasks[split]]
 
     def _named(self, split: str, frame: pd.DataFrame) -> Any:
         """Return the split of each row as the score table names it."""
@@ -398,7 +413,7 @@ class JudgedCorpus:
             )
         table = self.store.read_table(self.key("scores.parquet"))
         table["split"] = table["split"].replace(_SPENT, "cal")
-        self._require_labels_of_cal(_labelled(table[table["split"] == "cal"]))
+        self._require_labels(table)
         return table, now, record
 
     def require_scores(self) -> None:
@@ -406,29 +421,55 @@ class JudgedCorpus:
         _ = self.scores
 
     @property
+    def calibration_splits(self) -> tuple[str, ...]:
+        """Splits that certify the judge with its stored scores."""
+        splits = tuple(self.read("scores.json").get("calibration_splits", _BEFORE))
+        if not {"cal"} <= set(splits) <= set(self.spec.calibration_splits):
+            raise IntegrityError(
+                f"{self.store.locate(self.key('scores.json'))} names {' and '.join(splits)} as the "
+                f"splits that certify {self}, which may be "
+                f"{' and '.join(self.spec.calibration_splits)} alone; materialize "
+                f"judges/{self}/scores again."
+            )
+        return splits
+
+    @property
+    def calibration_name(self) -> str:
+        """The rows that certify the judge, as its certificates name them."""
+        return self.spec.calibration_name(self.calibration_splits)
+
+    @property
     @remembered
     def calibration(self) -> tuple[pd.DataFrame, dict[str, str], JudgeRecord]:
-        """Labelled CAL rows that certify this judge, the hashes they depend on, and the record."""
-        # all of CAL, and half B alone for a judge that learned from what half A let through
+        """Labelled rows that certify this judge, the hashes they depend on, and the record."""
         table, now, record = self.scores
-        cal = _labelled(table[table["split"] == "cal"])
-        return self.spec.calibration_rows(cal), now, record
+        rows = _labelled(table[table["split"].isin(self.calibration_splits)])
+        return self.spec.calibration_rows(rows), now, record
+
+    def labelled_runs(self, splits: Sequence[str]) -> pd.DataFrame:
+        """Return the labelled runs of some splits, in the order of the score table."""
+        import pandas as pd
+
+        parts = [_labelled(self.corpus.split(split)) for split in splits]
+        return pd.concat(parts, ignore_index=True)
 
     def rescored(self) -> NDArray[np.float64]:
-        """Score again the CAL runs that certify this judge, in the order of the stored scores."""
+        """Score again the runs that certify this judge, in the order of the stored scores."""
         model = self.load(replay=True)
-        rows = self.spec.calibration_rows(_labelled(self.corpus.split("cal")))
+        rows = self.spec.calibration_rows(self.labelled_runs(self.calibration_splits))
         return np.asarray(score_table(model, rows, renderer())["score"], np.float64)
 
-    def _require_labels_of_cal(self, cal: pd.DataFrame) -> None:
-        """Refuse scores whose labels or tasks are not those of the stored CAL split."""
+    def _require_labels(self, table: pd.DataFrame) -> None:
+        """Refuse scores whose labels or tasks are not those of the splits that certify."""
         names = ["trajectory_id", "task_id", "outcome"]
-        expected = _labelled(self.corpus.split("cal"))[names].astype({"outcome": "int8"})
-        if not cal[names].astype({"outcome": "int8"}).equals(expected):
-            raise StaleCertificateError(
-                f"the scores of {self} on {self.corpus} do not carry the labels of CAL; "
-                f"materialize judges/{self}/scores again."
-            )
+        for split in self.calibration_splits:
+            found = _labelled(table[table["split"] == split])[names].astype({"outcome": "int8"})
+            expected = _labelled(self.corpus.split(split))[names].astype({"outcome": "int8"})
+            if not found.equals(expected):
+                raise StaleCertificateError(
+                    f"the scores of {self} on {self.corpus} do not carry the labels of "
+                    f"{split.upper()}; materialize judges/{self}/scores again."
+                )
 
     @property
     def timings(self) -> dict[str, StageFigures]:

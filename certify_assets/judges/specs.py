@@ -27,6 +27,8 @@ ALPHAS = (0.1, 0.2)
 DELTA = 0.05
 GRID = 40
 SIDES = ("reject", "release")
+#: splits whose labels certify judges that did not learn from them, in the order of score tables
+CERTIFYING = ("rl", "cal")
 # the first one decides; the page shows the others for comparison
 PROCEDURES = ("guarded_taskboot", "taskboot", "naive")
 
@@ -72,8 +74,6 @@ class JudgeSpec(BaseModel):
     library: ClassVar[str] = "python"
     #: splits of the corpus that it is trained on, with labels or pseudo-labels
     training_splits: ClassVar[tuple[str, ...]] = ("sft",)
-    #: split that certifies it, as certificates name it
-    calibration_split: ClassVar[str] = "cal"
     #: whether it is a language model as it comes
     untrained: ClassVar[bool] = False
     #: whether it is trained on the other corpora of the data root
@@ -122,9 +122,20 @@ class JudgeSpec(BaseModel):
         """Rewards that are trained separately, each an asset; empty for most families."""
         return ()
 
-    def calibration_rows(self, cal: pd.DataFrame) -> pd.DataFrame:
-        """Return the rows of CAL that certify it."""
-        return cal
+    @property
+    def calibration_splits(self) -> tuple[str, ...]:
+        """Splits whose labels may certify it: RL and CAL, without those that it learned from."""
+        # what chose features, weights, steps or pseudo-labels was learned from as well. A choice
+        # among `candidates` on CAL is paid for in the level, so it takes no split away.
+        return tuple(split for split in CERTIFYING if split not in self.training_splits)
+
+    def calibration_name(self, splits: Sequence[str]) -> str:
+        """Return how certificates name the rows of some splits that certify it."""
+        return " and ".join(splits)
+
+    def calibration_rows(self, labelled: pd.DataFrame) -> pd.DataFrame:
+        """Return those of the labelled rows of its calibration splits that certify it."""
+        return labelled
 
     @property
     def upstream(self) -> str:

@@ -103,9 +103,10 @@ def _corrected(corpus: Corpus, record: DeploymentRecord) -> Refusal | None:
     other = both[now[both].to_numpy(float) != then[both].to_numpy(float)]
     if not len(other):
         return None
+    splits = " and ".join(split.upper() for split in judge.calibration_splits)
     return Refusal(
         "stale_certificate",
-        f"{len(other)} runs of CAL, for example {other[0]!r}, have other labels now than when "
+        f"{len(other)} runs of {splits}, for example {other[0]!r}, have other labels now than when "
         f"{judge} was certified on {corpus}; certify and audit it, then deploy it again.",
     )
 

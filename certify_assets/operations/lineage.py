@@ -376,7 +376,7 @@ def certificate_links(store: Store, certificate: Certificate) -> list[Link]:
             "scores",
             judge.key("scores.parquet"),
             hashes["scores_sha256"],
-            detail="split=cal certified",
+            detail=f"split={hashes.get('split', 'cal')} certified",
         ),
         adapter_link(judge, hashes["adapter_sha256"]),
         compared("renderer", version, hashes["renderer_sha256"], renderer().sha256),

@@ -77,7 +77,8 @@ class Plan:
     """The inputs of a recertification, independent of what would come of it."""
 
     judge: str
-    table: pd.DataFrame  # CAL and the tasks that count, sorted by task and run
+    splits: tuple[str, ...]  # that certify the judge
+    table: pd.DataFrame  # their rows and the tasks that count, sorted by task and run
     counted: CountedTasks
     new_tasks: tuple[str, ...]  # that no earlier recertification has counted
     hashes: Mapping[str, str]
@@ -91,14 +92,14 @@ class Plan:
 def plan_recertification(judge: JudgedCorpus) -> Plan:
     """Gather the inputs of a recertification."""
     # δ is divided by the number of candidates, so the document must count all of them
-    cal, hashes, adapter = judge.calibration
+    rows, hashes, adapter = judge.calibration
     require_paid(judge, adapter.candidates)
     hashes = {**hashes, **parity_provenance(judge)}
     before = _counted_before(judge, hashes["adapter_sha256"])
     counted = count_audit_tasks(
         judge.corpus, adapter_sha256=hashes["adapter_sha256"], before=before
     )
-    table = _table(cal, score_rows(judge, counted.rows))
+    table = _table(rows, score_rows(judge, counted.rows))
     config = judge.corpus.config
     about = {
         "judge": judge.name,
@@ -115,6 +116,7 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
     }
     return Plan(
         judge=judge.name,
+        splits=judge.calibration_splits,
         table=table,
         counted=counted,
         new_tasks=tuple(task for task in counted.tasks if task not in before),
@@ -210,7 +212,7 @@ def _make(corpus: Corpus, plan: Plan, claimed: Claim) -> RecertificationRecord:
     key = recertification_key(corpus.name, claimed.number, CERTIFICATES)
     store.write_json(key, {"certificates": [item.to_dict() for item in certificates]})
     sides = tuple(_side(item, plan) for item in certificates)
-    cal = plan.table.loc[plan.table["provenance"] == "cal", "task_id"]
+    of_split = plan.table.groupby("provenance")["task_id"].nunique()
     record = RecertificationRecord(
         schema=SCHEMA,
         corpus=corpus.name,
@@ -228,7 +230,10 @@ def _make(corpus: Corpus, plan: Plan, claimed: Claim) -> RecertificationRecord:
         certificates_key=key,
         certificates=tuple(item.sha256 for item in certificates),
         sides=sides,
-        tasks={"cal": len(set(cal)), "audit_sample": len(counted.tasks)},
+        tasks={
+            **{split: int(of_split.get(split, 0)) for split in plan.splits},
+            "audit_sample": len(counted.tasks),
+        },
         drawn=counted.drawn,
         new_tasks=plan.new_tasks,
         left_out=dict(counted.left_out),
@@ -253,7 +258,7 @@ def _certify(
     provenance = {
         "corpus": corpus,
         "judge": plan.judge,
-        "split": "cal and audit_sample",
+        "split": " and ".join([*plan.splits, "audit_sample"]),
         **plan.hashes,
         "recertification": str(claimed.number),
         "recertification_inputs_sha256": plan.inputs_sha256,
@@ -355,20 +360,22 @@ def _counted_before(judge: JudgedCorpus, adapter_sha256: str) -> dict[str, froze
     return {}
 
 
-def _table(cal: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+def _table(certified: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     # `certify verify` takes the rows of split=cal: all of them are calibration rows now
-    parts = [cal.assign(provenance="cal", batch=""), rows.assign(provenance="audit_sample")]
+    own = certified.assign(provenance=certified["split"], batch="")
+    parts = [own, rows.assign(provenance="audit_sample")]
     table = pd.concat(
         [part.assign(split="cal").reindex(columns=_COLUMNS) for part in parts if len(part)],
         ignore_index=True,
     )
     if table["trajectory_id"].duplicated().any():
         name = table.loc[table["trajectory_id"].duplicated(), "trajectory_id"].iloc[0]
+        split = table.loc[table["trajectory_id"] == name, "provenance"].iloc[0]
         raise InputError(
-            f"the run {name!r} is in CAL and in the audit sample; a run counts once, so take it "
-            "out of its batch."
+            f"the run {name!r} is in {split.upper()} and in the audit sample; a run counts once, "
+            "so take it out of its batch."
         )
     return table.astype({"outcome": "int8", "score": "float64"}).sort_values(
         ["task_id", "trajectory_id"], kind="stable", ignore_index=True

@@ -1,6 +1,6 @@
 """Runs of batches that come back with labels, in a delivery of the corpus."""
 
-# A corpus takes labelled runs into CAL and TEST as they are delivered. Runs of a decided batch may
+# A corpus takes labelled runs into RL, CAL and TEST as they are delivered. Runs of a decided batch may
 # be among them: the whole of it, once its outcomes are known, or what reviewers labelled. The
 # latter were chosen by the judge's decision, all but the tasks of the audit sample, so that a
 # certificate on them would be of the hardest runs, or of the easiest. What shows the choice is what
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from certify_assets.corpora.corpus import Corpus, DeliveryCheck
 from certify_assets.errors import InputError
+from certify_assets.judges.specs import CERTIFYING
 from certify_assets.operations.audit_sample import OPEN_SHARE
 from certify_assets.operations.labels import read_labels, resolve_labels
 from certify_assets.operations.layout import batch_key, batch_names, decisions_of
@@ -24,19 +25,18 @@ if TYPE_CHECKING:
 
     from certify_assets.corpora.splits import SplitManifest
 
-_CERTIFY: Final = ("cal", "test")
-_TRAIN: Final = ("sft", "rl")
+_CERTIFY: Final = (*CERTIFYING, "test")
 _SHOWN: Final = 3
 
 
 @dataclass(frozen=True)
 class ReturnedRuns:
-    """Runs of one agent in one batch that come back with labels, for CAL or TEST."""
+    """Runs of one agent in one batch that come back with labels, for RL, CAL or TEST."""
 
     batch: str
     agent: str
     runs: int  # of the agent in the batch that could come back
-    returned: int  # that CAL and TEST get now
+    returned: int  # that these splits get now
     audited: int  # of these, of tasks of the audit sample that come back whole
     reviewed: int  # of the others, with a label of a reviewer
     left_out: int  # that the corpus will not have with a label
@@ -49,8 +49,8 @@ class ReturnedRuns:
     def sentence(self) -> str:
         """Say which runs come back."""
         return (
-            f"{self.returned} new labelled runs of CAL and TEST were decided in batch {self.batch} "
-            f"({self.agent}): {self.audited} of its audit sample, {self.reviewed} others that "
+            f"{self.returned} new labelled runs of RL, CAL and TEST were decided in batch "
+            f"{self.batch} ({self.agent}): {self.audited} of its audit sample, {self.reviewed} others that "
             f"reviewers labelled; {self.left_out} of its {self.runs} runs are not delivered."
         )
 
@@ -109,8 +109,8 @@ def _of_batch(
         drawn=rows["asked"] == "audit_sample",
         said=rows["trajectory_id"].isin(reviewed),
     )
-    # labels of these tasks train, whoever chose the runs
-    rows = rows[~rows["task_id"].map(dict(splits)).isin(_TRAIN)]
+    # labels of these tasks train alone, whoever chose the runs
+    rows = rows[rows["task_id"].map(dict(splits)) != "sft"]
     # whether a drawn task comes back was not the judge's choice, but which of its runs may be
     missing = set(rows.loc[rows["drawn"] & ~rows["back"], "task_id"])
     begun = set(rows.loc[rows["drawn"] & rows["back"], "task_id"])
@@ -139,7 +139,7 @@ def refuse_selected(corpus: Corpus, found: Sequence[ReturnedRuns]) -> None:
         raise InputError(
             f"{runs} runs of this delivery were labelled by reviewers of {corpus} "
             f"({', '.join(names[:_SHOWN])}{more}) because of what the judge decided, and would "
-            "enter CAL or TEST without the others of their batch; deliver every run of the batch "
+            "enter RL, CAL or TEST without the others of their batch; deliver every run of the batch "
             "with its outcome, or those of its audit sample only: labels of reviewers certify by "
             f"`certify ops recertify {corpus}`."
         )

@@ -132,7 +132,7 @@ class PageSource:
 
     @cached_property
     def decisions(self) -> list[str]:
-        """Reject, release or human for every labelled CAL run; overlaps go to human review."""
+        """Reject, release or human for every labelled run of theirs; overlaps go to human review."""
         from certify_assets.certificates import decide
 
         return [str(choice) for choice in decide(self.sides, self.cal.scores).decisions]
@@ -181,12 +181,15 @@ class PageSource:
 
     @property
     def evidence(self) -> str:
-        """The rows that the certificates are of: CAL, or the half that a harvest left."""
-        return "half B of CAL" if self.headline.provenance.get("split") == HALF_B else "CAL"
+        """The rows that the certificates are of: CAL, with RL, or the half that a harvest left."""
+        split = str(self.headline.provenance.get("split", ""))
+        if split == HALF_B:
+            return "half B of CAL"
+        return "RL and CAL" if "rl" in split.split(" and ") else "CAL"
 
     @property
     def decided(self) -> float:
-        """Return the share of scored CAL runs that no reviewer sees."""
+        """Return the share of scored runs that no reviewer sees."""
         return self.both.decided
 
     def audit_of(self, certificate: Certificate) -> Audit | None:

@@ -203,7 +203,7 @@ def _facts(source: PageSource) -> tuple[tuple[str, str], ...]:
     facts.append(
         (
             (
-                f"{'half B' if source.evidence != 'CAL' else 'CAL'} tasks with a "
+                f"{source.evidence.removesuffix(' of CAL')} tasks with a "
                 f"{done(source.headline.side)} run"
             ),
             f"{count(source.headline.covered_tasks)} of {count(source.headline.tasks)}",

@@ -11,6 +11,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from certify_assets.evaluation.comparison import comparison_key
+from certify_assets.judges.harvest.gate import HALF_B
 from certify_assets.reports import svg
 from certify_assets.reports.wording import (
     DASH,
@@ -42,6 +43,7 @@ _LATEX |= {
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#])")
 _SPACES = re.compile(r"\s+")
 _NOT_MEASURED = "not measured"
+_CERTIFIED_ON = {"cal": "", HALF_B: " (half B)"}
 _WIDTH, _LEFT, _RIGHT, _STEP, _TOP = 720, 150, 96, 30, 26
 _SPAN = _WIDTH - _LEFT - _RIGHT
 _FLOATS = 12
@@ -238,7 +240,7 @@ def _cell(cells: Sequence[Mapping[str, Any]], side: str, alpha: float) -> str:
 def _tasks(on: Mapping[str, Any] | None) -> str:
     if on is None:
         return DASH
-    return f"{on['tasks']}{'' if on['split'] == 'cal' else ' (half B)'}"
+    return f"{on['tasks']}{_CERTIFIED_ON.get(on['split'], ' (RL and CAL)')}"
 
 
 def _cost(cost: Mapping[str, Any]) -> tuple[str, ...]:

@@ -202,9 +202,11 @@ def _announced(corpus: Corpus, audited: Sequence[JudgedCorpus], run_id: str) -> 
 
 def _tables(judge: JudgedCorpus) -> _Tables:
     table = judge.store.read_table(judge.key("scores.parquet"))
+    rows, _, _ = judge.calibration
     scores, rl = table.set_index("trajectory_id")["score"], labelled_rows(judge.corpus, "rl")
     return _Tables(
-        judge.calibration[0],
+        # RL is the pilot of the procedures that need one
+        rows[rows["split"] == "cal"].reset_index(drop=True),
         load_audits(judge)[1],
         rl.assign(score=scores.reindex(rl["trajectory_id"]).to_numpy(np.float64)),
     )

@@ -92,7 +92,7 @@ def test_what_reviewers_labelled_is_listed_and_refused_without_the_others(
     assert found["refused"] and found["audited"] == 0
     assert found["reviewed"] == found["returned"] > 0 < found["left_out"] < found["runs"]
     line = (
-        f"{found['returned']} new labelled runs of CAL and TEST were decided in batch "
+        f"{found['returned']} new labelled runs of RL, CAL and TEST were decided in batch "
         f"{found['batch']} (agent-new): 0 of its audit sample, {found['reviewed']} others that "
         f"reviewers labelled; {found['left_out']} of its {found['runs']} runs are not delivered."
     )

@@ -151,16 +151,16 @@ def test_pretraining_tasks_leave_the_manifest_of_seed_42_as_it_was() -> None:
     assert make_manifest(tasks, "elsewhere", seed=7).pinned_sft == ()
 
 
-def test_a_pretraining_task_in_cal_or_test_is_refused() -> None:
+def test_a_pretraining_task_that_certifies_or_audits_is_refused() -> None:
     frame = load_embedded("miniwob_weak")
     unpinned = make_manifest(frame["task_id"], "miniwob_weak", seed=7, pinned_sft=())
     with pytest.raises(ManifestError, match="a judge was pretrained on task"):
         verify_manifest(unpinned, frame)
-    with pytest.raises(
-        ManifestError, match=f"task {MANIFEST.tasks['cal'][0]!r}, which is in split cal"
-    ):
-        verify_pretraining(MANIFEST, MANIFEST.tasks["cal"])
-    verify_pretraining(MANIFEST, MANIFEST.tasks["sft"] + MANIFEST.tasks["rl"] + ("elsewhere",))
+    for split in ("rl", "cal", "test"):
+        first = MANIFEST.tasks[split][0]
+        with pytest.raises(ManifestError, match=f"task {first!r}, which is in split {split}"):
+            verify_pretraining(MANIFEST, MANIFEST.tasks[split])
+    verify_pretraining(MANIFEST, (*MANIFEST.tasks["sft"], "elsewhere"))
 
 
 def test_corpora_of_one_universe_share_the_assignment() -> None:

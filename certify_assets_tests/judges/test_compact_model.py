@@ -70,7 +70,7 @@ def test_a_corpus_of_the_same_tasks_under_another_name_is_found(tmp_path: Path) 
         [*PRETRAINING_TASKS, *(f"own-{number}" for number in range(30))], "mine"
     )
     store.write_json("corpora/mine/splits/manifest.json", manifest.to_dict())
-    expected = sorted({*manifest.tasks["cal"], *manifest.tasks["test"]} & set(PRETRAINING_TASKS))
+    expected = sorted(set(PRETRAINING_TASKS) - {*manifest.tasks["sft"]})
     assert expected and tasks_in_common(store) == {"mine": tuple(expected)}
 
 

@@ -36,7 +36,9 @@ def judge_of(store: Store) -> JudgedCorpus:
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("monitoring")
     store = Store(str(folder / "root"))
-    register_runs(store, "c", write_runs(folder / "runs.jsonl", tasks=60))
+    # with the labels of RL the release side certifies as well
+    runs = write_runs(folder / "runs.jsonl", tasks=60)
+    register_runs(store, "c", runs, rl_labels="choose")
     Corpus(store, "c").prepare_splits()
     Corpus(store, "c").measure_leaks()
     judge_of(store).train()

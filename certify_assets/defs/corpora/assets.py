@@ -20,8 +20,9 @@ _asset = partial(asset, "corpora", CORPORA_GROUP)
 _DISJOINT = " Shares no task with any other split."
 _SPLITS = {
     "sft": "Trajectories that train the judge.",
-    "rl": "Trajectories kept for reinforcement learning and for the harvest pool.",
-    "cal": "Trajectories that calibrate thresholds: every certificate is computed here.",
+    "rl": "Trajectories kept for reinforcement learning and for the harvest pool; their labels "
+    "certify judges that did not learn from them.",
+    "cal": "Trajectories that calibrate thresholds: every certificate is computed on them.",
     "test": "Trajectories that audit certificates; outcomes are read only through the ledger.",
 }
 

@@ -71,6 +71,8 @@ def _scores(spec: JudgeSpec) -> dg.AssetsDefinition:
 
 
 def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
+    rows = " and ".join(split.upper() for split in spec.calibration_splits)
+
     @judge_asset(
         spec,
         "certificate",
@@ -78,10 +80,11 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
         deps=[
             judge_key(spec.name, "scores"),
             judge_key(spec.name, "model"),
-            *_corpora("cal_split", "split_manifest", "profile", "leak_controls"),
+            *_corpora(*(f"{split}_split" for split in spec.calibration_splits)),
+            *_corpora("split_manifest", "profile", "leak_controls"),
         ],
         description="Certify the share of the reviewing that this judge may take over: both sides "
-        "at both budgets, from CAL, as canonical JSON that `certify verify` recomputes.",
+        f"at both budgets, from {rows}, as canonical JSON that `certify verify` recomputes.",
     )
     def certificate(step: AssetStep) -> Made:
         judge = step.judge(spec.name)

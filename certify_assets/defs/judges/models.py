@@ -436,7 +436,7 @@ def as_shipped() -> dg.AssetCheckResult:
     asset=key("judges/compact_model"),
     name="task_disjoint",
     blocking=True,
-    description="No task that the model was pretrained on is in CAL or TEST of an embedded "
+    description="No task that the model was pretrained on is in RL, CAL or TEST of an embedded "
     "corpus; the warning names others that share a task.",
 )
 def task_disjoint(data_root: DataRoot) -> dg.AssetCheckResult:
@@ -444,7 +444,7 @@ def task_disjoint(data_root: DataRoot) -> dg.AssetCheckResult:
     common = compact.tasks_in_common(data_root.store())
     embedded = any(name in EMBEDDED for name in common)
     shared = "; ".join(
-        f"{corpus}: {len(tasks)} tasks of CAL and TEST ({', '.join(tasks[:5])})"
+        f"{corpus}: {len(tasks)} tasks of RL, CAL and TEST ({', '.join(tasks[:5])})"
         for corpus, tasks in common.items()
     )
     return dg.AssetCheckResult(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -42,8 +43,6 @@ class HarvestSpec(JudgeSpec):
     library = "scikitlearn"
     # SFT with its labels, RL with pseudo-labels
     training_splits = ("sft", "rl")
-    # half A chose what it learned from
-    calibration_split = HALF_B
     gated = True
 
     family: Literal["harvest"] = "harvest"
@@ -52,9 +51,13 @@ class HarvestSpec(JudgeSpec):
     # procedure that certifies half A
     gate: str = "guarded_taskboot"
 
-    def calibration_rows(self, cal: pd.DataFrame) -> pd.DataFrame:
-        """Return half B of CAL."""
-        return halves(cal, HALVES_SEED)[1]
+    def calibration_name(self, splits: Sequence[str]) -> str:
+        """Return the name of half B of CAL."""
+        return HALF_B
+
+    def calibration_rows(self, labelled: pd.DataFrame) -> pd.DataFrame:
+        """Return half B of CAL: half A chose what it learned from."""
+        return halves(labelled, HALVES_SEED)[1]
 
     def registration(self) -> object:
         """Return the model, the start and the gate."""

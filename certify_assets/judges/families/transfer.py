@@ -45,6 +45,11 @@ class TransferSpec(JudgeSpec):
         """Family of the recipe."""
         return "sft" if self.model else "lexical"
 
+    @property
+    def calibration_splits(self) -> tuple[str, ...]:
+        """CAL alone: its pool keeps apart from tasks of CAL and TEST, not from those of RL."""
+        return ("cal",)
+
     def registration(self) -> object:
         """Return the recipe and the pool."""
         return {

@@ -103,7 +103,7 @@ def require_shipped(folder: Path | None = None) -> Shipped:
 
 
 def tasks_in_common(store: Store) -> dict[str, tuple[str, ...]]:
-    """Return each corpus's CAL and TEST tasks that the compact model was pretrained on."""
+    """Return the tasks outside SFT that the compact model was pretrained on, by corpus."""
     # an embedded corpus that was not split in the data root has the splits it would get
     found = {}
     for corpus in (Corpus(store, name) for name in registered_corpora(store)):
@@ -113,7 +113,7 @@ def tasks_in_common(store: Store) -> dict[str, tuple[str, ...]]:
             manifest = plan_splits(corpus.config, load_embedded(corpus.name)["task_id"].unique())
         else:
             continue
-        common = {*manifest.tasks["cal"], *manifest.tasks["test"]} & set(PRETRAINING_TASKS)
+        common = set(PRETRAINING_TASKS) & manifest.assignment.keys() - {*manifest.tasks["sft"]}
         if common:
             found[corpus.name] = tuple(sorted(common))
     return found

@@ -80,14 +80,14 @@ def test_the_provenance_is_that_of_the_files() -> None:
     assert PROVENANCE["renderer_sha256"] == Renderer().sha256
 
 
-def test_no_run_that_it_has_read_is_of_a_cal_or_test_task() -> None:
+def test_no_run_that_it_has_read_is_of_a_task_that_certifies_or_audits() -> None:
     tasks = set(pretraining_runs()["task_id"])
     assert tasks == set(PRETRAINING_TASKS) == set(PROVENANCE["pretraining_tasks"])
     for name in EMBEDDED:
         every = load_embedded(name)["task_id"].unique()
         for seed in range(50):
             manifest = make_manifest(every, name, seed=seed)
-            assert not tasks & {*manifest.tasks["cal"], *manifest.tasks["test"]}
+            assert not tasks & manifest.assignment.keys() - {*manifest.tasks["sft"]}
 
 
 def log_odds(prompts: Iterable[Encoded]) -> list[float]:

@@ -1,0 +1,171 @@
+"""Which splits certify a judge: those that it did not learn from, and what was stored before."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from certify_assets.corpora.config import load_config, save_config
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import IntegrityError, StaleCertificateError
+from certify_assets.evaluation import certification
+from certify_assets.evaluation.audit import audit_judge
+from certify_assets.evaluation.ledger import LedgerStatus
+from certify_assets.judges.specs import JUDGES
+from certify_assets.operations.deployment import Deployment
+from certify_assets.operations.recertification import plan_recertification
+from certify_assets.operations.rollout import deploy
+from certify_assets.reports.judge_page import write_page
+from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged, register_runs, write_runs
+from certify_assets_tests.conftest import copy_world
+
+SCORES = "judges/lexical/c/scores"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data root with a certified and audited lexical judge, copied for every test."""
+    folder = tmp_path_factory.mktemp("calibration")
+    store = Store(str(folder / "root"))
+    register_runs(store, "c", write_runs(folder / "runs.jsonl", tasks=80))
+    Corpus(store, "c").prepare()
+    judged(store).train()
+    judged(store).score()
+    certification.certify_judge(judged(store))
+    audit_judge(judged(store))
+    return folder / "root"
+
+
+@pytest.fixture
+def certified(world: Path, tmp_path: Path) -> Store:
+    return copy_world(world, tmp_path)
+
+
+def tasks(store: Store, *splits: str) -> set[str]:
+    found = Corpus(store, "c").manifest.tasks
+    return {task for split in splits for task in found[split]}
+
+
+def of_cal_alone(store: Store) -> None:
+    """What a version stored that knew no other calibration split than CAL."""
+    document = store.read_json(f"{SCORES}.json")
+    del document["calibration_splits"]
+    store.write_json(f"{SCORES}.json", document)
+    certification.certify_judge(judged(store))
+
+
+def verified_by_command(store: Store) -> bool:
+    from certify_assets.cli import main
+
+    folder = store.local_path("judges/lexical/c")
+    with pytest.raises(SystemExit) as stopped:
+        main(["verify", str(folder / "certificates.json"), str(folder / "scores.parquet")])
+    return stopped.value.code == 0
+
+
+@pytest.mark.parametrize("name", list(JUDGES))
+def test_no_split_certifies_a_judge_that_learned_from_it(name: str) -> None:
+    spec = JUDGES[name]
+    assert not set(spec.calibration_splits) & set(spec.training_splits)
+    assert "cal" in spec.calibration_splits and "test" not in spec.calibration_splits
+    # a pool of other corpora keeps apart from CAL and TEST alone
+    learned = "rl" in spec.training_splits or spec.family == "transfer"
+    assert ("rl" in spec.calibration_splits) == (not learned)
+
+
+def test_labels_of_rl_certify_a_judge_trained_on_sft(certified: Store) -> None:
+    judge = judged(certified)
+    rows, _, _ = judge.calibration
+    assert set(rows["task_id"]) == tasks(certified, "rl", "cal") and tasks(certified, "rl")
+    (first, *_) = certificates = certification.load_certificates(judge)
+    assert {item.provenance["split"] for item in certificates} == {"rl and cal"}
+    assert (first.tasks, first.trajectories) == (rows["task_id"].nunique(), len(rows))
+    assert certification.verify_stored(judge) == []
+    (plan, *_) = [item.plan for item in LedgerStatus.of(judge.corpus).registrations]
+    assert plan is not None and plan["certified_on"] == ["rl", "cal"]
+    assert verified_by_command(certified)
+
+
+def test_certificates_of_an_earlier_version_stay_valid_and_on_cal(certified: Store) -> None:
+    of_cal_alone(certified)
+    judge = judged(certified)
+    assert set(judge.calibration[0]["task_id"]) == tasks(certified, "cal")
+    before = certification.load_certificates(judge)
+    assert {item.provenance["split"] for item in before} == {"cal"}
+    # scored again under the same splits, it keeps the rows that its certificates were made of
+    judge.score()
+    assert judged(certified).calibration_splits == ("cal",)
+    assert certification.load_certificates(judged(certified)) == before
+    assert verified_by_command(certified)
+    # and new splits bring RL in
+    configure(certified, seed=7)
+    Corpus(certified, "c").prepare()
+    judged(certified).train()
+    judged(certified).score()
+    assert judged(certified).calibration_splits == ("rl", "cal")
+
+
+def configure(store: Store, **changed: object) -> None:
+    save_config(store, replace(load_config(store, "c"), **changed))  # type: ignore[arg-type]
+
+
+def test_labels_of_rl_that_choose_a_judge_do_not_certify_it(certified: Store) -> None:
+    configure(certified, rl_labels="choose")
+    judged(certified).score()
+    judge = judged(certified)
+    assert judge.calibration_splits == ("cal",)
+    with pytest.raises(StaleCertificateError, match="are of rl and cal, and cal certifies it now"):
+        certification.load_certificates(judge)
+    certification.certify_judge(judge)
+    assert {item.provenance["split"] for item in certification.load_certificates(judge)} == {"cal"}
+    # back again under the same splits they stay out: they have chosen
+    configure(certified, rl_labels="certify")
+    judged(certified).score()
+    assert judged(certified).calibration_splits == ("cal",)
+
+
+def test_a_flipped_label_of_rl_stops_certificates(certified: Store) -> None:
+    table = certified.read_table(f"{SCORES}.parquet")
+    place = table.index[table["split"] == "rl"][0]
+    table.loc[place, "outcome"] = 1 - table.loc[place, "outcome"]
+    sha256 = certified.write_table(f"{SCORES}.parquet", table)
+    document = certified.read_json(f"{SCORES}.json")
+    certified.write_json(f"{SCORES}.json", document | {"scores_sha256": sha256})
+    with pytest.raises(StaleCertificateError, match="labels of RL"):
+        certification.certify_judge(judged(certified))
+
+
+@pytest.mark.parametrize("splits", [["sft", "cal"], ["rl"], ["rl", "cal", "test"], []])
+def test_scores_that_name_other_splits_are_refused(certified: Store, splits: list[str]) -> None:
+    document = certified.read_json(f"{SCORES}.json")
+    certified.write_json(f"{SCORES}.json", document | {"calibration_splits": splits})
+    with pytest.raises(IntegrityError, match="which may be rl and cal alone"):
+        certification.load_certificates(judged(certified))
+
+
+def test_a_deployment_on_cal_alone_still_decides(certified: Store) -> None:
+    of_cal_alone(certified)
+    audit_judge(judged(certified))
+    deploy(judged(certified), track=False)
+    deployment = Deployment.of(Corpus(certified, "c"))
+    assert deployment.refusal is None
+    assert deployment.certificates[0].provenance["split"] == "cal"
+
+
+def test_a_recertification_names_the_splits_of_its_rows(certified: Store) -> None:
+    plan = plan_recertification(judged(certified))
+    assert set(plan.table["provenance"]) == set(plan.splits) == {"rl", "cal"}
+    of_rl = plan.table["provenance"] == "rl"
+    assert set(plan.table.loc[of_rl, "task_id"]) == tasks(certified, "rl")
+    # all rows of a recertification are those of its certificates
+    assert set(plan.table["split"]) == {"cal"}
+
+
+def test_the_page_names_the_rows(certified: Store) -> None:
+    corpus = Corpus(certified, "c")
+    corpus.measure_profile()
+    corpus.measure_leaks()
+    write_page(judged(certified))
+    page = certified.read_bytes("judges/lexical/c/page.html").decode("utf-8")
+    assert "wrong on RL and CAL" in page and "wrong on CAL<" not in page
