@@ -62,7 +62,7 @@ def verify_certificate(
     pilot: tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
     pool: tuple[ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
     agents: Sequence[Any] | NDArray[Any] | None = None,
-    named: bool = False,
+    named: bool | None = None,
 ) -> str | None:
     """Recompute a certificate from the data and return the first difference, as a sentence; None
     when there is none.
@@ -79,8 +79,9 @@ def verify_certificate(
         The pool of a certificate that names one under inputs.pool.
     agents : sequence of hashables, optional
         Agent of every row, for a two_way certificate, whose table has them.
-    named : bool
-        Whether every row is known to be a run of its own, as in a table with trajectory_id.
+    named : bool, optional
+        Whether every row is known to be a run of its own, as in a table with trajectory_id; by
+        default where the document has no finding on rows that repeat others.
 
     Returns
     -------
@@ -104,8 +105,10 @@ def verify_certificate(
     others = None if pilot is None else observe(*pilot)
     with_agents = None if agents is None else partial(observe, scores, outcomes, tasks, agents)
 
-    def repeats(table: Observations) -> int:
-        return 0 if named else repeated_rows(table, scores, outcomes, tasks, agents)
+    def repeats(table: Observations, certificate: Certificate) -> int:
+        found = any(item["code"] == "duplicate_rows" for item in certificate.findings)
+        runs = not found if named is None else named
+        return 0 if runs else repeated_rows(table, scores, outcomes, tasks, agents)
 
     return _verify(
         document, observations, repeats, pilot=others, pool=pool, with_agents=with_agents
@@ -114,13 +117,13 @@ def verify_certificate(
 
 def verify_counted(document: Any, table: CountedTable) -> str | None:
     """Verify a certificate by a table that was read in pieces; see :func:`verify_certificate`."""
-    return _verify(document, table, lambda _: table.repeats)
+    return _verify(document, table, lambda *_: table.repeats)
 
 
 def _verify(
     document: Any,
     table: Observations | CountedTable,
-    repeats: Callable[[Any], int],
+    repeats: Callable[[Any, Certificate], int],
     *,
     pilot: Observations | None = None,
     pool: tuple[ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
@@ -174,7 +177,7 @@ def _verify(
             provenance=certificate.provenance,
             selection=certificate.selection,
             inputs=inputs,
-            repeats=repeats(table),
+            repeats=repeats(table, certificate),
         )
     except (ForgedCertificateError, InputError) as error:
         return str(error)
