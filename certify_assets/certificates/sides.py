@@ -159,6 +159,14 @@ class CertificateSet:
         return found if paired else {}
 
     @property
+    def shares_settings(self) -> bool:
+        """Whether each procedure has both sides, which differ in nothing but side and δ."""
+        # the share that one side frees is of its test at the other's α, grid and guard
+        return bool(self._pairs) and all(
+            _setting(reject) == _setting(release) for reject, release in self._pairs.values()
+        )
+
+    @property
     def promise(self) -> str | None:
         """Return what the two sides of each procedure promise together, a line a procedure."""
         built = {
@@ -196,6 +204,11 @@ class CertificateSet:
                     f"{quoted(expected.get(name), 200)} by its certificates."
                 )
         return None
+
+
+def _setting(item: Certificate) -> tuple[Any, ...]:
+    # those of the recomputation, and not how they are written: the estimand has a default
+    return (item.alpha, item.estimand, item.candidates, item.seed, item.parameters)
 
 
 def _side_place(item: Certificate) -> int:

@@ -255,6 +255,11 @@ def _delta_difference(
 ) -> str | None:
     if given.joint_delta is None:
         return None
+    if not given.shares_settings:
+        return (
+            f"joint_delta is {given.joint_delta!r} in the document, and only both sides of a "
+            "procedure under the same settings can share it; leave it and the promise out."
+        )
     for item in given.certificates:
         deltas = deltas_of(replace(settings_of(item), delta=given.joint_delta))
         if item.delta != deltas[item.side]:

@@ -453,17 +453,19 @@ def report(
         },
     )
     certificates = load_certificates(certificate, choice)
-    given = read_certificate_file(certificate).outline
+    given = read_certificate_file(certificate)
     whole = read_scores(scores, **columns)
     certified = certified_splits([item.to_dict() for item in certificates])
     table = whole.choose_split(*certified)
-    _require_recomputed(
-        certificate,
-        certificates,
+    difference = _verify_whole(
+        given,
+        [item.to_dict() for item in certificates],
         table,
-        pilot=None if pilot is None else read_pilot(pilot, **columns),
-        pool=None if pool is None else read_pool(pool, **columns, certified=certified),
+        None if pilot is None else read_pilot(pilot, **columns),
+        None if pool is None else read_pool(pool, **columns, certified=certified),
     )
+    if difference is not None:
+        raise StaleCertificateError(f"{certificate} is not of {scores}: {difference}")
     test = _audit_table(whole, audit_path, columns)
     scale = score_scale or recognised_scale(table.scores)
     page = render_page(
@@ -476,7 +478,7 @@ def report(
         score_scale=scale,
         certificate_file=certificate.name,
         scores_file=scores.name,
-        joint_delta=given.get("joint_delta") if choice.side is None else None,
+        joint_delta=given.outline.get("joint_delta") if choice.side is None else None,
     )
     write_text(out, page)
     document = {
@@ -490,32 +492,6 @@ def report(
         emit_json(document)
     else:
         show_line(f"{out}: {len(certificates)} certificate(s), {document['bytes']} bytes")
-
-
-def _require_recomputed(
-    path: Path,
-    certificates: list[Certificate],
-    table: ScoreTable,
-    *,
-    pilot: Table | None,
-    pool: Unlabelled | None,
-) -> None:
-    from certify_assets.certificates import verify_certificate
-
-    outcomes = table.labelled()
-    for item in certificates:
-        difference = verify_certificate(
-            item.to_dict(),
-            table.scores,
-            outcomes,
-            table.tasks,
-            pilot=pilot,
-            pool=pool,
-            agents=table.agents,
-            named=table.trajectories is not None,
-        )
-        if difference is not None:
-            raise StaleCertificateError(f"{path} is not of {table.path}: {difference}")
 
 
 def _audit_table(

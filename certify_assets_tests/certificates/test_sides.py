@@ -150,6 +150,19 @@ def test_shared_deltas_are_recomputed() -> None:
     assert "by sharing 0.05" in str(verify_set(replace(apart, joint_delta=0.05), *data))
 
 
+def test_only_both_sides_under_the_same_settings_share_delta() -> None:
+    data = sample(tasks=80)
+    # each at the level that it would have beside its own other side: together above δ
+    made = []
+    for side, alpha in (("reject", 0.2), ("release", 0.6)):
+        deltas = joint_deltas(observe(*data), Settings(alpha=alpha, delta=DELTA))
+        made.append(certify(*data, alpha=alpha, delta=deltas[side], side=side))
+    assert sum(item.delta for item in made) > DELTA
+    for forged in (made, made[:1]):
+        found = verify_set(CertificateSet(tuple(forged), DELTA), *data)
+        assert "under the same settings" in str(found)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("procedure", ["guarded_taskboot", "pseudo_task"])
 def test_where_errors_fill_tasks_a_guard_at_half_of_delta_gives_less_than_it_promises(
