@@ -211,6 +211,15 @@ class Corpus:
         """Version that the stored trajectories are."""
         return self.deliveries.of(self.trajectories_sha256)
 
+    @property
+    def runs(self) -> pd.DataFrame:
+        """Id, task, agent, outcome and content hash of every run, as `run_table`."""
+        known = self.deliveries.known_runs(self.trajectories_sha256)
+        if known is not None:
+            return known
+        with self.store.as_file(self.key("trajectories.parquet")) as path:
+            return run_table(path)
+
     def run_contents(self, split: str) -> list[str]:
         """Return the hashes by which the runs of a split are known again, whatever their names."""
         tasks = set(self.manifest.tasks[split])

@@ -214,6 +214,32 @@ class _Runs:
         return dict(sorted(found.items()))
 
 
+def relabelled(before: pd.DataFrame, after: pd.DataFrame) -> list[str]:
+    """Return the ids that runs of `before` had which have another label in `after`, or none.
+
+    A run is the same run while its texts are; one whose texts are gone is looked for by its id.
+    """
+    old, new = _Runs(before), _Runs(after)
+    by_id = dict(zip(after["trajectory_id"], _plain(after["outcome"]), strict=True))
+    # copies of one text have no order, so their labels are compared as a bag
+    left = {run: Counter(labels) for run, labels in new.labels.items()}
+    spare = {run: max(old.count(run) - new.count(run), 0) for run in old.labels}
+    found = []
+    names = (before[name] for name in ("trajectory_id", "task_id", "content"))
+    for name, task, content, outcome in zip(*names, _plain(before["outcome"]), strict=True):
+        run = task, content
+        if run not in left:
+            if name in by_id and by_id[name] != outcome:
+                found.append(str(name))
+        elif left[run][outcome]:
+            left[run][outcome] -= 1
+        elif spare[run]:
+            spare[run] -= 1
+        else:
+            found.append(str(name))
+    return found
+
+
 def _plain(column: pd.Series[Any]) -> list[int | None]:
     return list(column.astype(object).where(column.notna(), None))
 
@@ -272,6 +298,12 @@ class Deliveries:
                 f"{self._corpus} had; restore it from a backup."
             )
         return self._store.read_table(key)
+
+    def known_runs(self, trajectories_sha256: str) -> pd.DataFrame | None:
+        """Return the table of the runs of stored trajectories; None where no version has them."""
+        same = (item for item in self.read() if item.trajectories_sha256 == trajectories_sha256)
+        version = next(same, None)
+        return None if version is None else self.runs(version)
 
     def last_runs(self) -> pd.DataFrame | None:
         """Return the table of the runs of the last version."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.deliveries import relabelled
 from certify_assets.errors import CertifyError, InputError, IntegrityError, StaleCertificateError
 from certify_assets.evaluation.audit import load_audits
 from certify_assets.evaluation.certification import deciding_sides, load_certificates
@@ -87,27 +88,24 @@ def _opened(corpus: Corpus) -> Deployment:
             "anything; deploy again."
         )
         return Deployment(corpus, record, certificates, Refusal("no_certificate", text))
-    fault = _corrected(corpus, record) or deployment_fault(corpus, record, certificates)
+    fault = deployment_fault(corpus, record, certificates)
     return Deployment(corpus, record, certificates, fault)
 
 
-def _corrected(corpus: Corpus, record: DeploymentRecord) -> Refusal | None:
-    """Refuse a deployment whose certificates rest on labels that a later delivery corrected."""
-    judge = record.judge_on(corpus)
-    changed = corpus.trajectories_sha256 != record.fingerprint["trajectories_sha256"]
-    if not (judge.corpus.kept and changed):
-        return None
-    now = corpus.columns(["trajectory_id", "outcome"]).set_index("trajectory_id")["outcome"]
-    then = judge.calibration[0].set_index("trajectory_id")["outcome"]
-    both = then.index.intersection(now.index)
-    other = both[now[both].to_numpy(float) != then[both].to_numpy(float)]
-    if not len(other):
-        return None
+def corrected_labels(judge: JudgedCorpus) -> str:
+    """Say which labels that certify a deployed judge a later delivery corrected; else empty."""
+    corpus = judge.corpus.current
+    kept = judge.corpus.kept
+    if not kept or corpus.trajectories_sha256 == judge.corpus.trajectories_sha256:
+        return ""
+    then, certified = judge.corpus.runs, judge.calibration[0]["trajectory_id"]
+    other = relabelled(then[then["trajectory_id"].isin(certified)], corpus.runs)
+    if not other:
+        return ""
     splits = " and ".join(split.upper() for split in judge.calibration_splits)
-    return Refusal(
-        "stale_certificate",
+    return (
         f"{len(other)} runs of {splits}, for example {other[0]!r}, have other labels now than when "
-        f"{judge} was certified on {corpus}; certify and audit it, then deploy it again.",
+        f"{judge} was certified on {corpus}; certify and audit it, then deploy it again."
     )
 
 
@@ -189,7 +187,9 @@ def certificates_of(corpus: Corpus, record: DeploymentRecord) -> list[Certificat
                 f"{judge} was deployed on {corpus} with another {stale.removesuffix('_sha256')} "
                 "than the stored one; certify and audit it, then deploy it again."
             )
-        found = {item.sha256: item for item in read_certificates(judge, record.certificates_key)}
+        # whatever a judge certifies, batches have certificates of their own
+        issued = [] if record.batch_only else read_certificates(judge, record.certificates_key)
+        found = {item.sha256: item for item in issued}
     except CertifyError as error:
         if not record.kept:
             raise
@@ -246,8 +246,15 @@ def judge_fingerprint(judge: JudgedCorpus) -> dict[str, str]:
 def deployment_fault(
     corpus: Corpus, record: DeploymentRecord, certificates: Sequence[Certificate]
 ) -> Refusal | None:
-    """Return what the audit, the monitor or the journal of alarms has against a deployment."""
+    """Return what labels, audit, monitor or journal of alarms have against a deployment."""
     judge = record.judge_on(corpus)
+    try:
+        corrected = corrected_labels(judge)
+    except CertifyError as error:
+        # where the labels of now cannot be read, nobody knows whether they were corrected
+        corrected = str(error)
+    if corrected:
+        return Refusal("stale_certificate", corrected)
     folders = (judge.key(), record.certificates_key.rpartition("/")[0])
     monitors = [f"{folder}/monitor.json" for folder in folders]
     if fault := _audit_fault(judge, certificates, own=record.own):

@@ -38,6 +38,7 @@ from certify_assets.operations.audit_sample import (
     CountedTasks,
     count_audit_tasks,
 )
+from certify_assets.operations.deployment import corrected_labels
 from certify_assets.operations.deployment_record import stored_deployment
 from certify_assets.operations.layout import (
     batch_runs,
@@ -137,11 +138,13 @@ def recertify(
     least_new_tasks: int | None = None,
 ) -> tuple[RecertificationRecord | None, str]:
     """Certify the judge on CAL and the audit sample, once a set of inputs; say what happened."""
-    # None where too few tasks are new, and nothing was spent
+    # None where too few tasks are new or labels of CAL were corrected, and nothing was spent
     corpus = judge.corpus
     # one at a time: the files of one number belong to one reading of the labels
     with corpus.writing("recertification"):
         require_anchored(corpus)
+        if corrected := corrected_labels(judge):
+            return None, f"{corrected} Nothing was spent."
         spending = read_spending(corpus)
         if schedule is not None or spending.schedule is None:
             spending = declare(corpus, schedule or Schedule(), reason=reason)

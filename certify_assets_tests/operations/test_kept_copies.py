@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import GateClosedError
 from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.certification import certify_judge
+from certify_assets.evaluation.spending import read_spending
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.checks import decided_by_deployed, deployment_stands
@@ -20,6 +24,7 @@ from certify_assets.operations.deployment import Deployment, behind
 from certify_assets.operations.deployment_record import DeploymentRecord
 from certify_assets.operations.layout import decisions_of, kept_key
 from certify_assets.operations.lineage import find, walk
+from certify_assets.operations.recertification import recertify_deployed
 from certify_assets.operations.rollout import deploy, redeploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
@@ -92,25 +97,70 @@ def test_a_delivery_and_a_training_change_no_decision(operated: Store, tmp_path:
     assert Deployment.of(Corpus(operated, "c")).refusal is None
 
 
-def test_a_label_of_cal_that_is_corrected_ends_the_deployment(
-    operated: Store, tmp_path: Path
+def deliver_again(
+    store: Store, folder: Path, change: Callable[[list[dict[str, Any]]], object]
 ) -> None:
-    put(operated)
-    config = Corpus(operated, "c").config
+    """Deliver the runs of the corpus again, with a change."""
+    config = Corpus(store, "c").config
     source = Path(config.paths[0])
     rows = [json.loads(line) for line in source.read_text("utf-8").splitlines()]
+    change(rows)
+    changed = folder / source.name
+    changed.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    save_config(store, replace(config, paths=(str(changed),)))
+    Corpus(store, "c").import_trajectories()
+
+
+@pytest.mark.parametrize("renamed", [False, True], ids=["same_ids", "other_ids"])
+def test_a_label_of_cal_that_is_corrected_ends_the_deployment(
+    operated: Store, tmp_path: Path, renamed: bool
+) -> None:
+    put(operated)
     cal = set(Corpus(operated, "c").manifest.tasks["cal"])
-    place = next(place for place, row in enumerate(rows) if row["task_id"] in cal)
-    rows[place]["outcome"] = 1 - rows[place]["outcome"]
-    corrected = tmp_path / source.name
-    corrected.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    save_config(operated, replace(config, paths=(str(corrected),)))
-    Corpus(operated, "c").import_trajectories()
+
+    def correct(rows: list[dict[str, Any]]) -> None:
+        row = next(row for row in rows if row["task_id"] in cal)
+        row["outcome"] = 1 - row["outcome"]
+        for each in rows if renamed else ():
+            each["trajectory_id"] = f"again-{each['trajectory_id']}"
+
+    deliver_again(operated, tmp_path, correct)
     refusal = Deployment.of(Corpus(operated, "c")).refusal
     assert refusal is not None and refusal.code == "stale_certificate"
     assert "1 runs of CAL" in refusal.sentence and "have other labels now" in refusal.sentence
     document = decided(operated, tmp_path, seed=11)
     assert not document.decided and document.reasons == {"stale_certificate": 40}
+    # no way leads back to it, and no δ is spent on the labels that were wrong
+    with pytest.raises(GateClosedError, match="have other labels now"):
+        redeploy(Corpus(operated, "c"), 1, track=False)
+    record, said = recertify_deployed(Corpus(operated, "c"))
+    assert record is None and "Nothing was spent." in said
+    assert not read_spending(Corpus(operated, "c")).claims
+
+
+def test_ids_that_pass_to_other_runs_correct_no_label(operated: Store, tmp_path: Path) -> None:
+    put(operated)
+
+    def number_again(rows: list[dict[str, Any]]) -> None:
+        for place in range(0, len(rows), 4):
+            names = [row["trajectory_id"] for row in rows[place : place + 4]]
+            for row, name in zip(rows[place : place + 4], names[1:] + names[:1], strict=True):
+                row["trajectory_id"] = name
+
+    deliver_again(operated, tmp_path, number_again)
+    assert Deployment.of(Corpus(operated, "c")).refusal is None
+
+
+@pytest.mark.parametrize("data", [None, b"no table"], ids=["gone", "unreadable"])
+def test_nothing_is_decided_where_the_labels_of_now_cannot_be_read(
+    operated: Store, data: bytes | None
+) -> None:
+    put(operated)
+    key = "corpora/c/trajectories.parquet"
+    operated.delete(key) if data is None else operated.write_bytes(key, data)
+    refusal = Deployment.of(Corpus(operated, "c")).refusal
+    assert refusal is not None and refusal.code == "stale_certificate"
+    assert "trajectories.parquet" in refusal.sentence
 
 
 @pytest.mark.parametrize("lost", ["adapter/weights.safetensors", "scores.parquet"])

@@ -107,6 +107,9 @@ def test_a_judge_that_certifies_nothing_is_deployed_for_batch_certificates_alone
     operated.delete("judges/lexical/c/audits.json")
     with pytest.raises(GateClosedError):
         deploy(judge, sampling=PLAN, track=False)
+    # scores are enough: the certificates of batches need none of the judge
+    operated.delete("judges/lexical/c/certificates.json")
+    judge = JudgedCorpus(Corpus(operated, "c"), "lexical")
     made = deploy(judge, sampling=PLAN, batch_only=True, track=False)
     assert made.batch_alpha == {"reject": 0.1, "release": 0.1} and not made.certificates
     corpus = Corpus(operated, "c")
