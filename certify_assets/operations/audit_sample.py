@@ -128,7 +128,10 @@ def drawn_decisions(corpus: Corpus) -> pd.DataFrame:
     # or outcome may be why
     import pandas as pd
 
-    seen = frozenset(corpus.manifest.assignment)
+    # a batch may have been decided under later splits than those that a deployment keeps, and a
+    # later delivery may leave tasks out
+    now = corpus.current.stored_manifest
+    seen = frozenset({*corpus.manifest.assignment, *now.assignment_so_far})
     parts = [_drawn(corpus, name, seen) for name in batch_names(corpus)]
     return (
         pd.concat(parts, ignore_index=True) if parts else no_decisions().assign(drawn="", kind="")
