@@ -443,7 +443,13 @@ class JudgedCorpus:
     def calibration(self) -> tuple[pd.DataFrame, dict[str, str], JudgeRecord]:
         """Labelled rows that certify this judge, the hashes they depend on, and the record."""
         table, now, record = self.scores
-        rows = _labelled(table[table["split"].isin(self.calibration_splits)])
+        splits = self.calibration_splits
+        if "rl" in splits and self.corpus.config.rl_labels == "choose":
+            raise StaleCertificateError(
+                f"labels of RL choose the judge of {self.corpus} (rl_labels), and the scores of "
+                f"{self} are of a time when they certified; materialize judges/{self}/scores again."
+            )
+        rows = _labelled(table[table["split"].isin(splits)])
         return self.spec.calibration_rows(rows), now, record
 
     def labelled_runs(self, splits: Sequence[str]) -> pd.DataFrame:

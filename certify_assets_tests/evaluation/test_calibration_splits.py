@@ -112,6 +112,10 @@ def configure(store: Store, **changed: object) -> None:
 
 def test_labels_of_rl_that_choose_a_judge_do_not_certify_it(certified: Store) -> None:
     configure(certified, rl_labels="choose")
+    # scores of before let RL certify, and are not scored again by themselves
+    for use in (certification.load_certificates, certification.certify_judge):
+        with pytest.raises(StaleCertificateError, match="labels of RL choose the judge"):
+            use(judged(certified))
     judged(certified).score()
     judge = judged(certified)
     assert judge.calibration_splits == ("cal",)
