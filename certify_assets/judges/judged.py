@@ -353,7 +353,20 @@ class JudgedCorpus:
         # version that knew no other than CAL
         if known.get("manifest_sha256") == manifest.sha256:
             return list(known.get("calibration_splits", _BEFORE))
+        if self._kept_from_rl(known):
+            return list(_BEFORE)
         return [split for split in self.spec.calibration_splits if manifest.tasks[split]]
+
+    def _kept_from_rl(self, known: Mapping[str, Any]) -> bool:
+        """Whether RL still holds the tasks whose labels did not certify the judge before."""
+        if not known or "rl" in known.get("calibration_splits", _BEFORE):
+            return False
+        # a delivery makes another manifest in which tasks keep their splits: labels that chose a
+        # judge, or that a judge's decisions chose when RL was not guarded, would certify
+        table = self.store.read_table(self.key("scores.parquet"))
+        of_rl = set(table.loc[table["split"] == "rl", "task_id"])
+        assigned = self.corpus.manifest.assignment
+        return {assigned[task] for task in of_rl & assigned.keys()} == {"rl"}
 
     def _named(self, split: str, frame: pd.DataFrame) -> Any:
         """Return the split of each row as the score table names it."""

@@ -129,6 +129,26 @@ def test_labels_of_rl_that_choose_a_judge_do_not_certify_it(certified: Store) ->
     assert judged(certified).calibration_splits == ("cal",)
 
 
+@pytest.mark.parametrize("chosen", [True, False])
+def test_a_delivery_does_not_let_labels_certify_that_chose(certified: Store, chosen: bool) -> None:
+    if chosen:
+        configure(certified, rl_labels="choose")
+        judged(certified).score()
+        configure(certified, rl_labels="certify")
+    else:
+        of_cal_alone(certified)
+    manifest, before = Corpus(certified, "c").manifest, tasks(certified, "rl")
+    delivered = write_runs(certified.local_path("later.jsonl"), tasks=100)
+    configure(certified, paths=(str(delivered),))
+    Corpus(certified, "c").prepare()
+    # other splits, in which tasks keep theirs
+    assert Corpus(certified, "c").manifest.sha256 != manifest.sha256
+    assert before <= tasks(certified, "rl")
+    judged(certified).train()
+    judged(certified).score()
+    assert judged(certified).calibration_splits == ("cal",)
+
+
 def test_a_flipped_label_of_rl_stops_certificates(certified: Store) -> None:
     table = certified.read_table(f"{SCORES}.parquet")
     place = table.index[table["split"] == "rl"][0]
