@@ -17,6 +17,7 @@ from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
 from certify_assets.operations.alarms import read_alarms
 from certify_assets.operations.audit_sample import completed_at, drawn_decisions, with_labels
 from certify_assets.operations.batch_audit import AuditSummary, batch_audits
+from certify_assets.operations.deployment import kept_certificates
 from certify_assets.operations.deployment_record import (
     DeploymentRecord,
     deployed_spending,
@@ -178,28 +179,39 @@ def _steps(corpus: Corpus) -> list[HistoryStep]:
             known, deployed=tuple(dict.fromkeys((*known.deployed, *step.deployed)))
         )
 
-    waiting = dict(made)
+    waiting, scores = dict(made), dict[str, str]()
     for deployment in read_deployments(corpus):
         used = made.get(deployment.certificates_key)
         waiting.pop(deployment.certificates_key, None)
         for key in [key for key in waiting if used and waiting[key].number < used.number]:
             add(_undeployed(corpus, waiting.pop(key)))
-        add(_deployed(corpus, deployment, used))
+        now = deployment.fingerprint.get("scores_sha256", "")
+        first = scores.setdefault(deployment.judge, now) == now
+        add(_deployed(corpus, deployment, used, first=first))
     for record in waiting.values():
         add(_undeployed(corpus, record))
     return list(steps.values())
 
 
 def _deployed(
-    corpus: Corpus, deployment: DeploymentRecord, record: RecertificationRecord | None
+    corpus: Corpus,
+    deployment: DeploymentRecord,
+    record: RecertificationRecord | None,
+    *,
+    first: bool,
 ) -> HistoryStep:
+    issued = {item.sha256: item for item in _certificates(corpus, deployment.certificates_key)}
+    # those on CAL are replaced where the judge is certified again
+    replaced = not issued.keys() >= {*deployment.certificates}
     sides = [
         SideHistory.of(item)
-        for item in _certificates(corpus, deployment.certificates_key)
+        for item in (kept_certificates(corpus, deployment) if replaced else issued.values())
         if item.sha256 in deployment.certificates
     ]
     return HistoryStep(
-        f"recertification {record.number}" if record else f"{deployment.judge}, first",
+        f"recertification {record.number}"
+        if record
+        else f"{deployment.judge}, {'first' if first else 'later'}",
         deployment.judge,
         record.time if record else deployment.time,
         record.number if record else 0,

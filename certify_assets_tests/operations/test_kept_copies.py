@@ -26,6 +26,7 @@ from certify_assets.operations.checks import (
 from certify_assets.operations.decisions import BatchRecord
 from certify_assets.operations.deployment import Deployment, behind
 from certify_assets.operations.deployment_record import DeploymentRecord
+from certify_assets.operations.history import operation_history
 from certify_assets.operations.layout import decisions_of, kept_key
 from certify_assets.operations.lineage import find, walk
 from certify_assets.operations.monitoring import monitor_deployed
@@ -92,6 +93,14 @@ def test_a_delivery_and_a_training_change_no_decision(operated: Store, tmp_path:
     )
     second = put(operated)
     assert second.kept != first.kept and behind(Corpus(operated, "c"), second) == ""
+    # the history has what each of them certified
+    steps = operation_history(Corpus(operated, "c")).steps
+    assert [(step.label, step.deployed) for step in steps] == [
+        ("lexical, first", (1,)),
+        ("lexical, later", (2,)),
+    ]
+    for step, made in zip(steps, (first, second), strict=True):
+        assert tuple(side.certificate_sha256 for side in step.sides) == made.certificates
     back = redeploy(Corpus(operated, "c"), 1, track=False)
     assert (back.kept, back.certificates) == (first.kept, first.certificates)
     # the same runs under other names have the same scores as under the first deployment
