@@ -133,6 +133,7 @@ def _decided(
         if hashes and set(hashes) <= set(now.certificates):
             return replace(made, deployed=now.number)
         _require_new(corpus, now, made)
+        _require_issued_since(now, found)
         shares = _shares(now, found)
         if shares is not None:
             made = replace(made, before=shares[0], after=shares[1])
@@ -166,6 +167,26 @@ def _require_new(corpus: Corpus, now: DeploymentRecord, made: AutomaticDeploymen
         raise GateClosedError(
             "new certificates wait: auto_deploy of the corpus is never; `certify ops deploy`, or "
             "`certify ops recertify --deploy`, lets them decide."
+        )
+
+
+def _require_issued_since(now: DeploymentRecord, found: _Candidate) -> None:
+    """Refuse certificates that a user passed over for certificates of batches."""
+    from certify_assets.certificates import Certificate
+
+    if not now.batch_only:
+        return
+    if found.record is None:
+        then = now.judge_on(found.judge.corpus.current).read("certificates.json")
+        known = {Certificate.from_dict(item).sha256 for item in then.get("certificates", [])}
+        passed_over = {item.sha256 for item in found.certificates} <= known
+    else:
+        made, deployed = (datetime.fromisoformat(item.time) for item in (found.record, now))
+        passed_over = made < deployed
+    if passed_over:
+        raise GateClosedError(
+            f"{now.judge} was deployed for certificates of batches alone when it had these; "
+            f"`certify ops deploy {now.corpus} {now.judge}` lets them decide."
         )
 
 

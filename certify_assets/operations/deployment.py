@@ -81,7 +81,10 @@ def _opened(corpus: Corpus) -> Deployment:
     except CertifyError as error:
         return Deployment(corpus, record, refusal=Refusal("stale_certificate", str(error)))
     if record.batch_only:
-        return Deployment(corpus, record)
+        refused = no_batch_certified(corpus)
+        return Deployment(
+            corpus, record, refusal=Refusal("no_certificate", refused) if refused else None
+        )
     if not any(item.certified for item in certificates):
         text = (
             f"the deployment of {record.judge} on {corpus} names no certificate that certifies "
@@ -90,6 +93,17 @@ def _opened(corpus: Corpus) -> Deployment:
         return Deployment(corpus, record, certificates, Refusal("no_certificate", text))
     fault = deployment_fault(corpus, record, certificates)
     return Deployment(corpus, record, certificates, fault)
+
+
+def no_batch_certified(corpus: Corpus) -> str:
+    """Say why no batch gets a certificate of its own; empty where batches do."""
+    config = corpus.current.config
+    if config.new_agents == "batch_certificate":
+        return ""
+    return (
+        f"no batch of {corpus} is certified, since its new_agents is {config.new_agents}; "
+        "import it with --new-agents batch_certificate, or deploy a certified judge."
+    )
 
 
 def corrected_labels(judge: JudgedCorpus) -> str:

@@ -20,6 +20,7 @@ from certify_assets.operations.deployment import (
     deployment_fault,
     judge_fingerprint,
     kept_certificates,
+    no_batch_certified,
     read_certificates,
     strictest_certificates,
 )
@@ -115,15 +116,12 @@ def deploy(
 
 def _of_batches(corpus: Corpus, alpha: Mapping[str, float] | float | None) -> dict[str, float]:
     """Return the budget of each side for certificates of batches; by default the strictest."""
-    config = corpus.current.config
-    if config.new_agents != "batch_certificate":
-        raise GateClosedError(
-            f"no batch of {corpus} is certified, since its new_agents is {config.new_agents}; "
-            "import it with --new-agents batch_certificate, or deploy a certified judge."
-        )
+    if refused := no_batch_certified(corpus):
+        raise GateClosedError(refused)
     if isinstance(alpha, Mapping):
         return dict(alpha)
-    return dict.fromkeys(SIDES, min(config.alphas) if alpha is None else float(alpha))
+    strictest = min(corpus.current.config.alphas)
+    return dict.fromkeys(SIDES, strictest if alpha is None else float(alpha))
 
 
 def _keep(judge: JudgedCorpus) -> str:
