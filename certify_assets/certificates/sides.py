@@ -18,7 +18,7 @@ from typing import Any, Final
 from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.cells import CountedTable
-from certify_assets.certificates.certificate import Certificate
+from certify_assets.certificates.certificate import TASK_SCHEMA, Certificate
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.evaluation import Settings, evaluate
 from certify_assets.certificates.inputs import Observations, observe, repeated_rows
@@ -195,6 +195,12 @@ class CertificateSet:
         """Return how the keys of a document differ from what its certificates say, else None."""
         # certificates that were put together by hand promise nothing together, and say no share
         expected = self.outline()
+        if all(item.schema == TASK_SCHEMA for item in self.certificates):
+            # RFC 8785 writes a share of 0.0 as 0
+            outline = {
+                name: float(value) if type(value) is int else value
+                for name, value in outline.items()
+            }
         for name in sorted(outline):
             if type(outline[name]) is not type(expected.get(name)) or (
                 outline[name] != expected.get(name)

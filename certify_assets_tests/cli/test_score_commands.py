@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from certify_assets.files import interchange_json
 from certify_assets_tests.builders import score_rows
 from certify_assets_tests.cli.calling import Call
 
@@ -342,3 +343,21 @@ def test_what_cannot_be_read_in_pieces_is_one_sentence(
     pd.read_csv(scores).to_parquet(table, index=False)
     answer = call(words.format(csv=scores, table=table, one=certificate))
     assert answer.code == 2 and sentence in answer.err and answer.err.count("\n") == 1
+
+
+def test_a_document_that_another_program_wrote_again_by_rfc_8785_verifies(
+    call: Call, scores: Path, tmp_path: Path
+) -> None:
+    table, out = tmp_path / "scores.parquet", tmp_path / "c.json"
+    pd.read_csv(scores).to_parquet(table, index=False)
+    # nothing is certified at so small a budget, and a share of 0.0 is written as 0
+    options = f"--alpha 0.0001 --json --out {out}"
+    assert call(f"certificate {table} --stream {options}").json["decided"] == 0.0
+    out.write_bytes(interchange_json(json.loads(out.read_text("utf-8"))))
+    assert call(f"verify {out} {table}").code == 0
+    forged = {**json.loads(out.read_text("utf-8")), "decided": 1}
+    out.write_bytes(interchange_json(forged))
+    assert call(f"verify {out} {table}").code == 3
+    call(f"certificate {table} {options}")
+    out.write_bytes(interchange_json(json.loads(out.read_text("utf-8"))))
+    assert call(f"verify {out} {table}").code == 3
