@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -125,16 +125,23 @@ def corrected_labels(judge: JudgedCorpus) -> str:
 
 def behind(corpus: Corpus, record: DeploymentRecord) -> str:
     """Say what is stored of corpus and judge that came after a deployment; empty where nothing."""
+    try:
+        said = list(_later(corpus, record))
+    except CertifyError as error:
+        # it decides by its copies, whatever became of what they were made of
+        return f"what is stored now cannot be read: {error}"
+    return f"{'; '.join(said)}; deploy again to replace it." if said else ""
+
+
+def _later(corpus: Corpus, record: DeploymentRecord) -> Iterator[str]:
     numbers = {item.trajectories_sha256: item.number for item in corpus.deliveries.read()}
     then = numbers.get(record.fingerprint["trajectories_sha256"], 0)
     now, judge = max(numbers.values(), default=0), JudgedCorpus(corpus, record.judge)
-    said = [f"version {now} of the corpus is stored, and it decides by version {then}"]
-    said = said if then < now else []
-    if judge.is_trained and (
-        judge.stored_artifact.adapter_sha256 != record.fingerprint["adapter_sha256"]
-    ):
-        said.append(f"{judge} was trained again since")
-    return f"{'; '.join(said)}; deploy again to replace it." if said else ""
+    if then < now:
+        yield f"version {now} of the corpus is stored, and it decides by version {then}"
+    adapter = record.fingerprint["adapter_sha256"]
+    if judge.is_trained and judge.stored_artifact.adapter_sha256 != adapter:
+        yield f"{judge} was trained again since"
 
 
 def certified_judge(judge: JudgedCorpus) -> JudgedCorpus:

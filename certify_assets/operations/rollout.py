@@ -118,10 +118,18 @@ def _of_batches(corpus: Corpus, alpha: Mapping[str, float] | float | None) -> di
     """Return the budget of each side for certificates of batches; by default the strictest."""
     if refused := no_batch_certified(corpus):
         raise GateClosedError(refused)
-    if isinstance(alpha, Mapping):
-        return dict(alpha)
     strictest = min(corpus.current.config.alphas)
-    return dict.fromkeys(SIDES, strictest if alpha is None else float(alpha))
+    budgets = (
+        dict(alpha)
+        if isinstance(alpha, Mapping)
+        else dict.fromkeys(SIDES, strictest if alpha is None else float(alpha))
+    )
+    if not budgets or not {*budgets} <= {*SIDES} or not all(0 < a < 1 for a in budgets.values()):
+        raise InputError(
+            f"{budgets} are no budgets of batches; give one between 0 and 1, or one for "
+            f"{' and '.join(SIDES)} each."
+        )
+    return budgets
 
 
 def _keep(judge: JudgedCorpus) -> str:

@@ -190,6 +190,16 @@ def test_a_lost_copy_is_named_and_deploying_again_makes_it_again(
     assert Deployment.of(Corpus(operated, "c")).refusal is None
 
 
+def test_a_judge_that_cannot_be_read_any_more_is_said_and_stops_nothing(
+    operated: Store, tmp_path: Path
+) -> None:
+    put(operated)
+    operated.write_bytes("judges/lexical/c/adapter.json", b"{")
+    stands = deployment_stands(Corpus(operated, "c"))
+    assert stands.status == "PASS" and "What is stored now cannot be read" in stands.sentence
+    assert decided(operated, tmp_path, seed=11).decided
+
+
 def test_the_copies_of_a_local_root_cost_no_space_until_the_files_are_replaced(
     operated: Store,
 ) -> None:
