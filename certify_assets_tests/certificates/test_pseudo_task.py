@@ -167,7 +167,7 @@ def test_the_quadrature_agrees_with_draws() -> None:
 
 
 @given(st.integers(0, 10_000))
-@bounded(max_examples=25, deadline=None)
+@bounded(max_examples=6, deadline=None)
 def test_the_bound_of_the_error_icc_equals_its_twin(seed: int) -> None:
     rng = np.random.default_rng(seed)
     covered = 1 + rng.poisson(5, 30)

@@ -90,7 +90,9 @@ def wrong(observations: Observations, settings: Settings, delta: float) -> bool:
     return chosen is not None and chosen >= (2 if settings.side == "reject" else 1)
 
 
-@pytest.mark.parametrize("multiplicity", ["fixed", "bonferroni"])
+@pytest.mark.parametrize(
+    "multiplicity", [pytest.param("fixed", marks=pytest.mark.slow), "bonferroni"]
+)
 def test_the_joint_error_of_both_sides_is_at_most_delta(multiplicity: str) -> None:
     starts = (0.5,) if multiplicity == "fixed" else None
     rng = np.random.default_rng(SEED)

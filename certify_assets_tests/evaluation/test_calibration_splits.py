@@ -87,6 +87,7 @@ def test_labels_of_rl_certify_a_judge_trained_on_sft(certified: Store) -> None:
     assert verified_by_command(certified)
 
 
+@pytest.mark.slow
 def test_certificates_of_an_earlier_version_stay_valid_and_on_cal(certified: Store) -> None:
     of_cal_alone(certified)
     judge = judged(certified)
@@ -129,6 +130,7 @@ def test_labels_of_rl_that_choose_a_judge_do_not_certify_it(certified: Store) ->
     assert judged(certified).calibration_splits == ("cal",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chosen", [True, False])
 def test_a_delivery_does_not_let_labels_certify_that_chose(certified: Store, chosen: bool) -> None:
     if chosen:
