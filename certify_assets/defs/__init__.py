@@ -1,6 +1,9 @@
 """The Dagster side: a folder a domain, thin assets that call one function of the library each."""
 
+import gc
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import dagster as dg
 
@@ -15,3 +18,15 @@ warnings.filterwarnings(
     message="Class `Multi(PartitionsDefinition|ToSingleDimensionPartitionMapping)`",
     category=dg.BetaWarning,
 )
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Leave cyclic garbage where it is for a block that makes many objects and drops few."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()

@@ -170,7 +170,7 @@ def test_deliveries_labels_and_the_week_lead_to_deployments_with_nobody_typing(
     ]
     added.write_text("".join(json.dumps(line) + "\n" for line in renamed), "utf-8")
     assert command(corpus_command, "import", str(added), *name, "--add").exit_code == 0
-    assert Deployment.of(loop.corpus).refusal is not None, "the version is another one"
+    assert Deployment.of(loop.corpus).refusal is None, "it decides by its copies"
     assert len(loop.tick("new_versions")) == 1
     assert loop.tick("new_versions") == []
     judge = JudgedCorpus(loop.corpus, "lexical")

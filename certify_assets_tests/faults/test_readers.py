@@ -86,7 +86,7 @@ def test_fifty_readers_at_once_all_get_their_answers(demo: Demo, tmp_path: Path)
         wanted = {name: _ask(address, query) for name, query in QUERIES.items()} | {
             "page": _page(address, "")
         }
-        assert "confidence" in wanted["asset page"] and '"errors"' not in "".join(wanted.values())
+        assert "% decided" in wanted["asset page"] and '"errors"' not in "".join(wanted.values())
         for readers, requests in ((1, 40), (READERS, REQUESTS)):
             found = _Readers(address, wanted)
             seconds = found.run(readers, requests)

@@ -94,7 +94,7 @@ def test_the_asset_page_has_the_verdict_with_its_curve(site: Site, page: Page) -
     page.get_by_text("reject_coverage_at_0.2").first.wait_for()
     cell = page.locator("tr", has_text="verdict").first
     assert re.search(r"reject\s+[\d.]+\s*%", cell.inner_text())
-    assert "confidence" in cell.inner_text()
+    assert "decided" in cell.inner_text()
     picture = cell.locator("img").first
     assert picture.evaluate("image => image.complete && image.naturalWidth > 50")
     site.keep(page, "certificate")

@@ -57,7 +57,9 @@ def test_page_index_overview_and_comparison_say_half_b_and_pseudo_labels(store: 
     assert store.read_bytes("index.html").decode().count("Certified on half B of CAL alone.") == 1
     shown = {judge["judge"]: judge for judge in overview(Corpus(store, "c"))["judges"]}
     assert shown[FIRST]["certified_on"] == "cal_half_b"
-    assert shown["lexical"] | {"certified_on": "cal", "pseudo_labels": None} == shown["lexical"]
+    assert (
+        shown["lexical"] | {"certified_on": "rl and cal", "pseudo_labels": None} == shown["lexical"]
+    )
     document = compare(Corpus(store, "c"))
     messages = [
         item["message"]
@@ -75,7 +77,7 @@ def test_page_index_overview_and_comparison_say_half_b_and_pseudo_labels(store: 
     )
     assert "half B" in other
     rows = {row[1]: row for row in certified_table([document]).rows}
-    assert (rows["lexical"][-1], rows[FIRST][-1]) == ("64", "32 (half B)")
+    assert (rows["lexical"][-1], rows[FIRST][-1]) == ("80 (RL and CAL)", "32 (half B)")
     assert {row[1] for row in ranking_table([document]).rows if "(trained on)" in row[6]} == {FIRST}
 
 
