@@ -28,10 +28,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from new_agents import DATA, PUBLISHED, labelled_runs
 
 from certify_assets.certificates import audit_certificate, certify
-from certify_assets.corpora.embedded import EMBEDDED, load_embedded
-from certify_assets.corpora.formats.importing import import_corpus
+from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.corpora.rendering import Rendered, Renderer, render_frame
 from certify_assets.corpora.splits import make_manifest
 from certify_assets.errors import InputError
@@ -40,18 +40,7 @@ from certify_assets.judges.lexical import LexicalJudge
 from certify_assets.judges.record import columns
 from certify_assets.judges.specs import ALPHAS, SIDES
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-# folder of published runs, and its format where more than one is needed to read it
-PUBLISHED = {
-    "agentclinic_whissle": "auto",
-    "intercode_bash": "auto",
-    "miniwob_demos": "auto",
-    "multi_swe_bench_java": "auto",
-    "swebench_lite_acr": "autocoderover+swe_agent",
-    "tau2_native": "auto",
-    "taubench_retail": "auto",
-    "terminal_bench_core": "auto",
-}
+CORPORA = sorted({*PUBLISHED, "miniwob_demos"})
 TEST, RL = 25, 10
 SHARES = (10, 15, 20, 25, 30, 35, 40, 50)
 TODAY = "25 alone"
@@ -117,18 +106,6 @@ def scored(
     }
 
 
-def read(name: str, data: Path) -> pd.DataFrame | str:
-    """Read a corpus; a sentence where it cannot take part."""
-    if name in EMBEDDED:
-        frame = load_embedded(name)
-    else:
-        archives = sorted((data / name).glob("*.tar.gz"))
-        if not archives:
-            return f"{name}: skipped, {data / name} has no archive"
-        frame = import_corpus(archives, format=PUBLISHED[name], name=name).frame
-    return frame[frame["outcome"].notna()].reset_index(drop=True)
-
-
 def show(name: str, cells: Sequence[Cell], seeds: int) -> None:
     """Print the table of a corpus."""
     print(f"\n{name}, {seeds} seeds\n{'SFT':>9}  certified  on TEST  issued  above (beyond chance)")
@@ -179,18 +156,18 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, default=DATA)
-    parser.add_argument("--corpus", action="append", choices=[*EMBEDDED, *PUBLISHED])
+    parser.add_argument("--corpus", action="append", choices=[*EMBEDDED, *CORPORA])
     parser.add_argument("--share", action="append", type=int, help="of SFT; 25 is always there")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--quick", action="store_true", help="one corpus, two seeds, three columns")
     options = parser.parse_args()
-    names = options.corpus or [*EMBEDDED, *PUBLISHED]
+    names = options.corpus or [*EMBEDDED, *CORPORA]
     shares = sorted({25, *options.share}) if options.share else SHARES
     if options.quick:
         names, shares, options.seeds = names[:1], (15, 25, 40), 2
     found: dict[str, list[Cell]] = {}
     for name in names:
-        frame = read(name, options.data)
+        frame = labelled_runs(name, options.data)
         if isinstance(frame, str):
             print(frame)
             continue

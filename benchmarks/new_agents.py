@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from certify_assets.certificates import certify
@@ -70,20 +71,27 @@ class Runs:
     outcome: NDArray[np.int64]
 
 
-def scored(name: str, data: Path, cache: Path) -> Runs | str:
-    """Read the scores of a corpus, or make them; a sentence where it cannot take part."""
-    path = cache / f"{name}-{FOLDS}-{Renderer().sha256[:12]}.npz"
-    if path.exists():
-        with np.load(path) as stored:
-            return Runs(name, *(stored[key] for key in Runs.__dataclass_fields__ if key != "name"))
+def labelled_runs(name: str, data: Path) -> pd.DataFrame | str:
+    """Read the labelled runs of a corpus; a sentence where it is not there."""
     if name in EMBEDDED:
         frame = load_embedded(name)
     else:
         archives = sorted((data / name).glob("*.tar.gz"))
         if not archives:
             return f"{name}: skipped, {data / name} has no archive"
-        frame = import_corpus(archives, format=PUBLISHED[name], name=name).frame
-    frame = frame[frame["outcome"].notna()].reset_index(drop=True)
+        frame = import_corpus(archives, format=PUBLISHED.get(name, "auto"), name=name).frame
+    return frame[frame["outcome"].notna()].reset_index(drop=True)
+
+
+def scored(name: str, data: Path, cache: Path) -> Runs | str:
+    """Read the scores of a corpus, or make them; a sentence where it cannot take part."""
+    path = cache / f"{name}-{FOLDS}-{Renderer().sha256[:12]}.npz"
+    if path.exists():
+        with np.load(path) as stored:
+            return Runs(name, *(stored[key] for key in Runs.__dataclass_fields__ if key != "name"))
+    frame = labelled_runs(name, data)
+    if isinstance(frame, str):
+        return frame
     counts = frame["agent"].astype(str).value_counts()
     agents = np.array(sorted(counts[counts >= FEWEST_RUNS].index), dtype=str)
     if agents.size < FEWEST_AGENTS:

@@ -27,14 +27,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from new_agents import DATA, PUBLISHED
+from new_agents import DATA, PUBLISHED, labelled_runs
 from numpy.typing import NDArray
 
 from certify_assets.certificates import Settings, TaskCounts, count_at, evaluate, observe
 from certify_assets.certificates.evaluation import pseudo_task
 from certify_assets.certificates.pool import observe_pool
-from certify_assets.corpora.embedded import EMBEDDED, load_embedded
-from certify_assets.corpora.formats.importing import import_corpus
+from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.corpora.rendering import Renderer, render_frame
 from certify_assets.judges.lexical import LexicalJudge
 
@@ -62,14 +61,9 @@ def scored(name: str, data: Path, cache: Path) -> Runs | str:
     if path.exists():
         with np.load(path) as stored:
             return Runs(*(stored[key] for key in Runs.__dataclass_fields__))
-    if name in EMBEDDED:
-        frame = load_embedded(name)
-    else:
-        archives = sorted((data / name).glob("*.tar.gz"))
-        if not archives:
-            return f"{name}: skipped, {data / name} has no archive"
-        frame = import_corpus(archives, format=PUBLISHED[name], name=name).frame
-    frame = frame[frame["outcome"].notna()].reset_index(drop=True)
+    frame = labelled_runs(name, data)
+    if isinstance(frame, str):
+        return frame
     outcomes, tasks = frame["outcome"].to_numpy(np.int64), frame["task_id"].to_numpy(str)
     texts = [rendered.text for rendered in render_frame(frame, Renderer())]
     names, code = np.unique(tasks, return_inverse=True)

@@ -22,7 +22,7 @@ from certify_assets.certificates.evaluation import (
 )
 from certify_assets.certificates.guard import largest_shares
 from certify_assets.certificates.inputs import Observations
-from certify_assets.certificates.pool import GIVEN, Pool
+from certify_assets.certificates.pool import Pool
 
 #: below this many tasks neither the paper's simulation nor ours covers the bootstrap
 FEW_TASKS = 20
@@ -76,7 +76,7 @@ def _table_findings(
         yield (
             "unscored_rows",
             f"{observations.unscored} of {observations.rows} rows have no score; they are left out "
-            "here and go to a person when decided.",
+            "here and go to human review when decided.",
         )
     if counts.tasks < FEW_TASKS and not settings.method.pilot:
         yield (
@@ -259,12 +259,11 @@ def _pool_findings(
     pseudo = evaluation.test.pseudo
     if pool is None or pseudo is None or isinstance(observations, CountedTable):
         return
-    if pool.origin == GIVEN:
-        yield (
-            "hand_picked",
-            f"The {len(pool.labels)} tasks of the pool were given by hand: the size ratio holds if "
-            "they are every task that is not in the calibration table, not a choice of them.",
-        )
+    yield (
+        "hand_picked",
+        f"The {len(pool.labels)} tasks of the pool were given by hand: the size ratio holds if "
+        "they are every task that is not in the calibration table, not a choice of them.",
+    )
     if pool.unscored:
         yield (
             "unscored_pool_rows",

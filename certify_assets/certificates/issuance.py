@@ -442,7 +442,8 @@ def _promise(evaluation: Evaluation, settings: Settings) -> str:
     place, counts = evaluation.chosen, evaluation.counts
     if place is None:
         return (
-            f"Nothing is certified on the {settings.side} side: every trajectory goes to a person."
+            f"Nothing is certified on the {settings.side} side: every trajectory goes to human "
+            "review."
         )
     verb, wrong = _DECIDES[settings.side]
     what = f"{settings.alpha * 100:g} %"

@@ -18,9 +18,8 @@ from certify_assets.certificates.inputs import (
 )
 from certify_assets.errors import InputError, quoted
 
-#: a pool given by hand, and one that the platform takes by its rule: every task outside CAL
-GIVEN, EVERY_TASK = "given", "every task outside CAL"
-ORIGINS = (GIVEN, EVERY_TASK)
+#: who chose the tasks of a pool, as a certificate says it
+ORIGIN = "given"
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +35,6 @@ class Pool:
     scored : int
     sha256 : str
         Hash of the content; does not depend on row order, file format or outcomes.
-    origin : {"given", "every task outside CAL"}
     """
 
     scores: NDArray[np.float64]
@@ -44,7 +42,6 @@ class Pool:
     labels: tuple[str, ...]
     scored: int
     sha256: str
-    origin: str = GIVEN
 
     @property
     def unscored(self) -> int:
@@ -59,12 +56,10 @@ class Pool:
     @property
     def fingerprint(self) -> PoolInputs:
         """The ``inputs.pool`` entry of a certificate."""
-        return {"sha256": self.sha256, "rows": int(self.scores.size), "origin": self.origin}
+        return {"sha256": self.sha256, "rows": int(self.scores.size), "origin": ORIGIN}
 
 
-def observe_pool(
-    scores: ArrayLike, tasks: Sequence[Any] | NDArray[Any], origin: str = GIVEN
-) -> Pool:
+def observe_pool(scores: ArrayLike, tasks: Sequence[Any] | NDArray[Any]) -> Pool:
     """Validate the scores and tasks of unlabelled runs and bring them into canonical order.
 
     Parameters
@@ -73,16 +68,12 @@ def observe_pool(
         Judge scores, of a judge that did not train on the task; NaN = unscored.
     tasks : sequence of hashables
         Task of each run.
-    origin : {"given", "every task outside CAL"}
-        Who chose the tasks.
 
     Raises
     ------
     InputError
         If lengths differ, a value cannot be used, or no run has a score.
     """
-    if origin not in ORIGINS:
-        raise InputError(f"origin is {quoted(origin)}; give one of {', '.join(ORIGINS)}.")
     values = checked_scores(scores)
     labels, codes = task_codes(tasks)
     if values.size != codes.size:
@@ -96,7 +87,7 @@ def observe_pool(
     order = np.lexsort((codes, values))
     ordered, owner = values[order], codes[order].astype(np.int32)
     digest = content_hash("pool/1", [int(values.size), labels], [(ordered, "<f8"), (owner, "<i4")])
-    return Pool(ordered, owner, labels, scored, digest, origin)
+    return Pool(ordered, owner, labels, scored, digest)
 
 
 def check_pool(pool: Pool, observations: Observations) -> None:

@@ -368,7 +368,7 @@ def joint_promise(certificates: Sequence[Certificate], *, joint_delta: float | N
     # one on which nothing is certified has spent its δ too, because it could have been
     active = [certificate for certificate in certificates if certificate.certified]
     if not active:
-        return "Nothing is certified: every trajectory goes to a person."
+        return "Nothing is certified: every trajectory goes to human review."
     if len(certificates) < _PAIR:
         return active[0].promise
     spent = sum(certificate.delta for certificate in certificates)
@@ -387,5 +387,5 @@ def _overlap(active: Sequence[Certificate]) -> list[str]:
     share = 100 * Sides(tuple(active)).overlap
     return [
         f"Scores from {low!r} to {high!r} ({share:.1f} % of the rows) lie in both regions: those "
-        "rows go to a person, and the promise of each side counts them in its own."
+        "rows go to human review, and the promise of each side counts them in its own."
     ]

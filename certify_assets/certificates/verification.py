@@ -164,9 +164,7 @@ def _verify(
             )
         if found := _pilot_difference(certificate.parameters["pilot"], pilot):
             return found
-        unlabelled = (
-            None if its_pool is None or pool is None else observe_pool(*pool, its_pool["origin"])
-        )
+        unlabelled = None if its_pool is None or pool is None else observe_pool(*pool)
         if found := _pool_difference(certificate, unlabelled, given=pool is not None):
             return found
         again = issue(
@@ -210,9 +208,11 @@ def _pool_difference(certificate: Certificate, pool: Pool | None, *, given: bool
         if given and settings_of(certificate).method.calibrated:
             return "the certificate was issued without a pool, and one is given; leave it out."
         return None
-    named = certificate.inputs["pool"]
-    if named == pool.fingerprint:
+    named, found = certificate.inputs["pool"], pool.fingerprint
+    if named == found:
         return None
+    if named["sha256"] == found["sha256"]:
+        return f"inputs.pool is {quoted(named)} in the document and {found} for the pool given."
     return (
         f"inputs.pool.sha256 is {quoted(named['sha256'])} in the document and {pool.sha256!r} for "
         "the pool given; give the pool that it was issued with."

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from certify_assets.errors import StaleCertificateError
 from certify_assets.judges.task_folds import score_unseen, training_tasks
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from certify_assets.judges.judged import JudgedCorpus
-    from certify_assets.operations.deployment_record import DeploymentRecord
     from certify_assets.storage.progress import Report
 
 # probability at which an agent of CAL is taken for another one by mistake, over a whole batch
@@ -115,22 +113,6 @@ class Coverage:
 
 def _shown(names: tuple[str, ...]) -> str:
     return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-
-
-def require_same_corpus(judge: JudgedCorpus, record: DeploymentRecord) -> None:
-    """Refuse a corpus with other splits or runs than the certificates'."""
-    # with another one, known tasks would pass for new ones
-    corpus = judge.corpus
-    found = {
-        "manifest_sha256": corpus.manifest.sha256,
-        "trajectories_sha256": corpus.trajectories_sha256,
-    }
-    for name, value in found.items():
-        if record.fingerprint[name] != value:
-            raise StaleCertificateError(
-                f"{corpus} has another {name.removesuffix('_sha256')} than the deployment of "
-                f"{record.judge}; certify and audit it, then deploy it again."
-            )
 
 
 def cover(

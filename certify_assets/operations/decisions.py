@@ -22,7 +22,7 @@ from certify_assets.judges.specs import SIDES
 from certify_assets.operations.batch_audit import AuditRecord, closings_sha256
 from certify_assets.operations.batch_drawing import begin_audit
 from certify_assets.operations.batch_findings import unlike_calibration
-from certify_assets.operations.coverage import Coverage, cover, require_same_corpus
+from certify_assets.operations.coverage import Coverage, cover
 from certify_assets.operations.layout import (
     DECISION_COLUMNS,
     NOT_COVERED,
@@ -274,7 +274,6 @@ def _scored(
         assert deployment.judge is not None
         assert deployment.record is not None
         try:
-            require_same_corpus(deployment.judge, deployment.record)
             table, bill = _in_shares(deployment, name, runs, report)
             policy = deployment.corpus.config.new_agents
             coverage, table, adapters = cover(deployment.judge, runs, table, policy, report)

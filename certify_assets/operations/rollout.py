@@ -220,15 +220,12 @@ def promote(corpus: Corpus, document: RecertificationRecord) -> DeploymentRecord
             "stays as it is."
         )
     require_sound(document, sides)
-    same_adapter = (
-        same_judge
-        and now is not None
-        and now.fingerprint["adapter_sha256"] == (document.adapter_sha256)
-    )
+    judge = JudgedCorpus(corpus, document.judge)
+    adapter = "" if now is None or not same_judge else now.fingerprint["adapter_sha256"]
+    if now is not None and adapter == document.adapter_sha256:
+        judge = now.judge_on(corpus)
     return deploy(
-        now.judge_on(corpus)
-        if now is not None and same_adapter
-        else JudgedCorpus(corpus, document.judge),
+        judge,
         alpha=None if budgets is None else {side.side: side.alpha for side in sides},
         certificates_key=document.certificates_key,
     )

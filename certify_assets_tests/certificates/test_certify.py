@@ -446,7 +446,7 @@ def test_joint_promise_adds_the_deltas() -> None:
     assert "Nothing is certified on the release" in joint_promise([reject, nothing])
     assert (
         joint_promise([nothing, nothing])
-        == "Nothing is certified: every trajectory goes to a person."
+        == "Nothing is certified: every trajectory goes to human review."
     )
 
 

@@ -180,7 +180,7 @@ def test_rows_in_both_regions_are_spoken_of(call: Call, scores: Path) -> None:
         call(f"certificate {scores} --side both --guard none --alpha {alpha}").out
         for alpha in ("0.4", "0.02")
     ]
-    assert "lie in both regions: those rows go to a person" in said[0]
+    assert "lie in both regions: those rows go to human review" in said[0]
     assert "both regions" not in said[1]
 
 
