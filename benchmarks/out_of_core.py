@@ -2,10 +2,10 @@
 
     python benchmarks/out_of_core.py [--quick] [--rows 1000000 10000000 100000000] [--seed 0]
 
-Every figure is of one run of the command line, `certify certificate|verify|decide … --stream`,
-start-up and compilation included: CPU seconds of user and system together, peak memory of the
-process, and the most that its temporary files held (seen every tenth of a second, on Linux). The
-tables are made (seeded, the paper's process, ten rows a task, ids as text, rows in scattered
+Every figure is of one run of the command line, `certify certificate|verify|decide … --stream`, of
+both sides, start-up and compilation included: CPU seconds of user and system together, peak memory
+of the process, and the most that its temporary files held (seen every tenth of a second, on Linux).
+The tables are made (seeded, the paper's process, ten rows a task, ids as text, rows in scattered
 order). The least table is certified and decided in memory as well: the certificate must be the same
 but for the name of its table, and the decisions and the queue the same rows.
 """
@@ -25,6 +25,7 @@ import numpy as np
 
 ROWS = (1_000_000, 10_000_000, 100_000_000)
 QUICK = (20_000, 100_000)
+PROCEDURES = ("guarded_taskboot", "pseudo_task")
 A_TASK = 10
 PIECE = 1_000_000
 GIB = 2**30
@@ -100,7 +101,7 @@ def measured(*arguments: str | Path) -> dict[str, float]:
 
 def show(step: str, rows: int, cost: dict[str, float]) -> None:
     print(
-        f"{step:20}{rows:>12,} rows {cost['cpu']:9.1f} CPU-s {cost['seconds']:8.1f} s   peak "
+        f"{step:28}{rows:>12,} rows {cost['cpu']:9.1f} CPU-s {cost['seconds']:8.1f} s   peak "
         f"{cost['peak']:5.2f} GiB   temporary {cost['disk']:6.2f} GiB",
         flush=True,
     )
@@ -118,17 +119,9 @@ def run(folder: Path, rows: int, seed: int, *, compare: bool) -> None:
 def cost(folder: Path, scores: Path, rows: int, *, compare: bool) -> None:
     """Measure every step on a table."""
     pieces = folder / "pieces.json"
-    both = ("--side", "both", "--json")
-    show(
-        "certify one side",
-        rows,
-        measured("certificate", scores, "--side", "reject", "--json", "--stream"),
-    )
-    show(
-        "certify both sides",
-        rows,
-        measured("certificate", scores, *both, "--stream", "--out", pieces),
-    )
+    # what is verified and decided is the last one
+    for procedure in PROCEDURES:
+        show(f"certify ({procedure})", rows, certified(scores, pieces, procedure, "--stream"))
     show("verify", rows, measured("verify", pieces, scores, "--stream"))
     outputs = {name: folder / f"{name}.parquet" for name in ("decisions", "queue")}
     written = [item for name, path in outputs.items() for item in (f"--{name}", path)]
@@ -137,12 +130,19 @@ def cost(folder: Path, scores: Path, rows: int, *, compare: bool) -> None:
         compare_with_memory(folder, scores, pieces, outputs)
 
 
+def certified(scores: Path, out: Path, procedure: str, *options: str) -> dict[str, float]:
+    """Certify both sides; return the cost."""
+    return measured(
+        "certificate", scores, "--procedure", procedure, "--json", "--out", out, *options
+    )
+
+
 def compare_with_memory(folder: Path, scores: Path, pieces: Path, outputs: dict[str, Path]) -> None:
     """Do the same in memory, and refuse any difference."""
     import pyarrow.parquet as pq
 
     whole = folder / "whole.json"
-    measured("certificate", scores, "--side", "both", "--json", "--out", whole)
+    certified(scores, whole, PROCEDURES[-1])
     found, expected = (
         json.loads(path.read_text("utf-8"))["certificates"] for path in (pieces, whole)
     )

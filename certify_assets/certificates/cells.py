@@ -18,6 +18,8 @@ from certify_assets.certificates.counts import TaskCounts
 from certify_assets.certificates.inputs import BY_TASKS, Inputs
 
 _HALF = np.int64(1) << np.int64(32)
+#: cells a task up to which pairs are counted in a table of all that there could be
+_DENSE = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +33,12 @@ class Cells:
     @classmethod
     def of(cls, first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]) -> Cells:
         """Count the pairs of two columns with a value a task."""
-        return cls._of(first.astype(np.int64) * _HALF + second, np.ones(first.size, np.int64))
+        width = int(second.max(initial=0)) + 1
+        if int(first.max(initial=0)) * width > _DENSE * first.size:
+            return cls._of(first.astype(np.int64) * _HALF + second, np.ones(first.size, np.int64))
+        often = np.bincount(first.astype(np.int64) * width + second)
+        found = np.flatnonzero(often)
+        return cls(found // width, found % width, often[found])
 
     @classmethod
     def _of(cls, pairs: NDArray[np.int64], tasks: NDArray[np.int64]) -> Cells:
@@ -44,6 +51,32 @@ class Cells:
         """Return the pairs of the tasks of both."""
         pairs = [item.first * _HALF + item.second for item in (self, other)]
         return self._of(np.concatenate(pairs), np.concatenate([self.tasks, other.tasks]))
+
+    @cached_property
+    def columns(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return both columns with a value a task, ascending."""
+        return np.repeat(self.first, self.tasks), np.repeat(self.second, self.tasks)
+
+
+@dataclass(frozen=True, eq=False)
+class SizeCounts:
+    """Covered runs, and covered tasks, among the tasks of every size, at every threshold."""
+
+    classes: NDArray[np.int64]  # sizes, ascending
+    runs: NDArray[np.int64]  # shape (thresholds, sizes)
+    tasks: NDArray[np.int64]
+
+    def __add__(self, other: SizeCounts) -> SizeCounts:
+        """Return the counts of the tasks of both."""
+        one, two = (item.among(np.union1d(self.classes, other.classes)) for item in (self, other))
+        return SizeCounts(one.classes, one.runs + two.runs, one.tasks + two.tasks)
+
+    def among(self, classes: NDArray[np.int64]) -> SizeCounts:
+        """Return the same counts among more sizes."""
+        places = np.searchsorted(classes, self.classes)
+        runs, tasks = np.zeros((2, self.runs.shape[0], classes.size), np.int64)
+        runs[:, places], tasks[:, places] = self.runs, self.tasks
+        return SizeCounts(classes, runs, tasks)
 
 
 class _Expanded:
@@ -86,18 +119,17 @@ class CellCounts(TaskCounts):
             thresholds,
             cast("Any", _Expanded(histograms, "first")),
             cast("Any", _Expanded(histograms, "second")),
-            np.repeat(outcomes.first, outcomes.tasks),
-            np.repeat(outcomes.second, outcomes.tasks),
+            *outcomes.columns,
         )
         object.__setattr__(found, "histograms", histograms)
         object.__setattr__(found, "outcomes", outcomes)
         return found
 
-    def at(self, place: int) -> CellCounts:
-        """Return the counts of one threshold."""
-        return CellCounts.of(
-            self.side, self.thresholds[place : place + 1], [self.histograms[place]], self.outcomes
-        )
+    def part(self, part: slice | NDArray[np.int64]) -> CellCounts:
+        """Return the counts of some thresholds."""
+        places = np.arange(len(self.histograms))[part].tolist()
+        histograms = [self.histograms[place] for place in places]
+        return CellCounts.of(self.side, self.thresholds[part], histograms, self.outcomes)
 
     def _each(self, figure: Callable[[Cells], Any]) -> NDArray[np.int64]:
         return np.array([figure(cells) for cells in self.histograms], dtype=np.int64)
@@ -122,14 +154,15 @@ class CellCounts(TaskCounts):
         """Covered trajectories of the task that has most of them, at each threshold."""
         return self._each(lambda cells: cells.first.max())
 
+    def covered_sizes(self, place: int) -> NDArray[np.int64]:
+        """Return how many tasks have none, one, two, … covered trajectories at one threshold."""
+        cells = self.histograms[place]
+        return np.bincount(cells.first, weights=cells.tasks).astype(np.int64)
+
     @cached_property
-    def effective_tasks(self) -> NDArray[np.float64]:
-        """Kish's effective number of covered tasks, (Σ n_g)² / Σ n_g², at each threshold."""
-        squares = self._each(lambda cells: np.square(cells.first) @ cells.tasks)
-        return np.asarray(
-            np.square(self.covered_trajectories, dtype=np.float64)
-            / np.maximum(squares.astype(np.float64), 1.0)
-        )
+    def covered_squares(self) -> NDArray[np.int64]:
+        """Σ n_g² at each threshold."""
+        return self._each(lambda cells: np.square(cells.first) @ cells.tasks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +180,9 @@ class CountedTable:
     repeats : int
         Scored rows that repeat an earlier one, where nothing says that they are other runs.
     counts : mapping from (side, number of thresholds) to CellCounts
+    sizes : mapping from (side, number of thresholds) to SizeCounts
+    shared : tuple of str
+        Tasks that a pool has as well, sorted.
     area : callable
         Computes the AUROC of the scored rows.
     """
@@ -157,6 +193,8 @@ class CountedTable:
     at_ends: int
     repeats: int
     counts: Mapping[tuple[str, int], CellCounts]
+    sizes: Mapping[tuple[str, int], SizeCounts]
+    shared: tuple[str, ...]
     area: Callable[[], float | None]
 
     @property

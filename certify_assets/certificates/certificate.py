@@ -230,10 +230,8 @@ def _kinds(owner: type) -> _Kinds:
 _NONE = type(None)
 _TYPES = _kinds(Certificate)
 _SHAPES: dict[str, _Kinds] = {"parameters": _kinds(Parameters), "software": {"version": (str,)}}
-_INPUTS, _TASK_INPUTS = (
-    {name: kinds for name, kinds in _kinds(Inputs).items() if name != other}
-    for other in ("digest", "pool")
-)
+_TASK_INPUTS = _kinds(Inputs)
+_INPUTS = {name: kinds for name, kinds in _TASK_INPUTS.items() if name != "digest"}
 
 
 def _with_points(values: dict[str, Any]) -> dict[str, Any]:

@@ -21,8 +21,9 @@ ratio from sizes alone: the charge stands for it. Measured in benchmarks/charged
 
 from __future__ import annotations
 
+import operator
 from fractions import Fraction
-from functools import partial
+from functools import partial, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +32,7 @@ from certify_assets.certificates.counts import TaskCounts
 from certify_assets.certificates.pseudo_task import (
     PseudoTask,
     PseudoTaskTails,
-    SizedScores,
+    Sized,
     covered_by_size,
     pseudo_task_tails,
 )
@@ -48,22 +49,24 @@ _UNSEEN_TASKS = 2.0
 _PARTS = 200
 
 
-def size_charges(counts: TaskCounts, tables: tuple[SizedScores, ...]) -> NDArray[np.float64]:
+def size_charges(counts: TaskCounts, tables: tuple[Sized, ...]) -> NDArray[np.float64]:
     """Share of the covered runs that is charged as wrong, at every threshold.
 
     Parameters
     ----------
     counts : TaskCounts
-    tables : tuple of SizedScores
+    tables : tuple of SizedScores or CountedTable
         The calibration table, and any pool.
     """
-    found = covered_by_size(counts, tables)
+    each = covered_by_size(counts, tables)
+    found = reduce(operator.add, each)
+    calibration = each[0].among(found.classes).tasks
     total = np.maximum(found.runs.sum(axis=1, keepdims=True), 1)
     # from each size on: share of the covered runs, and tasks that show it
     share = _from(found.runs) / total
     shown = np.minimum(share * (1.0 + _UNSEEN_TASKS / np.maximum(_from(found.tasks), 1)), 1.0)
     narrow, wide = (
-        _charges(shown, _standing(found.calibration, found.classes, square), counts)
+        _charges(shown, _standing(calibration, found.classes, square), counts)
         for square in (_ITSELF, _HALF_A_DOUBLING)
     )
     return np.minimum(narrow, _OUTLYING * wide)

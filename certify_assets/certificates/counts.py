@@ -101,13 +101,22 @@ class TaskCounts:
         return np.asarray(self.covered.max(axis=1), dtype=np.int64)
 
     @cached_property
+    def covered_squares(self) -> NDArray[np.int64]:
+        """Σ n_g² at each threshold."""
+        return np.asarray(
+            np.einsum("tg,tg->t", self.covered, self.covered, dtype=np.int64, casting="safe")
+        )
+
+    def covered_sizes(self, place: int) -> NDArray[np.int64]:
+        """Return how many tasks have none, one, two, … covered trajectories at one threshold."""
+        return np.bincount(self.covered[place])
+
+    @cached_property
     def effective_tasks(self) -> NDArray[np.float64]:
         """Kish's effective number of covered tasks, (Σ n_g)² / Σ n_g², at each threshold."""
-        squares = np.einsum(
-            "tg,tg->t", self.covered, self.covered, dtype=np.int64, casting="safe"
-        ).astype(np.float64)
         return np.asarray(
-            np.square(self.covered_trajectories, dtype=np.float64) / np.maximum(squares, 1.0)
+            np.square(self.covered_trajectories, dtype=np.float64)
+            / np.maximum(self.covered_squares.astype(np.float64), 1.0)
         )
 
 

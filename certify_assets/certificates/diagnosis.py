@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from certify_assets.certificates.pool import observe_pool
 
 _MOST_TASKS = 1_000_000
 _NOISE = 2
+_GOLDEN = (math.sqrt(5) - 1) / 2
 #: what was not given, and so why nothing was tested
 MISSING_INPUTS = {
     "pilot_missing": (
@@ -165,8 +167,6 @@ def _stopped_by(evaluation: Evaluation, settings: Settings) -> str | None:
 def _tasks_needed(evaluation: Evaluation, settings: Settings) -> tuple[int | None, float | None]:
     """The fewest tasks like these at which a threshold passes, and its coverage."""
     counts = evaluation.counts
-    fewest: int | None = None
-    coverage: float | None = None
     errors = evaluation.tested.selective_error
     # a chain passes nothing before its start
     places = (
@@ -174,15 +174,25 @@ def _tasks_needed(evaluation: Evaluation, settings: Settings) -> tuple[int | Non
         if evaluation.starts is None
         else evaluation.starts
     )
-    for place in places:
-        if errors[place] >= settings.alpha:
-            continue
-        guard = _guard_tasks(evaluation, settings, place)
-        if guard is not None and (fewest is None or guard < fewest):
-            found = _least(evaluation, settings, place, guard, fewest)
-            if found != fewest:
-                fewest, coverage = found, float(counts.coverage[place])
-    return fewest, coverage
+    guards = {
+        place: guard
+        for place in places
+        if errors[place] < settings.alpha
+        and (guard := _guard_tasks(evaluation, settings, place)) is not None
+    }
+    fewest: int | None = None
+    # neighbours need about as many: in scattered order few of them are fewer than all before
+    for place in sorted(guards, key=lambda place: place * _GOLDEN % 1):
+        if fewest is None or guards[place] < fewest:
+            fewest = _least(evaluation, settings, place, guards[place], fewest)
+    if fewest is None:
+        return None, None
+    narrowest = next(
+        place
+        for place, guard in guards.items()
+        if guard <= fewest and _passes(evaluation, settings, place, fewest)
+    )
+    return fewest, float(counts.coverage[narrowest])
 
 
 def _guard_tasks(evaluation: Evaluation, settings: Settings, place: int) -> int | None:
@@ -206,12 +216,7 @@ def _least(
     evaluation: Evaluation, settings: Settings, place: int, low: int, fewest: int | None
 ) -> int | None:
     """Smallest size from ``low`` on at which the test passes, at most ``fewest``."""
-    tested = evaluation.tested.at(place)
-
-    def passes(tasks: int) -> bool:
-        tails = settings.method.tails(tested, evaluation.test.at(place), tasks)
-        return float(tails[0]) <= settings.lone_level
-
+    passes = partial(_passes, evaluation, settings, place)
     most = _MOST_TASKS if fewest is None else fewest - 1
     if low > most or not passes(most):
         return fewest
@@ -222,6 +227,12 @@ def _least(
         middle = (low + high) // 2
         low, high = (low, middle) if passes(middle) else (middle + 1, high)
     return high
+
+
+def _passes(evaluation: Evaluation, settings: Settings, place: int, tasks: int) -> bool:
+    """Whether a threshold would pass with so many tasks like these."""
+    test, tested = evaluation.test.at(place), evaluation.tested.at(place)
+    return float(settings.method.tails(tested, test, tasks)[0]) <= settings.lone_level
 
 
 def _lift(needed: int | None, coverage: float | None, tasks: int) -> str:

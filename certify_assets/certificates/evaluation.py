@@ -15,6 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +30,10 @@ from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.pool import Pool, check_pool
 from certify_assets.certificates.procedures import PROCEDURES, Procedure, Test, find_procedure
 from certify_assets.certificates.pseudo_task import (
+    ICC_GRID,
     WHOLE_SHARE,
     PseudoTask,
-    SizedScores,
+    Sized,
     covered_ratios,
     error_icc,
     observed_ratio,
@@ -299,13 +301,13 @@ def evaluate(
             f"A pool of unlabelled tasks is for pseudo_task, and {settings.method.name} does "
             "not read it; leave it out or name pseudo_task."
         )
+    if pool is not None:
+        check_pool(pool, observations)
     if isinstance(observations, CountedTable):
         if refusal := needs_all_rows(settings):
             raise InputError(refusal)
         counts: TaskCounts = observations.counts[side, settings.applied_grid]
     else:
-        if pool is not None:
-            check_pool(pool, observations)
         missing_input, plan = _prepare(observations, settings, pilot)
         counts = (
             count_tasks(observations, side, settings.applied_grid)
@@ -331,7 +333,7 @@ def evaluate(
     if settings.method.one_draw and isinstance(observations, Observations):
         tested = count_at(observations.one_a_task(settings.seed), side, counts.thresholds)
     test = settings.test if plan is None else replace(settings.test, bets=plan.bets)
-    if settings.method.calibrated and counts.tasks and isinstance(observations, Observations):
+    if settings.method.calibrated and counts.tasks:
         test = replace(test, pseudo=pseudo_task(observations, counts, settings, pool))
     tails = np.ones(counts.thresholds.size)
     if not missing_input and tested.tasks:
@@ -355,6 +357,14 @@ def evaluate(
         plan=plan,
         missing_input=missing_input,
     )
+
+
+def grids_of(settings: Sequence[Settings], sides: Sequence[str]) -> set[tuple[str, int]]:
+    """Return side and number of thresholds of every grid on which tasks are counted."""
+    sizes = {item.applied_grid for item in settings}
+    if any(item.method.calibrated for item in settings):
+        sizes.add(ICC_GRID)
+    return set(product(sides, sizes))
 
 
 def needs_all_rows(settings: Settings) -> str | None:
@@ -397,11 +407,14 @@ def _prepare(
 
 
 def pseudo_task(
-    observations: Observations, counts: TaskCounts, settings: Settings, pool: Pool | None
+    observations: Observations | CountedTable,
+    counts: TaskCounts,
+    settings: Settings,
+    pool: Pool | None,
 ) -> PseudoTask:
     """Return the size of the pseudo-task, from the table, a pool and what is declared."""
     icc, cap, most = error_icc(observations, counts), settings.error_icc_cap, settings.max_task_size
-    tables: tuple[SizedScores, ...] = (observations,) if pool is None else (observations, pool)
+    tables: tuple[Sized, ...] = (observations,) if pool is None else (observations, pool)
     least = np.full(
         counts.thresholds.size, max(1.0, float(settings.size_ratio), observed_ratio(counts))
     )

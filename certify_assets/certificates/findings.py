@@ -257,7 +257,7 @@ def _pool_findings(
     pool: Pool | None,
 ) -> Iterator[tuple[str, str]]:
     pseudo = evaluation.test.pseudo
-    if pool is None or pseudo is None or isinstance(observations, CountedTable):
+    if pool is None or pseudo is None:
         return
     yield (
         "hand_picked",

@@ -150,9 +150,12 @@ def inflated_alpha(alpha: float, size_ratio: float) -> float:
     return alpha / (alpha + size_ratio * (1.0 - alpha))
 
 
-def floor_log_probability(covered: NDArray[np.int32], mean: float, icc: float) -> float:
-    """Log-probability that no covered trajectory is an error, every task being beta-binomial."""
-    often = np.bincount(covered)[1:]
+def floor_log_probability(sizes: NDArray[np.int64], mean: float, icc: float) -> float:
+    """Log-probability that no covered trajectory is an error, every task being beta-binomial.
+
+    `sizes` says how many tasks have none, one, two, … of them.
+    """
+    often = sizes[1:]
     if not often.size:
         return 0.0
     places = np.arange(1, often.size, dtype=np.float64)
@@ -202,8 +205,8 @@ def apply_guard(
     supposed = [inflated_alpha(alpha, float(ratio)) for ratio in ratios]
     floor = np.array(
         [
-            math.exp(floor_log_probability(row, mean, icc.upper))
-            for row, mean in zip(counts.covered, supposed, strict=True)
+            math.exp(floor_log_probability(counts.covered_sizes(place), mean, icc.upper))
+            for place, mean in enumerate(supposed)
         ]
     )
     if guard == "none":

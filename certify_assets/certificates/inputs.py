@@ -173,12 +173,15 @@ class Observations:
         return often[often > 0]
 
     @cached_property
+    def task_successes(self) -> NDArray[np.int64]:
+        """Successes among them."""
+        codes, right = self.tasks[: self.scored], self.outcomes[: self.scored]
+        return np.bincount(codes, weights=right).astype(np.int64)[np.bincount(codes) > 0]
+
+    @cached_property
     def clusters(self) -> ClusterSummary:
         """Clustering of the scored outcomes by task."""
-        codes, right = self.tasks[: self.scored], self.outcomes[: self.scored]
-        often = np.bincount(codes)
-        successes = np.bincount(codes, weights=right).astype(np.int64)
-        return summarise_clusters(self.task_sizes, successes[often > 0])
+        return summarise_clusters(self.task_sizes, self.task_successes)
 
     @cached_property
     def at_ends(self) -> int:

@@ -50,7 +50,9 @@ def count_rows(
             added = np.diff(ends[first:last], prepend=begin)
             cells = np.repeat(np.arange(last - first) * tasks, added) + cells
         for counts, counted in ((covered, cells), (errors, cells[wrong[rows]])):
-            found = np.bincount(counted, minlength=(last - first) * tasks).reshape(-1, tasks)
+            found = np.bincount(counted, minlength=(last - first) * tasks).reshape(
+                last - first, tasks
+            )
             if first:
                 found[0] += counts[first - 1]
             if last - first > 1:

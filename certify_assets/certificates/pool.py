@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from certify_assets.certificates.cells import CountedTable
 from certify_assets.certificates.inputs import (
     Observations,
     PoolInputs,
@@ -90,16 +91,16 @@ def observe_pool(scores: ArrayLike, tasks: Sequence[Any] | NDArray[Any]) -> Pool
     return Pool(ordered, owner, labels, scored, digest)
 
 
-def check_pool(pool: Pool, observations: Observations) -> None:
+def check_pool(pool: Pool, table: Observations | CountedTable) -> None:
     """Refuse a pool that shares a task with the calibration table."""
-    shared = sorted(set(pool.labels) & set(observations.labels))
+    if isinstance(table, CountedTable):
+        shared = table.shared
+    else:
+        shared = tuple(sorted(set(pool.labels) & set(table.labels)))
     if not shared:
         return
-    scored = observations.scored
-    same = pool.labels == observations.labels and np.array_equal(
-        pool.scores[: pool.scored], observations.scores[:scored]
-    )
-    if same:
+    size = (int(pool.scores.size), pool.scored)
+    if len(shared) == len(pool.labels) and size == (table.rows, table.scored):
         raise InputError(
             "The pool is the calibration table itself; give the runs of other tasks, or leave the "
             "pool out."

@@ -323,6 +323,7 @@ PROCEDURES: dict[str, Procedure] = {
             _ROWS,
             (_TASKS_IID, _SIMULATED, *_COMMON),
             calibrated=True,
+            pieces=True,
         ),
         Procedure(
             "charged_pseudo_task",
@@ -332,6 +333,7 @@ PROCEDURES: dict[str, Procedure] = {
             (_TASKS_IID, _SIMULATED, *_COMMON),
             calibrated=True,
             charged=True,
+            pieces=True,
         ),
         Procedure("two_way", _two_way, _ASYMPTOTIC, _ROWS, _BOTH, guarded=True, agents=True),
     )

@@ -27,8 +27,10 @@ random variables.
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from typing import Protocol
 
 import numpy as np
@@ -36,7 +38,8 @@ from numpy.typing import NDArray
 
 from certify_assets.certificates import kernels
 from certify_assets.certificates.betting import exponential_sum_tail
-from certify_assets.certificates.bootstrap import error_lattice
+from certify_assets.certificates.bootstrap import counts_lattice
+from certify_assets.certificates.cells import CountedTable, SizeCounts
 from certify_assets.certificates.counts import TaskCounts, count_tasks
 from certify_assets.certificates.guard import exceeding
 from certify_assets.certificates.inputs import Observations
@@ -66,6 +69,10 @@ class SizedScores(Protocol):
     @property
     def scored(self) -> int:
         """Number of rows that have a score."""
+
+
+#: a table, or what was counted of one
+Sized = SizedScores | CountedTable
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +154,7 @@ def pseudo_task_tails(
         Number of tasks like those observed, in multiples of them.
     """
     alpha = float(budget)
-    lattice = error_lattice(counts.covered, counts.errors, budget)
+    lattice = counts_lattice(counts, budget)
     mean, weighted = _covered_sizes(counts)
     # c depends on the rounded n_w alone, and neighbouring thresholds share it
     sizes, owner = np.unique(np.rint(weighted), return_inverse=True)
@@ -188,8 +195,8 @@ def exact_tail(values: NDArray[np.float64], often: NDArray[np.float64], extra: f
 def _covered_sizes(counts: TaskCounts) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """n̄ and n_w: mean covered runs of a covered task, plain and weighted by them."""
     total = counts.covered_trajectories.astype(np.float64)
-    squares = np.einsum("tg,tg->t", counts.covered, counts.covered, dtype=np.int64, casting="safe")
-    return total / np.maximum(counts.covered_tasks, 1), squares / np.maximum(total, 1.0)
+    weighted = counts.covered_squares / np.maximum(total, 1.0)
+    return total / np.maximum(counts.covered_tasks, 1), weighted
 
 
 def clustered_share(alpha: float, icc: float, weighted: float) -> float:
@@ -207,13 +214,13 @@ def clustered_share(alpha: float, icc: float, weighted: float) -> float:
     return max(1.0 / size, min(1.0, share))
 
 
-def error_icc(observations: Observations, counts: TaskCounts) -> float:
+def error_icc(observations: Observations | CountedTable, counts: TaskCounts) -> float:
     """Upper bound of the correlation of errors: the larger of two thresholds'."""
-    coarse = (
-        counts
-        if counts.thresholds.size == ICC_GRID
-        else count_tasks(observations, counts.side, ICC_GRID)
-    )
+    coarse = counts
+    if isinstance(observations, CountedTable):
+        coarse = observations.counts[counts.side, ICC_GRID]
+    elif counts.thresholds.size != ICC_GRID:
+        coarse = count_tasks(observations, counts.side, ICC_GRID)
     widest = coarse.thresholds.size - 1
     enough = np.flatnonzero(coarse.error_totals >= _ENOUGH_ERRORS)
     places = {widest, int(enough[0]) if enough.size else widest}
@@ -245,10 +252,10 @@ def observed_ratio(counts: TaskCounts) -> float:
 
 
 def covered_ratios(
-    counts: TaskCounts, tables: tuple[SizedScores, ...], budget: Fraction
+    counts: TaskCounts, tables: tuple[Sized, ...], budget: Fraction
 ) -> NDArray[np.float64]:
     """R_T: the size beyond which tasks hold α/2 of the covered runs, over the mean covered size."""
-    found = covered_by_size(counts, tables)
+    found = reduce(operator.add, covered_by_size(counts, tables))
     total = found.runs.sum(axis=1)
     # runs in tasks larger than each size; whole numbers, so that no rounding decides
     beyond = total[:, None] - np.cumsum(found.runs, axis=1)
@@ -257,43 +264,31 @@ def covered_ratios(
     return np.where(total > 0, found.classes[least] / np.maximum(mean, 1.0), 1.0)
 
 
-@dataclass(frozen=True, eq=False)
-class CoveredBySize:
-    """Covered runs and tasks of every size at every threshold, over all tables."""
-
-    classes: NDArray[np.int64]  # sizes, ascending
-    runs: NDArray[np.int64]  # shape (thresholds, sizes)
-    tasks: NDArray[np.int64]
-    calibration: NDArray[np.int64]  # tasks of the first table
-
-
-def covered_by_size(counts: TaskCounts, tables: tuple[SizedScores, ...]) -> CoveredBySize:
-    """Count covered runs and tasks by the size of their task."""
-    sizes = [np.bincount(table.tasks[: table.scored]) for table in tables]
-    classes = np.unique(np.concatenate([*(each[each > 0] for each in sizes), [1]]))
-    found = [
-        _by_size(table, np.searchsorted(classes, each), counts, classes.size)
-        for table, each in zip(tables, sizes, strict=True)
+def covered_by_size(counts: TaskCounts, tables: tuple[Sized, ...]) -> list[SizeCounts]:
+    """Count covered runs and tasks of every table by the size of their task."""
+    return [
+        table.sizes[counts.side, counts.thresholds.size]
+        if isinstance(table, CountedTable)
+        else count_sizes(table, counts.side, counts.thresholds)
+        for table in tables
     ]
-    runs, tasks = (
-        np.asarray(np.sum([each[part] for each in found], axis=0), dtype=np.int64)
-        for part in (0, 1)
-    )
-    return CoveredBySize(classes, runs, tasks, found[0][1].astype(np.int64))
 
 
-def _by_size(
-    table: SizedScores, size_class: NDArray[np.int64], counts: TaskCounts, classes: int
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Covered runs, and covered tasks, of every size at every threshold."""
+def count_sizes(table: SizedScores, side: str, thresholds: NDArray[np.float64]) -> SizeCounts:
+    """Count covered runs and tasks of a table by the size of their task, at given thresholds."""
     scores, codes = table.scores[: table.scored], table.tasks[: table.scored]
-    if counts.side == "reject":
-        ends = np.searchsorted(scores, counts.thresholds, side="right")
+    sizes = np.bincount(codes)
+    classes = np.unique(sizes[sizes > 0])
+    if side == "reject":
+        ends = np.searchsorted(scores, thresholds, side="right")
     else:
-        ends = scores.size - np.searchsorted(scores, counts.thresholds, side="left")
+        ends = scores.size - np.searchsorted(scores, thresholds, side="left")
         codes = codes[::-1]
-    # a task is covered from its first row on
+    # a task is covered from its first row on: of equal places the last that is written stays
+    places = np.empty(sizes.size, dtype=np.int64)
+    places[codes[::-1]] = np.arange(codes.size)[::-1]
     first = np.zeros(codes.size, dtype=bool)
-    first[np.unique(codes, return_index=True)[1]] = True
-    sized = size_class[codes].astype(np.int32)
-    return kernels.count_rows(sized, first, ends.astype(np.int64), classes)
+    first[places[codes]] = True
+    sized = np.searchsorted(classes, sizes)[codes].astype(np.int32)
+    runs, tasks = kernels.count_rows(sized, first, ends.astype(np.int64), classes.size)
+    return SizeCounts(classes, runs.astype(np.int64), tasks.astype(np.int64))

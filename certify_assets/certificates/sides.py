@@ -272,14 +272,18 @@ def certify_sides(
 
 
 def certify_counted(
-    table: CountedTable, settings: Sequence[Settings], *, sides: Sequence[str], joint: bool
+    table: CountedTable,
+    settings: Sequence[Settings],
+    *,
+    sides: Sequence[str],
+    joint: bool,
+    pool: Pool | None = None,
 ) -> CertificateSet:
     """Certify several sides of a table that was read in pieces; see :func:`certify_sides`."""
-    found = [
-        item
-        for asked in settings
-        for item in _each_side(table, asked, sides, joint, repeats=table.repeats)
-    ]
+    found = []
+    for asked in settings:
+        taken = pool if asked.method.calibrated or len(settings) == 1 else None
+        found += _each_side(table, asked, sides, joint, pool=taken, repeats=table.repeats)
     return CertificateSet(tuple(found), float(settings[0].delta) if joint else None)
 
 

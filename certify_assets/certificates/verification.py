@@ -103,6 +103,7 @@ def verify_certificate(
     """
     observations = observe(scores, outcomes, tasks)
     others = None if pilot is None else observe(*pilot)
+    unlabelled = None if pool is None else observe_pool(*pool)
     with_agents = None if agents is None else partial(observe, scores, outcomes, tasks, agents)
 
     def repeats(table: Observations, certificate: Certificate) -> int:
@@ -111,13 +112,13 @@ def verify_certificate(
         return 0 if runs else repeated_rows(table, scores, outcomes, tasks, agents)
 
     return _verify(
-        document, observations, repeats, pilot=others, pool=pool, with_agents=with_agents
+        document, observations, repeats, pilot=others, pool=unlabelled, with_agents=with_agents
     )
 
 
-def verify_counted(document: Any, table: CountedTable) -> str | None:
+def verify_counted(document: Any, table: CountedTable, pool: Pool | None = None) -> str | None:
     """Verify a certificate by a table that was read in pieces; see :func:`verify_certificate`."""
-    return _verify(document, table, lambda *_: table.repeats)
+    return _verify(document, table, lambda *_: table.repeats, pool=pool)
 
 
 def _verify(
@@ -126,7 +127,7 @@ def _verify(
     repeats: Callable[[Any, Certificate], int],
     *,
     pilot: Observations | None = None,
-    pool: tuple[ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
+    pool: Pool | None = None,
     with_agents: Callable[[], Observations] | None = None,
 ) -> str | None:
     try:
@@ -164,7 +165,7 @@ def _verify(
             )
         if found := _pilot_difference(certificate.parameters["pilot"], pilot):
             return found
-        unlabelled = None if its_pool is None or pool is None else observe_pool(*pool)
+        unlabelled = None if its_pool is None else pool
         if found := _pool_difference(certificate, unlabelled, given=pool is not None):
             return found
         again = issue(
@@ -245,9 +246,15 @@ def verify_set(
     return _delta_difference(given, deltas)
 
 
-def verify_counted_set(given: CertificateSet, table: CountedTable) -> str | None:
+def verify_counted_set(
+    given: CertificateSet, table: CountedTable, pool: Pool | None = None
+) -> str | None:
     """Verify how sides share one δ by a table that was read in pieces; see :func:`verify_set`."""
-    return _delta_difference(given, partial(joint_deltas, table))
+
+    def deltas(settings: Settings) -> dict[str, float]:
+        return joint_deltas(table, settings, pool=pool if settings.method.calibrated else None)
+
+    return _delta_difference(given, deltas)
 
 
 def _delta_difference(

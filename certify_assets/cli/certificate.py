@@ -15,6 +15,7 @@ from certify_assets.cli.options import (
     read_pilot,
     read_pool,
     read_scores,
+    read_small_pool,
     score_pieces,
     stream_option,
 )
@@ -180,7 +181,8 @@ def certificate(
     sides = ("reject", "release") if side == "both" else (side,)
     procedures = EVERY_PROCEDURE if procedure == "all" else (procedure,)
     if _in_pieces(scores, procedures, stream=stream, **options):
-        found = _certify_pieces(scores, columns, sides, procedures, **options)
+        unlabelled = None if pool is None else read_small_pool(pool, **columns)
+        found = _certify_pieces(scores, columns, sides, procedures, unlabelled, **options)
     else:
         others = None if pilot is None else read_pilot(pilot, **columns)
         unlabelled = None if pool is None else read_pool(pool, **columns)
@@ -218,17 +220,21 @@ def _certify_pieces(
     columns: dict[str, Any],
     sides: Sequence[str],
     procedures: Sequence[str],
+    pool: Unlabelled | None,
     *,
     joint: bool,
     **options: Any,
 ) -> CertificateSet:
     from certify_assets.certificates import certify_counted, procedure_settings
+    from certify_assets.certificates.evaluation import grids_of
+    from certify_assets.certificates.pool import observe_pool
     from certify_assets.evaluation.counting import counted_table
 
     settings = procedure_settings(procedures, options)
-    grids = {(side, item.applied_grid) for side in sides for item in settings}
-    with counted_table(score_pieces(scores, "cal", columns), grids) as table:
-        return certify_counted(table, settings, sides=sides, joint=joint)
+    seen = None if pool is None else observe_pool(*pool)
+    source = score_pieces(scores, "cal", columns)
+    with counted_table(source, grids_of(settings, sides), seen) as table:
+        return certify_counted(table, settings, sides=sides, joint=joint, pool=seen)
 
 
 def _certify(

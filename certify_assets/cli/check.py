@@ -28,6 +28,7 @@ from certify_assets.cli.options import (
     read_pilot,
     read_pool,
     read_scores,
+    read_small_pool,
     score_pieces,
     split_option,
     stream_option,
@@ -198,7 +199,9 @@ def verify(
     certified = certified_splits(documents)
     # tables of the platform, which name more splits, are small
     if certified == ("cal",) and (stream or _was_in_pieces(documents, scores)):
-        difference = _verify_pieces(given, documents, score_pieces(scores, "cal", columns))
+        unlabelled = None if pool is None else read_small_pool(pool, **columns)
+        source = score_pieces(scores, "cal", columns)
+        difference = _verify_pieces(given, documents, source, unlabelled)
     else:
         table = read_scores(scores, **columns).choose_split(*certified)
         others = None if pilot is None else read_pilot(pilot, **columns)
@@ -250,13 +253,20 @@ def _verify_whole(
     )
 
 
-def _verify_pieces(given: CertificateFile, documents: list[Any], source: ScorePieces) -> str | None:
+def _verify_pieces(
+    given: CertificateFile,
+    documents: list[Any],
+    source: ScorePieces,
+    pool: Unlabelled | None,
+) -> str | None:
     from certify_assets.certificates import (
         Certificate,
         settings_of,
         verify_counted,
         verify_counted_set,
     )
+    from certify_assets.certificates.evaluation import grids_of
+    from certify_assets.certificates.pool import observe_pool
     from certify_assets.evaluation.counting import counted_table
 
     grids = set()
@@ -266,13 +276,14 @@ def _verify_pieces(given: CertificateFile, documents: list[Any], source: ScorePi
             asked = settings_of(Certificate.parse(document))
             # sides that share one δ are both counted
             sides = ("reject", "release") if given.outline else (asked.side,)
-            grids |= {(side, asked.applied_grid) for side in sides}
-    with counted_table(source, grids) as table:
+            grids |= grids_of([asked], sides)
+    seen = None if pool is None else observe_pool(*pool)
+    with counted_table(source, grids, seen) as table:
         return _first_difference(
             given,
             documents,
-            lambda item: verify_counted(item, table),
-            lambda found: verify_counted_set(found, table),
+            lambda item: verify_counted(item, table, seen),
+            lambda found: verify_counted_set(found, table, seen),
         )
 
 

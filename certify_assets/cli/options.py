@@ -146,6 +146,18 @@ def read_pool(path: Path, *, certified: Sequence[str] = ("cal",), **columns: Any
     return table.scores, table.tasks
 
 
+def read_small_pool(path: Path, **columns: Any) -> Unlabelled:
+    """Read the pool of a table that is read in pieces, which itself is held as a whole."""
+    from certify_assets.evaluation.pieces import MANY_ROWS, is_large
+
+    if is_large(path):
+        raise InputError(
+            f"{path} has {MANY_ROWS} rows or more, and a pool is held in memory; give a random "
+            "sample of its tasks, each with all of its runs."
+        )
+    return read_pool(path, **columns)
+
+
 _root = click.option(
     "--root",
     envvar="CERTIFY_ROOT",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,8 @@ from certify_assets.evaluation.table_files import texts_of
 
 if TYPE_CHECKING:
     from certify_assets.certificates.cells import CountedTable
-    from certify_assets.certificates.counts import TaskCounts
+    from certify_assets.certificates.inputs import Observations
+    from certify_assets.certificates.pool import Pool
 
     Thresholds = dict[tuple[str, int], npt.NDArray[np.float64]]
 
@@ -41,7 +42,7 @@ _SORTED = 8
 
 @contextmanager
 def counted_table(
-    source: ScorePieces, asked: Collection[tuple[str, int]]
+    source: ScorePieces, asked: Collection[tuple[str, int]], pool: Pool | None = None
 ) -> Iterator[CountedTable]:
     """Count a Parquet score table; the temporary files are there until the context ends.
 
@@ -50,6 +51,8 @@ def counted_table(
     source : ScorePieces
     asked : collection of (side, number of thresholds)
         The grids on which certificates will be issued.
+    pool : Pool, optional
+        Of which tasks are looked for.
 
     Yields
     ------
@@ -63,14 +66,23 @@ def counted_table(
         If the file changed meanwhile.
     """
     with temporary_room(source.path), Spill(source.parts) as rows, NumberFile() as scores:
-        count, named = _set_aside(source, rows, scores)
-        area = partial(_area, rows, scores, _SORTED * source.size)
-        counted = _count(rows, scores, count, _thresholds(scores, asked), area)
-        yield replace(counted, repeats=0) if named else counted
+        aside = _set_aside(source, rows, scores)
+        labels = frozenset() if pool is None else frozenset(pool.labels)
+        yield _count(aside, _thresholds(scores, asked), labels, _SORTED * source.size)
 
 
-def _set_aside(source: ScorePieces, rows: Spill, scores: NumberFile) -> tuple[int, bool]:
-    """Fill the temporary files; return the number of rows, and whether each has an id."""
+@dataclass(frozen=True)
+class _Aside:
+    """The temporary files; the number of rows, and whether each has an id."""
+
+    rows: Spill
+    scores: NumberFile
+    count: int
+    named: bool
+
+
+def _set_aside(source: ScorePieces, rows: Spill, scores: NumberFile) -> _Aside:
+    """Fill the temporary files."""
     import pyarrow as pa
 
     count, missing, first, named = 0, 0, "", False
@@ -95,7 +107,7 @@ def _set_aside(source: ScorePieces, rows: Spill, scores: NumberFile) -> tuple[in
             count += len(table)
     if missing:
         raise no_outcome(source.path, first, missing)
-    return count, named
+    return _Aside(rows, scores, count, named)
 
 
 def _thresholds(scores: NumberFile, asked: Collection[tuple[str, int]]) -> Thresholds:
@@ -108,63 +120,69 @@ def _thresholds(scores: NumberFile, asked: Collection[tuple[str, int]]) -> Thres
     return {key: values[np.searchsorted(ranks, place)] for key, place in places.items()}
 
 
-def _count(
-    rows: Spill,
-    scores: NumberFile,
-    count: int,
-    thresholds: Thresholds,
-    area: Callable[[], float | None],
-) -> CountedTable:
+def _count(aside: _Aside, thresholds: Thresholds, pool: frozenset[str], most: int) -> CountedTable:
     """Count the tasks that were set aside, one file after the other."""
-    from certify_assets.certificates.cells import CellCounts, CountedTable
-    from certify_assets.certificates.counts import count_at
+    from certify_assets.certificates.cells import CellCounts, Cells, CountedTable
     from certify_assets.certificates.inputs import observe, repeated_rows, tasks_sha256
 
     digests, ends, repeats = bytearray(), [_End(min), _End(max)], 0
-    sums = {key: _Sums(grid.size) for key, grid in thresholds.items()}
-    for part in range(rows.parts):
-        if (piece := rows.table(part)) is None:
+    shared: set[str] = set()
+    none = np.empty(0, np.int64)
+    outcomes = Cells.of(none, none)
+    sums = {key: _Sums(key[0], grid) for key, grid in thresholds.items()}
+    for part in range(aside.rows.parts):
+        if (piece := aside.rows.table(part)) is None:
             continue
         tasks = texts_of(piece["task"].combine_chunks()).rows()
         data = (piece["score"].to_numpy(), piece["outcome"].to_numpy(), tasks)
         agents = piece["agent"].to_pylist() if "agent" in piece.schema.names else None
         seen = observe(*data)
         digests += seen.task_digests()
-        repeats += repeated_rows(seen, *data, agents)
+        repeats += 0 if aside.named else repeated_rows(seen, *data, agents)
         for end in ends:
             end.add(seen.scores[: seen.scored])
-        for (side, grid), found in sums.items():
-            found.add(count_at(seen, side, thresholds[side, grid]))
+        shared.update(pool.intersection(seen.labels))
+        outcomes += Cells.of(seen.task_sizes, seen.task_successes)
+        for found in sums.values():
+            found.add(seen)
     return CountedTable(
-        rows=count,
-        scored=scores.count,
+        rows=aside.count,
+        scored=aside.scores.count,
         sha256=tasks_sha256(np.frombuffer(digests, dtype="S32")),
         at_ends=max(end.often for end in ends),
         repeats=repeats,
         counts={
-            key: CellCounts.of(key[0], thresholds[key], found.cells, found.outcomes)
+            key: CellCounts.of(key[0], found.thresholds, found.cells, outcomes)
             for key, found in sums.items()
         },
-        area=area,
+        sizes={key: found.sizes for key, found in sums.items()},
+        shared=tuple(sorted(shared)),
+        area=partial(_area, aside.rows, aside.scores, most),
     )
 
 
 class _Sums:
-    """Histograms of the tasks of every file so far."""
+    """Histograms of the tasks of every file so far, and their sizes, on one grid."""
 
-    def __init__(self, thresholds: int) -> None:
-        from certify_assets.certificates.cells import Cells
+    def __init__(self, side: str, thresholds: npt.NDArray[np.float64]) -> None:
+        from certify_assets.certificates.cells import Cells, SizeCounts
 
         none = np.empty(0, np.int64)
-        self.outcomes = Cells.of(none, none)
-        self.cells = [self.outcomes] * thresholds
+        self.side, self.thresholds = side, thresholds
+        self.cells = [Cells.of(none, none)] * thresholds.size
+        empty = np.empty((thresholds.size, 0), np.int64)
+        self.sizes = SizeCounts(none, empty, empty)
 
-    def add(self, counts: TaskCounts) -> None:
+    def add(self, seen: Observations) -> None:
+        """Count the tasks of another file."""
         from certify_assets.certificates.cells import Cells
+        from certify_assets.certificates.counts import count_at
+        from certify_assets.certificates.pseudo_task import count_sizes
 
-        self.outcomes += Cells.of(counts.sizes, counts.successes)
+        counts = count_at(seen, self.side, self.thresholds)
         for place, (covered, errors) in enumerate(zip(counts.covered, counts.errors, strict=True)):
             self.cells[place] += Cells.of(covered, errors)
+        self.sizes += count_sizes(seen, self.side, self.thresholds)
 
 
 class _End:

@@ -26,7 +26,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 #: bits of a score that are told apart in one pass
 _DIGITS = (20, 15, 15, 14)
 #: order statistics that are looked for at once: each takes a table of 32,768 counts
-_RANKS = 128
+_RANKS = 512
 _CHUNK = 1 << 20
 Numbers = npt.NDArray[np.float64]
 

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from certify_assets.files import interchange_json
@@ -324,6 +326,34 @@ def test_large_tables_are_certified_verified_and_decided_in_pieces(
             pd.read_parquet(tmp_path / f"{name}{end}.parquet") for end in ("--stream", "")
         )
         pd.testing.assert_frame_equal(one, other)
+
+
+def test_a_pool_goes_with_a_table_in_pieces(call: Call, scores: Path, tmp_path: Path) -> None:
+    table, pieces = tmp_path / "scores.parquet", tmp_path / "pieces.json"
+    rows = pd.read_csv(scores)
+    rows.to_parquet(table, index=False)
+    pool = tmp_path / "pool.csv"
+    rows.assign(task_id="pool-" + rows["task_id"], split="test").to_csv(pool, index=False)
+    options = f"--procedure pseudo_task --pool {pool} --alpha .2 --json"
+    found = call(f"certificate {table} --stream {options} --out {pieces}")
+    whole = call(f"certificate {table} {options}")
+    assert found.code == whole.code == 0
+    for one, other in zip(found.json["certificates"], whole.json["certificates"], strict=True):
+        assert one["inputs"]["pool"] == other["inputs"]["pool"]
+        named = dict.fromkeys(("inputs", "schema", "digest"))
+        assert one | named == other | named
+    for option in ("--stream", ""):
+        assert call(f"verify {pieces} {table} --pool {pool} {option}").code == 0
+        missing = call(f"verify {pieces} {table} {option}")
+        assert missing.code == 2 and "cannot be recomputed without it" in missing.err
+    large = tmp_path / "large.parquet"
+    pq.write_table(pa.table({"score": pa.nulls(20_000_000)}), large)
+    for command in (
+        f"certificate {table} --stream --procedure pseudo_task",
+        f"verify {pieces} {table} --stream",
+    ):
+        refused = call(f"{command} --pool {large}")
+        assert refused.code == 2 and "a pool is held in memory" in refused.err
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,10 @@ from certify_assets.certificates import (
     observe,
     verify_certificate,
     verify_counted,
+    verify_counted_set,
 )
+from certify_assets.certificates.evaluation import grids_of
+from certify_assets.certificates.pool import Pool, observe_pool
 from certify_assets.certificates.procedures import PROCEDURES
 from certify_assets.errors import ChangedInputError, InputError
 from certify_assets.evaluation.counting import counted_table
@@ -56,6 +60,13 @@ def _observed(table: ScoreTable) -> Observations:
     return observe(table.scores, table.labelled(), table.tasks)
 
 
+def _pool(tasks: int) -> Pool:
+    """Unlabelled tasks of which some are larger than any of the table."""
+    rng = np.random.default_rng(tasks)
+    codes = np.repeat(np.arange(tasks), 4 + 20 * (np.arange(tasks) % 9 == 0))
+    return observe_pool(rng.normal(size=codes.size).round(2), [f"pool-{code}" for code in codes])
+
+
 @pytest.mark.parametrize("procedure", [item.name for item in PROCEDURES.values() if item.pieces])
 def test_a_certificate_in_pieces_is_that_of_the_whole_table(tmp_path: Path, procedure: str) -> None:
     source = _source(tmp_path / "rows.parquet", _rows(len(procedure)))
@@ -67,18 +78,21 @@ def test_a_certificate_in_pieces_is_that_of_the_whole_table(tmp_path: Path, proc
         for alpha, multiplicity in (
             (0.25, "bonferroni"),
             (0.0001, "bonferroni"),
-            (0.01, "fallback"),
+            (0.01, "bonferroni" if PROCEDURES[procedure].calibrated else "fallback"),
         )
     ]
-    with counted_table(source, GRIDS) as counted:
+    pools = map(_pool, (60, 200) if PROCEDURES[procedure].calibrated else ())
+    cases = [*product(asked, [None]), *product((asked[0], asked[3]), pools)]
+    with counted_table(source, grids_of(asked, ["reject", "release"])) as counted:
         assert counted.fingerprint == whole.task_fingerprint and counted.auroc == whole.auroc
-        for settings in asked:
-            found = issue(counted, settings)
-            again = issue(whole, settings, inputs=whole.task_fingerprint)
+        for settings, pool in cases:
+            found = issue(counted, settings, pool=pool)
+            inputs = whole.task_fingerprint
+            again = issue(whole, settings, inputs=inputs, pool=pool)
             assert found.to_json() == again.to_json()
             # but for the name of the table it is the certificate as ever
             named = dict.fromkeys(("inputs", "schema", "digest"))
-            assert found.to_dict() | named == issue(whole, settings).to_dict() | named
+            assert found.to_dict() | named == issue(whole, settings, pool=pool).to_dict() | named
 
 
 def test_certificates_in_pieces_verify_in_pieces_and_in_memory(tmp_path: Path) -> None:
@@ -96,6 +110,52 @@ def test_certificates_in_pieces_verify_in_pieces_and_in_memory(tmp_path: Path) -
         assert verify_counted(other, counted) == verify_certificate(other, *data, named=True)
         old = certify(*data)
         assert "verify it on the whole table" in str(verify_counted(old.to_dict(), counted))
+
+
+def test_a_pool_is_named_and_refused_in_pieces_as_in_memory(tmp_path: Path) -> None:
+    source = _source(tmp_path / "rows.parquet", _rows())
+    table = read_score_table(source.path)
+    data = (table.scores, table.labelled(), table.tasks)
+    asked, sides = [Settings(procedure="pseudo_task", alpha=0.25)], ["reject", "release"]
+    pool, other = _pool(200), _pool(120)
+    with counted_table(source, grids_of(asked, sides), pool) as counted:
+        found = certify_counted(counted, asked, sides=sides, joint=True, pool=pool)
+        assert verify_counted_set(found, counted, pool) is None
+        for item in found.certificates:
+            assert item.inputs["pool"] == pool.fingerprint
+            assert Certificate.from_json(item.to_json()) == item
+            assert verify_counted(item, counted, pool) is None
+            assert "inputs.pool.sha256" in str(verify_counted(item, counted, other))
+            with pytest.raises(InputError, match="cannot be recomputed without it"):
+                verify_counted(item, counted)
+    known = [label for label in table.tasks.tolist() if label != "t003"]
+    itself = observe_pool(table.scores, table.tasks)
+    part = observe_pool(np.zeros(len(known) + 1), [*known, "another"])
+    for shared in (itself, part):
+        with pytest.raises(InputError) as whole:
+            certify(*data, procedure="pseudo_task", pool=(shared.scores, _labels(shared)))
+        with (
+            counted_table(source, grids_of(asked, sides), shared) as counted,
+            pytest.raises(InputError) as pieces,
+        ):
+            issue(counted, asked[0], pool=shared)
+        assert str(pieces.value) == str(whole.value)
+
+
+def _labels(pool: Pool) -> list[str]:
+    return [pool.labels[code] for code in pool.tasks.tolist()]
+
+
+def test_tasks_without_any_score_are_a_part_of_their_own(tmp_path: Path) -> None:
+    rows = _rows()
+    rows.loc[rows["task_id"] != "t001", "score"] = np.nan
+    source = _source(tmp_path / "rows.parquet", rows)
+    table = read_score_table(source.path)
+    whole = _observed(table)
+    with counted_table(source, GRIDS) as counted:
+        settings = Settings(procedure="naive")
+        found = issue(counted, settings).to_json()
+    assert found == issue(whole, settings, inputs=whole.task_fingerprint).to_json()
 
 
 def test_findings_of_a_table_in_pieces_are_those_of_the_table_in_memory(tmp_path: Path) -> None:
