@@ -12,8 +12,9 @@ Columns:
   pool     pseudo_task, size ratio from --pool other, unlabelled tasks
   charged  charged_pseudo_task with that pool
 ± is one standard error. The charge was chosen on the designs of the groups "trial" and "harder"; those
-of "fresh", and the mixtures whose names begin so (benchmarks/pseudo_task.py), were written
-before it was run on them, once. With --out every finished cell is kept in FILE, and a later call resumes.
+of "fresh", and the mixtures whose names begin so (benchmarks/pseudo_task.py), were written before it
+was run on them, once; those of "untuned" after it was settled. With --out every finished cell is kept
+in FILE, and a later call resumes.
 --quick: two trials of some cells.
 """
 
@@ -65,6 +66,8 @@ def runs(sizes: NDArray[np.int64], rates: NDArray[np.float64], rng: np.random.Ge
 
 def beta(mean: NDArray[np.float64], icc: float, rng: np.random.Generator) -> NDArray[np.float64]:
     """Error rates of tasks."""
+    if icc == 1:
+        return (rng.random(mean.size) < mean).astype(float)
     return rng.beta(mean * (1 / icc - 1), (1 - mean) * (1 / icc - 1)) if icc else mean
 
 
@@ -110,12 +113,17 @@ def largest(law: str, rate: float = 1.0, benign: float = 0.0) -> Draw:
     return draw
 
 
-def in_proportion(tasks: int, error: float, rng: np.random.Generator) -> Sample:
-    """Tasks are wrong with a probability proportional to their size."""
-    many = SIZES["lognormal"](LARGE, np.random.default_rng(1)).astype(float)
-    sizes = SIZES["lognormal"](tasks, rng)
-    odds = np.minimum(error * many.sum() / np.square(many).sum() * sizes, 1.0)
-    return runs(sizes, (rng.random(tasks) < odds).astype(float), rng)
+def in_proportion(law: str, power: float = 1.0) -> Draw:
+    """Tasks are wrong with a probability proportional to a power of their size."""
+    many = SIZES[law](LARGE, np.random.default_rng(1)).astype(float)
+    per_error = many.sum() / (many ** (1 + power)).sum()
+
+    def draw(tasks: int, error: float, rng: np.random.Generator) -> Sample:
+        sizes = SIZES[law](tasks, rng)
+        odds = np.minimum(error * per_error * sizes**power, 1.0)
+        return runs(sizes, (rng.random(tasks) < odds).astype(float), rng)
+
+    return draw
 
 
 def half_of_large(tasks: int, error: float, rng: np.random.Generator) -> Sample:
@@ -147,6 +155,51 @@ def rate_by_size(tasks: int, error: float, rng: np.random.Generator) -> Sample:
     return runs(sizes, beta(np.minimum(error * sizes / 15, 0.95), 0.3, rng), rng)
 
 
+def of_kinds(kinds: Sequence[tuple[float, int, float]], icc: float = 1.0) -> Draw:
+    """Kinds of tasks (share, runs, relative rate of errors), with errors of one ICC."""
+    share, size, risk = np.array(kinds).T
+
+    def draw(tasks: int, error: float, rng: np.random.Generator) -> Sample:
+        kind = rng.choice(share.size, size=tasks, p=share)
+        rates = error * risk * (share @ size) / (share @ (size * risk))
+        return runs(size[kind].astype(int), beta(rates[kind], icc, rng), rng)
+
+    return draw
+
+
+def hidden_1x_and_4x(tasks: int, error: float, rng: np.random.Generator) -> Sample:
+    """Half of the wrong runs in tasks 4 times larger, half in others, amid errors elsewhere."""
+    other = 0.4 * error
+    need = (error - other) / (1 - other)
+    shares = np.array([need / 2, need / 8, 1 - need])
+    kind = rng.choice(3, size=tasks, p=shares / shares.sum())
+    sizes = SIZES["poisson"](tasks, rng) * np.array([1, 4, 1])[kind]
+    return runs(sizes, np.array([1.0, 1.0, other])[kind], rng)
+
+
+def by_agent(tasks: int, error: float, rng: np.random.Generator) -> Sample:
+    """Three attempts of each of 4 agents, which are all errors or none; tasks differ by ICC .3."""
+    bad = rng.random((tasks, 4)) < beta(np.full(tasks, error), 0.3, rng)[:, None]
+    drawn = runs(np.full(tasks, 12), np.zeros(tasks), rng)
+    return drawn._replace(outcomes=np.repeat(bad.ravel(), 3).astype(np.int64))
+
+
+def stops_at_success(tasks: int, error: float, rng: np.random.Generator) -> Sample:
+    """At most 10 attempts, the first success (an error) ends them; some tasks are never solved."""
+    once = 1 - 0.7**10
+    solved = 10 * error / (once - error * once / 0.3 + 10 * error)
+    first = np.where(rng.random(tasks) < solved, rng.geometric(0.3, tasks), 11)
+    drawn = runs(np.minimum(first, 10), np.zeros(tasks), rng)
+    last = np.append(drawn.tasks[1:] != drawn.tasks[:-1], True)
+    return drawn._replace(outcomes=(last & (first <= 10)[drawn.tasks]).astype(np.int64))
+
+
+def one_score_a_task(tasks: int, error: float, rng: np.random.Generator) -> Sample:
+    """Wrong tasks 3 times larger amid errors of ICC .2; all runs of a task have the same score."""
+    drawn = wrong(3, benign=0.3, icc=0.2)(tasks, error, rng)
+    return drawn._replace(scores=rng.random(tasks)[drawn.tasks])
+
+
 GROUPS: dict[str, dict[str, Draw]] = {
     "harder": {
         "hidden_1x": wrong(1, benign=0.5),
@@ -163,7 +216,7 @@ GROUPS: dict[str, dict[str, Draw]] = {
         "geometric_whole": wrong(1, law="geometric"),
         "two_sizes_icc_5": clustered(0.5, "two"),
         "two_sizes_large_wrong": largest("two"),
-        "in_proportion_to_size": in_proportion,
+        "in_proportion_to_size": in_proportion("lognormal"),
         "hidden_4x": wrong(4, benign=0.4, icc=0.2),
         "hidden_2x": wrong(2, benign=0.5),
         "hidden_8x": wrong(8, benign=0.3, icc=0.3),
@@ -174,6 +227,24 @@ GROUPS: dict[str, dict[str, Draw]] = {
         "rate_by_size": rate_by_size,
         "zipf_icc_3": clustered(0.3, "zipf"),
         "mostly_wrong_4x": wrong(4, rate=0.8),
+    },
+    "untuned": {
+        "three_levels": of_kinds([(0.6, 4, 1), (0.3, 8, 2), (0.1, 16, 3)]),
+        "one_or_ten": of_kinds([(0.7, 1, 1), (0.3, 10, 2)], 0.6),
+        "five_or_ten": of_kinds([(0.5, 5, 1), (0.5, 10, 1)], 0.4),
+        "few_large_worse": of_kinds([(0.9, 8, 1), (0.1, 24, 5)], 0.3),
+        "middle_wrong": of_kinds([(0.5, 4, 0.2), (0.4, 10, 2), (0.1, 30, 0.2)], 0.8),
+        "root_of_size": in_proportion("geometric", 0.5),
+        "stops_at_success": stops_at_success,
+        "by_agent": by_agent,
+        "one_score_a_task": one_score_a_task,
+        "hidden_1x_and_4x": hidden_1x_and_4x,
+        "hidden_6x_geometric": wrong(6, benign=0.4, icc=0.1, law="geometric"),
+        "hidden_4x_narrow": wrong(4, benign=0.5, law="narrow"),
+        "hidden_2x_sixteen": wrong(2, benign=0.6, icc=0.2, law="sixteen"),
+        "hidden_2x_zipf": wrong(2, benign=0.4, law="zipf"),
+        "hidden_3x_lognormal": wrong(3, benign=0.4, icc=0.2, law="lognormal", rate=0.8),
+        "sixteen_icc_2": clustered(0.2, "sixteen"),
     },
 }
 BENIGN = ("sixteen", "poisson", "narrow", "pareto", "geometric", "two")
@@ -273,6 +344,7 @@ def groups() -> dict[str, dict[str, Draw]]:
         "harder": GROUPS["harder"],
         "fresh": GROUPS["fresh"]
         | {name: stored(name) for name in names if name.startswith("fresh")},
+        "untuned": GROUPS["untuned"],
     }
 
 
