@@ -131,7 +131,7 @@ def train_task_folds(judge: JudgedCorpus, *, report: Report = silent) -> list[Ta
         return []
     known = judge.corpus.split("sft")
     known = known[known["outcome"].notna()]
-    dealt = _dealt(sorted(training_tasks(judge)), judge.spec.seed)
+    dealt = deal_tasks(sorted(training_tasks(judge)), judge.spec.seed)
     bound, folds = _bound(judge), []
     for number, tasks in enumerate(dealt):
         key = judge.key("folds", f"{number}.json")
@@ -208,7 +208,8 @@ def _place(number: int) -> str:
     return f"folds/{number}"
 
 
-def _dealt(tasks: Sequence[str], seed: int) -> list[list[str]]:
+def deal_tasks(tasks: Sequence[str], seed: int) -> list[list[str]]:
+    """Deal sorted tasks into folds."""
     order = np.random.default_rng([_SALT, seed, len(tasks)]).permutation(len(tasks))
     count = min(FOLDS, len(tasks))
     return [sorted(tasks[place] for place in order[fold::count]) for fold in range(count)]

@@ -1,4 +1,7 @@
-"""Every procedure on real scores: certified on CAL, audited on TEST, and on TEST's own scores."""
+"""Every procedure on real scores: certified on CAL, audited on TEST, and on TEST's own scores.
+
+RL is the pilot of betting; the other splits that the judge has scored are the pool of `pseudo_task`.
+"""
 
 from __future__ import annotations
 
@@ -226,10 +229,8 @@ def _cells(tables: _Tables) -> Iterator[ScoreCell]:
     for alpha, side, procedure in product(ALPHAS, SIDES, REAL_PROCEDURES):
         if procedure == "betting" and tables.pilot.empty:
             continue
-        certificate, own = (
-            _certified(table, tables.pilot, procedure, side, alpha)
-            for table in (tables.cal, tables.test)
-        )
+        certificate = _certified(tables.cal, [tables.pilot, tables.test], procedure, side, alpha)
+        own = _certified(tables.test, [tables.pilot, tables.cal], procedure, side, alpha)
         audit = audit_certificate(certificate, *columns(tables.test))
         yield ScoreCell(
             side=side,
@@ -245,23 +246,31 @@ def _cells(tables: _Tables) -> Iterator[ScoreCell]:
 
 
 def _certified(
-    table: pd.DataFrame, pilot: pd.DataFrame, procedure: str, side: str, alpha: float
+    table: pd.DataFrame,
+    others: Sequence[pd.DataFrame],
+    procedure: str,
+    side: str,
+    alpha: float,
 ) -> Certificate:
-    others = columns(pilot) if procedure == "betting" else None
+    """Certify a split; the others are RL, whose labels a pilot is, and one whose labels rest."""
+    import pandas as pd
+
+    calibrated = procedure == "pseudo_task"
     return certify(
         *columns(table),
         alpha=alpha,
         delta=DELTA,
         side=side,
-        grid=GRID,
+        grid=None if calibrated else GRID,
         procedure=procedure,
-        pilot=others,
+        pilot=columns(others[0]) if procedure == "betting" else None,
+        pool=columns(pd.concat(others))[::2] if calibrated else None,
     )
 
 
 def _naive(test: pd.DataFrame, alpha: float) -> NaiveAudit:
     """Resample tasks at the naive certificate's threshold on TEST, as the paper does."""
-    naive = _certified(test, test, "naive", "reject", alpha)
+    naive = _certified(test, [], "naive", "reject", alpha)
     found = NaiveAudit(alpha=alpha, coverage=naive.coverage, threshold=naive.threshold)
     if naive.threshold is None:
         return found

@@ -1,10 +1,15 @@
-"""The seed study: a corpus split again and again, and how often each certificate held on TEST."""
+"""The seed study: a corpus split again and again, and how often each certificate held on TEST.
+
+Every certificate is of RL's and CAL's labels, as that of a judge trained on SFT alone, and again of
+CAL's, where RL is the pilot of betting. The pool of `pseudo_task` is every task that does not certify,
+SFT scored out of fold; no outcome of it is read.
+"""
 
 from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
@@ -12,19 +17,22 @@ from typing import TYPE_CHECKING
 from certify_assets.certificates import audit_certificate, certify
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.rendering import render_frame
-from certify_assets.corpora.splits import plan_splits
+from certify_assets.corpora.splits import SPLITS, plan_splits
 from certify_assets.errors import InputError
 from certify_assets.evaluation.ledger import announce_study, record_result
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import judge_auroc, score_table
 from certify_assets.judges.lexical import LexicalJudge
 from certify_assets.judges.record import columns, renderer
-from certify_assets.judges.specs import ALPHAS, DELTA, GRID, SIDES
+from certify_assets.judges.specs import ALPHAS, CERTIFYING, DELTA, GRID, SIDES
+from certify_assets.judges.task_folds import deal_tasks
 from certify_assets.storage.journal import kept_lines
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
+    from numpy.typing import NDArray
 
     from certify_assets.corpora.config import CorpusConfig
     from certify_assets.corpora.rendering import Rendered
@@ -32,6 +40,7 @@ if TYPE_CHECKING:
 
 #: the paper's five on real scores, and ours next to them; betting takes its bets from the RL split
 REAL_PROCEDURES = (
+    "pseudo_task",
     "naive",
     "deff",
     "one_per_task",
@@ -56,6 +65,8 @@ class SeedPlan:
     delta: float = DELTA
     grid: int = GRID
     sides: tuple[str, ...] = SIDES
+    # splits whose labels certify
+    calibrations: tuple[tuple[str, ...], ...] = (CERTIFYING, ("cal",))
     judge: str = "lexical"
 
     def __post_init__(self) -> None:
@@ -71,6 +82,8 @@ class SeedCell:
     side: str
     alpha: float
     procedure: str
+    # the splits whose labels certify, as in a certificate
+    rows: str = "cal"
     certified: bool = False
     coverage: float = 0.0
     error: float | None = None
@@ -86,6 +99,7 @@ class SeedFrequency:
     side: str
     alpha: float
     procedure: str
+    rows: str = "cal"
     seeds: int
     certified: int
     coverage: float
@@ -107,6 +121,12 @@ class SeedStudy:
     untrained: tuple[int, ...]
     cells: tuple[SeedCell, ...]
     frequencies: tuple[SeedFrequency, ...]
+
+    @property
+    def deciding(self) -> tuple[SeedFrequency, ...]:
+        """Of the first procedure and rows of the plan, on which a deployment would decide."""
+        mine = {(item.procedure, item.rows) for item in self.frequencies[:1]}
+        return tuple(item for item in self.frequencies if (item.procedure, item.rows) in mine)
 
     @classmethod
     def from_dict(cls, document: object) -> SeedStudy:
@@ -161,10 +181,10 @@ def run_seeds(
 
 
 def frequencies(cells: Sequence[SeedCell]) -> tuple[SeedFrequency, ...]:
-    """Count by side, budget and procedure how often it certified and was valid on TEST."""
-    groups: dict[tuple[str, float, str], list[SeedCell]] = {}
+    """Count by side, budget, procedure and rows how often it certified and was valid on TEST."""
+    groups: dict[tuple[str, float, str, str], list[SeedCell]] = {}
     for cell in cells:
-        groups.setdefault((cell.side, cell.alpha, cell.procedure), []).append(cell)
+        groups.setdefault((cell.side, cell.alpha, cell.procedure, cell.rows), []).append(cell)
     return tuple(_frequency(group) for group in groups.values())
 
 
@@ -176,6 +196,7 @@ def _frequency(cells: Sequence[SeedCell]) -> SeedFrequency:
         side=first.side,
         alpha=first.alpha,
         procedure=first.procedure,
+        rows=first.rows,
         seeds=len(cells),
         certified=len(errors),
         coverage=statistics.fmean(covered),
@@ -199,48 +220,84 @@ def _one_seed(
     frame: pd.DataFrame, texts: list[Rendered], config: CorpusConfig, plan: SeedPlan
 ) -> list[SeedCell]:
     import numpy as np
+    import pandas as pd
 
     manifest = plan_splits(config, frame["task_id"].unique())
     split = frame["task_id"].map(manifest.assignment).to_numpy()
-    rows = {name: np.flatnonzero(split == name) for name in ("sft", "rl", "cal", "test")}
-    trained = [texts[place].text for place in rows["sft"]]
-    outcomes = frame["outcome"].iloc[rows["sft"]].to_numpy(np.int8)
-    if len(np.unique(outcomes)) < 2:
+    places = {name: np.flatnonzero(split == name) for name in SPLITS if (split == name).any()}
+    judge = _judge(frame, texts, places["sft"], config.seed)
+    if judge is None:
         return [
-            SeedCell(seed=config.seed, side=side, alpha=alpha, procedure=name)
-            for alpha, side, name in product(plan.alphas, plan.sides, plan.procedures)
+            SeedCell(seed=config.seed, side=side, alpha=alpha, procedure=name, rows=rows)
+            for rows, side, alpha, name in _asked(plan, places)
         ]
-    judge = LexicalJudge.train(
-        trained, outcomes, seed=config.seed, renderer_sha256=renderer().sha256
-    )
     tables = {
-        name: score_table(
-            judge,
-            frame.iloc[rows[name]],
-            renderer(),
-            rendered=[texts[place] for place in rows[name]],
-        )
-        for name in ("rl", "cal", "test")
-        if len(rows[name])
+        name: _scored(judge, frame, texts, rows) for name, rows in places.items() if name != "sft"
     }
-    return list(_cells(tables, plan, config.seed, judge_auroc(tables["test"])))
+    folds = list(_out_of_fold(frame, texts, places["sft"], config.seed))
+    if folds:
+        tables["sft"] = pd.concat(folds)
+    return list(_cells(tables, plan, config.seed))
 
 
-def _cells(
-    tables: dict[str, pd.DataFrame], plan: SeedPlan, seed: int, area: float | None
-) -> Iterator[SeedCell]:
-    pilot = columns(tables["rl"]) if "rl" in tables else None
-    for alpha, side, name in product(plan.alphas, plan.sides, plan.procedures):
-        if name == "betting" and pilot is None:
-            continue
+def _asked(plan: SeedPlan, splits: Collection[str]) -> Iterator[tuple[str, str, float, str]]:
+    """Rows, side, budget and procedure of every certificate."""
+    found = dict.fromkeys(
+        tuple(name for name in rows if name in splits) for rows in plan.calibrations
+    )
+    for rows, alpha, side, name in product(found, plan.alphas, plan.sides, plan.procedures):
+        # the bets are of RL
+        if name != "betting" or ("rl" in splits and "rl" not in rows):
+            yield " and ".join(rows), side, alpha, name
+
+
+def _judge(
+    frame: pd.DataFrame, texts: list[Rendered], rows: NDArray[np.intp], seed: int
+) -> LexicalJudge | None:
+    """Train on some rows; None where they have one outcome."""
+    outcomes = frame["outcome"].iloc[rows].to_numpy("int8")
+    if len(set(outcomes.tolist())) < 2:
+        return None
+    known = [texts[place].text for place in rows]
+    return LexicalJudge.train(known, outcomes, seed=seed, renderer_sha256=renderer().sha256)
+
+
+def _scored(
+    judge: LexicalJudge, frame: pd.DataFrame, texts: list[Rendered], rows: NDArray[np.intp]
+) -> pd.DataFrame:
+    rendered = [texts[place] for place in rows]
+    return score_table(judge, frame.iloc[rows], renderer(), rendered=rendered)
+
+
+def _out_of_fold(
+    frame: pd.DataFrame, texts: list[Rendered], rows: NDArray[np.intp], seed: int
+) -> Iterator[pd.DataFrame]:
+    """Score SFT by judges that saw no run of the task, as the platform deals them."""
+    tasks = frame["task_id"].iloc[rows]
+    for held in deal_tasks(sorted(set(tasks)), seed):
+        mine = tasks.isin(held).to_numpy()
+        judge = _judge(frame, texts, rows[~mine], seed)
+        # runs without a score count for no size
+        if judge is not None:
+            yield _scored(judge, frame, texts, rows[mine])
+
+
+def _cells(tables: Mapping[str, pd.DataFrame], plan: SeedPlan, seed: int) -> Iterator[SeedCell]:
+    import pandas as pd
+
+    area = judge_auroc(tables["test"])
+    for rows, side, alpha, name in _asked(plan, tables):
+        certifying = rows.split(" and ")
+        pool = pd.concat(table for split, table in tables.items() if split not in certifying)
         certificate = certify(
-            *columns(tables["cal"]),
+            *columns(pd.concat(tables[split] for split in certifying)),
             alpha=alpha,
             delta=plan.delta,
             side=side,
-            grid=plan.grid,
+            grid=None if name == "pseudo_task" else plan.grid,
             procedure=name,
-            pilot=pilot if name == "betting" else None,
+            pilot=columns(tables["rl"]) if name == "betting" else None,
+            pool=columns(pool)[::2] if name == "pseudo_task" else None,
         )
         audit = audit_certificate(certificate, *columns(tables["test"]))
         yield SeedCell(
@@ -248,6 +305,7 @@ def _cells(
             side=side,
             alpha=alpha,
             procedure=name,
+            rows=rows,
             certified=certificate.certified,
             coverage=certificate.coverage,
             error=audit.realized_error,

@@ -231,10 +231,10 @@ def test_studies_of_a_partition_and_the_report_say_what_was_not_run(corpora: Sto
         over_all = materialize([assets.study_report], corpora, None, instance=instance)
         assert stale(instance, [assets.seed_study.key], "three") == set()
     (event,) = result.asset_materializations_for_node("research__seed_study")
-    (found,) = (
+    found = next(
         item
         for item in corpora.read_json("seeds/three.json")["frequencies"]
-        if (item["side"], item["alpha"], item["procedure"]) == ("reject", 0.2, "guarded_taskboot")
+        if (item["side"], item["alpha"], item["procedure"]) == ("reject", 0.2, "pseudo_task")
     )
     assert event.metadata["certified_reject_at_0.2"].value == found["certified"]
     (event,) = result.asset_materializations_for_node("research__real_scores")

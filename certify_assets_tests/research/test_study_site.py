@@ -70,12 +70,23 @@ def test_our_rows_are_those_of_the_documents(store: Store) -> None:
         )
     assert float(main["taskboot"]["AUROC lexical"]) == pytest.approx(judge["auroc_test"], abs=6e-4)
     assert main["taskboot"]["AUROC sft"] == "not run"
-    seeds = {(row["side"], row["α"], row["procedure"]): row for row in rows_of(store, "seeds")}
-    for found in store.read_json("seeds/c.json")["frequencies"]:
-        assert (
-            seeds[found["side"], f"{found['alpha']:g}", found["procedure"]]["certified"]
-            == f"{found['certified']} of 2"
-        )
+    seeds = {
+        (row["side"], row["α"], row["procedure"], row["certified on"]): row
+        for row in rows_of(store, "seeds")
+    }
+    frequencies = store.read_json("seeds/c.json")["frequencies"]
+    for found in frequencies:
+        place = found["side"], f"{found['alpha']:g}", found["procedure"], found["rows"]
+        assert seeds[place]["certified"] == f"{found['certified']} of 2"
+    totals = {(row["procedure"], row["certified on"]): row for row in rows_of(store, "seed_totals")}
+    assert len(totals) == 4
+    for (procedure, rows), total in totals.items():
+        mine = [one for one in frequencies if (one["procedure"], one["rows"]) == (procedure, rows)]
+        assert total["certified"] == f"{sum(one['certified'] for one in mine)} of 8"
+        mean = sum(one["coverage"] for one in mine) / 4
+        assert float(total["mean coverage"]) == pytest.approx(mean, abs=6e-5)
+        guarded = float(totals["guarded_taskboot", "cal"]["mean coverage"])
+        assert float(total["of guarded, CAL"]) == pytest.approx(mean / guarded, abs=0.006)
     loop = store.read_json("harvests/c/lexical.json")["loops"][0]
     made = [row for row in loop["rounds"] if row.get("harvest", {}).get("size")]
     assert [row["harvest"] for row in rows_of(store, "harvests") if row["whose"] == "ours"] == [

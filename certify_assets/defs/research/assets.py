@@ -241,7 +241,7 @@ def harvests_transfer(step: AssetStep) -> Iterator[Any]:
 
 @_study(
     deps=[judge_key(name, "audit") for name in JUDGES],
-    description="Run nine procedures on the scores of every audited judge, on CAL and on TEST's "
+    description="Run every procedure on the scores of every audited judge, on CAL and on TEST's "
     "own, with the task-resampling audit of the naive one and the three gates. Judges that are "
     "not there are passed over.",
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
 from pathlib import Path
+from statistics import fmean
 from typing import Any, TypeVar
 
 from certify_assets.certificates.gates import GateResult
@@ -17,7 +18,7 @@ from certify_assets.reports.comparison_page import Table
 from certify_assets.reports.wording import DASH, count, rate
 from certify_assets.research import paper
 from certify_assets.research.real_scores import JudgeScores, RealScores, ScoreCell, real_scores_key
-from certify_assets.research.seed_study import SeedStudy
+from certify_assets.research.seed_study import SeedFrequency, SeedStudy
 from certify_assets.research.simulation import Simulation
 from certify_assets.research.study import COMMANDS, Outcome, load_outcomes
 from certify_assets.storage.store import Store
@@ -314,7 +315,7 @@ def _audited(cell: ScoreCell | None) -> tuple[str, ...]:
 
 
 _PAPERS = ("naive", "deff", "one_per_task", "task_hoeffding", "taskboot")
-_OURS = ("guarded_taskboot", "korn_graubard", "gaffke", "betting")
+_OURS = ("pseudo_task", "guarded_taskboot", "korn_graubard", "gaffke", "betting")
 
 
 def procedures_table(reader: Reader) -> StudyTable:
@@ -368,6 +369,7 @@ def seeds_table(reader: Reader) -> StudyTable:
                     found.side,
                     f"{found.alpha:g}",
                     found.procedure,
+                    found.rows,
                     f"{issued} of {found.seeds}",
                     *numbers((found.coverage, found.coverage_sd)),
                     f"{found.valid} of {issued}" if issued else DASH,
@@ -377,6 +379,42 @@ def seeds_table(reader: Reader) -> StudyTable:
                 )
             )
     return reader.table("seeds", rows)
+
+
+def seed_totals_table(reader: Reader) -> StudyTable:
+    """Every procedure over all corpora, sides and budgets, next to the guard."""
+    studies = reader.of_corpora("seeds/{}.json", "seeds", SeedStudy.from_dict)
+    groups: dict[tuple[str, str], list[SeedFrequency]] = {}
+    for _, study in studies:
+        for found in study.frequencies:
+            groups.setdefault((found.procedure, found.rows), []).append(found)
+    rows = []
+    for (procedure, certified_on), cells in groups.items():
+        issued, valid = (
+            sum(getattr(one, name) for one in cells) for name in ("certified", "valid")
+        )
+        could = sum(one.seeds for one in cells)
+        share = fmean(one.coverage for one in cells)
+        guarded = (groups.get(("guarded_taskboot", on), []) for on in (certified_on, "cal"))
+        rows.append(
+            (
+                procedure,
+                certified_on,
+                f"{issued} of {could}",
+                f"{issued - valid}",
+                f"{sum(one.beyond_chance for one in cells)}",
+                number(max((one.certified - one.valid) / one.seeds for one in cells)),
+                number(max(one.beyond_chance / one.seeds for one in cells)),
+                number(share, 4),
+                *(_times(share, [one.coverage for one in others]) for others in guarded),
+            )
+        )
+    return reader.table("seed_totals", rows)
+
+
+def _times(share: float, others: Sequence[float]) -> str:
+    mean = fmean(others) if others else 0.0
+    return f"{share / mean:.2f}" if mean else DASH
 
 
 def simulation_table(reader: Reader) -> StudyTable:

@@ -114,26 +114,23 @@ def study_facts(store: Store, tables: Mapping[str, Sequence[StudyTable]]) -> lis
 def seeds_metrics(study: SeedStudy) -> dict[str, float]:
     """Return the plotted numbers of a seed study: how often it certified and was valid on TEST."""
     metrics: dict[str, float] = {}
-    for found in study.frequencies:
-        if found.procedure == "guarded_taskboot":
-            place = f"{found.side}_at_{found.alpha:g}"
-            metrics |= {
-                f"certified_{place}": float(found.certified),
-                f"valid_{place}": float(found.valid),
-                f"coverage_{place}": found.coverage,
-            }
+    for found in study.deciding:
+        place = f"{found.side}_at_{found.alpha:g}"
+        metrics |= {
+            f"certified_{place}": float(found.certified),
+            f"valid_{place}": float(found.valid),
+            f"coverage_{place}": found.coverage,
+        }
     return metrics
 
 
 def _seed_fact(corpus: str, study: SeedStudy) -> str:
-    said = [
-        f"{item.certified} times at α = {item.alpha:g}{_validity(item)}"
-        for item in study.frequencies
-        if (item.side, item.procedure) == ("reject", "guarded_taskboot")
-    ]
+    mine = [item for item in study.deciding if item.side == "reject"]
+    said = [f"{item.certified} times at α = {item.alpha:g}{_validity(item)}" for item in mine]
+    name = mine[0].procedure if mine else "nothing"
     return (
-        f"{corpus}: over {len(study.plan.seeds)} split seeds guarded TaskBoot "
-        f"certified (reject side) {'; '.join(said)}."
+        f"{corpus}: over {len(study.plan.seeds)} split seeds {name} certified (reject side) "
+        f"{'; '.join(said)}."
     )
 
 
