@@ -23,10 +23,12 @@ from certify_assets.certificates.auroc import (
     task_resamples,
 )
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.rendering import render_frame
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import rounded
+from certify_assets.judges.base import score_table
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.record import renderer, texts
+from certify_assets.judges.record import renderer
 from certify_assets.judges.specs import JUDGES, judge_spec
 
 if TYPE_CHECKING:
@@ -259,10 +261,13 @@ class _Folds:
                 len(self._sft), len(known), replace=False
             )
             training["trained_on_as_many"] = self._sft.iloc[np.sort(places)]
-        rendered = texts(self._runs[inside], renderer())
+        read = self._runs[inside]
+        rendered = render_frame(read, renderer())
         for name, runs in training.items():
             if runs["outcome"].nunique() == 2:
-                self._scores[name][inside] = self._train(runs, number).score(rendered).score
+                model = self._train(runs, number)
+                scored = score_table(model, read, renderer(), rendered=rendered)
+                self._scores[name][inside] = scored["score"].to_numpy(np.float64)
         self._owner[inside] = number
         self.rows.append(
             {

@@ -20,10 +20,12 @@ from certify_assets.certificates.agents import (
     two_way_tail,
 )
 from certify_assets.certificates.certificate import Certificate
+from certify_assets.corpora.rendering import render_frame
 from certify_assets.evaluation.agent_folds import pretraining_caveat, runs_of, runs_without
 from certify_assets.evaluation.certification import deciding_certificates
+from certify_assets.judges.base import score_table
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.record import columns, renderer, texts
+from certify_assets.judges.record import columns, renderer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -151,14 +153,17 @@ def _unseen(
     sft = frames["sft"][frames["sft"]["outcome"].notna()]
     if len(rest) * len(sft) > MOST_RUNS:
         return unseen, f"training {judge} without each of {len(rest)} agents takes too long"
-    rendered = texts(runs_of(judge, cal), renderer())
+    runs = runs_of(judge, cal)
+    rendered = render_frame(runs, renderer())
     alone = []
     for agent in rest:
         known = runs_without(sft, [agent])
         if known is None:
             alone.append(agent)
             continue
-        unseen[agent] = judge.family.retrained(judge, known, "left_out").score(rendered).score
+        model = judge.family.retrained(judge, known, "left_out")
+        scored = score_table(model, runs, renderer(), rendered=rendered)
+        unseen[agent] = scored["score"].to_numpy(np.float64)
     if not alone:
         return unseen, ""
     return unseen, f"without {', '.join(alone)} the training runs do not have both outcomes"

@@ -98,8 +98,7 @@ class Bill(TypedDict):
     cost_per_decision: float | None
 
 
-@runtime_checkable
-class Judge(Protocol):
+class _Named(Protocol):
     """What every judge offers."""
 
     @property
@@ -109,8 +108,24 @@ class Judge(Protocol):
     def provenance(self) -> JudgeProvenance:
         """Return what the scores depend on."""
 
+
+@runtime_checkable
+class TextJudge(_Named, Protocol):
+    """A judge that reads a rendered trajectory and nothing else."""
+
     def score(self, texts: Sequence[str]) -> Scores:
         """Judge rendered trajectories; the score of a text does not depend on the others."""
+
+
+@runtime_checkable
+class RunJudge(_Named, Protocol):
+    """A judge that reads the steps of a trajectory, and may read its text too."""
+
+    def score_runs(self, runs: pd.DataFrame, texts: Sequence[str]) -> Scores:
+        """Judge trajectories, with the text of each; no score depends on the other runs."""
+
+
+Judge = TextJudge | RunJudge
 
 
 def scores_from_log_odds(log_odds: NDArray[np.float64]) -> Scores:
@@ -138,7 +153,7 @@ def score_table(
     texts = [
         item.text for item in (render_frame(frame, renderer) if rendered is None else rendered)
     ]
-    scores = judge.score(texts)
+    scores = judge.score_runs(frame, texts) if isinstance(judge, RunJudge) else judge.score(texts)
     table = frame[[name for name in SCORE_COLUMNS if name in frame.columns]].assign(
         **{name: getattr(scores, name) for name in JUDGED_COLUMNS}
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -12,13 +11,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certify_assets.errors import InputError, IntegrityError, require_positive, require_whole
-from certify_assets.files import canonical_json, sha256_bytes, write_atomic
+from certify_assets.errors import InputError, require_positive, require_whole
+from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import JudgeProvenance, Scores, scores_from_log_odds
+from certify_assets.judges.crossfit import Fold
+from certify_assets.judges.model_files import (
+    damaged,
+    hash_files,
+    read_arrays,
+    read_document,
+    read_files,
+    training_labels,
+    write_files,
+)
 
 _SCHEMA = "certify_assets/lexical_judge/1"
 _DOCUMENT = "judge.json"
 _WEIGHTS = "weights.safetensors"
+FILES = (_WEIGHTS, _DOCUMENT)
 _ENGINE = "certify_assets/lexical/1"
 _TOKEN = r"(?u)\b\w\w+\b"
 
@@ -84,23 +94,39 @@ class LexicalJudge:
         settings: LexicalSettings | None = None,
     ) -> LexicalJudge:
         """Train on rendered trajectories of the SFT split."""
-        from sklearn.linear_model import LogisticRegression
+        settings = settings or LexicalSettings(success_weight=success_weight, seed=seed)
+        return cls.crossfit(texts, outcomes, (), settings, renderer_sha256)[0]
+
+    @classmethod
+    def crossfit(
+        cls,
+        texts: Sequence[str],
+        outcomes: ArrayLike,
+        folds: Sequence[Fold],
+        settings: LexicalSettings,
+        renderer_sha256: str,
+    ) -> tuple[LexicalJudge, list[NDArray[np.float64]]]:
+        """Train, and score the rows that each fold holds out by weights fitted to its others.
+
+        Words and their idf are those of all texts: labels have no part in them.
+        """
         from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-        settings = settings or LexicalSettings(success_weight=success_weight, seed=seed)
-        labels = _labels(texts, outcomes)
+        labels = training_labels(len(texts), outcomes)
         vocabulary, counts = _vocabulary(texts, settings)
         idf = 1.0 + np.log((1 + len(texts)) / (1 + counts.getnnz(axis=0)))
-        model = LogisticRegression(C=settings.inverse_regularization, tol=1e-5, max_iter=2000)
+        features = _weigh(counts, idf)
         # one thread: sums in one order give the same weights on any number of cores, and on vectors
         # this short it is faster
         with threadpool_limits(1):
-            model.fit(
-                _weigh(counts, idf),
-                labels,
-                sample_weight=np.where(labels == 1, float(settings.success_weight), 1.0),
-            )
-        return cls(
+            model = _fitted(features, labels, settings)
+            held_out = [
+                _fitted(features[fold.known], labels[fold.known], settings).decision_function(
+                    features[fold.held]
+                )
+                for fold in folds
+            ]
+        judge = cls(
             settings=settings,
             vocabulary=vocabulary,
             idf=idf,
@@ -109,6 +135,7 @@ class LexicalJudge:
             renderer_sha256=renderer_sha256,
             training={"rows": len(texts), "successes": int(labels.sum())},
         )
+        return judge, held_out
 
     def score(self, texts: Sequence[str]) -> Scores:
         """Judge rendered trajectories."""
@@ -118,6 +145,17 @@ class LexicalJudge:
         return scores_from_log_odds(
             np.asarray(features @ self.coefficients, dtype=np.float64) + self.intercept
         )
+
+    def reasons(self, texts: Sequence[str]) -> list[list[tuple[str, float]]]:
+        """Return what each word and word pair of a text adds to its score."""
+        features = _weigh(_counts(texts, self.vocabulary, self.settings), self.idf)
+        return [
+            [
+                (self.vocabulary[place], float(value * self.coefficients[place]))
+                for place, value in zip(row.indices, row.data, strict=True)
+            ]
+            for row in features
+        ]
 
     def provenance(self) -> JudgeProvenance:
         """Return what the scores depend on."""
@@ -133,29 +171,19 @@ class LexicalJudge:
     @cached_property
     def adapter_sha256(self) -> str:
         """Hash of the files that `save` writes."""
-        return _hash(self._files())
+        return hash_files(self.files())
 
     def save(self, folder: Path) -> str:
         """Write the judge as JSON and safetensors; return the adapter hash."""
-        files = self._files()
-        # the document, which names the hash of the weights, comes last: a folder without it holds
-        # no judge
-        for name in (_WEIGHTS, _DOCUMENT):
-            write_atomic(folder / name, files[name])
-        return self.adapter_sha256
+        return write_files(folder, self.files())
 
     @classmethod
     def load(cls, folder: Path, *, expected_sha256: str | None = None) -> LexicalJudge:
         """Read a judge that `save` wrote."""
-        files = {name: _read(folder / name) for name in (_DOCUMENT, _WEIGHTS)}
-        if expected_sha256 is not None and _hash(files) != expected_sha256:
-            raise IntegrityError(
-                f"{folder} holds adapter {_hash(files)[:12]}, not {expected_sha256[:12]}; use the "
-                "judge that was certified."
-            )
-        return _parsed(folder, files)
+        return _parsed(folder, read_files(folder, FILES, expected_sha256))
 
-    def _files(self) -> dict[str, bytes]:
+    def files(self) -> dict[str, bytes]:
+        """Return the files of the judge by name."""
         from safetensors.numpy import save
 
         weights = save(
@@ -173,23 +201,15 @@ class LexicalJudge:
             "weights_sha256": sha256_bytes(weights),
             "vocabulary": list(self.vocabulary),
         }
-        return {_DOCUMENT: canonical_json(document), _WEIGHTS: weights}
+        return {_WEIGHTS: weights, _DOCUMENT: canonical_json(document)}
 
 
-def _labels(texts: Sequence[str], outcomes: ArrayLike) -> NDArray[np.int64]:
-    labels = np.asarray(outcomes, dtype=np.float64)
-    if labels.shape != (len(texts),):
-        raise InputError(
-            f"there are {len(texts)} texts and {labels.shape} outcomes; give one outcome a text."
-        )
-    if not np.isin(labels, (0.0, 1.0)).all():
-        raise InputError("an outcome is neither 0 nor 1; train on labelled trajectories.")
-    if np.unique(labels).size < 2:
-        raise InputError(
-            f"all {len(texts)} training runs have one outcome; a judge needs successes and "
-            "failures to learn from."
-        )
-    return labels.astype(np.int64)
+def _fitted(features: Any, labels: NDArray[np.int64], settings: LexicalSettings) -> Any:
+    from sklearn.linear_model import LogisticRegression
+
+    model = LogisticRegression(C=settings.inverse_regularization, tol=1e-5, max_iter=2000)
+    weights = np.where(labels == 1, float(settings.success_weight), 1.0)
+    return model.fit(features, labels, sample_weight=weights)
 
 
 def _vocabulary(texts: Sequence[str], settings: LexicalSettings) -> tuple[tuple[str, ...], Any]:
@@ -246,52 +266,27 @@ def _weigh(counts: Any, idf: NDArray[np.float64]) -> Any:
     return weighted
 
 
-def _hash(files: Mapping[str, bytes]) -> str:
-    return sha256_bytes(canonical_json({name: sha256_bytes(data) for name, data in files.items()}))
-
-
-def _read(path: Path) -> bytes:
-    if not path.is_file():
-        raise InputError(f"{path} does not exist; train the judge first or check the folder.")
-    return path.read_bytes()
-
-
-def _damaged(path: Path, what: str) -> IntegrityError:
-    return IntegrityError(f"{path} {what}; train the judge again.")
-
-
 def _parsed(folder: Path, files: Mapping[str, bytes]) -> LexicalJudge:
     path, weights = folder / _DOCUMENT, folder / _WEIGHTS
-    try:
-        document = json.loads(files[_DOCUMENT].decode("utf-8"))
-    except (ValueError, RecursionError):
-        raise _damaged(path, "is not a JSON document") from None
     kinds = {
-        "schema": str,
         "settings": dict,
         "renderer_sha256": str,
         "training": dict,
         "weights_sha256": str,
         "vocabulary": list,
     }
-    if (
-        not isinstance(document, dict)
-        or document.get("schema") != _SCHEMA
-        or document.keys() != kinds.keys()
-    ):
-        raise _damaged(path, f"is not a lexical judge ({_SCHEMA})")
+    document = read_document(path, files[_DOCUMENT], "a lexical judge", _SCHEMA, kinds)
     vocabulary = document["vocabulary"]
     if (
-        not all(isinstance(document[key], kind) for key, kind in kinds.items())
-        or not all(isinstance(word, str) for word in vocabulary)
+        not all(isinstance(word, str) for word in vocabulary)
         or sorted(set(vocabulary)) != vocabulary
         or not vocabulary
     ):
-        raise _damaged(path, "has values of the wrong type or a vocabulary out of order")
+        raise damaged(path, "has values of the wrong type or a vocabulary out of order")
     if document["settings"].keys() != asdict(LexicalSettings()).keys():
-        raise _damaged(path, "has other settings than a lexical judge")
+        raise damaged(path, "has other settings than a lexical judge")
     if document["weights_sha256"] != sha256_bytes(files[_WEIGHTS]):
-        raise _damaged(weights, f"is not the file that {_DOCUMENT} names")
+        raise damaged(weights, f"is not the file that {_DOCUMENT} names")
     arrays = _arrays(weights, files[_WEIGHTS], len(vocabulary))
     return LexicalJudge(
         settings=LexicalSettings(**document["settings"]),
@@ -305,16 +300,10 @@ def _parsed(folder: Path, files: Mapping[str, bytes]) -> LexicalJudge:
 
 
 def _arrays(path: Path, data: bytes, features: int) -> dict[str, NDArray[np.float64]]:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
-    try:
-        arrays = load(data)
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise _damaged(path, f"is not a safetensors file of numbers ({error})") from None
+    arrays = read_arrays(path, data)
     shapes = {"idf": (features,), "coefficients": (features,), "intercept": (1,)}
     if {name: array.shape for name, array in arrays.items()} != shapes:
-        raise _damaged(path, f"has arrays of other names or shapes than its {features} features")
+        raise damaged(path, f"has arrays of other names or shapes than its {features} features")
     if any(array.dtype != np.float64 or not np.isfinite(array).all() for array in arrays.values()):
-        raise _damaged(path, "has values that are not finite float64")
+        raise damaged(path, "has values that are not finite float64")
     return arrays

@@ -1,0 +1,143 @@
+"""The combined judge: the mean of the standardised scores of a lexical and a structure judge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from numpy.typing import ArrayLike
+
+from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges import lexical, structure
+from certify_assets.judges.base import JudgeProvenance, Scores, scores_from_log_odds
+from certify_assets.judges.crossfit import Scale, task_folds
+from certify_assets.judges.lexical import LexicalJudge, LexicalSettings
+from certify_assets.judges.model_files import (
+    damaged,
+    hash_files,
+    read_document,
+    read_files,
+    read_scale,
+    training_labels,
+    write_files,
+)
+from certify_assets.judges.structure import Reason, StructureJudge, largest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_SCHEMA = "certify_assets/combined_judge/1"
+_DOCUMENT = "combined.json"
+FILES = (*lexical.FILES, *structure.FILES, _DOCUMENT)
+_ENGINE = f"certify_assets/combined/1+{structure.ENGINE}"
+
+
+@dataclass(frozen=True, eq=False)
+class CombinedJudge:
+    """Two trained judges of the same runs, and the scale of each."""
+
+    lexical: LexicalJudge
+    structure: StructureJudge
+    # of the scores of training runs by weights that had no part of their tasks
+    lexical_scale: Scale
+
+    @property
+    def name(self) -> str:
+        """Name of the judge: combined."""
+        return "combined"
+
+    @property
+    def importance(self) -> Mapping[str, float]:
+        """What features of the structure are worth to that part of the judge."""
+        return self.structure.importance
+
+    @classmethod
+    def train(
+        cls,
+        runs: pd.DataFrame,
+        texts: Sequence[str],
+        outcomes: ArrayLike,
+        *,
+        seed: int = 42,
+        renderer_sha256: str = "",
+        explained: bool = True,
+    ) -> CombinedJudge:
+        """Train both judges on labelled runs and their texts, and measure their scales there."""
+        labels, tasks = training_labels(len(runs), outcomes), runs["task_id"].to_numpy(object)
+        folds = task_folds(tasks, labels, seed)
+        words, held_out = LexicalJudge.crossfit(
+            texts, labels, folds, LexicalSettings(seed=seed), renderer_sha256
+        )
+        steps = StructureJudge.train(
+            runs, labels, seed=seed, renderer_sha256=renderer_sha256, explained=explained
+        )
+        return cls(words, steps, Scale.held_out(held_out, words.score(texts).score))
+
+    def score_runs(self, runs: pd.DataFrame, texts: Sequence[str]) -> Scores:
+        """Judge trajectories by their texts and their steps."""
+        words = self.lexical_scale(self.lexical.score(texts).score)
+        steps = self.structure.scale(self.structure.score_runs(runs).score)
+        return scores_from_log_odds((words + steps) / 2)
+
+    def reasons(self, runs: pd.DataFrame, texts: Sequence[str]) -> list[list[Reason]]:
+        """Return what each word and each feature adds to the score of each run."""
+        parts = (
+            (self.lexical.reasons(texts), self.lexical_scale),
+            (self.structure.reasons(runs), self.structure.scale),
+        )
+        scaled = [
+            [[(name, value / scale.deviation / 2) for name, value in run] for run in found]
+            for found, scale in parts
+        ]
+        return [largest(one + other) for one, other in zip(*scaled, strict=True)]
+
+    def provenance(self) -> JudgeProvenance:
+        """Return what the scores depend on."""
+        return JudgeProvenance(
+            judge=self.name,
+            adapter_sha256=self.adapter_sha256,
+            renderer_sha256=self.lexical.renderer_sha256,
+            engine=_ENGINE,
+            dtype="float64",
+            settings={
+                "lexical": asdict(self.lexical.settings),
+                "structure": asdict(self.structure.settings),
+                "scales": [asdict(self.lexical_scale), asdict(self.structure.scale)],
+            },
+        )
+
+    @cached_property
+    def adapter_sha256(self) -> str:
+        """Hash of the files that `save` writes."""
+        return hash_files(self.files())
+
+    def files(self) -> dict[str, bytes]:
+        """Return the files of both judges, and the document that joins them."""
+        parts = {**self.lexical.files(), **self.structure.files()}
+        document = {
+            "schema": _SCHEMA,
+            "lexical_scale": asdict(self.lexical_scale),
+            "files": {name: sha256_bytes(data) for name, data in parts.items()},
+        }
+        return {**parts, _DOCUMENT: canonical_json(document)}
+
+    def save(self, folder: Path) -> str:
+        """Write the files; return the adapter hash."""
+        return write_files(folder, self.files())
+
+    @classmethod
+    def load(cls, folder: Path, *, expected_sha256: str | None = None) -> CombinedJudge:
+        """Read a judge that `save` wrote."""
+        files, path = read_files(folder, FILES, expected_sha256), folder / _DOCUMENT
+        kinds = {"lexical_scale": dict, "files": dict}
+        document = read_document(path, files[_DOCUMENT], "a combined judge", _SCHEMA, kinds)
+        parts = {name: sha256_bytes(data) for name, data in files.items() if name != _DOCUMENT}
+        if document["files"] != parts:
+            raise damaged(path, "joins other files than those next to it")
+        words, steps = LexicalJudge.load(folder), StructureJudge.load(folder)
+        if words.renderer_sha256 != steps.renderer_sha256:
+            raise damaged(path, "joins judges of different renderings")
+        return cls(words, steps, read_scale(path, document["lexical_scale"]))

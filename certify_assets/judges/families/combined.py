@@ -1,0 +1,89 @@
+"""Combined judges: the mean of a lexical and a structure judge, trained on SFT in seconds."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from certify_assets.judges.combined import CombinedJudge
+from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, judge_family
+from certify_assets.judges.record import JudgeRecord, renderer, save_files, stored_folder, texts
+from certify_assets.judges.specs import JudgeSpec
+from certify_assets.storage.progress import Report
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class CombinedSpec(JudgeSpec):
+    """A judge from the words and the structure of a run."""
+
+    library = "scikitlearn"
+    retrainable = True
+
+    family: Literal["combined"] = "combined"
+
+    @property
+    def group(self) -> str:
+        """Group of the structure judges."""
+        return "structure"
+
+
+@judge_family("combined")
+class CombinedFamily(JudgeFamily):
+    """The mean of the standardised scores of a lexical and a structure judge."""
+
+    position = 2
+    judges = (
+        CombinedSpec(
+            name="combined",
+            summary=(
+                "The mean of the standardised scores of the lexical and the structure judge, both "
+                "trained on the SFT split."
+            ),
+        ),
+    )
+
+    def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
+        """Train both parts on SFT; their scales are measured on SFT tasks held out."""
+        sft = judge.corpus.split("sft")
+        model = train_combined(sft, seed=judge.spec.seed)
+        save_files(judge.store, judge.key("adapter"), model)
+        scales = {"lexical": model.lexical_scale, "structure": model.structure.scale}
+        return replace(
+            judge.record(model.adapter_sha256, sft),
+            details={
+                "importance": dict(model.importance),
+                "scales": {name: asdict(scale) for name, scale in scales.items()},
+            },
+        )
+
+    def load(
+        self, judge: JudgedCorpus, *, expected_sha256: str, resume: bool, replay: bool
+    ) -> CombinedJudge:
+        """Load the trained judge."""
+        return self.reload(judge, "adapter", expected_sha256=expected_sha256)
+
+    def reload(self, judge: JudgedCorpus, place: str, *, expected_sha256: str) -> CombinedJudge:
+        """Load a judge from its files."""
+        with stored_folder(judge.store, judge.key(place)) as folder:
+            return CombinedJudge.load(folder, expected_sha256=expected_sha256)
+
+    def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> CombinedJudge:
+        """Train on some rows, without measuring what features are worth."""
+        return train_combined(rows, seed=judge.spec.seed, explained=False)
+
+
+def train_combined(rows: pd.DataFrame, *, seed: int, explained: bool = True) -> CombinedJudge:
+    """Train on the labelled rows of a table, rendered as the platform renders."""
+    using, labelled = renderer(), rows[rows["outcome"].notna()]
+    return CombinedJudge.train(
+        labelled,
+        texts(labelled, using),
+        labelled["outcome"].to_numpy(dtype=np.int8),
+        seed=seed,
+        renderer_sha256=using.sha256,
+        explained=explained,
+    )

@@ -1,0 +1,79 @@
+"""Structure judges: boosted trees on the steps of a run, trained on SFT in seconds."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, judge_family
+from certify_assets.judges.record import JudgeRecord, renderer, save_files, stored_folder
+from certify_assets.judges.specs import JudgeSpec
+from certify_assets.judges.structure import StructureJudge
+from certify_assets.storage.progress import Report
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class StructureSpec(JudgeSpec):
+    """A judge from the structure of a run."""
+
+    library = "scikitlearn"
+    retrainable = True
+
+    family: Literal["structure"] = "structure"
+
+
+@judge_family("structure")
+class StructureFamily(JudgeFamily):
+    """Gradient boosting on features of steps, errors, repetitions and endings."""
+
+    position = 1
+    judges = (
+        StructureSpec(
+            name="structure",
+            summary=(
+                "Gradient-boosted trees on steps, lengths, errors, repetitions and endings of a "
+                "run, trained on the SFT split."
+            ),
+        ),
+    )
+
+    def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
+        """Train on SFT; what each feature is worth is measured on SFT tasks held out."""
+        sft = judge.corpus.split("sft")
+        model = train_structure(sft, seed=judge.spec.seed)
+        save_files(judge.store, judge.key("adapter"), model)
+        return replace(
+            judge.record(model.adapter_sha256, sft),
+            details={"importance": dict(model.importance), "scale": asdict(model.scale)},
+        )
+
+    def load(
+        self, judge: JudgedCorpus, *, expected_sha256: str, resume: bool, replay: bool
+    ) -> StructureJudge:
+        """Load the trained judge."""
+        return self.reload(judge, "adapter", expected_sha256=expected_sha256)
+
+    def reload(self, judge: JudgedCorpus, place: str, *, expected_sha256: str) -> StructureJudge:
+        """Load a judge from its files."""
+        with stored_folder(judge.store, judge.key(place)) as folder:
+            return StructureJudge.load(folder, expected_sha256=expected_sha256)
+
+    def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> StructureJudge:
+        """Train on some rows, without measuring what features are worth."""
+        return train_structure(rows, seed=judge.spec.seed, explained=False)
+
+
+def train_structure(rows: pd.DataFrame, *, seed: int, explained: bool = True) -> StructureJudge:
+    """Train on the labelled rows of a table."""
+    labelled = rows[rows["outcome"].notna()]
+    return StructureJudge.train(
+        labelled,
+        labelled["outcome"].to_numpy(dtype=np.int8),
+        seed=seed,
+        renderer_sha256=renderer().sha256,
+        explained=explained,
+    )

@@ -1,0 +1,110 @@
+"""Files of a judge that is trained in seconds: a JSON document and arrays, without pickle."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certify_assets.errors import InputError, IntegrityError
+from certify_assets.files import canonical_json, sha256_bytes, write_atomic
+from certify_assets.judges.crossfit import Scale
+
+
+def hash_files(files: Mapping[str, bytes]) -> str:
+    """Hash files by name, as `files_sha256` does those of a stored judge."""
+    return sha256_bytes(canonical_json({name: sha256_bytes(data) for name, data in files.items()}))
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> str:
+    """Write files in their order; return the hash of them all."""
+    # a document that names the hashes of other files comes last: a folder without it holds no judge
+    for name, data in files.items():
+        write_atomic(folder / name, data)
+    return hash_files(files)
+
+
+def read_files(
+    folder: Path, names: tuple[str, ...], expected_sha256: str | None = None
+) -> dict[str, bytes]:
+    """Read files that `write_files` wrote; refuse others than the expected ones."""
+    files = {}
+    for name in names:
+        path = folder / name
+        if not path.is_file():
+            raise InputError(f"{path} does not exist; train the judge first or check the folder.")
+        files[name] = path.read_bytes()
+    found = hash_files(files)
+    if expected_sha256 is not None and found != expected_sha256:
+        raise IntegrityError(
+            f"{folder} holds adapter {found[:12]}, not {expected_sha256[:12]}; use the "
+            "judge that was certified."
+        )
+    return files
+
+
+def damaged(path: Path, what: str) -> IntegrityError:
+    """Return the error of a file that is not as a judge wrote it."""
+    return IntegrityError(f"{path} {what}; train the judge again.")
+
+
+def read_document(
+    path: Path, data: bytes, what: str, schema: str, kinds: Mapping[str, type]
+) -> dict[str, Any]:
+    """Read the document of a judge: its schema, and keys of these kinds alone."""
+    try:
+        document = json.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise damaged(path, "is not a JSON document") from None
+    if (
+        not isinstance(document, dict)
+        or document.get("schema") != schema
+        or document.keys() != {"schema", *kinds}
+    ):
+        raise damaged(path, f"is not {what} ({schema})")
+    if not all(isinstance(document[key], kind) for key, kind in kinds.items()):
+        raise damaged(path, "has values of the wrong type")
+    return document
+
+
+def read_arrays(path: Path, data: bytes) -> dict[str, NDArray[Any]]:
+    """Read the arrays of a safetensors file."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        arrays: dict[str, NDArray[Any]] = load(data)
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise damaged(path, f"is not a safetensors file of numbers ({error})") from None
+    return arrays
+
+
+def training_labels(rows: int, outcomes: Any) -> NDArray[np.int64]:
+    """Return the outcomes of training runs; refuse others than 0 and 1, and those of one kind."""
+    labels = np.asarray(outcomes, dtype=np.float64)
+    if labels.shape != (rows,):
+        raise InputError(
+            f"there are {rows} texts and {labels.shape} outcomes; give one outcome a text."
+        )
+    if not np.isin(labels, (0.0, 1.0)).all():
+        raise InputError("an outcome is neither 0 nor 1; train on labelled trajectories.")
+    if np.unique(labels).size < 2:
+        raise InputError(
+            f"all {rows} training runs have one outcome; a judge needs successes and "
+            "failures to learn from."
+        )
+    return labels.astype(np.int64)
+
+
+def read_scale(path: Path, stored: Mapping[str, object]) -> Scale:
+    """Read the scale of a document."""
+    values = [stored.get(name) for name in ("mean", "deviation")]
+    known = [float(value) for value in values if isinstance(value, int | float)]
+    if len(stored) != 2 or len(known) != 2 or not all(map(math.isfinite, known)) or known[1] <= 0:
+        raise damaged(path, "has a scale that is not a mean and a positive deviation")
+    return Scale(known[0], known[1])

@@ -1,0 +1,368 @@
+"""Judges that read the structure of a run: features, trees, files, and the whole platform line."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from safetensors.numpy import save
+from sklearn.ensemble import GradientBoostingClassifier
+
+from certify_assets.certificates.auroc import auroc
+from certify_assets.corpora.rendering import render_frame
+from certify_assets.corpora.schema import Step, to_frame
+from certify_assets.corpora.splits import make_manifest, select
+from certify_assets.errors import InputError, IntegrityError, LeakError
+from certify_assets.evaluation import certification
+from certify_assets.evaluation.audit import audit_judge
+from certify_assets.evaluation.left_out_agents import left_out_agents
+from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges.base import RunJudge
+from certify_assets.judges.combined import CombinedJudge
+from certify_assets.judges.crossfit import Scale, task_folds
+from certify_assets.judges.families.combined import train_combined
+from certify_assets.judges.families.structure import train_structure
+from certify_assets.judges.features import FEATURES, structure_features
+from certify_assets.judges.record import renderer, texts
+from certify_assets.judges.structure import StructureJudge, StructureSettings
+from certify_assets.judges.task_folds import score_unseen, train_task_folds
+from certify_assets.judges.trees import BoostedTrees
+from certify_assets.operations.batches import decide_ready, receive
+from certify_assets.operations.layout import first_decisions_of
+from certify_assets.operations.rollout import deploy
+from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged
+from certify_assets_tests.corpora.builders import corpus, trajectory
+from certify_assets_tests.operations_builders import deliver
+
+FRAME = corpus(tasks=60)
+TEXTS = [item.text for item in render_frame(FRAME)]
+OUTCOMES = FRAME["outcome"].to_numpy(dtype=int)
+STRUCTURE = StructureJudge.train(FRAME, OUTCOMES, renderer_sha256="r")
+COMBINED = CombinedJudge.train(FRAME, TEXTS, OUTCOMES, renderer_sha256="r")
+TRAINERS: dict[str, Callable[..., RunJudge]] = {
+    "structure": train_structure,
+    "combined": train_combined,
+}
+both = pytest.mark.parametrize("judge", [STRUCTURE, COMBINED], ids=list(TRAINERS))
+
+
+def features(instruction: str = "", *steps: tuple[str, str], **changes: Any) -> dict[str, float]:
+    run = trajectory(instruction=instruction, steps=tuple(Step(*step) for step in steps), **changes)
+    return dict(zip(FEATURES, structure_features(to_frame([run]))[0].tolist(), strict=True))
+
+
+def test_features_say_what_their_names_say() -> None:
+    found = features(
+        "Order the red lamp",
+        ("open shop", "Welcome"),
+        ("open shop", "Error: no such page"),
+        ("open shop", "Welcome"),
+        ("search red lamp?\n`done`", "order confirmed"),
+    )
+    expected = {
+        "steps": 4,
+        "share of repeated actions": 1 - 2 / 4,
+        "share of actions repeated at once": 2 / 3,
+        "longest repetition of an action": np.log1p(2),
+        "share of repeated observations": 1 - 3 / 4,
+        "share of empty observations": 0,
+        "last observation seen before": 0,
+        "steps with errors": np.log1p(1),
+        "share of steps with errors": 1 / 4,
+        "error in the last step": 0,
+        "errors in the last three steps": 1,
+        "steps since the last error": np.log1p(2),
+        "last action length": np.log1p(23),
+        "words of completion in the last action": np.log1p(1),
+        "words of success in the last observation": np.log1p(1),
+        "question marks in the last action": np.log1p(1),
+        "code ticks in the last action": np.log1p(2),
+        "lines of the last action": np.log1p(1),
+        "share of the task's words in the last action": 2 / 4,
+        "share of the task's words in the last observation": 1 / 4,
+        "longest action": np.log1p(23),
+        "mean action length in the last third": np.log1p(23),
+    }
+    assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-6)
+
+
+def test_features_are_of_a_run_alone_and_finite() -> None:
+    together = structure_features(FRAME)
+    assert together.dtype == np.float32 and together.shape == (len(FRAME), len(FEATURES))
+    np.testing.assert_array_equal(together[::-1], structure_features(FRAME[::-1]))
+    assert structure_features(FRAME[:0]).shape == (0, len(FEATURES))
+    assert all(np.isfinite(value) for value in features().values())
+    long = features("word " * 9999, ("x" * 10**6, "error " * 10**5), ("", ""))
+    assert all(np.isfinite(value) for value in long.values())
+    one = ("go", "there")
+    assert features("a", one, agent="x", task_id="y") == features("a", one, agent="z", task_id="w")
+
+
+def made_trees(depth: int, rows: int = 240) -> tuple[BoostedTrees, Any, NDArray[np.float32]]:
+    rng = np.random.default_rng(depth)
+    read = rng.normal(size=(rows, 6)).astype(np.float32).round(1)
+    labels = (read[:, 0] + read[:, 1] * read[:, 2] + rng.normal(size=rows) > 0).astype(int)
+    model = GradientBoostingClassifier(
+        n_estimators=40, max_depth=depth, subsample=0.7, min_samples_leaf=8, random_state=1
+    ).fit(read, labels)
+    return BoostedTrees.fitted(model), model, read
+
+
+@pytest.mark.parametrize(("depth", "rows"), [(1, 240), (3, 240), (3, 12), (5, 240)])
+def test_trees_decide_as_those_of_scikit_learn(depth: int, rows: int) -> None:
+    trees, model, read = made_trees(depth, rows)
+    assert trees.depth == depth
+    # bit by bit: the same sums in the same order; on the thresholds too
+    edges = np.resize(model.estimators_[0, 0].tree_.threshold, read.shape).astype(np.float32)
+    for values in (read, edges):
+        np.testing.assert_array_equal(trees.decision(values), model.decision_function(values))
+    again = BoostedTrees.from_arrays(trees.arrays(), 6)
+    np.testing.assert_array_equal(again.decision(read), trees.decision(read))
+
+
+def test_contributions_sum_to_the_score() -> None:
+    trees, _, read = made_trees(3)
+    found = trees.contributions(read)
+    mean = trees.base + trees.value[:, 0].sum()
+    np.testing.assert_allclose(found.sum(axis=1) + mean, trees.decision(read), atol=1e-12)
+    # a feature that no split looks at adds nothing, and one that decides adds most
+    used = np.isin(np.arange(6), trees.feature[np.isfinite(trees.threshold)])
+    assert not found[:, ~used].any()
+    assert np.abs(found[:, 0]).mean() > 2 * np.abs(found[:, 5]).mean()
+
+
+def forged(**changes: Any) -> dict[str, NDArray[Any]]:
+    return STRUCTURE.trees.arrays() | changes
+
+
+FEATURE, VALUE = STRUCTURE.trees.feature, STRUCTURE.trees.value
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        (forged(feature=FEATURE + len(FEATURES)), "split on another feature than its"),
+        (forged(feature=FEATURE - 99), "split on another feature than its"),
+        (forged(feature=FEATURE.astype(np.int64)), "other names or kinds"),
+        (forged(more=FEATURE), "other names or kinds"),
+        (forged(feature=FEATURE[:, :6]), "no complete trees"),
+        (forged(feature=FEATURE[:0], threshold=np.zeros((0, 7))), "no complete trees"),
+        (forged(feature=FEATURE.ravel()), "no complete trees"),
+        (forged(value=VALUE[:, :14]), "no complete trees"),
+        (forged(value=np.full_like(VALUE, np.inf)), "no numbers"),
+        (forged(threshold=np.full(FEATURE.shape, np.nan)), "no numbers"),
+        (forged(base=np.zeros(2)), "no complete trees"),
+    ],
+)
+def test_forged_trees_are_refused(arrays: dict[str, Any], words: str, tmp_path: Path) -> None:
+    folder = written(STRUCTURE, tmp_path, arrays=arrays)
+    with pytest.raises(IntegrityError, match=words) as error:
+        StructureJudge.load(folder)
+    assert "train the judge again" in str(error.value) and str(error.value).count(". ") == 0
+
+
+def written(
+    judge: StructureJudge | CombinedJudge,
+    folder: Path,
+    *,
+    arrays: dict[str, Any] | None = None,
+    **changes: Any,
+) -> Path:
+    """Save a judge, alter its structure and make the hashes agree again."""
+    judge.save(folder)
+    if arrays is not None:
+        (folder / "trees.safetensors").write_bytes(save(arrays))
+    path = folder / "structure.json"
+    document = json.loads(path.read_text("utf-8"))
+    document["trees_sha256"] = sha256_bytes((folder / "trees.safetensors").read_bytes())
+    path.write_bytes(canonical_json(document | changes))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"schema": "other/1"}, "is not a structure judge"),
+        ({"more": 1}, "is not a structure judge"),
+        ({"features": ["steps"]}, "other features than this version"),
+        ({"features_version": 99}, "other features than this version"),
+        ({"trees_sha256": "0" * 64}, "is not the file that structure.json names"),
+        ({"settings": {"trees": 3}}, "other settings"),
+        ({"importance": {"nothing": 0.1}}, "an importance that is of no feature"),
+        ({"importance": {"steps": "<b>"}}, "an importance that is of no feature"),
+        ({"importance": []}, "wrong type"),
+        ({"scale": {"mean": 0.0, "deviation": 0.0}}, "a mean and a positive deviation"),
+        ({"scale": {"mean": 0.0}}, "a mean and a positive deviation"),
+    ],
+)
+def test_forged_documents_are_refused(changes: dict[str, Any], words: str, tmp_path: Path) -> None:
+    with pytest.raises(IntegrityError, match=words):
+        StructureJudge.load(written(STRUCTURE, tmp_path, **changes))
+
+
+@both
+def test_a_judge_comes_back_as_it_was(
+    judge: StructureJudge | CombinedJudge, tmp_path: Path
+) -> None:
+    judge.save(tmp_path)
+    again = type(judge).load(tmp_path, expected_sha256=judge.adapter_sha256)
+    np.testing.assert_array_equal(
+        again.score_runs(FRAME, TEXTS).score, judge.score_runs(FRAME, TEXTS).score
+    )
+    assert again.provenance() == judge.provenance() and again.importance == judge.importance
+    hashes = {path.name: sha256_bytes(path.read_bytes()) for path in tmp_path.iterdir()}
+    assert sha256_bytes(canonical_json(hashes)) == judge.adapter_sha256
+    with pytest.raises(IntegrityError, match="use the judge that was certified"):
+        type(judge).load(tmp_path, expected_sha256="0" * 64)
+
+
+@both
+def test_training_and_scoring_are_repeatable(judge: StructureJudge | CombinedJudge) -> None:
+    again = (
+        StructureJudge.train(FRAME, OUTCOMES, renderer_sha256="r")
+        if isinstance(judge, StructureJudge)
+        else CombinedJudge.train(FRAME, TEXTS, OUTCOMES, renderer_sha256="r")
+    )
+    assert again.adapter_sha256 == judge.adapter_sha256
+    together = judge.score_runs(FRAME, TEXTS).score
+    np.testing.assert_array_equal(together[::-1], judge.score_runs(FRAME[::-1], TEXTS[::-1]).score)
+    alone = [judge.score_runs(FRAME[place : place + 1], [TEXTS[place]]) for place in range(5)]
+    assert [float(one.score[0]) for one in alone] == together[:5].tolist()
+
+
+def test_a_combined_judge_joins_the_files_next_to_it(tmp_path: Path) -> None:
+    written(COMBINED, tmp_path, training={})
+    with pytest.raises(IntegrityError, match="joins other files than those next to it"):
+        CombinedJudge.load(tmp_path)
+
+
+def test_the_combined_score_is_the_mean_of_two_standardised_ones() -> None:
+    words, steps = COMBINED.lexical.score(TEXTS).score, STRUCTURE.score_runs(FRAME).score
+    one, other = COMBINED.lexical_scale, COMBINED.structure.scale
+    expected = ((words - one.mean) / one.deviation + (steps - other.mean) / other.deviation) / 2
+    np.testing.assert_allclose(COMBINED.score_runs(FRAME, TEXTS).score, expected, atol=1e-12)
+    # scales are those of runs that a part was not fitted to, which it spreads less
+    assert one.deviation < words.std() and other.deviation < steps.std()
+    assert Scale.held_out([], words) == Scale.of(words)
+    assert Scale.of(np.ones(3)).deviation == 1
+
+
+def test_folds_hold_out_whole_tasks_and_have_both_outcomes_to_learn_from() -> None:
+    tasks = FRAME["task_id"].to_numpy(object)
+    folds = task_folds(tasks, OUTCOMES, 1)
+    assert sorted(place for fold in folds for place in fold.held) == list(range(len(FRAME)))
+    for fold in folds:
+        assert not set(tasks[fold.known]) & set(tasks[fold.held])
+    assert task_folds(np.array(["a", "b"]), np.array([0, 1]), 1) == []
+
+
+@both
+def test_explanations_find_what_the_outcome_left_in_the_run(
+    judge: StructureJudge | CombinedJudge,
+) -> None:
+    manifest = make_manifest(FRAME["task_id"], "made")
+    train, test = select(FRAME, manifest, "sft"), select(FRAME, manifest, "test")
+    of_test = [item.text for item in render_frame(test)]
+    steps = StructureJudge.train(train, train["outcome"].to_numpy(dtype=int))
+    assert auroc(steps.score_runs(test).score, test["outcome"].to_numpy(dtype=int)) > 0.75
+    # the last action says granted or refused, and refused is a word of error
+    told = {"words of error in the last action", "last action length"}
+    ordered = sorted(judge.importance, key=lambda name: -judge.importance[name])
+    assert ordered[0] in told and judge.importance[ordered[0]] > 0.05
+    scores = judge.score_runs(test, of_test).score
+    found = judge.reasons(test, of_test)
+    for run in found:
+        sizes = [abs(reason.contribution) for reason in run]
+        assert all(one >= other for one, other in pairwise(sizes)) and 0 not in sizes
+    # what the reasons sum to differs from the score by the same constant in every run
+    apart = scores - [sum(reason.contribution for reason in run) for run in found]
+    np.testing.assert_allclose(apart, apart[0], atol=1e-9)
+
+
+def test_without_two_outcomes_among_the_other_tasks_there_is_no_importance() -> None:
+    two = FRAME[FRAME["task_id"].isin(["t000", "t001"])].copy()
+    two["outcome"] = (two["task_id"] == "t000").astype(int)
+    judge = StructureJudge.train(two, two["outcome"].to_numpy())
+    assert judge.importance == {} and np.isfinite(judge.score_runs(two).score).all()
+    with pytest.raises(InputError, match="all 6 training runs have one outcome"):
+        StructureJudge.train(two[:6], np.ones(6))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"depth": 9}, {"depth": 0}, {"runs_share": 1.5}, {"learning_rate": 0}, {"trees": 1.5}],
+)
+def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="the judge's"):
+        StructureSettings(**wrong)
+
+
+@pytest.fixture(params=[pytest.param("structure", marks=pytest.mark.slow), "combined"])
+def finished(request: pytest.FixtureRequest, operated: Store) -> tuple[Store, str]:
+    """A data root on whose corpus `c` one of the judges is certified and audited."""
+    judge = judged(operated, "c", request.param)
+    judge.train()
+    judge.score()
+    certification.certify_judge(judge)
+    audit_judge(judge)
+    return operated, request.param
+
+
+def test_a_judge_goes_from_training_to_decisions(
+    finished: tuple[Store, str], tmp_path: Path
+) -> None:
+    store, name = finished
+    judge = judged(store, "c", name)
+    assert judge.artifact.details["importance"] == dict(judge.load().importance)  # type: ignore[union-attr]
+    assert certification.verify_stored(judge) == []
+    assert judge.calibration[0]["score"].tolist() == judge.rescored().tolist()
+    assert judge.family.fingerprint(judge, judge.artifact) == judge.artifact.adapter_sha256
+    assert left_out_agents(judge).seen == "", "it is trained again without each agent"
+    made = deploy(judge, track=False)
+    # the copies decide, whatever is trained since
+    for path in sorted(store.local_path(f"judges/{name}/c/adapter").iterdir()):
+        path.unlink()
+    batch = receive(judge.corpus, [str(deliver(tmp_path / "new.jsonl"))]).batch
+    decide_ready(judged(store, "c", name).corpus)
+    rows = first_decisions_of(judged(store, "c", name).corpus, batch)
+    assert made.judge == name and np.isfinite(rows["score"]).all()
+    assert (rows["decision"] == "reject").any()
+
+
+def test_out_of_fold_judges_are_those_of_the_recipe(finished: tuple[Store, str]) -> None:
+    store, name = finished
+    judge = judged(store, "c", name)
+    runs = judge.corpus.trajectories
+    found, folds = score_unseen(judge, runs), train_task_folds(judge)
+    assert found.reason == "" and found.seen.any()
+    fold = folds[1]
+    sft = judge.corpus.split("sft")
+    others = sft[~sft["task_id"].isin(fold.tasks)]
+    again = TRAINERS[name](others, seed=judge.spec.seed, explained=False)
+    assert again.provenance().adapter_sha256 == fold.adapter_sha256
+    mine = runs["task_id"].isin(fold.tasks).to_numpy()
+    used = found.for_batch(judge.score_runs(runs)[0])["score"].to_numpy()[mine]
+    expected = again.score_runs(runs[mine], texts(runs[mine], renderer())).score
+    np.testing.assert_array_equal(used, expected)
+
+
+def test_steps_that_tell_the_outcome_stop_the_certificate(finished: tuple[Store, str]) -> None:
+    store, name = finished
+    judge = judged(store, "c", name)
+    key = judge.corpus.key("controls.json")
+    document = store.read_json(key)
+    store.write_json(key, document | {"step_auroc": 0.9, "over": ["steps"], "passed": False})
+    with pytest.raises(LeakError, match="steps"):
+        certification.certify_judge(judged(store, "c", name))
+
+
+def test_another_recipe_is_another_judge() -> None:
+    other = replace(STRUCTURE.settings, seed=1)
+    made = StructureJudge.train(FRAME, OUTCOMES, renderer_sha256="r", settings=other)
+    assert made.adapter_sha256 != STRUCTURE.adapter_sha256
