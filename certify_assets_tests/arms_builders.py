@@ -6,7 +6,8 @@ from pathlib import Path
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.evaluation import arms_audit
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.record import JudgeRecord, renderer, save_files
+from certify_assets.judges.reading import COMPACT
+from certify_assets.judges.record import JudgeRecord, save_files
 from certify_assets.judges.specs import JUDGES
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs
@@ -58,7 +59,7 @@ def start_judge(store: Store, *, seed: int = 0) -> None:
         corpus=CORPUS,
         adapter_sha256=judge.adapter_sha256,
         manifest_sha256=manifest.sha256,
-        renderer_sha256=renderer().sha256,
+        renderer_sha256=COMPACT.renderer.sha256,
         seed=42,
     )
     store.write_json(f"judges/sft/{CORPUS}/adapter.json", record.to_dict())

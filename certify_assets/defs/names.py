@@ -12,6 +12,7 @@ import yaml
 
 from certify_assets._version import __version__
 from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges.reading import FORMER
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES, JudgeSpec
 from certify_assets.storage.store import Store
 
@@ -165,14 +166,16 @@ def judge_code_version(spec: JudgeSpec, part: str) -> str:
         return code_version(
             part=part, procedures=PROCEDURES, alphas=ALPHAS, delta=DELTA, grid=GRID, sides=SIDES
         )
-    from certify_assets.judges.record import renderer
-
     prompt = {}
     if spec.uses_language_model:
-        from certify_assets.judges.lm.prompt import ENCODER_VERSION, AuditorPrompt
+        from certify_assets.judges.lm.prompt import ENCODER_VERSION
 
-        prompt = {"prompt": AuditorPrompt().sha256, "encoder": ENCODER_VERSION}
-    about = {"judge": spec.registration(), "renderer": renderer().sha256, **prompt}
+        prompt = {
+            "prompt": spec.reading.prompt.sha256,
+            "encoder": ENCODER_VERSION,
+            **({} if spec.reading in FORMER else {"tokens": spec.reading.tokens}),
+        }
+    about = {"judge": spec.registration(), "renderer": spec.reading.renderer.sha256, **prompt}
     return code_version(part=part, seed=spec.seed, **about)
 
 

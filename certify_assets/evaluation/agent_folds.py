@@ -28,12 +28,12 @@ from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import rounded
 from certify_assets.judges.base import score_table
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.record import renderer
-from certify_assets.judges.specs import JUDGES, judge_spec
+from certify_assets.judges.specs import JUDGES
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from certify_assets.corpora.rendering import Renderer
     from certify_assets.judges.base import Judge
 
 
@@ -119,7 +119,7 @@ def agent_groups(agents: Sequence[str], folds: int, seed: int) -> list[list[str]
 
 def evaluate_agent_folds(judge: JudgedCorpus, *, folds: int = 4, seed: int = 42) -> AgentFolds:
     """Train a judge without some agents and read it on them, fold by fold; store the document."""
-    spec = judge_spec(judge.name)
+    spec = judge.spec
     if not spec.retrainable:
         raise InputError(
             f"{judge} is not trained on SFT alone; ask for one of {', '.join(fold_judges())}."
@@ -137,6 +137,7 @@ def evaluate_agent_folds(judge: JudgedCorpus, *, folds: int = 4, seed: int = 42)
         cal,
         runs_of(judge, cal),
         lambda known, number: judge.family.retrained(judge, known, f"agent_fold_{number}"),
+        using=judge.renderer,
         matched=not spec.uses_language_model,
         seed=seed,
     )
@@ -232,10 +233,12 @@ class _Folds:
         runs: pd.DataFrame,
         train: Callable[[pd.DataFrame, int], Judge],
         *,
+        using: Renderer,
         matched: bool,
         seed: int,
     ) -> None:
         self._sft, self._cal, self._runs, self._train, self._seed = sft, cal, runs, train, seed
+        self._using = using
         names = ("disjoint", "trained_on_as_many") if matched else ("disjoint",)
         self._scores = {name: np.full(len(cal), np.nan) for name in names}
         self._owner = np.full(len(cal), -1, dtype=np.int64)
@@ -262,11 +265,11 @@ class _Folds:
             )
             training["trained_on_as_many"] = self._sft.iloc[np.sort(places)]
         read = self._runs[inside]
-        rendered = render_frame(read, renderer())
+        rendered = render_frame(read, self._using)
         for name, runs in training.items():
             if runs["outcome"].nunique() == 2:
                 model = self._train(runs, number)
-                scored = score_table(model, read, renderer(), rendered=rendered)
+                scored = score_table(model, read, self._using, rendered=rendered)
                 self._scores[name][inside] = scored["score"].to_numpy(np.float64)
         self._owner[inside] = number
         self.rows.append(

@@ -35,7 +35,7 @@ from certify_assets.judges.arms import (
 from certify_assets.judges.base import judge_auroc
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS
-from certify_assets.judges.record import columns, renderer
+from certify_assets.judges.record import columns
 from certify_assets.judges.selection import Bracket, Selection, SelectionDocument, bracket, select
 from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES, JudgeSpec
 from certify_assets.storage.progress import Report, silent
@@ -167,7 +167,7 @@ def plan_arms(
         "corpus": judge.corpus.name,
         "judge": judge.spec.name,
         "split": "cal",
-        "renderer_sha256": renderer().sha256,
+        "renderer_sha256": judge.renderer.sha256,
     }
     provenance = {name: {**about, "arm": name, **found} for name, found in hashes.items()}
     cells = {

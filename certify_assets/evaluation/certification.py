@@ -290,5 +290,5 @@ def _plan(manifest_sha256: str, config: CorpusConfig, judge: JudgedCorpus) -> Ce
         "delta": DELTA,
         "sides": list(SIDES),
         "procedures": list(PROCEDURES),
-        "judges": {judge.name: judge.spec.registration()},
+        "judges": {judge.name: judge.registration},
     }

@@ -25,7 +25,7 @@ from certify_assets.evaluation.agent_folds import pretraining_caveat, runs_of, r
 from certify_assets.evaluation.certification import deciding_certificates
 from certify_assets.judges.base import score_table
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.record import columns, renderer
+from certify_assets.judges.record import columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -154,7 +154,7 @@ def _unseen(
     if len(rest) * len(sft) > MOST_RUNS:
         return unseen, f"training {judge} without each of {len(rest)} agents takes too long"
     runs = runs_of(judge, cal)
-    rendered = render_frame(runs, renderer())
+    rendered = render_frame(runs, judge.renderer)
     alone = []
     for agent in rest:
         known = runs_without(sft, [agent])
@@ -162,7 +162,7 @@ def _unseen(
             alone.append(agent)
             continue
         model = judge.family.retrained(judge, known, "left_out")
-        scored = score_table(model, runs, renderer(), rendered=rendered)
+        scored = score_table(model, runs, judge.renderer, rendered=rendered)
         unseen[agent] = scored["score"].to_numpy(np.float64)
     if not alone:
         return unseen, ""

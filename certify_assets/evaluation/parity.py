@@ -16,7 +16,7 @@ from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.files import sha256_bytes
 from certify_assets.judges.endpoint.judge import BilledJudge
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.record import renderer, texts
+from certify_assets.judges.record import texts
 from certify_assets.judges.specs import JUDGES
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def run_parity(judge: JudgedCorpus) -> ParityReport:
     )
     billed = judge.load(replay=True)
     assert isinstance(billed, BilledJudge)
-    questions = billed.questions(texts(frame, renderer()))
+    questions = billed.questions(texts(frame, judge.renderer))
     run = _reference(judge.corpus, config, billed.judge.asked, questions)
     # no certificate exists yet whose decisions could change: its threshold will be of these scores
     found = parity(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from certify_assets.errors import InputError
 from certify_assets.files import stored_as
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.record import columns, renderer
+from certify_assets.judges.record import columns
 from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ def _fitting_rows(judge: JudgedCorpus) -> tuple[str, tuple[_Floats, NDArray[np.i
     sft = judge.corpus.split("sft")
     expected = judge.artifact.adapter_sha256
     model = judge.load(expected_sha256=expected)
-    return "sft", _labelled(score_table(model, sft[sft["outcome"].notna()], renderer()))
+    return "sft", _labelled(score_table(model, sft[sft["outcome"].notna()], judge.renderer))
 
 
 def _labelled(table: pd.DataFrame) -> tuple[_Floats, NDArray[np.int8]]:

@@ -26,14 +26,7 @@ from certify_assets.judges.base import score_table
 from certify_assets.judges.judged import JudgedCorpus, Progress
 from certify_assets.judges.lm.grpo_config import COMPACT_LEARNING_RATE, LEARNING_RATE, GrpoConfig
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS, arm_named
-from certify_assets.judges.record import (
-    CandidateScore,
-    columns,
-    renderer,
-    stored_folder,
-    texts,
-    workplace,
-)
+from certify_assets.judges.record import CandidateScore, columns, stored_folder, texts, workplace
 from certify_assets.judges.selection import select
 from certify_assets.judges.specs import DELTA, CausalSpec, JudgeSpec
 from certify_assets.storage.progress import Advance, Report, counted, silent
@@ -43,6 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.corpora.config import CorpusConfig
+    from certify_assets.corpora.rendering import Renderer
     from certify_assets.judges.selection import Selection
 
 #: name of the judge that every arm starts from, which is a candidate itself
@@ -266,7 +260,7 @@ def scored_candidate(
     with candidate_adapter(judge, candidate) as folder:
         of = {
             "lora_sha256": _lora_sha256(folder),
-            "rows_sha256": _rows_sha256(frame),
+            "rows_sha256": _rows_sha256(frame, judge.spec.reading.renderer),
             "manifest_sha256": manifest.sha256,
         }
         known = judge.read(f"{name}.json")
@@ -300,14 +294,15 @@ def _score(
 ) -> tuple[pd.DataFrame, str]:
     from certify_assets.judges.lm.judge import CausalJudge, load_base
 
-    base, encoder = load_base(judged.spec.model, judged.spec.revision)
+    spec = judged.spec
+    base, encoder = load_base(spec.model, spec.revision, spec.reading)
     with workplace(judged.store, judged.key("arms/shards")) as shards:
         judge = replace(
-            CausalJudge(judged.spec.name, base, encoder).with_adapter(adapter),
+            CausalJudge(spec.name, base, encoder).with_adapter(adapter),
             shards=shards,
             progress=progress,
         )
-        table = score_table(judge, frame, renderer())
+        table = score_table(judge, frame, spec.reading.renderer)
     return table.astype({"outcome": "Int8"}), judge.adapter_sha256
 
 
@@ -317,9 +312,8 @@ def _lora_sha256(folder: Path) -> str:
     return read_adapter(folder).sha256
 
 
-def _rows_sha256(frame: pd.DataFrame) -> str:
+def _rows_sha256(frame: pd.DataFrame, using: Renderer) -> str:
     """Hash of what is read of trajectories: names, outcomes and rendered texts."""
-    using = renderer()
     outcomes = [
         None if outcome is None or outcome != outcome else int(outcome)
         for outcome in frame["outcome"]
@@ -357,8 +351,8 @@ class _Run:
             # a weighted cross-entropy has nothing to sample
             optimiser="exact" if arm in CONTROLS else spec.optimiser,
             config=config.to_dict(),
-            rl_sha256=_rows_sha256(rl),
-            renderer_sha256=renderer().sha256,
+            rl_sha256=_rows_sha256(rl, spec.reading.renderer),
+            renderer_sha256=spec.reading.renderer.sha256,
         )
         return cls(judge, arm, config, rl, inputs)
 
@@ -437,13 +431,14 @@ class _Run:
         from certify_assets.judges.lm.exact_grpo import train_exact
         from certify_assets.judges.lm.judge import load_base
 
-        base, encoder = load_base(self.judge.spec.model, self.judge.spec.revision)
+        spec = self.judge.spec
+        base, encoder = load_base(spec.model, spec.revision, spec.reading)
         language, _ = load_adapter(base, start, trainable=True)
         about = {
             "base": base.source,
             "base_revision": base.revision,
             "arm": self.arm,
-            "start": self.judge.spec.start,
+            "start": spec.start,
         }
 
         def keep(step: int) -> None:

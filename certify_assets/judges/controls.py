@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certify_assets.corpora.rendering import Renderer
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import JudgeProvenance, Scores, scores_from_log_odds
+from certify_assets.judges.reading import WHOLE
 
 # a text that was cut to a budget has lost the very length that this control is about
-UNCUT = Renderer(budget_chars=10**9, action_chars=10**9, observation_chars=10**9)
+UNCUT = WHOLE.renderer
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.rendering import render_frame
 from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
 from certify_assets.judges.base import score_table
-from certify_assets.judges.record import JudgeRecord, files_sha256, renderer, stored_folder
-from certify_assets.judges.specs import JudgeSpec, families, judge_spec, register_family
+from certify_assets.judges.reading import FORMER, Reading
+from certify_assets.judges.record import JudgeRecord, files_sha256, stored_folder
+from certify_assets.judges.specs import (
+    JudgeSpec,
+    families,
+    judge_spec,
+    platform_judges,
+    register_family,
+)
 from certify_assets.storage.progress import Report, counted, silent
 from certify_assets.storage.snapshot import remembered
 
@@ -28,6 +36,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from certify_assets.corpora.rendering import Rendered, Renderer
     from certify_assets.judges.base import Bill, Judge
     from certify_assets.storage.snapshot import Snapshot
 
@@ -113,6 +122,12 @@ class JudgeFamily(ABC):
         """Return what the scores of a loaded judge cost; None where they cost nothing."""
         return None
 
+    def cuts(
+        self, judge: JudgedCorpus, model: Judge, rendered: Sequence[Rendered]
+    ) -> Sequence[bool]:
+        """Return which runs a loaded judge does not read whole."""
+        return [item.cut_chars > 0 for item in rendered]
+
     def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> Judge:
         """Train the judge again on some SFT rows only; nothing is stored but checkpoints."""
         raise InputError(f"{judge} is not trained on SFT rows alone; name another judge.")
@@ -140,6 +155,12 @@ class DerivedFamily(JudgeFamily):
     def prepared(self, judge: JudgedCorpus, model: Judge, **given: Any) -> Judge:
         """Prepare as the recipe's family does."""
         return self.recipe(judge).prepared(judge, model, **given)
+
+    def cuts(
+        self, judge: JudgedCorpus, model: Judge, rendered: Sequence[Rendered]
+    ) -> Sequence[bool]:
+        """Cut as the recipe's judge does."""
+        return self.recipe(judge).cuts(judge, model, rendered)
 
     def fingerprint(self, judge: JudgedCorpus, record: JudgeRecord) -> str:
         """Hash as the recipe's family does."""
@@ -239,17 +260,48 @@ class JudgedCorpus:
         record = self.stored_artifact
         for name, trained, now in (
             ("manifest", record.manifest_sha256, self.corpus.manifest.sha256),
-            ("renderer", record.renderer_sha256, renderer().sha256),
+            ("renderer", record.renderer_sha256, record.reading.renderer.sha256),
         ):
             if trained != now:
                 raise StaleCertificateError(
                     f"the adapter of {self} on {self.corpus} was trained under another {name} than "
                     f"the stored one; materialize judges/{self}/model again."
                 )
+        if not self.corpus.kept:
+            self._require_reading(record)
         if self.spec.hosted or not self.corpus.kept:
             # a kept judge is what it is, whatever became of the sources of its training
             family.require_current(self, record)
         return record
+
+    def _require_reading(self, record: JudgeRecord) -> None:
+        """Refuse a record of a judge of judges.yaml that reads something else there now."""
+        then, now = record.reading, self.spec.reading
+        # the platform's own judges read what they were trained on, whatever a later version reads
+        if self.name in platform_judges():
+            return
+        if replace(then, tokens=now.tokens and then.tokens) != now:
+            raise StaleCertificateError(
+                f"{self} on {self.corpus} was trained on {then.describe()}, and judges.yaml says "
+                f"otherwise now; materialize judges/{self}/model again."
+            )
+
+    @property
+    def reading(self) -> Reading:
+        """What the stored judge reads of a run, or would where none is trained."""
+        return self.stored_artifact.reading if self.is_trained else self.spec.reading
+
+    @property
+    def renderer(self) -> Renderer:
+        """Renderer of the texts that the judge reads."""
+        return self.reading.renderer
+
+    @property
+    def registration(self) -> object:
+        """What is registered before TEST is read: the specification, and what is read of a run."""
+        about, reading = self.spec.registration(), self.reading
+        # as it always was of judges that read what all once did
+        return about if reading in FORMER else {"judge": about, "reading": reading.to_dict()}
 
     def require_artifact(self) -> None:
         """Refuse a judge that is not trained, or not on what is stored now; see `artifact`."""
@@ -262,7 +314,8 @@ class JudgedCorpus:
             corpus=self.corpus.name,
             adapter_sha256=adapter_sha256,
             manifest_sha256=self.corpus.manifest.sha256,
-            renderer_sha256=renderer().sha256,
+            renderer_sha256=self.spec.reading.renderer.sha256,
+            reads=self.spec.reading.to_dict(),
             seed=self.spec.seed,
         )
         if sft is None:
@@ -314,15 +367,18 @@ class JudgedCorpus:
     def _score(self, report: Report) -> pd.DataFrame:
         import pandas as pd
 
-        record, using, family = self.artifact, renderer(), self.family
+        record, using, family = self.artifact, self.renderer, self.family
         calibration_splits = self._splits_to_certify()
         model = self.load(expected_sha256=record.adapter_sha256, resume=True)
-        parts = []
+        parts, cut = [], 0
         for split in _SCORED_SPLITS:
             frame = self.corpus.split(split)
             progress = counted(report, f"scoring {split}")
             ready = family.prepared(self, model, progress=progress)
-            part = score_table(ready, frame, using).assign(split=self._named(split, frame))
+            rendered = render_frame(frame, using)
+            cut += sum(family.cuts(self, model, rendered))
+            part = score_table(ready, frame, using, rendered=rendered)
+            part = part.assign(split=self._named(split, frame))
             # outcomes of TEST come through the ledger alone
             parts.append(part.assign(outcome=None) if split == "test" else part)
         table = pd.concat([part for part in parts if len(part)], ignore_index=True)
@@ -334,6 +390,7 @@ class JudgedCorpus:
             {
                 "scores_sha256": sha256,
                 "rows": len(table),
+                "cut": cut,
                 "adapter_sha256": record.adapter_sha256,
                 "renderer_sha256": using.sha256,
                 "manifest_sha256": self.corpus.manifest.sha256,
@@ -383,7 +440,7 @@ class JudgedCorpus:
         """Score new trajectories and store nothing; return the table and the bill of a server."""
         family, progress = self.family, counted(report, "scoring new runs")
         model = family.prepared(self, self.load(), progress=progress)
-        table = score_table(model, frame, renderer())
+        table = score_table(model, frame, self.renderer)
         bill, then = family.bill(model), self.bill
         now, before = (list(one["models"]) if one else [] for one in (bill, then))
         if now and before and now != before:
@@ -412,7 +469,7 @@ class JudgedCorpus:
         meta = self.store.read_json(self.key("scores.json"))
         now = {
             "adapter_sha256": record.adapter_sha256,
-            "renderer_sha256": renderer().sha256,
+            "renderer_sha256": self.renderer.sha256,
             "manifest_sha256": self.corpus.manifest.sha256,
             "scores_sha256": self.store.sha256(self.key("scores.parquet")),
             "trajectories_sha256": self.corpus.trajectories_sha256,
@@ -476,7 +533,7 @@ class JudgedCorpus:
         """Score again the runs that certify this judge, in the order of the stored scores."""
         model = self.load(replay=True)
         rows = self.spec.calibration_rows(self.labelled_runs(self.calibration_splits))
-        return np.asarray(score_table(model, rows, renderer())["score"], np.float64)
+        return np.asarray(score_table(model, rows, self.renderer)["score"], np.float64)
 
     def _require_labels(self, table: pd.DataFrame) -> None:
         """Refuse scores whose labels or tasks are not those of the splits that certify."""

@@ -14,6 +14,7 @@ import numpy as np
 from certify_assets.corpora.rendering import Renderer, render_frame
 from certify_assets.errors import IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges.reading import Reading
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class JudgeRecord:
     sft_tasks: int = 0
     # of a lexical judge
     success_weight: float | None = None
+    # document of what it reads of a run; without one, what every judge once read
+    reads: Mapping[str, Any] | None = None
     # what its family records beyond that, next to the other fields of the document
     details: Mapping[str, Any] = field(default_factory=dict)
 
@@ -92,17 +95,17 @@ class JudgeRecord:
         return found
 
     @property
+    def reading(self) -> Reading:
+        """What the judge was trained to read of a run."""
+        return Reading.from_dict(self.reads or {})
+
+    @property
     def training_rows(self) -> int:
         """Trajectories that the last stage of the training went through."""
         return int(self.detail("training").get("rl_trajectories", self.sft_trajectories))
 
 
 _COMMON = tuple(item.name for item in fields(JudgeRecord) if item.name != "details")
-
-
-def renderer() -> Renderer:
-    """Return the one renderer of the platform."""
-    return Renderer()
 
 
 def texts(frame: pd.DataFrame, using: Renderer) -> list[str]:

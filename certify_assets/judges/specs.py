@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from pydantic import BaseModel, ConfigDict
 
 from certify_assets.errors import CertifyError, InputError
+from certify_assets.judges.reading import Reading
 from certify_assets.storage.store import Store, default_root
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ class JudgeSpec(BaseModel):
     revision: str | None = None
     # judge whose artifact or certificate the training starts from
     start: str = ""
+    # what the next training of it reads of a run; a trained judge reads what its record says
+    reading: Reading = Reading()
 
     #: library that its assets show as a kind where it reads no language model
     library: ClassVar[str] = "python"
@@ -166,7 +169,8 @@ class JudgeSpec(BaseModel):
 
     def registration(self) -> object:
         """Return what is registered before TEST is read; by default all that defines the judge."""
-        return self.model_dump(mode="json", exclude={"name", "summary", "seed"})
+        # what it reads is the record's: see `JudgedCorpus.registration`
+        return self.model_dump(mode="json", exclude={"name", "summary", "seed", "reading"})
 
 
 class CausalSpec(JudgeSpec):
@@ -299,7 +303,7 @@ def _configured(root: str | None) -> _Configured:
         try:
             name = _name(entry, {*platform_judges(), *_TAKEN, *found})
             called = f"{where}, judge {name!r}"
-            found[name] = families()["endpoint"].configure(name, entry)
+            found[name] = _family(entry).configure(name, entry)
         except InputError as error:
             problems.append(f"{called}: {error}")
     return _Configured(found, tuple(problems))
@@ -330,6 +334,14 @@ def _entries(where: str, text: str | None) -> list[Any]:
             f"{where} is not one key 'judges' with a list of judges; docs/endpoints.md shows one."
         )
     return entries
+
+
+def _family(entry: Mapping[str, Any]) -> Family:
+    """Return the family that an entry names; without a name it is a judge behind a server."""
+    named = entry.get("family") or "endpoint"
+    if named not in families():
+        raise InputError(f"its family is {str(named)[:40]!r}; name lexical, base, sft or endpoint.")
+    return families()[named]
 
 
 def _name(entry: Any, taken: set[str]) -> str:

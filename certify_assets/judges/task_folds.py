@@ -19,7 +19,7 @@ from certify_assets.errors import IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import JUDGED_COLUMNS, score_table
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.record import renderer, save_files
+from certify_assets.judges.record import save_files
 from certify_assets.storage.progress import Advance, Report, silent
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def score_unseen(judge: JudgedCorpus, runs: pd.DataFrame, *, report: Report = si
             reasons.append(fold.reason)
             continue
         model = judge.family.reload(judge, _place(fold.number), expected_sha256=fold.adapter_sha256)
-        table = score_table(model, runs.iloc[mine], renderer())
+        table = score_table(model, runs.iloc[mine], judge.renderer)
         judged[mine] = table[list(JUDGED_COLUMNS)].to_numpy(np.float64)
         for place in mine.tolist():
             adapters[place] = fold.adapter_sha256

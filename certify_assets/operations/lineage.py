@@ -16,7 +16,6 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.record import renderer
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.batch_closing import settled_rows
 from certify_assets.operations.deployment_record import read_deployments
@@ -368,7 +367,6 @@ def certificate_links(store: Store, certificate: Certificate) -> list[Link]:
     kept = next((item for item in deployments if item.kept), None)
     judge = JudgedCorpus(corpus, judge_name) if kept is None else kept.judge_on(corpus)
     corpus, store = judge.corpus, judge.store
-    version = "the renderer of this version"
     found = [_recertification_link(corpus, hashes)] if "recertification" in hashes else []
     found += [
         file_link(
@@ -379,10 +377,12 @@ def certificate_links(store: Store, certificate: Certificate) -> list[Link]:
             detail=f"split={hashes.get('split', 'cal')} certified",
         ),
         adapter_link(judge, hashes["adapter_sha256"]),
-        compared("renderer", version, hashes["renderer_sha256"], renderer().sha256),
         manifest_link(corpus, hashes["manifest_sha256"]),
         trajectories_link(corpus, hashes["trajectories_sha256"]),
     ]
+    if judge.is_trained:
+        read = judge.renderer.sha256
+        found.append(compared("renderer", "what the judge reads", hashes["renderer_sha256"], read))
     if "parity_sha256" in hashes:
         found.append(file_link(store, "parity", judge.key("parity.json"), hashes["parity_sha256"]))
     if registration := hashes.get("registration"):

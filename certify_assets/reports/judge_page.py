@@ -21,12 +21,13 @@ from certify_assets.evaluation.spending import read_spending
 from certify_assets.judges.harvest.gate import HALF_B
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import judge_spec, judges
-from certify_assets.reports.wording import markdown_table, store_page
+from certify_assets.reports.wording import markdown_table, percent, store_page
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate, Sides
     from certify_assets.evaluation.recalibration import RecalibrationReport
+    from certify_assets.judges.record import JudgeRecord
     from certify_assets.reports.certificate_page import IndexEntry
 
 
@@ -46,7 +47,11 @@ def write_page(judge: JudgedCorpus) -> str:
         title=f"{judge.corpus}, {judge} judge",
         audits=audits,
         audit_frame=test,
-        lineage={**hashes, "training": str(judge.family.describe(adapter))},
+        lineage={
+            **hashes,
+            "training": str(judge.family.describe(adapter)),
+            **reading_facts(judge, adapter),
+        },
         profile=CorpusProfile.from_dict(judge.store.read_json(judge.corpus.key("profile.json"))),
         controls={name: value for name, value in controls.items() if name.endswith("_auroc")},
         certificate_file="certificates.json",
@@ -57,6 +62,31 @@ def write_page(judge: JudgedCorpus) -> str:
         delta_spent=read_spending(judge.corpus).of(judge.name).total(),
     )
     return store_page(judge.store, judge.key("page.html"), page)
+
+
+def reading_facts(judge: JudgedCorpus, record: JudgeRecord) -> dict[str, str]:
+    """Return what a judge reads of a run, how many of the scored runs are cut, and its prompt."""
+    scores = judge.read("scores.json")
+    # scores of an earlier version do not say how many
+    cut = (
+        f"; {percent(scores['cut'] / max(1, scores['rows']))} of the scored runs are cut"
+        if "cut" in scores
+        else ""
+    )
+    prompt = record.detail("settings").get("auditor", {})
+    if judge.spec.uses_language_model:
+        prompt = record.reading.prompt.to_dict()
+    asked = {
+        "system text": str(prompt.get("system", "")),
+        "question": str(prompt.get("closing", "")),
+        "verdict words": " and ".join(
+            word.strip() for name in ("success", "fail") if (word := prompt.get(name, ""))
+        ),
+    }
+    return {
+        "reads": record.reading.describe() + cut,
+        **{name: text for name, text in asked.items() if text},
+    }
 
 
 def _recalibration(

@@ -23,7 +23,8 @@ from certify_assets.evaluation.ledger import announce_study, record_result
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import judge_auroc, score_table
 from certify_assets.judges.lexical import LexicalJudge
-from certify_assets.judges.record import columns, renderer
+from certify_assets.judges.reading import LEXICAL
+from certify_assets.judges.record import columns
 from certify_assets.judges.specs import ALPHAS, CERTIFYING, DELTA, GRID, SIDES
 from certify_assets.judges.task_folds import deal_tasks
 from certify_assets.storage.journal import kept_lines
@@ -151,7 +152,7 @@ def run_seeds(
     entry = announce_study(corpus, reader="seed study", plan={"seeds": asdict(plan)}, run_id=run_id)
     journal = f"seeds/{corpus}.partial.jsonl"
     made = _finished(corpus.store, journal, entry.configuration)
-    texts = list(render_frame(frame, renderer()))
+    texts = list(render_frame(frame, LEXICAL.renderer))
     for number, seed in enumerate(plan.seeds, 1):
         if seed not in made:
             shares = replace(config, profile=plan.profile or config.profile, seed=seed)
@@ -259,14 +260,14 @@ def _judge(
     if len(set(outcomes.tolist())) < 2:
         return None
     known = [texts[place].text for place in rows]
-    return LexicalJudge.train(known, outcomes, seed=seed, renderer_sha256=renderer().sha256)
+    return LexicalJudge.train(known, outcomes, seed=seed, renderer_sha256=LEXICAL.renderer.sha256)
 
 
 def _scored(
     judge: LexicalJudge, frame: pd.DataFrame, texts: list[Rendered], rows: NDArray[np.intp]
 ) -> pd.DataFrame:
     rendered = [texts[place] for place in rows]
-    return score_table(judge, frame.iloc[rows], renderer(), rendered=rendered)
+    return score_table(judge, frame.iloc[rows], LEXICAL.renderer, rendered=rendered)
 
 
 def _out_of_fold(

@@ -12,7 +12,7 @@ from certify_assets.evaluation.audit import audit_judge, judge_overview
 from certify_assets.evaluation.certification import certify_judge, deciding_certificates
 from certify_assets.evaluation.left_out_agents import left_out_agents
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.record import columns, renderer, texts
+from certify_assets.judges.record import columns, texts
 from certify_assets.reports import judge_page
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs
@@ -75,7 +75,7 @@ def test_a_judge_that_never_saw_the_agent_is_fooled_by_it(dialects: Store) -> No
     sft = judge.corpus.split("sft")
     model = judge.family.retrained(judge, sft[sft["agent"] != "odd"], "again")
     runs = judge.corpus.split("cal").set_index("trajectory_id").loc[cal["trajectory_id"]]
-    scores = model.score(texts(runs.reset_index(), renderer())).score
+    scores = model.score(texts(runs.reset_index(), judge.renderer)).score
     rest = (cal["agent"] != "odd").to_numpy()
     _, outcomes, tasks = columns(cal)
     others = certify(scores[rest], outcomes[rest], tasks[rest], alpha=item.alpha)

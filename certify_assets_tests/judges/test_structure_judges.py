@@ -28,7 +28,7 @@ from certify_assets.judges.crossfit import Scale, task_folds
 from certify_assets.judges.families.combined import train_combined
 from certify_assets.judges.families.structure import train_structure
 from certify_assets.judges.features import FEATURES, structure_features
-from certify_assets.judges.record import renderer, texts
+from certify_assets.judges.record import texts
 from certify_assets.judges.structure import StructureJudge, StructureSettings
 from certify_assets.judges.task_folds import score_unseen, train_task_folds
 from certify_assets.judges.trees import BoostedTrees
@@ -344,11 +344,11 @@ def test_out_of_fold_judges_are_those_of_the_recipe(finished: tuple[Store, str])
     fold = folds[1]
     sft = judge.corpus.split("sft")
     others = sft[~sft["task_id"].isin(fold.tasks)]
-    again = TRAINERS[name](others, seed=judge.spec.seed, explained=False)
+    again = TRAINERS[name](others, judge.reading, seed=judge.spec.seed, explained=False)
     assert again.provenance().adapter_sha256 == fold.adapter_sha256
     mine = runs["task_id"].isin(fold.tasks).to_numpy()
     used = found.for_batch(judge.score_runs(runs)[0])["score"].to_numpy()[mine]
-    expected = again.score_runs(runs[mine], texts(runs[mine], renderer())).score
+    expected = again.score_runs(runs[mine], texts(runs[mine], judge.renderer)).score
     np.testing.assert_array_equal(used, expected)
 
 

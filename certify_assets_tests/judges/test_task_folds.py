@@ -12,7 +12,7 @@ from certify_assets.errors import InputError, IntegrityError
 from certify_assets.judges.base import judge_auroc
 from certify_assets.judges.families.lexical import train_lexical
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.record import columns, renderer, texts
+from certify_assets.judges.record import columns, texts
 from certify_assets.judges.task_folds import (
     FOLDS,
     score_unseen,
@@ -56,7 +56,7 @@ def test_every_training_task_is_scored_by_a_judge_that_never_saw_it(operated: St
     table, _ = judge.score_runs(runs)
     used = found.for_batch(table)
     assert np.array_equal(
-        used["score"].to_numpy()[mine], again.score(texts(runs[mine], renderer())).score
+        used["score"].to_numpy()[mine], again.score(texts(runs[mine], judge.renderer)).score
     )
     assert used[~of_sft].equals(table[~of_sft]), "the deployed judge scores what it never saw"
     assert judge_auroc(used[of_sft]) < judge_auroc(table[of_sft]), "and remembers what it saw"

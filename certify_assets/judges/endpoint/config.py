@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges.configured import Entry, LocalEntry, NamedEntry, validated
 from certify_assets.judges.endpoint.questions import (
     ChatPrompt,
     CompletionPrompt,
@@ -18,8 +19,9 @@ from certify_assets.judges.endpoint.questions import (
     TokenPrompt,
     auditor_prompt,
 )
-from certify_assets.judges.endpoint.settings import Asking, Entry, Prices, Server
+from certify_assets.judges.endpoint.settings import Asking, Prices, Server
 from certify_assets.judges.lm.prompt import AuditorPrompt
+from certify_assets.judges.reading import Reading
 
 if TYPE_CHECKING:
     from certify_assets.judges.lm.prompt import PromptEncoder
@@ -32,16 +34,6 @@ _WORDS_ONLY = (
     "local model"
 )
 _VOTES = re.compile(r"sc_([1-9][0-9]{0,2})")
-_CALLED = {
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "string_type": "a text",
-    "dict_type": "a mapping",
-    "model_type": "a mapping",
-    "model_attributes_type": "a mapping",
-    "literal_error": "a mapping",
-}
 
 
 class ParityConfig(Entry):
@@ -64,21 +56,10 @@ class ParityConfig(Entry):
             )
 
 
-class PromptEntry(Entry):
-    """Parts of the auditor's prompt in other words."""
-
-    system: str = ""
-    opening: str = ""
-    closing: str = ""
-    marker: str = ""
-    success: str = ""
-    fail: str = ""
-
-
-class JudgeEntry(Entry):
+class JudgeEntry(NamedEntry):
     """A judge behind a server."""
 
-    name: str = Field(description="small letters, digits and '_', a letter first")
+    family: Literal["endpoint"] = "endpoint"
     url: str = Field(description="base URL of the server, like http://host:port/v1")
     model: str = Field(description="name that the server knows the model by")
     revision: str = Field(default="", description="commit or hash of the weights, if known")
@@ -88,7 +69,6 @@ class JudgeEntry(Entry):
     tokenizer_revision: str = ""
     budget_tokens: int = Field(default=5120, description="longest prompt")
     max_failed: int = Field(default=0, description="runs that may stay unanswered")
-    prompt: PromptEntry = PromptEntry()
     prices: Prices = Prices()
     parity: ParityConfig | Literal["none"] | None = None
     parity_reason: str = Field(default="", description="why parity is none; certificates carry it")
@@ -113,16 +93,9 @@ class JudgeEntry(Entry):
 class JudgesDocument(Entry):
     """The judges that users add: judges.yaml of the data root."""
 
-    judges: list[JudgeEntry]
+    judges: list[JudgeEntry | LocalEntry]
 
 
-_NESTED: dict[str, type[Entry]] = {
-    "prompt": PromptEntry,
-    "prices": Prices,
-    "parity": ParityConfig,
-}
-# parts that a union adds to the place of an error
-_UNION = ("ParityConfig", "literal['none']", "int", "float")
 _MISSING = {
     "url": "it has no url; give the server's base URL as url and the model's name as model.",
     "model": "it has no model; give the server's base URL as url and the model's name as model.",
@@ -155,6 +128,8 @@ class EndpointConfig:
     budget_tokens: int = 5120
     max_failed: int = 0
     parity: ParityConfig | None = None
+    # characters of a run; cuts to the budget of tokens are the server's to count
+    reading: Reading = field(default_factory=Reading)
     no_parity: str = ""  # why there is no parity test; every certificate carries it
 
     def prompt(self) -> EndpointPrompt:
@@ -174,7 +149,7 @@ class EndpointConfig:
             "model": self.server.model,
             "revision": self.server.revision,
             "asking": {**self.asking.to_dict(), "read": self.asking.read, "top": self.asking.top},
-            "auditor": asdict(self.auditor),
+            "auditor": self.auditor.to_dict(),
             "form": self.form,
             "tokenizer": [self.tokenizer, self.tokenizer_revision],
             "budget_tokens": self.budget_tokens,
@@ -195,13 +170,13 @@ class EndpointConfig:
 
 def parse_judge(entry: Mapping[str, Any]) -> EndpointConfig:
     """Read one entry of `judges.yaml`."""
-    found = _validated(entry)
+    found = validated(entry, JudgeEntry, missing=_MISSING)
     mode, votes = _mode(found.asking)
     if found.form not in FORMS or (found.form == "tokens" and mode != "logprob"):
         raise InputError(
             f"form is {found.form!r}; choose chat, completion or, with asking logprob, tokens."
         )
-    auditor = auditor_prompt(mode, **found.prompt.model_dump(exclude_unset=True))
+    auditor = found.asked(auditor_prompt(mode))
     parity, reason = _parity(found, mode)
     words = auditor.words
     # in a chat the verdict begins the answer, so no marker precedes it
@@ -241,47 +216,7 @@ def parse_judge(entry: Mapping[str, Any]) -> EndpointConfig:
         max_failed=found.max_failed,
         parity=parity,
         no_parity=reason,
-    )
-
-
-def _validated(entry: Any) -> JudgeEntry:
-    if not isinstance(entry, Mapping):
-        raise InputError("a judge is no mapping of settings to values; write one setting a line.")
-    # a setting without a value is one that was not written
-    written = {
-        str(name): _without_empty(value) if name in _NESTED else value
-        for name, value in entry.items()
-        if value is not None
-    }
-    try:
-        return JudgeEntry.model_validate(written)
-    except ValidationError as error:
-        raise InputError(_sentence(error.errors(include_input=False)[0])) from None
-
-
-def _without_empty(value: Any) -> Any:
-    if not isinstance(value, Mapping):
-        return value
-    return {str(name): item for name, item in value.items() if item is not None}
-
-
-def _sentence(error: Any) -> str:
-    """Return what is wrong with a judge, with the setting and the remedy."""
-    path = [str(part) for part in error["loc"] if part not in _UNION]
-    name, where = path[-1], path[-2] if len(path) > 1 else "a judge"
-    if error["type"] == "missing":
-        return _MISSING.get(".".join(path), f"it has no {name}; give one.")
-    if error["type"] == "extra_forbidden":
-        known = ", ".join(sorted(_NESTED.get(where, JudgeEntry).model_fields))
-        hint = (
-            " The key itself is never written down: name its environment variable by key_variable."
-            if "key" in name.lower()
-            else ""
-        )
-        return f"{where} has no setting {name[:40]!r}; it has {known}.{hint}"
-    return (
-        f"{name} is of another kind than {_CALLED.get(error['type'], 'expected')}; correct it "
-        "(texts that look like numbers need quotes)."
+        reading=found.reading(Reading()),
     )
 
 

@@ -37,7 +37,7 @@ from certify_assets.judges.endpoint.scoring import (
 )
 from certify_assets.judges.endpoint.settings import Asking, Prices, Server
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.record import JudgeRecord, renderer
+from certify_assets.judges.record import JudgeRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +341,7 @@ def register(judge: JudgedCorpus, config: EndpointConfig) -> EndpointJudge:
     """Ask the server what it is; the judge that it can be asked as is not stored yet."""
     with journal(judge) as path:
         asked = _connected(judge.name, config, path).asked
-    return EndpointJudge(asked, judge.name, renderer().sha256)
+    return EndpointJudge(asked, judge.name, judge.spec.reading.renderer.sha256)
 
 
 def registered_judge(
@@ -362,7 +362,7 @@ def registered_judge(
         reading["counts"],
         replay,
     )
-    found = EndpointJudge(asked, judge.name, renderer().sha256, config.prices)
+    found = EndpointJudge(asked, judge.name, record.renderer_sha256, config.prices)
     if found.provenance().adapter_sha256 != record.adapter_sha256:
         raise StaleCertificateError(
             f"the registration of {judge} on {judge.corpus} was altered; "

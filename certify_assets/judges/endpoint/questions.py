@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, TypedDict, TypeGuard
 
@@ -70,15 +70,12 @@ class ChatPrompt:
     @property
     def sha256(self) -> str:
         """Hash of the texts."""
-        return sha256_bytes(canonical_json({"kind": "chat", **asdict(self.auditor)}))
+        return sha256_bytes(canonical_json({"kind": "chat", **self.auditor.to_dict()}))
 
     def render(self, text: str) -> list[dict[str, str]]:
         """Return the messages; chat markup inside the run is broken up."""
         user = f"{self.auditor.opening}{_safe(text, self.auditor.marker)}\n{self.auditor.closing}"
-        return [
-            {"role": "system", "content": self.auditor.system},
-            {"role": "user", "content": user},
-        ]
+        return self.auditor.messages(user)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +88,7 @@ class CompletionPrompt:
     @property
     def sha256(self) -> str:
         """Hash of the texts."""
-        return sha256_bytes(canonical_json({"kind": "completion", **asdict(self.auditor)}))
+        return sha256_bytes(canonical_json({"kind": "completion", **self.auditor.to_dict()}))
 
     def render(self, text: str) -> str:
         """Return the text; chat markup inside the run is broken up."""

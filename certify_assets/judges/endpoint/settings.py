@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from pydantic import BaseModel, ConfigDict
-
 from certify_assets.errors import InputError
+from certify_assets.judges.configured import Entry
 
 MODES = ("logprob", "cot", "vote")
 READS = ("token_ids", "scoring", "top")
@@ -177,12 +176,6 @@ class Asking:
             return {**common, "words": list(self.words), "marker": self.marker}
         drawn = {"votes": self.votes} if self.mode == "vote" else {}
         return {**common, **drawn, "seed": self.seed, "max_tokens": self.max_tokens}
-
-
-class Entry(BaseModel):
-    """Settings that a user writes: every one has its type, and there is no other."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class Prices(Entry):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,7 +11,9 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.arms import GrpoSpec, candidate_adapter, select_arm
+from certify_assets.judges.configured import LocalEntry, validated
 from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, Progress, judge_family
+from certify_assets.judges.reading import COMPACT
 from certify_assets.judges.record import JudgeRecord, save_files, stored_folder, workplace
 from certify_assets.judges.specs import CausalSpec
 from certify_assets.storage.progress import Report
@@ -21,6 +23,7 @@ from certify_assets.storage.store import Store
 if TYPE_CHECKING:
     import pandas as pd
 
+    from certify_assets.corpora.rendering import Rendered
     from certify_assets.judges.base import Judge
     from certify_assets.judges.lm.judge import CausalJudge
     from certify_assets.judges.lm.scoring import EngineFingerprint, Group, Shard
@@ -58,7 +61,7 @@ class CausalFamily(JudgeFamily):
 
         spec, store = judge.spec, judge.store
         with stored_folder(store, judge.key("adapter")) as folder:
-            base, encoder = load_base(spec.model, spec.revision)
+            base, encoder = load_base(spec.model, spec.revision, judge.reading)
             loaded = CausalJudge.load(
                 folder, base=base, encoder=encoder, name=judge.name, expected_sha256=expected_sha256
             )
@@ -104,12 +107,21 @@ class CausalFamily(JudgeFamily):
             return ""
         return str(judge.store.read_json(key).get("encoder_sha256", ""))
 
+    def cuts(self, judge: JudgedCorpus, model: Judge, rendered: Sequence[Rendered]) -> list[bool]:
+        """Return which runs lose characters, or tokens of their prompt."""
+        by_tokens = _causal(model).encoder.cuts([item.text for item in rendered])
+        return [
+            tokens or item.cut_chars > 0 for tokens, item in zip(by_tokens, rendered, strict=True)
+        ]
+
     def _record(
         self, judge: JudgedCorpus, model: CausalJudge, rows: pd.DataFrame, **details: Any
     ) -> JudgeRecord:
         save_files(judge.store, judge.key("adapter"), model)
         details = {"training": {}, "provenance": asdict(model.provenance()), **details}
-        return replace(judge.record(model.adapter_sha256, rows), details=details)
+        reading = replace(judge.spec.reading, tokens=model.encoder.budget_tokens)
+        record = judge.record(model.adapter_sha256, rows)
+        return replace(record, reads=reading.to_dict(), details=details)
 
 
 @judge_family("base")
@@ -121,12 +133,19 @@ class BaseFamily(CausalFamily):
             name="base",
             summary="The compact language model as it comes, read at the verdict's place.",
             model="compact",
+            reading=COMPACT,
         ),
     )
 
     def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
         """Record the base model."""
         return self._record(judge, _base(judge), judge.corpus.split("sft")[:0])
+
+    def configure(self, name: str, entry: Mapping[str, Any]) -> BaseSpec:
+        """Read an entry of judges.yaml."""
+        found = validated(entry, LocalEntry).specification()
+        summary = f"{found['model']} as it comes, read at the verdict's place."
+        return BaseSpec(**found, summary=summary)
 
     def describe(self, record: JudgeRecord) -> str:
         """Return that nothing was trained."""
@@ -144,6 +163,7 @@ class SftFamily(CausalFamily):
                 "The compact language model with LoRA, fine-tuned on verdicts of the SFT split."
             ),
             model="compact",
+            reading=COMPACT,
         ),
     )
 
@@ -164,6 +184,12 @@ class SftFamily(CausalFamily):
             return self._record(
                 judge, model, sft, training=training.to_dict(), start_sha256=start.adapter_sha256
             )
+
+    def configure(self, name: str, entry: Mapping[str, Any]) -> SftSpec:
+        """Read an entry of judges.yaml."""
+        found = validated(entry, LocalEntry).specification()
+        summary = f"{found['model']} with LoRA, fine-tuned on verdicts of the SFT split."
+        return SftSpec(**found, summary=summary)
 
     def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> CausalJudge:
         """Fine-tune with checkpoints in a folder of its own."""
@@ -188,6 +214,7 @@ class GrpoFamily(CausalFamily):
                 "picked on CAL and paid for in the level."
             ),
             model="compact",
+            reading=COMPACT,
             start="sft",
         ),
     )
@@ -223,7 +250,8 @@ class GrpoFamily(CausalFamily):
 def _base(judge: JudgedCorpus) -> CausalJudge:
     from certify_assets.judges.lm.judge import CausalJudge, load_base
 
-    return CausalJudge(judge.name, *load_base(judge.spec.model, judge.spec.revision))
+    spec = judge.spec
+    return CausalJudge(judge.name, *load_base(spec.model, spec.revision, spec.reading))
 
 
 def _causal(model: Judge) -> CausalJudge:

@@ -9,7 +9,8 @@ import numpy as np
 
 from certify_assets.judges.combined import CombinedJudge
 from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, judge_family
-from certify_assets.judges.record import JudgeRecord, renderer, save_files, stored_folder, texts
+from certify_assets.judges.reading import LEXICAL, Reading
+from certify_assets.judges.record import JudgeRecord, save_files, stored_folder, texts
 from certify_assets.judges.specs import JudgeSpec
 from certify_assets.storage.progress import Report
 
@@ -24,6 +25,8 @@ class CombinedSpec(JudgeSpec):
     retrainable = True
 
     family: Literal["combined"] = "combined"
+    # of the words; of the steps all are read
+    reading: Reading = LEXICAL
 
     @property
     def group(self) -> str:
@@ -49,7 +52,7 @@ class CombinedFamily(JudgeFamily):
     def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
         """Train both parts on SFT; their scales are measured on SFT tasks held out."""
         sft = judge.corpus.split("sft")
-        model = train_combined(sft, seed=judge.spec.seed)
+        model = train_combined(sft, judge.spec.reading, seed=judge.spec.seed)
         save_files(judge.store, judge.key("adapter"), model)
         scales = {"lexical": model.lexical_scale, "structure": model.structure.scale}
         return replace(
@@ -73,12 +76,14 @@ class CombinedFamily(JudgeFamily):
 
     def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> CombinedJudge:
         """Train on some rows, without measuring what features are worth."""
-        return train_combined(rows, seed=judge.spec.seed, explained=False)
+        return train_combined(rows, judge.reading, seed=judge.spec.seed, explained=False)
 
 
-def train_combined(rows: pd.DataFrame, *, seed: int, explained: bool = True) -> CombinedJudge:
-    """Train on the labelled rows of a table, rendered as the platform renders."""
-    using, labelled = renderer(), rows[rows["outcome"].notna()]
+def train_combined(
+    rows: pd.DataFrame, reading: Reading, *, seed: int, explained: bool = True
+) -> CombinedJudge:
+    """Train on the labelled rows of a table, and on what is read of their texts."""
+    using, labelled = reading.renderer, rows[rows["outcome"].notna()]
     return CombinedJudge.train(
         labelled,
         texts(labelled, using),

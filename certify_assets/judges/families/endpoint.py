@@ -40,6 +40,7 @@ class EndpointSpec(JudgeSpec):
             summary=f"{server.model} behind {server.plain_url}, {asked}; nothing is trained.",
             model=server.model,
             revision=server.revision,
+            reading=config.reading,
             endpoint=config,
         )
 

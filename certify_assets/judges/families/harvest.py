@@ -26,6 +26,7 @@ from certify_assets.judges.harvest.gate import (
 )
 from certify_assets.judges.harvest.rows import ContaminationRow, GateDocument
 from certify_assets.judges.judged import DerivedFamily, JudgedCorpus, judge_family
+from certify_assets.judges.reading import COMPACT, LEXICAL
 from certify_assets.judges.record import JudgeRecord, save_files
 from certify_assets.judges.specs import DELTA, GRID, JudgeSpec
 from certify_assets.storage.progress import Report
@@ -73,7 +74,11 @@ def _rounds(name: str, start: str, model: str, words: str) -> tuple[HarvestSpec,
     )
     first, second = (
         HarvestSpec(
-            name=f"{name}_{number}", summary=text.format(words, gate), model=model, start=gate
+            name=f"{name}_{number}",
+            summary=text.format(words, gate),
+            model=model,
+            reading=COMPACT if model else LEXICAL,
+            start=gate,
         )
         for number, gate in ((1, start), (2, f"{name}_1"))
     )
@@ -118,7 +123,7 @@ class HarvestFamily(DerivedFamily):
             model, trained = train_on_rows(judge, training, run="adapter", report=report)
             details["training"] = trained.to_dict()
         else:
-            model = train_lexical(training, seed=spec.seed)
+            model = train_lexical(training, spec.reading, seed=spec.seed)
             save_files(store, judge.key("adapter"), model)
         details["harvest"] = {
             "sha256": harvest_sha256,

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from certify_assets.certificates import certify
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import score_table
+from certify_assets.judges.configured import LocalEntry, validated
 from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, judge_family
 from certify_assets.judges.lexical import LexicalJudge
+from certify_assets.judges.reading import LEXICAL, Reading
 from certify_assets.judges.record import (
     CandidateScore,
     JudgeRecord,
     columns,
-    renderer,
     save_files,
     stored_folder,
     texts,
@@ -44,6 +45,7 @@ class LexicalSpec(JudgeSpec):
     retrainable = True
 
     family: Literal["lexical"] = "lexical"
+    reading: Reading = LEXICAL
     # of several, one is chosen on CAL, and every certificate pays for their number in its level
     success_weights: tuple[float, ...] = (1.0,)
 
@@ -82,7 +84,7 @@ class LexicalFamily(JudgeFamily):
         assert isinstance(spec, LexicalSpec)
         sft = judge.corpus.split("sft")
         trained = {
-            weight: train_lexical(sft, success_weight=weight, seed=spec.seed)
+            weight: train_lexical(sft, spec.reading, success_weight=weight, seed=spec.seed)
             for weight in spec.success_weights
         }
         selection = _selection(judge, trained) if len(trained) > 1 else []
@@ -115,16 +117,26 @@ class LexicalFamily(JudgeFamily):
         found = {name: judge.store.sha256(f"{folder}/{name}") for name in _FILES}
         return sha256_bytes(canonical_json(found))
 
+    def configure(self, name: str, entry: Mapping[str, Any]) -> LexicalSpec:
+        """Read an entry of judges.yaml."""
+        found = validated(entry, LocalEntry).specification()
+        read = found["reading"].describe()
+        return LexicalSpec(
+            **found, summary=f"TF-IDF and logistic regression, trained on SFT; reads {read}."
+        )
+
     def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> LexicalJudge:
         """Train with the weight that was chosen for the stored judge."""
         weight = judge.artifact.success_weight
         assert weight is not None
-        return train_lexical(rows, success_weight=weight, seed=judge.spec.seed)
+        return train_lexical(rows, judge.reading, success_weight=weight, seed=judge.spec.seed)
 
 
-def train_lexical(rows: pd.DataFrame, *, success_weight: float = 1.0, seed: int) -> LexicalJudge:
-    """Train on the labelled rows of a table, rendered as the platform renders."""
-    using, labelled = renderer(), rows[rows["outcome"].notna()]
+def train_lexical(
+    rows: pd.DataFrame, reading: Reading = LEXICAL, *, success_weight: float = 1.0, seed: int
+) -> LexicalJudge:
+    """Train on what is read of the labelled rows of a table."""
+    using, labelled = reading.renderer, rows[rows["outcome"].notna()]
     return LexicalJudge.train(
         texts(labelled, using),
         labelled["outcome"].to_numpy(dtype=np.int8),
@@ -138,7 +150,8 @@ def _selection(judge: JudgedCorpus, trained: Mapping[float, LexicalJudge]) -> li
     """Certified coverage of each candidate on CAL, each at the level that pays for all of them."""
     cal = judge.corpus.split("cal")
     cal = cal[cal["outcome"].notna()]
-    tables = {weight: score_table(model, cal, renderer()) for weight, model in trained.items()}
+    using = judge.spec.reading.renderer
+    tables = {weight: score_table(model, cal, using) for weight, model in trained.items()}
     rows: list[CandidateScore] = []
     for alpha in judge.corpus.config.alphas:
         rows = []

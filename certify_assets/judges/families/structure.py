@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, judge_family
-from certify_assets.judges.record import JudgeRecord, renderer, save_files, stored_folder
+from certify_assets.judges.reading import WHOLE, Reading
+from certify_assets.judges.record import JudgeRecord, save_files, stored_folder
 from certify_assets.judges.specs import JudgeSpec
 from certify_assets.judges.structure import StructureJudge
 from certify_assets.storage.progress import Report
@@ -24,6 +25,8 @@ class StructureSpec(JudgeSpec):
     retrainable = True
 
     family: Literal["structure"] = "structure"
+    # of the steps, whose features it reads
+    reading: Reading = WHOLE
 
 
 @judge_family("structure")
@@ -44,7 +47,7 @@ class StructureFamily(JudgeFamily):
     def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
         """Train on SFT; what each feature is worth is measured on SFT tasks held out."""
         sft = judge.corpus.split("sft")
-        model = train_structure(sft, seed=judge.spec.seed)
+        model = train_structure(sft, judge.spec.reading, seed=judge.spec.seed)
         save_files(judge.store, judge.key("adapter"), model)
         return replace(
             judge.record(model.adapter_sha256, sft),
@@ -64,16 +67,18 @@ class StructureFamily(JudgeFamily):
 
     def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> StructureJudge:
         """Train on some rows, without measuring what features are worth."""
-        return train_structure(rows, seed=judge.spec.seed, explained=False)
+        return train_structure(rows, judge.reading, seed=judge.spec.seed, explained=False)
 
 
-def train_structure(rows: pd.DataFrame, *, seed: int, explained: bool = True) -> StructureJudge:
+def train_structure(
+    rows: pd.DataFrame, reading: Reading, *, seed: int, explained: bool = True
+) -> StructureJudge:
     """Train on the labelled rows of a table."""
     labelled = rows[rows["outcome"].notna()]
     return StructureJudge.train(
         labelled,
         labelled["outcome"].to_numpy(dtype=np.int8),
         seed=seed,
-        renderer_sha256=renderer().sha256,
+        renderer_sha256=reading.renderer.sha256,
         explained=explained,
     )

@@ -10,6 +10,7 @@ from certify_assets.corpora.config import format_domain
 from certify_assets.errors import InputError
 from certify_assets.judges.families.lexical import train_lexical
 from certify_assets.judges.judged import DerivedFamily, JudgedCorpus, judge_family
+from certify_assets.judges.reading import COMPACT, LEXICAL, Reading
 from certify_assets.judges.record import JudgeRecord, save_files
 from certify_assets.judges.specs import JudgeSpec
 from certify_assets.judges.transfer import (
@@ -37,6 +38,7 @@ class TransferSpec(JudgeSpec):
     needs_other_corpora = True
 
     family: Literal["transfer"] = "transfer"
+    reading: Reading = LEXICAL
     # whether every corpus of the same domain is left out
     strict: bool = False
 
@@ -83,6 +85,7 @@ class TransferFamily(DerivedFamily):
                 "The compact language model, fine-tuned on the SFT splits of every other corpus."
             ),
             model="compact",
+            reading=COMPACT,
         ),
         TransferSpec(
             name="transfer_strict",
@@ -91,6 +94,7 @@ class TransferFamily(DerivedFamily):
                 "another domain."
             ),
             model="compact",
+            reading=COMPACT,
             strict=True,
         ),
     )
@@ -113,7 +117,7 @@ class TransferFamily(DerivedFamily):
             )
             training = trained.to_dict()
         else:
-            model = train_lexical(pool.frame, seed=spec.seed)
+            model = train_lexical(pool.frame, spec.reading, seed=spec.seed)
             save_files(judge.store, judge.key("adapter"), model)
         sources = pool.record.sources
         return replace(

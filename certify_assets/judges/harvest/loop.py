@@ -28,7 +28,8 @@ from certify_assets.judges.harvest.gate import (
     withhold,
 )
 from certify_assets.judges.harvest.rows import AuditedRow, MeasuredRow
-from certify_assets.judges.record import columns, renderer
+from certify_assets.judges.reading import COMPACT, LEXICAL
+from certify_assets.judges.record import columns
 from certify_assets.storage.progress import Report, silent
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ def lexical_learner(
             made[key] = train_lexical(rows, seed=42)
         return made[key]
 
-    remembering = _remembering(score_table, renderer())
+    remembering = _remembering(score_table, LEXICAL.renderer)
     return Learner("lexical", _labelled(source), train, remembering, transfer=transfer)
 
 
@@ -192,7 +193,7 @@ def language_learner(
         judge = CausalJudge(place, *load_base("compact"), shards=folder / "shards")
         return fine_tuned(judge, rows, folder / place, model="compact", seed=42, report=report)[0]
 
-    remembering = _remembering(score_table, renderer())
+    remembering = _remembering(score_table, COMPACT.renderer)
     return Learner("sft", _labelled(source), train, remembering, costly=True)
 
 

@@ -153,6 +153,8 @@ def load_language_model(
     revision: str | None = None,
     device: str = "cpu",
     dtype: str = "float32",
+    marker: str = "VERDICT:",
+    words: Sequence[str] = (" SUCCESS", " FAIL"),
 ) -> LanguageModel:
     """Load a causal language model from a hub by name, or from a folder."""
     import torch
@@ -187,7 +189,7 @@ def load_language_model(
     return LanguageModel(
         model=model,
         tokenizer=tokenizer,
-        verdicts=verdict_tokens(tokenizer, "VERDICT:", (" SUCCESS", " FAIL")),
+        verdicts=verdict_tokens(tokenizer, marker, words),
         source=folder.name if local else str(source),
         revision=weights_sha256(folder) if local else str(revision),
     )

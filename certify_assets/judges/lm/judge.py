@@ -12,6 +12,7 @@ from certify_assets.errors import InputError, IntegrityError, StaleCertificateEr
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_atomic
 from certify_assets.judges.base import JudgeProvenance, Scores
 from certify_assets.judges.lm.adapters import bulk_weights, load_adapter
+from certify_assets.judges.lm.compact import CONTEXT
 from certify_assets.judges.lm.contract import Hardware, LanguageModel
 from certify_assets.judges.lm.parity import engine_limits, engine_parity
 from certify_assets.judges.lm.prompt import PromptEncoder
@@ -25,10 +26,12 @@ from certify_assets.judges.lm.scoring import (
     score_group,
     score_prompts,
 )
+from certify_assets.judges.reading import COMPACT, Reading
 
 JUDGE_FILE = "judge.json"
 _SCHEMA = "certify_assets/causal-judge/1"
-_BUDGET = 5120
+# of a prompt where nothing else is configured and the model's context is no shorter
+_TOKENS = 5120
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,21 +160,49 @@ class CausalJudge:
         }
 
 
-def load_base(model: str, revision: str | None = None) -> tuple[LanguageModel, PromptEncoder]:
-    """Load a base model with the encoder of its prompts."""
+def load_base(
+    model: str, revision: str | None = None, reading: Reading = COMPACT
+) -> tuple[LanguageModel, PromptEncoder]:
+    """Load a base model with the encoder of its prompts; refuse a reading it is not made for."""
     # the compact model stays on the CPU, where its scores are the same bits on every machine
-    from certify_assets.judges.lm.compact import CONTEXT, load_compact
+    from certify_assets.judges.lm.compact import load_compact
     from certify_assets.judges.lm.contract import load_language_model
 
-    on = Hardware.present()
-    compact = model == "compact"
+    on, prompt = Hardware.present(), reading.prompt
     language = (
         load_compact()
-        if compact
-        else load_language_model(model, revision=revision, device=on.device, dtype=on.dtype)
+        if model == "compact"
+        else load_language_model(
+            model,
+            revision=revision,
+            device=on.device,
+            dtype=on.dtype,
+            marker=prompt.marker,
+            words=prompt.words,
+        )
     )
-    encoder = PromptEncoder(language.tokenizer, budget_tokens=CONTEXT if compact else _BUDGET)
+    encoder = PromptEncoder(
+        language.tokenizer,
+        prompt=prompt,
+        renderer=reading.renderer,
+        budget_tokens=_budget(model, language, reading),
+    )
     return replace(language, verdicts=encoder.verdicts), encoder
+
+
+def _budget(name: str, language: LanguageModel, reading: Reading) -> int:
+    """Return the tokens of a prompt; refuse more than the model's context."""
+    declared = getattr(language.model.config, "max_position_embeddings", None)
+    # beyond what the compact model was pretrained on, nothing is known of it
+    context = CONTEXT if name == "compact" else declared
+    if reading.tokens is None:
+        return min(_TOKENS, context or _TOKENS)
+    if context is not None and reading.tokens > context:
+        raise InputError(
+            f"a judge is to read {reading.tokens:,} tokens and the context of {name} is "
+            f"{context:,}; give tokens of at most {context:,}."
+        )
+    return reading.tokens
 
 
 def load_tokenizer(model: str, revision: str | None = None) -> Any:

@@ -18,7 +18,7 @@ _FILES = ("adapter_model.safetensors", "adapter_config.json", "judge.json", "pro
 
 def check_prepared(judge: JudgedCorpus) -> dict[str, str | int | None]:
     """Return what a training will read; refuse here what it would refuse on the device."""
-    spec = judge_spec(judge.name)
+    spec = judge.spec
     facts: dict[str, str | int | None] = {"model": spec.model, "revision": spec.revision}
     if spec.model == "compact":
         from certify_assets.judges.lm.compact.shipped import require_shipped

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,8 @@ ENCODER_VERSION = "certify_assets/prompt_encoder/1"
 _PLACE = "<<<the run is put here>>>"
 _CUT = "\n[middle of the run cut]\n  "
 _SMALLEST_BODY = 16
+SYSTEM = "system"
+_ROLES = (SYSTEM, "user")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,8 @@ class AuditorPrompt:
     # the verdicts as they follow the marker, with the space before them
     success: str = " SUCCESS"
     fail: str = " FAIL"
+    # where the system text stands in a chat: its own message, or the head of the user's
+    system_role: str = SYSTEM
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -50,6 +54,16 @@ class AuditorPrompt:
                 name in ("marker", "success", "fail") and not value.strip()
             ):
                 raise InputError(f"the auditor prompt's {name} is {value!r}; give a text.")
+        if not (self.system + self.opening + self.closing).strip():
+            raise InputError(
+                "the auditor prompt is empty; give a system text or a closing that asks the "
+                "question."
+            )
+        if self.system_role not in _ROLES:
+            raise InputError(
+                f"the system_role of the auditor prompt is {self.system_role!r}; choose "
+                f"{' or '.join(_ROLES)}."
+            )
         if self.success == self.fail:
             raise InputError(
                 f"both verdicts of the auditor prompt are {self.fail!r}; give two words."
@@ -68,7 +82,22 @@ class AuditorPrompt:
     @property
     def sha256(self) -> str:
         """Hash of the prompt's texts."""
-        return sha256_bytes(canonical_json(asdict(self)))
+        return sha256_bytes(canonical_json(self.to_dict()))
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the texts; the role only where it is not the system's own."""
+        # prompts from before there was a choice keep their hash
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if name != "system_role" or value != SYSTEM
+        }
+
+    def messages(self, user: str) -> list[dict[str, str]]:
+        """Return the messages of a chat."""
+        if self.system_role == SYSTEM:
+            return [{"role": SYSTEM, "content": self.system}, {"role": "user", "content": user}]
+        return [{"role": "user", "content": f"{self.system}\n\n{user}" if self.system else user}]
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,6 +179,10 @@ class PromptEncoder:
             self.prefix_ids + head + self._cut_ids + body[tail:] + self.suffix_ids, tail - len(head)
         )
 
+    def cuts(self, texts: Sequence[str]) -> list[bool]:
+        """Return which rendered runs are cut to the budget of tokens."""
+        return [encoded.cut_tokens > 0 for encoded in self.encode_texts(texts)]
+
     def encode_texts(self, texts: Sequence[str]) -> list[Encoded]:
         """Encode rendered runs, in their order."""
         return [self.encode_text(text) for text in texts]
@@ -181,7 +214,7 @@ class PromptEncoder:
         if not tokenizer.chat_template:
             text = f"{prompt.system}\n\n{user}\n"
         else:
-            text = _templated(tokenizer, prompt.system, user)
+            text = _templated(tokenizer, prompt, user)
         parts = text.split(_PLACE)
         if len(parts) != 2:
             raise InputError(
@@ -233,22 +266,14 @@ class PromptEncoder:
                 )
 
 
-def _templated(tokenizer: Any, system: str, user: str) -> str:
+def _templated(tokenizer: Any, prompt: AuditorPrompt, user: str) -> str:
     """Apply the chat template, also one without a system role."""
     # a template without a system role gets its text at the head of the user's message
     from jinja2 import TemplateError
 
     options = {"tokenize": False, "add_generation_prompt": True, "enable_thinking": False}
     try:
-        return str(
-            tokenizer.apply_chat_template(
-                [{"role": "system", "content": system}, {"role": "user", "content": user}],
-                **options,
-            )
-        )
+        return str(tokenizer.apply_chat_template(prompt.messages(user), **options))
     except TemplateError:
-        return str(
-            tokenizer.apply_chat_template(
-                [{"role": "user", "content": f"{system}\n\n{user}"}], **options
-            )
-        )
+        headed = replace(prompt, system_role="user")
+        return str(tokenizer.apply_chat_template(headed.messages(user), **options))

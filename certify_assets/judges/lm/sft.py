@@ -201,15 +201,16 @@ def train_on_rows(
     """Fine-tune a judge on given rows, with a run's own checkpoints, and store its adapter."""
     from certify_assets.judges.lm.judge import CausalJudge, load_base
 
-    base, encoder = load_base(judged.spec.model, judged.spec.revision)
+    spec = judged.spec
+    base, encoder = load_base(spec.model, spec.revision, spec.reading)
     with workplace(judged.store, judged.key("training")) as folder:
-        start = CausalJudge(judged.spec.name, base, encoder)
+        start = CausalJudge(spec.name, base, encoder)
         judge, trained = fine_tuned(
             start,
             labelled,
             folder / run,
-            model=judged.spec.model,
-            seed=judged.spec.seed,
+            model=spec.model,
+            seed=spec.seed,
             report=report,
             epochs=epochs,
         )

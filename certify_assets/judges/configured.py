@@ -1,0 +1,171 @@
+"""What users write of a judge in judges.yaml: its settings, and a sentence where one is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from certify_assets.errors import InputError
+from certify_assets.judges.lm.prompt import AuditorPrompt
+from certify_assets.judges.reading import COMPACT, LEXICAL, WHOLE, Reading
+
+_CALLED = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "string_type": "a text",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "literal_error": "one of its words",
+}
+# parts that a union adds to the place of an error
+_UNION = ("ParityConfig", "literal['none']", "literal['whole']", "int", "float")
+
+E = TypeVar("E", bound="Entry")
+
+
+class Entry(BaseModel):
+    """Settings that a user writes: every one has its type, and there is no other."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class PromptEntry(Entry):
+    """Parts of the auditor's prompt in other words."""
+
+    system: str = ""
+    opening: str = ""
+    closing: str = ""
+    marker: str = ""
+    success: str = Field(default="", description="the verdict after the marker, with its space")
+    fail: str = ""
+    system_role: str = Field(
+        default="system", description="system, or user: at the head of the user's message"
+    )
+
+
+class NamedEntry(Entry):
+    """What every judge of the document says."""
+
+    name: str = Field(description="small letters, digits and '_', a letter first")
+    chars: int | Literal["whole"] | None = Field(
+        default=None, description="characters of a run that it reads, the middle is cut"
+    )
+    step_chars: int | Literal["whole"] | None = Field(
+        default=None, description="characters of each action and of each observation"
+    )
+    prompt: PromptEntry = PromptEntry()
+
+    def reading(self, usual: Reading, prompt: AuditorPrompt | None = None) -> Reading:
+        """Return what it reads: the given settings in the place of the usual ones."""
+        given = {
+            name: None if value == "whole" else value
+            for name in ("chars", "step_chars")
+            if (value := getattr(self, name)) is not None
+        }
+        found = replace(usual, **given, prompt=prompt or usual.prompt)
+        # refuses fewer characters than a run needs
+        _ = found.renderer
+        return found
+
+    def asked(self, usual: AuditorPrompt) -> AuditorPrompt:
+        """Return the prompt with the given parts in other words."""
+        return replace(usual, **self.prompt.model_dump(exclude_unset=True))
+
+
+class LocalEntry(NamedEntry):
+    """A judge that is trained here, or a language model as it comes."""
+
+    family: Literal["lexical", "base", "sft"] = Field(
+        description="lexical, base (a language model as it comes) or sft (with LoRA on verdicts)"
+    )
+    model: str = Field(
+        default="", description="language model: compact, a folder with safetensors, a hub name"
+    )
+    revision: str | None = Field(default=None, description="commit of the hub repository")
+    tokens: int | None = Field(
+        default=None, description="longest prompt; by default the context, at most 5,120"
+    )
+    seed: int = 42
+
+    def specification(self) -> dict[str, Any]:
+        """Return the fields of the judge's specification."""
+        about = {"name": self.name, "seed": self.seed}
+        if self.family == "lexical":
+            for name in ("model", "revision", "tokens", "prompt"):
+                if name in self.model_fields_set:
+                    raise InputError(
+                        f"it has {name}, and a lexical judge reads words of the run alone; take "
+                        f"{name} out, or name the family base or sft."
+                    )
+            return {**about, "reading": self.reading(LEXICAL)}
+        if self.tokens is not None and self.tokens < 1:
+            raise InputError(f"tokens is {self.tokens}; give a whole number above 0.")
+        model = self.model or "compact"
+        usual = COMPACT if model == "compact" else WHOLE
+        reading = self.reading(usual, self.asked(usual.prompt))
+        return {
+            **about,
+            "model": model,
+            "revision": self.revision,
+            "reading": replace(reading, tokens=self.tokens or usual.tokens),
+        }
+
+
+def validated(entry: Any, kind: type[E], *, missing: Mapping[str, str] | None = None) -> E:
+    """Read the settings of a judge; a sentence on the first that is wrong."""
+    if not isinstance(entry, Mapping):
+        raise InputError("a judge is no mapping of settings to values; write one setting a line.")
+    # a setting without a value is one that was not written
+    written = {
+        str(name): _without_empty(value) if _part(kind, str(name)) is not kind else value
+        for name, value in entry.items()
+        if value is not None
+    }
+    try:
+        return kind.model_validate(written)
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        raise InputError(_sentence(first, kind, missing or {})) from None
+
+
+def _without_empty(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    return {str(name): item for name, item in value.items() if item is not None}
+
+
+def _sentence(error: Any, kind: type[Entry], missing: Mapping[str, str]) -> str:
+    """Return what is wrong with a judge, with the setting and the remedy."""
+    path: Sequence[str] = [str(part) for part in error["loc"] if part not in _UNION]
+    name = path[-1]
+    if error["type"] == "missing":
+        return missing.get(".".join(path), f"it has no {name}; give one.")
+    if error["type"] == "extra_forbidden":
+        where, fields = ("a judge", kind) if len(path) == 1 else (path[-2], _part(kind, path[-2]))
+        hint = (
+            " The key itself is never written down: name its environment variable by key_variable."
+            if "key" in name.lower()
+            else ""
+        )
+        known = ", ".join(sorted(fields.model_fields))
+        return f"{where} has no setting {name[:40]!r}; it has {known}.{hint}"
+    return (
+        f"{name} is of another kind than {_CALLED.get(error['type'], 'expected')}; correct it "
+        "(texts that look like numbers need quotes)."
+    )
+
+
+def _part(kind: type[Entry], name: str) -> type[Entry]:
+    """Return the class of a part of the settings; the whole's where it is no part."""
+    known: list[Any] = [kind.model_fields[name].annotation] if name in kind.model_fields else []
+    while known:
+        found = known.pop()
+        if isinstance(found, type) and issubclass(found, Entry):
+            return found
+        known.extend(getattr(found, "__args__", ()))
+    return kind

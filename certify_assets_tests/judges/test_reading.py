@@ -1,0 +1,185 @@
+"""What a judge reads of a run: configured, recorded, registered, shown, and refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from certify_assets.corpora.rendering import Renderer, render_frame
+from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
+from certify_assets.evaluation.certification import certify_judge, verify_stored
+from certify_assets.judges.controls import UNCUT
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.lm.compact import compact_model_path
+from certify_assets.judges.lm.judge import load_base
+from certify_assets.judges.lm.prompt import AuditorPrompt
+from certify_assets.judges.reading import COMPACT, FORMER, WHOLE, Reading
+from certify_assets.judges.specs import JUDGES, judge_problems, judge_spec
+from certify_assets.reports.judge_page import reading_facts
+from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged
+
+SHORT = {"name": "short", "family": "lexical", "chars": 400, "step_chars": 40}
+YES = {"success": " yes", "fail": " no", "system_role": "user"}
+
+
+def configure(root: str, *entries: dict[str, Any]) -> str:
+    (Path(root) / "judges.yaml").write_text(yaml.safe_dump({"judges": list(entries)}), "utf-8")
+    return root
+
+
+def short(store: Store) -> JudgedCorpus:
+    return judged(store, "one", "short")
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [
+        Reading(),
+        WHOLE,
+        COMPACT,
+        Reading(chars=9000, tokens=5120, prompt=AuditorPrompt(system="Judge.", system_role="user")),
+    ],
+)
+def test_a_reading_is_stored_as_it_was(reading: Reading) -> None:
+    assert Reading.from_dict(reading.to_dict()) == reading
+    assert hash(Reading.from_dict(reading.to_dict())) == hash(reading)
+
+
+@pytest.mark.parametrize("document", [{"chars": 9, "words": 3}, {"prompt": 3}, {"chars": "all"}])
+def test_a_document_of_no_reading_is_refused(document: dict[str, Any]) -> None:
+    with pytest.raises((IntegrityError, InputError)):
+        _ = Reading.from_dict(document).renderer
+
+
+def test_what_was_read_before_records_named_it_is_read_as_then() -> None:
+    assert Reading.from_dict({}) == Reading() and Reading().renderer == Renderer()
+    assert JUDGES["sft"].reading == COMPACT and COMPACT.tokens == 768
+    assert "system_role" not in AuditorPrompt().to_dict()
+
+
+def test_a_configured_judge_reads_what_it_says(corpora: Store) -> None:
+    configure(corpora.root, SHORT)
+    judge = short(corpora)
+    record = judge.train()
+    assert record.reads == {"chars": 400, "step_chars": 40} and judge.renderer == Renderer(
+        400, 40, 40
+    )
+    assert record.renderer_sha256 == Renderer(400, 40, 40).sha256
+    judge.score()
+    document = judge.read("scores.json")
+    frames = [judge.corpus.split(split) for split in ("rl", "cal", "test")]
+    whole = [run.cut_chars == 0 for frame in frames for run in render_frame(frame, judge.renderer)]
+    assert 0 < document["cut"] == len(whole) - sum(whole) < document["rows"]
+    assert judge.registration == {
+        "judge": judge.spec.registration(),
+        "reading": {"chars": 400, "step_chars": 40},
+    }
+    certify_judge(judge)
+    assert verify_stored(judge) == []
+    facts = reading_facts(judge, record)
+    assert facts["reads"].startswith("400 characters of a run, 40 of a step's part; ")
+    assert facts["reads"].endswith("% of the scored runs are cut")
+    # another number there makes it stale, and the first one again does not
+    configure(corpora.root, {**SHORT, "chars": 500})
+    with pytest.raises(StaleCertificateError, match=r"judges\.yaml says otherwise now"):
+        short(corpora).require_artifact()
+    configure(corpora.root, SHORT)
+    short(corpora).require_scores()
+
+
+def test_a_judge_of_an_earlier_version_keeps_its_certificates(corpora: Store) -> None:
+    judge = judged(corpora, "one")
+    before = judge.spec.model_copy(update={"reading": Reading()})
+    old = JudgedCorpus.of(judge.corpus, before)
+    old.train()
+    # its record did not name what it reads
+    document = old.read("adapter.json")
+    del document["reads"]
+    old.store.write_json(old.key("adapter.json"), document)
+    old.score()
+    certify_judge(old)
+    now = judged(corpora, "one")
+    assert now.reading == Reading() and now.reading in FORMER
+    assert verify_stored(now) == [] and now.registration == now.spec.registration()
+    # a later version reads more: what was trained keeps what it reads, and certifies
+    later = now.spec.model_copy(update={"reading": WHOLE})
+    newer = JudgedCorpus.of(judged(corpora, "one").corpus, later)
+    assert newer.reading == Reading() and verify_stored(newer) == []
+    # trained again it is another judge, and registered as one
+    newer.train()
+    again = JudgedCorpus.of(judged(corpora, "one").corpus, later)
+    assert again.renderer == UNCUT
+    assert again.registration == {
+        "judge": later.registration(),
+        "reading": {"chars": "whole", "step_chars": "whole"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"family": "forest"}, "name lexical, base, sft or endpoint"),
+        ({"family": "grpo"}, "cannot be added by judges"),
+        ({"chars": 10}, "give a whole number of at least 400"),
+        ({"chars": "all"}, "chars is of another kind than"),
+        ({"tokens": 512}, "a lexical judge reads words of the run alone"),
+        ({"model": "compact"}, "take model out"),
+        ({"family": "base", "tokens": 0}, "give a whole number above 0"),
+        ({"family": "base", "prompt": {"fail": " SUCCESS"}}, "give two words"),
+        (
+            {"family": "base", "prompt": {"system": "", "opening": "", "closing": ""}},
+            "the auditor prompt is empty",
+        ),
+        ({"family": "base", "prompt": {"system_role": "agent"}}, "choose system or user"),
+        ({"family": "base", "prompt": {"verdict": "x"}}, "prompt has no setting 'verdict'"),
+        ({"url": "http://127.0.0.1:9/v1"}, "a judge has no setting 'url'"),
+    ],
+)
+def test_what_cannot_be_read_is_a_sentence(
+    tmp_path: Path, change: dict[str, Any], said: str
+) -> None:
+    (problem,) = judge_problems(configure(str(tmp_path), {**SHORT, **change}))
+    assert said in problem and "judge 'short'" in problem
+
+
+def test_a_language_model_reads_its_own_prompt(tmp_path: Path) -> None:
+    entry = {
+        "name": "mine",
+        "family": "base",
+        "model": str(compact_model_path()),
+        "tokens": 512,
+        "prompt": YES,
+    }
+    reading = judge_spec("mine", configure(str(tmp_path), entry)).reading
+    assert (reading.chars, reading.step_chars, reading.tokens) == (None, None, 512)
+    assert reading.prompt.words == (" yes", " no")
+    language, encoder = load_base(str(compact_model_path()), None, reading)
+    assert encoder.budget_tokens == 512 and language.verdicts == encoder.verdicts
+    _, usual = load_base("compact")
+    assert usual.budget_tokens == 768 and usual.sha256 != encoder.sha256
+
+
+@pytest.mark.parametrize(
+    ("reading", "said"),
+    [
+        (Reading(tokens=769), "the context of compact is 768; give tokens of at most 768"),
+        (Reading(tokens=99), "is too small for a prompt"),
+        (
+            Reading(prompt=AuditorPrompt(success=" done", fail=" done.")),
+            "where one begins the other; choose other words",
+        ),
+    ],
+)
+def test_a_reading_that_the_model_cannot_do_is_refused(reading: Reading, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        load_base("compact", None, reading)
+
+
+def test_a_refused_reading_trains_nothing(corpora: Store) -> None:
+    configure(corpora.root, {"name": "long", "family": "sft", "tokens": 5120})
+    judge = judged(corpora, "one", "long")
+    with pytest.raises(InputError, match="the context of compact is 768"):
+        judge.train()
+    assert not corpora.names(judge.key()) and not judge.is_trained
