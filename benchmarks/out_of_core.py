@@ -7,7 +7,8 @@ both sides, start-up and compilation included: CPU seconds of user and system to
 of the process, and the most that its temporary files held (seen every tenth of a second, on Linux).
 The tables are made (seeded, the paper's process, ten rows a task, ids as text, rows in scattered
 order). The least table is certified and decided in memory as well: the certificate must be the same
-but for the name of its table, and the decisions and the queue the same rows.
+but for the name of its table, and the decisions and the queue the same rows; and the hash that
+names its table is timed next to that of tables in pieces, which is of their tasks.
 """
 
 from __future__ import annotations
@@ -128,6 +129,7 @@ def cost(folder: Path, scores: Path, rows: int, *, compare: bool) -> None:
     show("decide", rows, measured("decide", pieces, scores, "--stream", *written))
     if compare:
         compare_with_memory(folder, scores, pieces, outputs)
+        hash_cost(scores, rows)
 
 
 def certified(scores: Path, out: Path, procedure: str, *options: str) -> dict[str, float]:
@@ -156,6 +158,27 @@ def compare_with_memory(folder: Path, scores: Path, pieces: Path, outputs: dict[
     measured("decide", pieces, scores, *written)
     assert all(pq.read_table(outputs[name]).equals(pq.read_table(again[name])) for name in outputs)
     print("in memory: the same certificates, decisions and queue", flush=True)
+
+
+def hash_cost(scores: Path, rows: int) -> None:
+    """Show what naming a table in memory by its tasks would cost, next to its certificate."""
+    from certify_assets.certificates import Settings, issue, observe
+    from certify_assets.certificates.inputs import content_hash
+    from certify_assets.evaluation.score_table import read_score_table
+
+    table = read_score_table(scores)
+    data = (table.scores, table.labelled(), table.tasks)
+    seen, settings = observe(*data), Settings(procedure=PROCEDURES[-1])
+    # as the hash of schema 1 is made
+    columns = [(seen.scores, "<f8"), (seen.outcomes, "|i1"), (seen.tasks, "<i4")]
+    for step, call in (
+        ("certify, read already", lambda: issue(observe(*data), settings)),
+        ("hash of all rows", lambda: content_hash("rows/1", [rows, seen.labels], columns)),
+        ("hash by tasks", lambda: seen.task_fingerprint),
+    ):
+        began = time.process_time()
+        call()
+        print(f"{step:28}{rows:>12,} rows {time.process_time() - began:9.3f} CPU-s", flush=True)
 
 
 def main() -> None:

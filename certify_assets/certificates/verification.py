@@ -62,7 +62,7 @@ def verify_certificate(
     pilot: tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
     pool: tuple[ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
     agents: Sequence[Any] | NDArray[Any] | None = None,
-    named: bool | None = None,
+    named: bool = False,
 ) -> str | None:
     """Recompute a certificate from the data and return the first difference, as a sentence; None
     when there is none.
@@ -79,9 +79,9 @@ def verify_certificate(
         The pool of a certificate that names one under inputs.pool.
     agents : sequence of hashables, optional
         Agent of every row, for a two_way certificate, whose table has them.
-    named : bool, optional
-        Whether every row is known to be a run of its own, as in a table with trajectory_id; by
-        default where the document has no finding on rows that repeat others.
+    named : bool
+        Whether every row is known to be a run of its own, as in a table with trajectory_id; else
+        the document must have a finding on rows that repeat others, where there are any.
 
     Returns
     -------
@@ -106,10 +106,8 @@ def verify_certificate(
     unlabelled = None if pool is None else observe_pool(*pool)
     with_agents = None if agents is None else partial(observe, scores, outcomes, tasks, agents)
 
-    def repeats(table: Observations, certificate: Certificate) -> int:
-        found = any(item["code"] == "duplicate_rows" for item in certificate.findings)
-        runs = not found if named is None else named
-        return 0 if runs else repeated_rows(table, scores, outcomes, tasks, agents)
+    def repeats(table: Observations) -> int:
+        return 0 if named else repeated_rows(table, scores, outcomes, tasks, agents)
 
     return _verify(
         document, observations, repeats, pilot=others, pool=unlabelled, with_agents=with_agents
@@ -118,13 +116,13 @@ def verify_certificate(
 
 def verify_counted(document: Any, table: CountedTable, pool: Pool | None = None) -> str | None:
     """Verify a certificate by a table that was read in pieces; see :func:`verify_certificate`."""
-    return _verify(document, table, lambda *_: table.repeats, pool=pool)
+    return _verify(document, table, lambda _: table.repeats, pool=pool)
 
 
 def _verify(
     document: Any,
     table: Observations | CountedTable,
-    repeats: Callable[[Any, Certificate], int],
+    repeats: Callable[[Any], int],
     *,
     pilot: Observations | None = None,
     pool: Pool | None = None,
@@ -168,6 +166,13 @@ def _verify(
         unlabelled = None if its_pool is None else pool
         if found := _pool_difference(certificate, unlabelled, given=pool is not None):
             return found
+        repeated = repeats(table)
+        if repeated and all(item["code"] != "duplicate_rows" for item in certificate.findings):
+            return (
+                f"{repeated} of {table.rows} rows repeat an earlier one, and the document lacks "
+                "the finding duplicate_rows; where each is a run of its own, give its trajectory_id "
+                "(from Python named=True) or its agent."
+            )
         again = issue(
             table,
             settings_of(certificate),
@@ -176,7 +181,7 @@ def _verify(
             provenance=certificate.provenance,
             selection=certificate.selection,
             inputs=inputs,
-            repeats=repeats(table, certificate),
+            repeats=repeated,
         )
     except (ForgedCertificateError, InputError) as error:
         return str(error)

@@ -283,6 +283,10 @@ def test_rows_that_are_there_twice_are_counted() -> None:
     assert verify_certificate(found, *twice) is None
     assert codes(certify(*twice, named=True)) == []
     assert "findings" in str(verify_certificate(found, *twice, named=True))
+    # stripped of the finding, and with the digest of what is left
+    for form in (lambda item: item, Certificate.to_dict, Certificate.to_json):
+        said = verify_certificate(form(replace(found, findings=())), *twice)
+        assert "lacks the finding duplicate_rows" in str(said)
     # another agent is another run
     agents = np.concatenate([np.repeat("one", len(data.scores)), np.repeat("two", 11)])
     assert codes(certify(*twice, agents=agents)) == []

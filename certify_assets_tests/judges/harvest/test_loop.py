@@ -73,7 +73,8 @@ def test_the_stored_scores_verify_the_certificates_as_the_page_says(store: Store
         "cal"
     )
     for item in certification.load_certificates(judged(store, "c", FIRST)):
-        assert verify_certificate(item, table.scores, table.labelled(), table.tasks) is None
+        data = (table.scores, table.labelled(), table.tasks)
+        assert verify_certificate(item, *data, named=True) is None
     splits = store.read_table(f"judges/{FIRST}/c/scores.parquet")["split"]
     assert (splits == "cal_half_a").sum() > 0 and set(splits) == {"rl", "cal", "cal_half_a", "test"}
     whole = judged(store, "c", FIRST).scores[0]
