@@ -17,7 +17,7 @@ from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
 from certify_assets.certificates.guard import factor_needed
 from certify_assets.certificates.inputs import Observations, observe
-from certify_assets.certificates.pool import observe_pool
+from certify_assets.certificates.pool import GivenPool, as_pool
 
 _MOST_TASKS = 1_000_000
 _NOISE = 2
@@ -89,7 +89,7 @@ def diagnose(
     tasks: Sequence[Any] | NDArray[Any],
     *,
     pilot: tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
-    pool: tuple[ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
+    pool: GivenPool | None = None,
     **keywords: Any,
 ) -> Diagnosis:
     """Say why a table certifies nothing, and how many tasks like these would certify something.
@@ -118,7 +118,7 @@ def diagnose(
     """
     observations, settings = observe(scores, outcomes, tasks), Settings(**keywords)
     others = None if pilot is None else observe(*pilot)
-    unlabelled = None if pool is None else observe_pool(*pool)
+    unlabelled = as_pool(pool)
     evaluation = evaluate(observations, settings, others, unlabelled)
     return diagnose_evaluation(observations, evaluation, settings)
 

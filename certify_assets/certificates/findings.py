@@ -22,7 +22,7 @@ from certify_assets.certificates.evaluation import (
 )
 from certify_assets.certificates.guard import largest_shares
 from certify_assets.certificates.inputs import Observations
-from certify_assets.certificates.pool import Pool
+from certify_assets.certificates.pool import GIVEN, Pool
 
 #: below this many tasks neither the paper's simulation nor ours covers the bootstrap
 FEW_TASKS = 20
@@ -259,11 +259,12 @@ def _pool_findings(
     pseudo = evaluation.test.pseudo
     if pool is None or pseudo is None:
         return
-    yield (
-        "hand_picked",
-        f"The {len(pool.labels)} tasks of the pool were given by hand: the size ratio holds if "
-        "they are every task that is not in the calibration table, not a choice of them.",
-    )
+    if pool.origin == GIVEN:
+        yield (
+            "hand_picked",
+            f"The {len(pool.labels)} tasks of the pool were given by hand: the size ratio holds if "
+            "they are every task that is not in the calibration table, not a choice of them.",
+        )
     if pool.unscored:
         yield (
             "unscored_pool_rows",

@@ -14,7 +14,7 @@ from certify_assets.certificates.clustering import kish_effective_tasks, summari
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
 from certify_assets.certificates.findings import certificate_findings
 from certify_assets.certificates.inputs import Inputs, Observations, observe, repeated_rows
-from certify_assets.certificates.pool import Pool, observe_pool
+from certify_assets.certificates.pool import GivenPool, Pool, as_pool
 from certify_assets.certificates.procedures import RARE
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import significant
@@ -60,7 +60,7 @@ def certify(
     seed: int = 42,
     candidates: int = 1,
     pilot: tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
-    pool: tuple[ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
+    pool: GivenPool | None = None,
     selection: str | None = None,
     agents: Sequence[Any] | NDArray[Any] | None = None,
     inputs: Mapping[str, Any] | None = None,
@@ -118,7 +118,7 @@ def certify(
     pilot : tuple of scores, outcomes and tasks, optional
         Other tasks, from which betting takes thresholds, start and bets; without them it certifies
         nothing. No other procedure reads it.
-    pool : tuple of scores and tasks, optional
+    pool : Pool, or tuple of scores and tasks, optional
         Unlabelled runs of other tasks, from which pseudo_task takes how unequal tasks are in size;
         without them it takes that from the table alone. No other procedure accepts it.
     selection : str, optional
@@ -178,7 +178,7 @@ def certify(
         observations,
         settings,
         pilot=None if pilot is None else observe(*pilot),
-        pool=None if pool is None else observe_pool(*pool),
+        pool=as_pool(pool),
         provenance=provenance,
         selection=selection,
         repeats=0 if named else repeated_rows(observations, scores, outcomes, tasks, agents),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,8 +19,11 @@ from certify_assets.certificates.inputs import (
 )
 from certify_assets.errors import InputError, quoted
 
-#: who chose the tasks of a pool, as a certificate says it
-ORIGIN = "given"
+#: who chose the tasks of a pool, as a certificate says it: whoever gave it, or the rule of the
+#: platform, which takes every task that is not in the calibration table
+GIVEN: Final = "given"
+EVERY_TASK: Final = "every_task"
+ORIGINS: Final = (GIVEN, EVERY_TASK)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +39,8 @@ class Pool:
     scored : int
     sha256 : str
         Hash of the content; does not depend on row order, file format or outcomes.
+    origin : str
+        One of `ORIGINS`.
     """
 
     scores: NDArray[np.float64]
@@ -43,6 +48,7 @@ class Pool:
     labels: tuple[str, ...]
     scored: int
     sha256: str
+    origin: str = GIVEN
 
     @property
     def unscored(self) -> int:
@@ -57,10 +63,21 @@ class Pool:
     @property
     def fingerprint(self) -> PoolInputs:
         """The ``inputs.pool`` entry of a certificate."""
-        return {"sha256": self.sha256, "rows": int(self.scores.size), "origin": ORIGIN}
+        return {"sha256": self.sha256, "rows": int(self.scores.size), "origin": self.origin}
 
 
-def observe_pool(scores: ArrayLike, tasks: Sequence[Any] | NDArray[Any]) -> Pool:
+#: a pool, or the scores and tasks of one that is given by hand
+GivenPool: TypeAlias = Pool | tuple[ArrayLike, Sequence[Any] | NDArray[Any]]
+
+
+def as_pool(given: GivenPool | None) -> Pool | None:
+    """Return a pool that is given in either form; None where none is."""
+    return given if given is None or isinstance(given, Pool) else observe_pool(*given)
+
+
+def observe_pool(
+    scores: ArrayLike, tasks: Sequence[Any] | NDArray[Any], *, origin: str = GIVEN
+) -> Pool:
     """Validate the scores and tasks of unlabelled runs and bring them into canonical order.
 
     Parameters
@@ -69,6 +86,7 @@ def observe_pool(scores: ArrayLike, tasks: Sequence[Any] | NDArray[Any]) -> Pool
         Judge scores, of a judge that did not train on the task; NaN = unscored.
     tasks : sequence of hashables
         Task of each run.
+    origin : {"given", "every_task"}
 
     Raises
     ------
@@ -88,7 +106,7 @@ def observe_pool(scores: ArrayLike, tasks: Sequence[Any] | NDArray[Any]) -> Pool
     order = np.lexsort((codes, values))
     ordered, owner = values[order], codes[order].astype(np.int32)
     digest = content_hash("pool/1", [int(values.size), labels], [(ordered, "<f8"), (owner, "<i4")])
-    return Pool(ordered, owner, labels, scored, digest)
+    return Pool(ordered, owner, labels, scored, digest, origin)
 
 
 def check_pool(pool: Pool, table: Observations | CountedTable) -> None:

@@ -23,7 +23,7 @@ from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.evaluation import Settings, evaluate
 from certify_assets.certificates.inputs import Observations, observe, repeated_rows
 from certify_assets.certificates.issuance import CONFIDENCE, issue
-from certify_assets.certificates.pool import Pool, observe_pool
+from certify_assets.certificates.pool import GivenPool, Pool, as_pool
 from certify_assets.certificates.procedures import find_procedure
 from certify_assets.errors import quoted
 from certify_assets.files import significant
@@ -230,7 +230,7 @@ def certify_sides(
     procedures: Sequence[str] = ("guarded_taskboot",),
     joint: bool = False,
     pilot: tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
-    pool: tuple[ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
+    pool: GivenPool | None = None,
     agents: Sequence[Any] | NDArray[Any] | None = None,
     named: bool = False,
     **keywords: Any,
@@ -257,7 +257,7 @@ def certify_sides(
     # one sorted table serves all; a procedure that draws agents again has a table with agents
     tables: dict[bool, Observations] = {}
     others = None if pilot is None else observe(*pilot)
-    unlabelled = None if pool is None else observe_pool(*pool)
+    unlabelled = as_pool(pool)
     found = []
     for asked in procedure_settings(procedures, keywords):
         taken = unlabelled if asked.method.calibrated or len(procedures) == 1 else None

@@ -16,12 +16,13 @@ from certify_assets.certificates.evaluation import CALIBRATED, Settings
 from certify_assets.certificates.inputs import (
     Inputs,
     Observations,
+    PoolInputs,
     observe,
     repeated_rows,
     same_table,
 )
 from certify_assets.certificates.issuance import issue
-from certify_assets.certificates.pool import Pool, observe_pool
+from certify_assets.certificates.pool import EVERY_TASK, GIVEN, GivenPool, Pool, as_pool
 from certify_assets.certificates.sides import CertificateSet, joint_deltas
 from certify_assets.errors import ForgedCertificateError, InputError, quoted
 
@@ -60,7 +61,7 @@ def verify_certificate(
     tasks: Sequence[Any] | NDArray[Any],
     *,
     pilot: tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
-    pool: tuple[ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
+    pool: GivenPool | None = None,
     agents: Sequence[Any] | NDArray[Any] | None = None,
     named: bool = False,
 ) -> str | None:
@@ -75,8 +76,9 @@ def verify_certificate(
         The table that it is said to be of, in any order.
     pilot : tuple of scores, outcomes and tasks, optional
         The pilot table of a betting certificate, which cannot be recomputed without it.
-    pool : tuple of scores and tasks, optional
-        The pool of a certificate that names one under inputs.pool.
+    pool : Pool, or tuple of scores and tasks, optional
+        The pool of a certificate that names one under inputs.pool. Of scores and tasks alone nobody
+        knows who chose them, so what the document says of that is carried as it is.
     agents : sequence of hashables, optional
         Agent of every row, for a two_way certificate, whose table has them.
     named : bool
@@ -103,7 +105,7 @@ def verify_certificate(
     """
     observations = observe(scores, outcomes, tasks)
     others = None if pilot is None else observe(*pilot)
-    unlabelled = None if pool is None else observe_pool(*pool)
+    unlabelled = as_pool(pool)
     with_agents = None if agents is None else partial(observe, scores, outcomes, tasks, agents)
 
     def repeats(table: Observations) -> int:
@@ -163,7 +165,7 @@ def _verify(
             )
         if found := _pilot_difference(certificate.parameters["pilot"], pilot):
             return found
-        unlabelled = None if its_pool is None else pool
+        unlabelled = None if its_pool is None else _as_named(pool, its_pool)
         if found := _pool_difference(certificate, unlabelled, given=pool is not None):
             return found
         repeated = repeats(table)
@@ -208,6 +210,15 @@ def _pilot_difference(given: str | None, pilot: Observations | None) -> str | No
     )
 
 
+def _as_named(pool: Pool | None, named: PoolInputs) -> Pool | None:
+    """Return a pool with the origin that a document claims for it, where its rows are all there is.
+
+    Rows do not show who chose them: whoever has the data root compares them with its rule.
+    """
+    claims = pool is not None and (pool.origin, named["origin"]) == (GIVEN, EVERY_TASK)
+    return replace(pool, origin=EVERY_TASK) if pool is not None and claims else pool
+
+
 def _pool_difference(certificate: Certificate, pool: Pool | None, *, given: bool) -> str | None:
     """Whether a document's pool is the one given; other procedures than pseudo_task read none."""
     if pool is None:
@@ -216,6 +227,12 @@ def _pool_difference(certificate: Certificate, pool: Pool | None, *, given: bool
         return None
     named, found = certificate.inputs["pool"], pool.fingerprint
     if named == found:
+        missing = {"corpus", "judge"} - set(certificate.provenance)
+        if named["origin"] == EVERY_TASK and missing:
+            return (
+                "inputs.pool.origin is 'every_task' in the document, the rule of the platform, and "
+                "its provenance names no judge on a corpus."
+            )
         return None
     if named["sha256"] == found["sha256"]:
         return f"inputs.pool is {quoted(named)} in the document and {found} for the pool given."
@@ -232,7 +249,7 @@ def verify_set(
     tasks: Sequence[Any] | NDArray[Any],
     *,
     pilot: tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
-    pool: tuple[ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
+    pool: GivenPool | None = None,
     agents: Sequence[Any] | NDArray[Any] | None = None,
 ) -> str | None:
     """Recompute how sides that share one δ came to theirs; return the first difference.
@@ -240,7 +257,7 @@ def verify_set(
     Each certificate is verified by itself, with :func:`verify_certificate`.
     """
     others = None if pilot is None else observe(*pilot)
-    unlabelled = None if pool is None else observe_pool(*pool)
+    unlabelled = as_pool(pool)
 
     def deltas(settings: Settings) -> dict[str, float]:
         by_agent = agents if settings.method.agents else None

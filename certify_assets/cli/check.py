@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
     from certify_assets.evaluation.decisions import DecisionCounts, Decisions
     from certify_assets.evaluation.pieces import ScorePieces
     from certify_assets.evaluation.score_table import ScoreTable
+
+_HASH = re.compile(r"[0-9a-f]{64}")
 
 
 @click.command()
@@ -205,7 +208,7 @@ def verify(
     else:
         table = read_scores(scores, **columns).choose_split(*certified)
         others = None if pilot is None else read_pilot(pilot, **columns)
-        unlabelled = None if pool is None else read_pool(pool, **columns, certified=certified)
+        unlabelled = _pool(pool or _stored_pool(certificate, documents), certified, columns)
         difference = _verify_whole(given, documents, table, others, unlabelled)
     if as_json:
         result = {
@@ -222,6 +225,27 @@ def verify(
     if difference is not None:
         complain(f"not verified: {difference}")
         ctx.exit(NOTHING)
+
+
+def _stored_pool(certificate: Path, documents: list[Any]) -> Path | None:
+    """Return the file of the pool that certificates of the platform name, next to theirs."""
+    for document in documents:
+        inputs = document.get("inputs") if isinstance(document, dict) else None
+        pool = inputs.get("pool") if isinstance(inputs, dict) else None
+        named = str(pool.get("sha256")) if isinstance(pool, dict) else ""
+        for path in (
+            certificate.parent / "pools" / f"{named}.json",
+            certificate.parent / "pool.json",
+        ):
+            if _HASH.fullmatch(named) and path.is_file():
+                return path
+    return None
+
+
+def _pool(
+    path: Path | None, certified: tuple[str, ...], columns: dict[str, Any]
+) -> Unlabelled | None:
+    return None if path is None else read_pool(path, **columns, certified=certified)
 
 
 def _was_in_pieces(documents: list[Any], scores: Path) -> bool:
@@ -468,12 +492,13 @@ def report(
     whole = read_scores(scores, **columns)
     certified = certified_splits([item.to_dict() for item in certificates])
     table = whole.choose_split(*certified)
+    documents = [item.to_dict() for item in certificates]
     difference = _verify_whole(
         given,
-        [item.to_dict() for item in certificates],
+        documents,
         table,
         None if pilot is None else read_pilot(pilot, **columns),
-        None if pool is None else read_pool(pool, **columns, certified=certified),
+        _pool(pool or _stored_pool(certificate, documents), certified, columns),
     )
     if difference is not None:
         raise StaleCertificateError(f"{certificate} is not of {scores}: {difference}")

@@ -66,7 +66,10 @@ pilot_option = click.option(
 pool_option = click.option(
     "--pool",
     type=PATH,
-    help="The pool that a pseudo_task certificate was issued with; it cannot be recomputed without.",
+    help=(
+        "The pool that a pseudo_task certificate was issued with; it cannot be recomputed without. "
+        "By default the one that is stored next to certificates of the platform."
+    ),
 )
 
 stream_option = click.option(
@@ -134,6 +137,11 @@ def read_pilot(path: Path, **columns: Any) -> Table:
 
 def read_pool(path: Path, *, certified: Sequence[str] = ("cal",), **columns: Any) -> Unlabelled:
     """Read scores and tasks of a pool, whose outcomes are not read: its rows of other splits."""
+    from certify_assets.evaluation.pool import StoredPool
+
+    stored = StoredPool.from_file(path)
+    if stored is not None and (pool := stored.pool) is not None:
+        return pool.scores, np.array(pool.labels, dtype=object)[pool.tasks]
     table = read_scores(path, **columns, outcomes=False)
     if table.splits is not None:
         others = ~np.logical_or.reduce([table.splits == name for name in certified]).astype(bool)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from certify_assets.evaluation.ledger import LedgerStatus
 
 _LANGUAGE = ("base", "sft")
-_READS = ("first", "reused", "replay", "changed", "unregistered", "results", "last")
+_READS = ("first", "reused", "replay", "changed", "unregistered", "pool", "results", "last")
 
 
 @click.command()
@@ -172,6 +172,7 @@ def ledger_status(ctx: click.Context, corpus: str | None, store: Store, as_json:
     first: read under a registration for the first time; reused: the registration of another
     version, some of whose runs were read before; replay: again with the same hashes; changed: with
     others after a result was seen; unregistered: asked for without a registration, and refused;
+    pool: scores and task sizes of TEST, and no outcome, went into certificates, which is no read;
     results: reads whose result was stored. --json lists every read with its version. Exit 3 where a
     rule of the current registration was broken or the journal was altered.
     """

@@ -12,8 +12,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
+from numpy.typing import NDArray
 
 from certify_assets.errors import (
+    CertifyError,
     ForgedCertificateError,
     InputError,
     IntegrityError,
@@ -22,6 +24,13 @@ from certify_assets.errors import (
 from certify_assets.evaluation.anchors import anchor_heads, require_anchored
 from certify_assets.evaluation.ledger import register
 from certify_assets.evaluation.parity import parity_provenance
+from certify_assets.evaluation.pool import (
+    gather_pool,
+    load_pool,
+    pool_difference,
+    store_pool,
+    takes_pool,
+)
 from certify_assets.evaluation.spending import claim_certificate, read_spending
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
@@ -33,11 +42,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.certificates import Certificate, Sides
+    from certify_assets.certificates.pool import Pool
     from certify_assets.corpora.config import CorpusConfig
 
 
-def certify_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> list[Certificate]:
-    """Certify both sides at all budgets with every procedure, and register the read of TEST."""
+def certify_judge(
+    judge: JudgedCorpus, *, run_id: str = "cli", procedures: Sequence[str] = PROCEDURES
+) -> list[Certificate]:
+    """Certify both sides at all budgets with every procedure, and register the read of TEST.
+
+    Procedures that take a pool take every task that certifies nothing; see `pool.gather_pool`.
+    """
     from certify_assets.certificates import certify
 
     cal, hashes, adapter = judge.calibration
@@ -61,7 +76,11 @@ def certify_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> list[Certifica
         provenance["accepted_structural_leak"] = leak
     provenance |= judge.family.provenance(adapter)
     scores, outcomes, tasks = columns(cal)
-    delta = _claim(judge, cal, hashes, adapter.candidates)
+    pool = None
+    if any(map(takes_pool, procedures)):
+        # stored before δ is claimed: a killed call goes on with the same pool
+        pool = store_pool(judge, gather_pool(judge, run_id=run_id))
+    delta = _claim(judge, cal, hashes, adapter.candidates, pool)
     certificates = [
         certify(
             scores,
@@ -74,12 +93,13 @@ def certify_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> list[Certifica
             grid=config.grid,
             candidates=adapter.candidates,
             selection=adapter.selection_rule or None,
+            pool=pool if takes_pool(procedure) else None,
             provenance=provenance,
             named=True,
         )
         for alpha in config.alphas
         for side in SIDES
-        for procedure in PROCEDURES
+        for procedure in procedures
     ]
     judge.store.write_json(
         judge.key("certificates.json"), {"certificates": [item.to_dict() for item in certificates]}
@@ -97,7 +117,6 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
     hashes = {**hashes, **parity_provenance(judge)}
     document = judge.store.read_json(judge.key("certificates.json"))
     certificates = [Certificate.from_dict(item) for item in document["certificates"]]
-    delta = _claimed_delta(judge, _test_sha256(judge, cal, adapter.candidates))
     rows = judge.calibration_name
     for certificate in certificates:
         stale = next(
@@ -116,6 +135,9 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
                 f"{certificate.provenance['split']}, and {rows} certifies it now; materialize "
                 f"judges/{judge}/certificate again."
             )
+    pool = _pool(judge, certificates)
+    delta = _claimed_delta(judge, _test_sha256(judge, cal, adapter.candidates, pool))
+    for certificate in certificates:
         if certificate.delta != delta:
             raise StaleCertificateError(
                 f"the certificates of {judge} on {judge.corpus} were made at δ = "
@@ -123,7 +145,12 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
                 f"{'nothing' if delta is None else f'{delta:g}'}; materialize "
                 f"judges/{judge}/certificate again."
             )
-        difference = verify_certificate(certificate, *columns(cal), named=True)
+        difference = verify_certificate(
+            certificate,
+            *columns(cal),
+            pool=pool if takes_pool(certificate.procedure) else None,
+            named=True,
+        )
         if difference is not None:
             raise ForgedCertificateError(
                 f"a stored certificate of {judge} on {judge.corpus} does not recompute: "
@@ -132,22 +159,35 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
     return certificates
 
 
-def _test_sha256(judge: JudgedCorpus, cal: pd.DataFrame, candidates: int) -> str:
+def _pool(judge: JudgedCorpus, certificates: Sequence[Certificate]) -> Pool | None:
+    """Return the pool that the certificates of a judge name, if it is that of the rule."""
+    stored = load_pool(judge, certificates)
+    return None if stored is None else stored.pool
+
+
+def _test_sha256(judge: JudgedCorpus, cal: pd.DataFrame, candidates: int, pool: Pool | None) -> str:
     """Hash what a test on CAL depends on, whatever its budgets: the same again spends nothing."""
     scores, outcomes, tasks = columns(cal)
-    rows = zip(
-        tasks.tolist(),
-        # another machine trains the same judge up to the last digits
-        [None if np.isnan(score) else f"{score:.9g}" for score in scores.tolist()],
-        outcomes.tolist(),
-        strict=True,
-    )
+    rows = zip(tasks.tolist(), _digits(scores), outcomes.tolist(), strict=True)
     about = {"rows": [list(row) for row in rows], "grid": judge.corpus.config.grid}
+    if pool is not None:
+        # the same rows with another pool are another test
+        sizes = zip(pool.tasks.tolist(), _digits(pool.scores), strict=True)
+        about["pool"] = sorted([pool.labels[task], score or ""] for task, score in sizes)
     return sha256_bytes(canonical_json({**about, "candidates": candidates}))
 
 
+def _digits(scores: NDArray[np.float64]) -> list[str | None]:
+    # another machine trains the same judge up to the last digits
+    return [None if np.isnan(score) else f"{score:.9g}" for score in scores.tolist()]
+
+
 def _claim(
-    judge: JudgedCorpus, cal: pd.DataFrame, hashes: Mapping[str, str], candidates: int
+    judge: JudgedCorpus,
+    cal: pd.DataFrame,
+    hashes: Mapping[str, str],
+    candidates: int,
+    pool: Pool | None,
 ) -> float:
     """Claim δ of certificates before they are computed."""
     key = judge.key("certificates.json")
@@ -159,7 +199,7 @@ def _claim(
         if of_others:
             claim_certificate(judge.corpus, judge.name, judge.store.sha256(key))
     require_anchored(judge.corpus)
-    made = claim_certificate(judge.corpus, judge.name, _test_sha256(judge, cal, candidates))
+    made = claim_certificate(judge.corpus, judge.name, _test_sha256(judge, cal, candidates, pool))
     anchor_heads(judge.corpus)
     return made.delta
 
@@ -213,7 +253,7 @@ def certificate_of(
 
 def verify_stored(judge: JudgedCorpus) -> list[str]:
     """Score the certified runs again and recompute every certificate; return what differs."""
-    from certify_assets.certificates import verify_certificate
+    from certify_assets.certificates import Certificate, verify_certificate
 
     cal, hashes, _ = judge.calibration
     again = judge.rescored()
@@ -224,8 +264,21 @@ def verify_stored(judge: JudgedCorpus) -> list[str]:
         ]
     documents = judge.store.read_json(judge.key("certificates.json"))["certificates"]
     found = []
-    for document in documents:
-        difference = verify_certificate(document, *columns(cal), named=True)
+    try:
+        certificates = [Certificate.parse(document) for document in documents]
+        stored = load_pool(judge, certificates)
+    except CertifyError as error:
+        return [str(error)]
+    if difference := pool_difference(judge, stored):
+        found.append(difference)
+    pool = None if stored is None else stored.pool
+    for certificate, document in zip(certificates, documents, strict=True):
+        difference = verify_certificate(
+            document,
+            *columns(cal),
+            pool=pool if takes_pool(certificate.procedure) else None,
+            named=True,
+        )
         stale = [
             name
             for name, value in hashes.items()
@@ -246,10 +299,12 @@ def why_nothing(judge: JudgedCorpus) -> list[str]:
     from certify_assets.certificates import diagnose, settings_of
 
     cal, _, _ = judge.calibration
+    deciding = deciding_certificates(judge)
+    pool = _pool(judge, deciding)
     return [
         f"{item.side.capitalize()} at {item.alpha:g}: "
-        f"{diagnose(*columns(cal), **asdict(settings_of(item))).sentence}"
-        for item in deciding_certificates(judge)
+        f"{diagnose(*columns(cal), pool=pool, **asdict(settings_of(item))).sentence}"
+        for item in deciding
         if not item.certified
     ]
 

@@ -10,6 +10,9 @@ A delivery of runs is a version of the corpus, and so another registration. A re
 ``first`` where none of its TEST runs was read by this judge before, and ``reused`` otherwise: the
 j-th reading is then audited at δ·6/(π²j²), so that all later readings together spend .4 δ.
 
+A line of the kind ``pool`` says that scores and task sizes of TEST, and no outcome, went into a
+certificate. It is no read: nothing of TEST's labels was seen, so no later reading pays for it.
+
 The lines are chained. What was cut off at the end is found by a later head that was stored
 elsewhere: in the audit document, the asset's metadata and MLflow. Somebody who can write all of
 these can rewrite history; the ledger makes that a deliberate act, not an accident.
@@ -33,6 +36,7 @@ from certify_assets.storage.journal import Journal, LineFormat
 from certify_assets.storage.store import Store
 
 READ_KINDS = ("first", "reused", "replay", "changed", "unregistered")
+POOL_KIND = "pool"
 _FORMAT = LineFormat(entry="a ledger entry", error=LedgerError)
 _VERSIONS = ".deliveries.jsonl"
 #: share of a corpus's runs from which another corpus is of the same runs
@@ -43,12 +47,12 @@ SHARED = 0.1
 class LedgerEntry:
     """One line of the ledger."""
 
-    # registration, one of READ_KINDS, or result
+    # registration, one of READ_KINDS, pool, or result
     kind: str
     corpus: str
     # empty on a registration
     judge: str
-    # SHA-256 of what was fixed beforehand
+    # SHA-256 of what was fixed beforehand; empty on a pool
     registration: str
     # SHA-256 of what asked; on a result, of what came of it; empty on a registration
     configuration: str
@@ -206,6 +210,17 @@ def record_result(store: Store, read: LedgerEntry, result_sha256: str) -> str:
     return journal.head()
 
 
+def record_pool(
+    corpus: Corpus, *, judge: str, configuration: Mapping[str, str], run_id: str
+) -> None:
+    """Record that scores and sizes of TEST go into certificates; the same again adds no line."""
+    asked = sha256_bytes(canonical_json({"pool": dict(configuration), "judge": judge}))
+    line = LedgerEntry(POOL_KIND, corpus.name, judge, "", asked, run_id, _now())
+    _journal(corpus).append_unless(
+        lambda entry: (entry.kind, entry.configuration) == (POOL_KIND, asked), line
+    )
+
+
 def ledger_violations(corpus: Corpus, judge: str | None = None) -> list[LedgerEntry]:
     """Return unregistered reads, and changed ones under the current registrations."""
     # what was read against an earlier registration stays in the ledger and is shown, and says
@@ -270,7 +285,7 @@ class LedgerStatus:
     registrations: Sequence[Registration] = ()
     # with the number of the registration among its reader's as version
     reads: Sequence[Mapping[str, str | int | None]] = ()
-    # reads by kind, and results, of every judge or study
+    # reads by kind, pools and results, of every judge or study
     readers: Sequence[Mapping[str, str | int]] = ()
     # reads that broke a rule of the current registrations
     violations: Sequence[Mapping[str, str]] = ()
@@ -355,7 +370,7 @@ def _registration(store: Store, entry: LedgerEntry) -> Registration:
 
 def _reader(entries: Sequence[LedgerEntry], judge: str) -> dict[str, str | int]:
     mine = [entry for entry in entries if entry.judge == judge]
-    counts = {kind: sum(entry.kind == kind for entry in mine) for kind in READ_KINDS}
+    counts = {kind: sum(entry.kind == kind for entry in mine) for kind in (*READ_KINDS, POOL_KIND)}
     results = [entry for entry in mine if entry.kind == "result"]
     return {"judge": judge, **counts, "results": len(results), "last": mine[-1].time}
 

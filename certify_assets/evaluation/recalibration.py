@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.errors import InputError
+from certify_assets.evaluation.pool import gather_pool, takes_pool
 from certify_assets.files import stored_as
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.certificates import Certificate
+    from certify_assets.certificates.pool import Pool
     from certify_assets.corpora.config import CorpusConfig
 
 
@@ -72,6 +74,7 @@ def recalibrate(judge: JudgedCorpus) -> RecalibrationReport:
     """Return what each map does to the certificates of a judge on a corpus."""
     config = judge.corpus.config
     rows, hashes, adapter = judge.calibration
+    pool = gather_pool(judge).pool if takes_pool(PROCEDURES[0]) else None
     # the maps are fitted on RL, so what they do is read on CAL alone
     cal = rows[rows["split"] == "cal"].reset_index(drop=True)
     fitted_on, fit = _fitting_rows(judge)
@@ -80,7 +83,8 @@ def recalibrate(judge: JudgedCorpus) -> RecalibrationReport:
     maps = [fit_recalibration(method, *fit) for method in METHODS]
     plain: dict[tuple[str, float], NDArray[np.bool_]] = {}
     methods = [
-        _method(item, config, cal, everything, adapter.candidates, plain=plain) for item in maps
+        _method(item, config, cal, everything, adapter.candidates, plain=plain, pool=pool)
+        for item in maps
     ]
     changed = [item.method for item in methods if item.effect == "changed"]
     ties = [item.method for item in methods if item.effect == "ties"]
@@ -201,11 +205,15 @@ def _method(
     candidates: int,
     *,
     plain: dict[tuple[str, float], NDArray[np.bool_]],
+    pool: Pool | None,
 ) -> RecalibrationEffect:
     from certify_assets.certificates import certify
 
     scores, outcomes, tasks = columns(cal)
     mapped, elsewhere = item.apply(scores), item.apply(everything)
+    others = None
+    if pool is not None:
+        others = item.apply(pool.scores), [pool.labels[task] for task in pool.tasks.tolist()]
     cells = []
     for side in SIDES:
         for alpha in config.alphas:
@@ -219,6 +227,7 @@ def _method(
                 procedure=PROCEDURES[0],
                 grid=config.grid,
                 candidates=candidates,
+                pool=others,
             )
             decided = _decided(found, elsewhere)
             differing = int((decided != plain.setdefault((side, alpha), decided)).sum())

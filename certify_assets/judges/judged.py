@@ -54,7 +54,7 @@ _KEPT_FILES: Final = (
     "harvest.json",
     "harvest.parquet",
 )
-_KEPT_FOLDERS: Final = ("adapter", "folds")
+_KEPT_FOLDERS: Final = ("adapter", "folds", "pools")
 
 _SCORED_SPLITS = ("rl", "cal", "test")
 # split, in the score table of a harvest judge, of the CAL rows that let its harvest through:
@@ -239,6 +239,15 @@ class JudgedCorpus:
         yield from self.corpus.files()
         yield from filter(self.store.exists, map(self.key, _KEPT_FILES))
         yield from (self.key("adapter", name) for name in self.store.names(self.key("adapter")))
+        # of the pools those that the certificates name
+        documents = self.key("certificates.json")
+        named = self.store.read_bytes(documents) if self.store.exists(documents) else b""
+        pools = self.store.names(self.key("pools"))
+        yield from (
+            self.key("pools", name)
+            for name in pools
+            if name.removesuffix(".json").encode() in named
+        )
 
     @property
     def is_trained(self) -> bool:

@@ -2,8 +2,8 @@
 
 The training tasks are dealt into folds, and each fold has a judge of the same recipe, trained on
 the runs of all other folds. Scores of two folds come from two models, so they are good for a batch
-certificate, which assumes nothing of scores, and for nothing else: they come as `FoldScores`, which
-no procedure accepts in place of the scores of one judge.
+certificate, which assumes nothing of scores, and for the task sizes of a pool: they come as
+`FoldScores`, which no procedure accepts in place of the scores of one judge.
 """
 
 from __future__ import annotations
@@ -101,6 +101,10 @@ class FoldScores:
             own = table[name].to_numpy(np.float64)
             columns[name] = np.where(self.seen, self._judged[:, place], own)
         return table.assign(**columns)
+
+    def for_pool(self) -> NDArray[np.float64]:
+        """Return the scores for a pool, whose outcomes nobody reads; NaN where no fold scores."""
+        return self._judged[:, JUDGED_COLUMNS.index("score")]
 
 
 def training_tasks(judge: JudgedCorpus) -> frozenset[str]:

@@ -19,6 +19,7 @@ from certify_assets.errors import CertifyError, GateClosedError, InputError
 from certify_assets.evaluation.anchors import anchor_heads, require_anchored
 from certify_assets.evaluation.certification import require_paid
 from certify_assets.evaluation.parity import parity_provenance
+from certify_assets.evaluation.pool import JUDGE, StoredPool, gather_pool, pool_part, takes_pool
 from certify_assets.evaluation.spending import (
     Claim,
     Schedule,
@@ -42,6 +43,7 @@ from certify_assets.operations.deployment import corrected_labels
 from certify_assets.operations.deployment_record import stored_deployment
 from certify_assets.operations.layout import (
     batch_runs,
+    load_decisions,
     own_key,
     recertification_key,
     require_as_decided,
@@ -51,6 +53,7 @@ from certify_assets.operations.monitoring import stream_source
 from certify_assets.operations.recertification_record import (
     CERTIFICATES,
     DOCUMENT,
+    POOL,
     SCHEMA,
     SCORES,
     CertifiedSide,
@@ -65,6 +68,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.certificates import Certificate
+    from certify_assets.certificates.pool import Pool
 
 NOTHING_DEPLOYED: Final = "no judge is deployed, so there is nothing to monitor or to recertify."
 _COLUMNS = ["task_id", "trajectory_id", "agent", "score", "outcome", "split", "provenance", "batch"]
@@ -164,7 +168,7 @@ def recertify(
                 f"{len(plan.new_tasks)} tasks are new and complete, {least} are needed; nothing "
                 "was spent."
             )
-        record = _make(corpus, plan, claim(corpus, plan.inputs_sha256, judge.name))
+        record = _make(judge, plan, claim(corpus, plan.inputs_sha256, judge.name))
         certified = sum(side.certified for side in record.sides)
         return record, (
             f"recertification {record.number}: {certified} of {len(record.sides)} sides and "
@@ -202,7 +206,33 @@ def _finished(corpus: Corpus, known: Claim, spending: Spending) -> Recertificati
     return load_recertification(corpus, known.number)
 
 
-def _make(corpus: Corpus, plan: Plan, claimed: Claim) -> RecertificationRecord:
+def _pool(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> Pool | None:
+    """Return the pool of a recertification: the judge's, with the tasks that batches brought."""
+    corpus, store = judge.corpus, judge.store
+    key = recertification_key(corpus.name, claimed.number, POOL)
+    if store.exists(key):
+        # of a killed call: what was delivered since does not change what is certified
+        return StoredPool.from_json(store.read_bytes(key), store.locate(key)).pool
+    certified = set(plan.table["task_id"])
+    found = gather_pool(judge).without(certified)
+    delivered = load_decisions(corpus).drop_duplicates("trajectory_id")
+    known = certified | set(corpus.manifest.assignment)
+    delivered = delivered[~delivered["task_id"].isin(known)]
+    own = delivered["adapter_sha256"] == plan.hashes["adapter_sha256"]
+    scores = delivered["score"].astype("float64").where(own).to_numpy(np.float64)
+    part = pool_part("delivered", delivered["task_id"].tolist(), scores, JUDGE)
+    scored = {task: of for task, of in part.scores.items() if of[0] is not None}
+    part = replace(part, scores=scored, left_out=len(part.scores) - len(scored))
+    if part.left_out:
+        part = replace(part, reason="no run of theirs was scored by this judge")
+    found = replace(found, parts=(*found.parts, part))
+    if found.pool is not None:
+        store.write_bytes(key, found.to_json())
+    return found.pool
+
+
+def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRecord:
+    corpus = judge.corpus
     spending, source = read_spending(corpus).of(plan.judge), stream_source(corpus)
     store, counted = corpus.store, plan.counted
     scores = recertification_key(corpus.name, claimed.number, SCORES)
@@ -211,7 +241,10 @@ def _make(corpus: Corpus, plan: Plan, claimed: Claim) -> RecertificationRecord:
         for part in store.local_path(scores).parent.glob(".certify.*.part"):
             part.unlink(missing_ok=True)
     scores_sha256 = store.write_table(scores, plan.table)
-    certificates = _certify(corpus.name, plan, claimed, spending, source)
+    pool = _pool(judge, plan, claimed) if takes_pool(PROCEDURES[0]) else None
+    certificates = _certify(
+        plan, claimed, _provenance(corpus.name, plan, claimed, spending, source), pool
+    )
     key = recertification_key(corpus.name, claimed.number, CERTIFICATES)
     store.write_json(key, {"certificates": [item.to_dict() for item in certificates]})
     sides = tuple(_side(item, plan) for item in certificates)
@@ -253,12 +286,14 @@ def _make(corpus: Corpus, plan: Plan, claimed: Claim) -> RecertificationRecord:
     return record
 
 
-def _certify(
-    corpus: str, plan: Plan, claimed: Claim, spending: Spending, source: StreamSource
-) -> list[Certificate]:
-    from certify_assets.certificates import certify
-
-    provenance = {
+def _provenance(
+    corpus: str,
+    plan: Plan,
+    claimed: Claim,
+    spending: Spending,
+    source: StreamSource,
+) -> dict[str, str]:
+    return {
         "corpus": corpus,
         "judge": plan.judge,
         "split": " and ".join([*plan.splits, "audit_sample"]),
@@ -270,6 +305,13 @@ def _certify(
         "decisions_sha256": sha256_bytes(canonical_json(source.batches)),
         "delta_schedule": "" if spending.schedule is None else spending.schedule.words(),
     }
+
+
+def _certify(
+    plan: Plan, claimed: Claim, provenance: Mapping[str, str], pool: Pool | None
+) -> list[Certificate]:
+    from certify_assets.certificates import certify
+
     rows = columns(plan.table)
     return [
         certify(
@@ -281,6 +323,7 @@ def _certify(
             grid=plan.grid,
             candidates=plan.candidates,
             selection=plan.selection or None,
+            pool=pool,
             provenance=provenance,
             named=True,
         )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import ForgedCertificateError, IntegrityError, StaleCertificateError
+from certify_assets.evaluation.pool import named_pool, read_pool
 from certify_assets.evaluation.spending import read_spending
 from certify_assets.files import sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
@@ -17,11 +18,13 @@ from certify_assets.storage.snapshot import remembered
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
+    from certify_assets.certificates.pool import Pool
 
 SCHEMA: Final = "certify_assets/recertification/1"
 DOCUMENT: Final = "recertification.json"
 SCORES: Final = "scores.parquet"
 CERTIFICATES: Final = "certificates.json"
+POOL: Final = "pool.json"
 
 
 @dataclass(frozen=True)
@@ -153,6 +156,14 @@ def load_recertification(corpus: Corpus, number: int) -> RecertificationRecord:
     return record
 
 
+def _pool(corpus: Corpus, number: int, certificates: Sequence[Certificate]) -> Pool | None:
+    """Return the pool that the certificates of a recertification name, as it was stored then."""
+    sha256 = named_pool(certificates, f"recertification {number} of {corpus}")
+    if sha256 is None:
+        return None
+    return read_pool(corpus.store, recertification_key(corpus.name, number, POOL), sha256).pool
+
+
 @remembered
 def recertification_certificates(corpus: Corpus, number: int) -> list[Certificate]:
     """Return the certificates of a recertification, recomputed from its rows."""
@@ -168,6 +179,7 @@ def recertification_certificates(corpus: Corpus, number: int) -> list[Certificat
             f"the certificates of recertification {number} of {corpus} are not those that its "
             "document names."
         )
+    pool = _pool(corpus, number, certificates)
     for item in certificates:
         stale = next(
             (name for name, value in hashes.items() if item.provenance.get(name) != value), None
@@ -177,7 +189,7 @@ def recertification_certificates(corpus: Corpus, number: int) -> list[Certificat
                 f"recertification {number} of {corpus} belongs to another "
                 f"{stale.removesuffix('_sha256')} than the stored one; recertify."
             )
-        if difference := verify_certificate(item, *columns(table), named=True):
+        if difference := verify_certificate(item, *columns(table), pool=pool, named=True):
             raise ForgedCertificateError(
                 f"a certificate of recertification {number} of {corpus} does not recompute: "
                 f"{difference}"

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.evaluation.arms_audit import ArmsAudit
     from certify_assets.evaluation.left_out_agents import LeftOutAgents
+    from certify_assets.evaluation.pool import StoredPool
 
 
 def render_page(
@@ -81,6 +82,7 @@ def render_page(
     recalibration: tuple[RecalibrationReport, bool] | None = None,
     delta_spent: str = "",
     joint_delta: float | None = None,
+    pool: StoredPool | None = None,
 ) -> str:
     """Render the page on which a release is decided: any certificates of one score table."""
     # guarded TaskBoot leads where it is present; the file names are those of the command that
@@ -98,6 +100,7 @@ def render_page(
         left_out=left_out,
         delta_spent=delta_spent,
         joint_delta=joint_delta,
+        pool=pool,
     )
     main, reasons = source.headline, explain(source)
     return render(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from certify_assets.certificates import AgentError, Audit, Certificate, Sides
     from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.evaluation.left_out_agents import LeftOutAgents
+    from certify_assets.evaluation.pool import StoredPool
 
 DEPLOYED = "guarded_taskboot"
 
@@ -90,6 +91,8 @@ class PageSource:
     delta_spent: str = ""
     #: δ that both sides share, where they were certified together
     joint_delta: float | None = None
+    #: scores and sizes of the tasks that certify nothing, where the procedure takes them
+    pool: StoredPool | None = None
 
     def __post_init__(self) -> None:
         if not self.certificates:

@@ -258,6 +258,8 @@ def promise_notes(source: PageSource) -> list[str]:
     spent_line: list[str] = []
     if source.delta_spent:
         spent_line = [f"δ spent on this corpus with this judge: {source.delta_spent}."]
+    if source.pool is not None:
+        spent_line.append(source.pool.sentence)
     if not main.certified:
         return [
             (
@@ -331,8 +333,9 @@ def _diagnose(certificate: Certificate, source: PageSource) -> Diagnosis:
     from certify_assets.certificates import diagnose, settings_of
 
     table = source.cal
-    settings = asdict(settings_of(certificate))
-    return diagnose(table.scores, table.outcomes, table.tasks, **settings)
+    asked = settings_of(certificate)
+    pool = source.pool.pool if source.pool is not None and asked.method.calibrated else None
+    return diagnose(table.scores, table.outcomes, table.tasks, pool=pool, **asdict(asked))
 
 
 def short_reason(reasons: Sequence[Reason]) -> str:

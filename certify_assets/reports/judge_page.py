@@ -17,6 +17,7 @@ from certify_assets.evaluation.certification import (
     load_certificates,
 )
 from certify_assets.evaluation.left_out_agents import left_out_agents
+from certify_assets.evaluation.pool import load_pool
 from certify_assets.evaluation.spending import read_spending
 from certify_assets.judges.harvest.gate import HALF_B
 from certify_assets.judges.judged import JudgedCorpus
@@ -41,8 +42,9 @@ def write_page(judge: JudgedCorpus) -> str:
     cal, hashes, adapter = judge.calibration
     audits, test = load_audits(judge)
     controls = judge.store.read_json(judge.corpus.key("controls.json"))
+    certificates = load_certificates(judge)
     page = render_page(
-        load_certificates(judge),
+        certificates,
         cal,
         title=f"{judge.corpus}, {judge} judge",
         audits=audits,
@@ -60,6 +62,7 @@ def write_page(judge: JudgedCorpus) -> str:
         left_out=left_out_agents(judge),
         recalibration=_recalibration(judge, hashes),
         delta_spent=read_spending(judge.corpus).of(judge.name).total(),
+        pool=load_pool(judge, certificates),
     )
     return store_page(judge.store, judge.key("page.html"), page)
 

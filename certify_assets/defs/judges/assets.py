@@ -17,6 +17,7 @@ from certify_assets.defs.names import OPERATIONS_GROUP, judge_key, key, source
 from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.left_out_agents import left_out_agents
+from certify_assets.evaluation.pool import load_pool
 from certify_assets.evaluation.spending import read_spending
 from certify_assets.judges.specs import PROCEDURES, JudgeSpec, judges
 from certify_assets.operations import monitoring
@@ -95,6 +96,7 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
             if item.procedure == PROCEDURES[0]
         }
         sides = certification.deciding_sides(certificates)
+        pool = load_pool(judge, certificates)
         headline = sides.lead
         metadata = {
             "verdict": dg.MetadataValue.md(judge_page.verdict(judge, sides)),
@@ -108,6 +110,7 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
             "cal_trajectories": headline.trajectories,
             "sha256": headline.sha256,
             "delta": headline.delta,
+            **({} if pool is None else {"pool": pool.sentence}),
             "delta_spent": read_spending(step.corpus).of(spec.name).total(),
         }
         return step.made(
@@ -118,8 +121,12 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
             },
             metrics={**coverage, "decided": sides.decided},
             documents={
-                f"{item.side}_{item.alpha:g}_{item.procedure}.json": item.to_json().decode()
-                for item in certificates
+                **{
+                    f"{item.side}_{item.alpha:g}_{item.procedure}.json": item.to_json().decode()
+                    for item in certificates
+                },
+                # without it nobody else can recompute those that name it
+                **({} if pool is None else {"pool.json": pool.to_json().decode()}),
             },
             tags={
                 "certificate_sha256": headline.sha256,

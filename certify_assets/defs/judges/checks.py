@@ -120,7 +120,12 @@ def audit_verdict(judge: JudgedCorpus) -> dg.AssetCheckResult:
 
 def test_ledger(judge: JudgedCorpus) -> dg.AssetCheckResult:
     """Count the reads of TEST and find those that broke a rule."""
-    from certify_assets.evaluation.ledger import READ_KINDS, ledger_entries, ledger_violations
+    from certify_assets.evaluation.ledger import (
+        POOL_KIND,
+        READ_KINDS,
+        ledger_entries,
+        ledger_violations,
+    )
 
     broken = ledger_violations(judge.corpus, judge.name)
     kinds = [
@@ -128,7 +133,9 @@ def test_ledger(judge: JudgedCorpus) -> dg.AssetCheckResult:
         for entry in ledger_entries(judge.corpus)
         if entry.judge == judge.name and entry.kind != "result"
     ]
-    said = "; ".join(f"{kinds.count(kind)} {kind}" for kind in READ_KINDS if kind in kinds)
+    said = "; ".join(
+        f"{kinds.count(kind)} {kind}" for kind in (*READ_KINDS, POOL_KIND) if kind in kinds
+    )
     return dg.AssetCheckResult(
         passed=not broken,
         severity=_ERROR,

@@ -1,0 +1,323 @@
+"""The platform's pool: scores and sizes of every task of a corpus that certifies nothing.
+
+`pseudo_task` takes how unequal tasks are in size from the calibration rows and from these. The rule
+is fixed: every task that is not among the calibration rows, scored by a judge that did not train on
+it. Tasks of which such scores would take longer than seconds are left out, and the document says
+how many and why. No outcome of the pool is read, and that scores of TEST went in is in the ledger.
+
+A pool is stored by the hash by which certificates name it, next to those of other times, so that
+a certificate is recomputed with its own pool whatever is delivered later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certify_assets.certificates.pool import EVERY_TASK, Pool, observe_pool
+from certify_assets.corpora.splits import SPLITS
+from certify_assets.errors import ForgedCertificateError, IntegrityError, StaleCertificateError
+from certify_assets.evaluation.ledger import record_pool
+from certify_assets.files import canonical_json, parse_json
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.task_folds import score_unseen, why_no_folds
+from certify_assets.storage.progress import Report, silent
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from certify_assets.certificates import Certificate
+    from certify_assets.storage.store import Store
+
+_Scores = Mapping[str, tuple[float | None, ...]]
+#: who scored the tasks of a part
+JUDGE: Final = "judge"
+FOLDS: Final = "folds"
+_WORDS: Final = {JUDGE: "", FOLDS: ", out of fold"}
+
+
+@dataclass(frozen=True)
+class PoolPart:
+    """Tasks of one origin, a split or deliveries, with the scores of their runs."""
+
+    name: str
+    #: `JUDGE`, or `FOLDS` of judges that never saw the task; empty where no task is taken
+    scored_by: str
+    #: the scores of every task's runs, ascending, unscored runs last
+    scores: _Scores
+    #: number of tasks without scores that could be used
+    left_out: int = 0
+    #: why they are left out, or why runs have no score
+    reason: str = ""
+
+    @property
+    def runs(self) -> int:
+        """Number of runs."""
+        return sum(map(len, self.scores.values()))
+
+    @property
+    def words(self) -> str:
+        """Tasks and runs, or what is left out."""
+        name = self.name.upper()
+        taken = f"{len(self.scores)} of {name} ({self.runs} runs{_WORDS.get(self.scored_by, '')})"
+        lost = f"{self.left_out} of {name} left out: {self.reason.rstrip('.')}"
+        return "; ".join([taken] * bool(self.scores) + [lost] * bool(self.left_out))
+
+
+@dataclass(frozen=True)
+class StoredPool:
+    """A pool with where its tasks come from, as it is stored."""
+
+    SCHEMA: ClassVar[str] = "certify_assets/pool/1"
+
+    corpus: str
+    judge: str
+    #: of the judge that scored
+    adapter_sha256: str
+    parts: tuple[PoolPart, ...]
+
+    @cached_property
+    def pool(self) -> Pool | None:
+        """The pool in the form that certificates take; None where no run has a score."""
+        rows = [
+            (task, np.nan if score is None else score)
+            for part in self.parts
+            for task, scores in part.scores.items()
+            for score in scores
+        ]
+        if all(np.isnan(score) for _, score in rows):
+            return None
+        tasks, scores = zip(*rows, strict=True)
+        return observe_pool(np.array(scores, np.float64), list(tasks), origin=EVERY_TASK)
+
+    @property
+    def sentence(self) -> str:
+        """Say in one line from what the size ratio comes, and what is left out."""
+        taken = [part for part in self.parts if part.scores]
+        tasks, runs = sum(len(part.scores) for part in taken), sum(part.runs for part in taken)
+        said = "; ".join(part.words for part in self.parts if part.words)
+        if not tasks:
+            return f"The size ratio is of the certified runs alone: {said or 'no other task'}."
+        return (
+            f"The size ratio is of the certified runs and of {runs} others of {tasks} tasks, whose "
+            f"outcomes are not read: {said}."
+        )
+
+    def without(self, tasks: set[str]) -> StoredPool:
+        """Return the pool without tasks that certify now."""
+        kept = [
+            replace(
+                part, scores={task: of for task, of in part.scores.items() if task not in tasks}
+            )
+            for part in self.parts
+        ]
+        return replace(self, parts=tuple(kept))
+
+    def to_json(self) -> bytes:
+        """Return the document as it is stored."""
+        parts = [
+            {
+                **{name: value for name, value in vars(part).items() if name != "scores"},
+                "scores": {task: list(scores) for task, scores in part.scores.items()},
+            }
+            for part in self.parts
+        ]
+        about = {"corpus": self.corpus, "judge": self.judge, "adapter_sha256": self.adapter_sha256}
+        return canonical_json({"schema": self.SCHEMA, **about, "parts": parts})
+
+    @classmethod
+    def from_json(cls, data: bytes, where: str) -> StoredPool:
+        """Read a stored document; `where` is named if it is none."""
+        try:
+            document = dict(parse_json(data.decode("utf-8")))
+            if document.pop("schema") != cls.SCHEMA:
+                raise ValueError("another schema")
+            parts = [
+                PoolPart(**{**part, "scores": {t: tuple(s) for t, s in part["scores"].items()}})
+                for part in document.pop("parts")
+            ]
+            found = cls(**document, parts=tuple(parts))
+            _ = found.pool
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise IntegrityError(
+                f"{where} is no pool as it was stored ({error}); restore it from a backup."
+            ) from None
+        return found
+
+    @classmethod
+    def from_file(cls, path: Path) -> StoredPool | None:
+        """Read a file of a pool; None for any other, such as a score table."""
+        if path.suffix != ".json" or cls.SCHEMA.encode() not in path.read_bytes():
+            return None
+        return cls.from_json(path.read_bytes(), str(path))
+
+
+def takes_pool(procedure: str) -> bool:
+    """Whether certificates of a procedure are issued with a pool."""
+    from certify_assets.certificates import PROCEDURES
+
+    return PROCEDURES[procedure].calibrated
+
+
+def gather_pool(judge: JudgedCorpus, *, run_id: str = "cli", report: Report = silent) -> StoredPool:
+    """Gather the pool of a judge's certificates by the rule; nothing is stored but folds.
+
+    The same judge, splits and runs give the same bytes, whatever the outcomes of the pool are.
+    """
+    _, hashes, record = judge.calibration
+    record_pool(judge.corpus, judge=judge.name, configuration=hashes, run_id=run_id)
+    scored = _scored_parts(judge)
+    parts = [
+        scored.get(split) or _left_out(judge, split) or _fold_part(judge, split, report)
+        for split in SPLITS
+    ]
+    return StoredPool(judge.corpus.name, judge.name, record.adapter_sha256, tuple(parts))
+
+
+def pool_part(name: str, tasks: Sequence[str], scores: NDArray[np.float64], by: str) -> PoolPart:
+    """Return the part of some runs, from the task and score of each."""
+    found: dict[str, list[float | None]] = {}
+    for row in np.lexsort((scores, np.asarray(tasks, dtype=object).astype(str))).tolist():
+        score = None if np.isnan(scores[row]) else float(scores[row])
+        found.setdefault(str(tasks[row]), []).append(score)
+    return PoolPart(name, by, {task: tuple(of) for task, of in found.items()})
+
+
+def store_pool(judge: JudgedCorpus, stored: StoredPool) -> Pool | None:
+    """Store a pool by its hash, and return it; a pool without a score is none."""
+    pool = stored.pool
+    if pool is not None:
+        judge.store.write_bytes(_key(judge, pool.sha256), stored.to_json())
+    return pool
+
+
+def named_pool(certificates: Sequence[Certificate], whose: str) -> str | None:
+    """Return the hash of the pool that certificates name, which the platform chose by its rule."""
+    named = {
+        (pool["sha256"], pool["origin"]) if (pool := item.inputs.get("pool")) else ("", EVERY_TASK)
+        for item in certificates
+        if takes_pool(item.procedure)
+    }
+    if len(named) > 1 or {origin for _, origin in named} - {EVERY_TASK}:
+        raise ForgedCertificateError(
+            f"the certificates of {whose} name several pools, or one that was given by hand, and "
+            "the platform takes every task that certifies nothing; materialize them again."
+        )
+    return next((sha256 for sha256, _ in named), "") or None
+
+
+def load_pool(judge: JudgedCorpus, certificates: Sequence[Certificate]) -> StoredPool | None:
+    """Return the pool that a judge's certificates name, if it is the one of the rule; None for
+    certificates of procedures that take none.
+    """
+    if not any(takes_pool(item.procedure) for item in certificates):
+        return None
+    sha256 = named_pool(certificates, f"{judge} on {judge.corpus}")
+    if sha256 is None:
+        if any(part.scores for part in _scored_parts(judge).values()):
+            raise StaleCertificateError(
+                f"the certificates of {judge} on {judge.corpus} were issued without the tasks that "
+                f"certify nothing; materialize judges/{judge}/certificate again."
+            )
+        return None
+    stored = read_pool(judge.store, _key(judge, sha256), sha256)
+    if difference := _rule_difference(judge, stored):
+        raise ForgedCertificateError(
+            f"{judge.store.locate(_key(judge, sha256))} is not every task that certifies nothing "
+            f"({difference}); materialize judges/{judge}/certificate again."
+        )
+    return stored
+
+
+def read_pool(store: Store, key: str, sha256: str) -> StoredPool:
+    """Read a stored pool; refuse another than the one of the hash."""
+    where = store.locate(key)
+    if not store.exists(key):
+        raise IntegrityError(
+            f"{where}, the pool that certificates name, is missing; restore it from a backup, or "
+            "certify again."
+        )
+    found = StoredPool.from_json(store.read_bytes(key), where)
+    if found.pool is None or found.pool.sha256 != sha256:
+        raise IntegrityError(
+            f"{where} is not the pool {sha256[:12]} that certificates name; restore it from a "
+            "backup, or certify again."
+        )
+    return found
+
+
+def pool_difference(judge: JudgedCorpus, stored: StoredPool | None) -> str | None:
+    """Gather the pool again, out-of-fold scores too, and say where it is another than stored."""
+    if stored is None or gather_pool(judge).to_json() == stored.to_json():
+        return None
+    return (
+        f"the pool of {judge} on {judge.corpus} is another when it is gathered again; materialize "
+        f"judges/{judge}/certificate again."
+    )
+
+
+def _key(judge: JudgedCorpus, sha256: str) -> str:
+    return judge.key("pools", f"{sha256}.json")
+
+
+def _scored_parts(judge: JudgedCorpus) -> dict[str, PoolPart]:
+    """Return the parts whose scores are the judge's own, as they are in its score table."""
+    own = set(judge.calibration[0]["task_id"])
+    table = judge.scores[0][["split", "task_id", "score"]]
+    table = table[~table["task_id"].isin(own)]
+    return {
+        str(split): pool_part(
+            str(split), rows["task_id"].tolist(), rows["score"].to_numpy(np.float64), JUDGE
+        )
+        for split, rows in table.groupby("split")
+        if not _left_out(judge, str(split)) and split not in judge.spec.training_splits
+    }
+
+
+def _left_out(judge: JudgedCorpus, split: str) -> PoolPart | None:
+    """Return the part of a split whose tasks have no score that could be used in seconds."""
+    spec, tasks = judge.spec, len(judge.corpus.manifest.tasks[split])
+    reason = ""
+    if split in spec.training_splits:
+        if why_no_folds(judge):
+            reason = "the judge was trained on them, and training it without some takes long"
+    elif spec.needs_other_corpora and split in ("sft", "rl"):
+        reason = "runs of other corpora that the judge was trained on may be of them"
+    elif split == "sft":
+        reason = "the judge has not scored them, which takes longer than seconds or costs money"
+    return PoolPart(split, "", {}, tasks, reason) if reason and tasks else None
+
+
+def _fold_part(judge: JudgedCorpus, split: str, report: Report) -> PoolPart:
+    """Return the part of a split that the judge was trained on, scored out of fold."""
+    if split not in judge.spec.training_splits:
+        # without a run that certifies nothing
+        return PoolPart(split, "", {})
+    runs = judge.corpus.split(split).assign(outcome=None)
+    found = score_unseen(judge, runs, report=report)
+    part = pool_part(split, runs["task_id"].tolist(), found.for_pool(), FOLDS)
+    return replace(part, reason=found.reason)
+
+
+def _rule_difference(judge: JudgedCorpus, stored: StoredPool) -> str:
+    """Say where a pool is not that of the rule, as far as is known without scoring a run."""
+    if [part.name for part in stored.parts] != list(SPLITS):
+        return "it has other parts than the splits"
+    about = (stored.corpus, stored.judge, stored.adapter_sha256)
+    if about != (judge.corpus.name, judge.name, judge.artifact.adapter_sha256):
+        return "it is of another judge or corpus"
+    scored = _scored_parts(judge)
+    for part in stored.parts:
+        expected = scored.get(part.name) or _left_out(judge, part.name)
+        if expected is None and part.name in judge.spec.training_splits:
+            same = set(part.scores) == set(judge.corpus.manifest.tasks[part.name])
+        else:
+            same = part == (expected or PoolPart(part.name, "", {}))
+        if not same:
+            return f"{part.name.upper()} has other tasks or scores"
+    return ""

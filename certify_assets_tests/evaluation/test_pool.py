@@ -1,0 +1,396 @@
+"""The platform's pool: every task that certifies nothing, by the rule, stored, and no outcome of it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from certify_assets.certificates import Certificate, certify
+from certify_assets.cli.main import main
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import ForgedCertificateError, IntegrityError, StaleCertificateError
+from certify_assets.evaluation.audit import audit_judge
+from certify_assets.evaluation.certification import (
+    certify_judge,
+    load_certificates,
+    verify_stored,
+    why_nothing,
+)
+from certify_assets.evaluation.ledger import LedgerStatus, ledger_entries, reading_number
+from certify_assets.evaluation.pool import StoredPool, gather_pool, load_pool
+from certify_assets.evaluation.recalibration import recalibrate
+from certify_assets.evaluation.spending import read_spending
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.record import columns, texts
+from certify_assets.judges.task_folds import train_task_folds
+from certify_assets.operations.deployment import Deployment
+from certify_assets.operations.lineage import certificate_link
+from certify_assets.operations.rollout import deploy
+from certify_assets.reports import judge_page
+from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged, register_runs, write_runs
+from certify_assets_tests.conftest import copy_world, prepared_world
+from certify_assets_tests.paths import REPOSITORY
+
+PROCEDURES = ("pseudo_task", "naive")
+POOLS = "judges/lexical/c/pools"
+KILLED = """
+import os, signal, sys
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.evaluation.certification import certify_judge
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.storage.store import Store
+
+class Doomed(Store):
+    def write_bytes(self, key, data):
+        if key.endswith(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().write_bytes(key, data)
+
+judge = JudgedCorpus(Corpus(Doomed(sys.argv[1]), "c"), "lexical")
+certify_judge(judge, procedures=("pseudo_task", "naive"))
+"""
+
+
+def _scored(root: Path) -> Store:
+    """A corpus with runs in every split, of which RL certifies too, scored and not yet certified."""
+    store = Store(str(root))
+    root.mkdir(parents=True)
+    register_runs(store, "c", write_runs(root.parent / "runs.jsonl", tasks=80, attempts=3))
+    Corpus(store, "c").prepare()
+    judged(store).train()
+    judged(store).score()
+    return store
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepared_world(tmp_path_factory, "pool", _scored)
+
+
+@pytest.fixture(autouse=True)
+def _few_procedures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("certify_assets.evaluation.certification.PROCEDURES", PROCEDURES)
+
+
+@pytest.fixture
+def store(template: Path, tmp_path: Path) -> Store:
+    return copy_world(template, tmp_path)
+
+
+def certified(store: Store) -> list[Certificate]:
+    return certify_judge(judged(store), procedures=PROCEDURES)
+
+
+def stored(store: Store) -> str:
+    (name,) = store.names(POOLS)
+    return f"{POOLS}/{name}"
+
+
+def test_the_rule_takes_every_task_that_certifies_nothing(store: Store) -> None:
+    judge = judged(store)
+    found, tasks = gather_pool(judge), judge.corpus.manifest.tasks
+    taken = {part.name: set(part.scores) for part in found.parts}
+    assert judge.calibration_splits == ("rl", "cal")
+    assert taken == {
+        "sft": set(tasks["sft"]),
+        "rl": set(),
+        "cal": set(),
+        "test": set(tasks["test"]),
+    }
+    pool = found.pool
+    assert pool is not None and pool.unscored == 0
+    assert set(pool.labels).isdisjoint(judge.calibration[0]["task_id"])
+    assert pool.fingerprint["origin"] == "every_task"
+    # TEST as the judge scored it, SFT by judges that never saw the task
+    table = store.read_table(judge.key("scores.parquet"))
+    of_test = table[table["split"] == "test"]
+    assert found.parts[3].scores == {
+        task: tuple(sorted(rows["score"])) for task, rows in of_test.groupby("task_id")
+    }
+    fold = train_task_folds(judge)[0]
+    model = judge.family.reload(judge, "folds/0", expected_sha256=fold.adapter_sha256)
+    runs = judge.corpus.split("sft")
+    mine = runs[runs["task_id"] == fold.tasks[0]]
+    again = model.score(texts(mine, judge.renderer)).score
+    assert found.parts[0].scores[fold.tasks[0]] == tuple(sorted(again.tolist()))
+    assert "out of fold" in found.sentence and f"{len(pool.labels)} tasks" in found.sentence
+    assert found == StoredPool.from_json(found.to_json(), "here")
+
+
+def test_no_outcome_of_the_pool_changes_a_byte(template: Path, tmp_path: Path) -> None:
+    found = []
+    for poisoned in (False, True):
+        store = copy_world(template, tmp_path / str(poisoned))
+        if poisoned:
+            lines = (template.parent / "runs.jsonl").read_text("utf-8").splitlines()
+            test = set(judged(store).corpus.manifest.tasks["test"])
+            records = [json.loads(line) for line in lines]
+            for record in records:
+                if record["task_id"] in test:
+                    record["outcome"] = 1 - record["outcome"]
+            source = tmp_path / "poisoned.jsonl"
+            source.write_text("\n".join(map(json.dumps, records)) + "\n", "utf-8")
+            register_runs(store, "c", source)
+            Corpus(store, "c").prepare()
+            judged(store).train()
+            judged(store).score()
+        certified(store)
+        found.append((stored(store), store.read_bytes(stored(store))))
+    assert found[0] == found[1]
+
+
+def test_tasks_that_cannot_be_scored_in_seconds_are_left_out_and_counted(store: Store) -> None:
+    judge = judged(store)
+
+    class Slow(type(judge.spec)):  # type: ignore[misc]
+        retrainable = False
+
+    slow = JudgedCorpus.of(judge.corpus, Slow(**judge.spec.model_dump()))
+    found = gather_pool(slow)
+    sft = found.parts[0]
+    assert not sft.scores and sft.left_out == len(judge.corpus.manifest.tasks["sft"])
+    assert "takes long" in sft.reason and f"{sft.left_out} of SFT left out" in found.sentence
+    assert not store.names(judge.key("folds"))
+
+
+def test_an_unlabelled_task_of_a_certifying_split_is_in_the_pool(store: Store) -> None:
+    judge = judged(store)
+    task = judge.corpus.manifest.tasks["cal"][0]
+    runs = Path(store.root).parent / "unlabelled.jsonl"
+    source = Path(judge.corpus.config.paths[0]).read_text("utf-8").splitlines()
+    records = [json.loads(line) for line in source]
+    for record in records:
+        if record["task_id"] == task:
+            record["outcome"] = None
+    runs.write_text("\n".join(map(json.dumps, records)) + "\n", "utf-8")
+    register_runs(store, "c", runs, options={"keep_unlabelled": True})
+    Corpus(store, "c").prepare()
+    judged(store).train()
+    judged(store).score()
+    assert set(gather_pool(judged(store)).parts[2].scores) == {task}
+
+
+def test_certificates_name_the_stored_pool_and_recompute_with_it(store: Store) -> None:
+    made = certified(store)
+    judge = judged(store)
+    assert load_certificates(judge) == made
+    of_pseudo = [item for item in made if item.procedure == "pseudo_task"]
+    named = {item.inputs["pool"]["sha256"] for item in of_pseudo}
+    assert {f"{POOLS}/{sha256}.json" for sha256 in named} == {stored(store)}
+    codes = {finding["code"] for item in of_pseudo for finding in item.findings}
+    assert "hand_picked" not in codes
+    assert all("pool" not in item.inputs for item in made if item.procedure == "naive")
+    assert verify_stored(judge) == [] and len(why_nothing(judge)) >= 0
+    found = load_pool(judge, made)
+    assert found is not None and load_pool(judge, made[1:2]) is None
+    # a second run makes the same bytes, spends nothing and adds no line
+    before = store.read_bytes(stored(store)), ledger_entries(judge.corpus)
+    assert certified(store) == made
+    assert before == (store.read_bytes(stored(store)), ledger_entries(judge.corpus))
+    assert len(read_spending(judge.corpus).tests) == 1
+
+
+def test_the_ledger_notes_the_pool_and_the_audit_stays_the_first_read(store: Store) -> None:
+    certified(store)
+    entries = ledger_entries(Corpus(store, "c"))
+    assert [entry.kind for entry in entries] == ["registration", "pool"]
+    result = audit_judge(judged(store))
+    assert result.entry.kind == "first"
+    assert reading_number(Corpus(store, "c"), result.entry) == 1
+    assert {audit.reading for audit in result.audits} == {1}, "at its whole δ"
+    status = LedgerStatus.of(Corpus(store, "c"))
+    assert [read["kind"] for read in status.reads] == ["first"] and not status.violations
+    (reader,) = status.readers
+    assert (reader["pool"], reader["first"]) == (1, 1)
+
+
+def _swapped(store: Store, pool: StoredPool) -> None:
+    store.write_bytes(stored(store), pool.to_json())
+
+
+def test_a_swapped_altered_or_missing_pool_is_refused(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    certified(store)
+    key = stored(store)
+    data = store.read_bytes(key)
+    pool = StoredPool.from_json(data, key)
+    test = pool.parts[3]
+    task = next(iter(test.scores))
+    other = replace(test, scores={**test.scores, task: (9.0,)})
+    _swapped(store, replace(pool, parts=(*pool.parts[:3], other)))
+    with pytest.raises(IntegrityError, match=r"is not the pool \w+ that certificates name"):
+        load_certificates(judged(store))
+    folder = Path(store.root) / "judges/lexical/c"
+    with pytest.raises(SystemExit) as stopped:
+        main(["verify", str(folder / "certificates.json"), str(folder / "scores.parquet")])
+    assert stopped.value.code == 3 and "inputs.pool.sha256" in capsys.readouterr().err
+    # the same rows in parts of other names
+    test = replace(test, name="sft", scored_by="folds")
+    _swapped(
+        store, replace(pool, parts=(replace(pool.parts[0], name="test"), *pool.parts[1:3], test))
+    )
+    with pytest.raises(ForgedCertificateError, match="other parts than the splits"):
+        load_certificates(judged(store))
+    store.write_bytes(key, data[:-9])
+    with pytest.raises(IntegrityError, match="is no pool as it was stored"):
+        load_certificates(judged(store))
+    store.delete(key)
+    with pytest.raises(IntegrityError, match="is missing"):
+        load_certificates(judged(store))
+    certified(store)
+    assert store.read_bytes(key) == data
+
+
+def _with_pool(store: Store, pool: StoredPool | None, origin: str = "every_task") -> None:
+    """Certificates that were issued by hand with another pool, or none, and stored."""
+    judge = judged(store)
+    documents = store.read_json(judge.key("certificates.json"))["certificates"]
+    taken = None if pool is None else pool.pool
+    if taken is not None:
+        taken = replace(taken, origin=origin)
+        store.write_bytes(f"{POOLS}/{taken.sha256}.json", pool.to_json() if pool else b"")
+    forged = [
+        certify(
+            *columns(judge.calibration[0]),
+            alpha=item["alpha"],
+            side=item["side"],
+            procedure=item["procedure"],
+            grid=item["parameters"]["grid"],
+            pool=taken if item["procedure"] == "pseudo_task" else None,
+            provenance=item["provenance"],
+            named=True,
+        ).to_dict()
+        for item in documents
+    ]
+    store.write_json(judge.key("certificates.json"), {"certificates": forged})
+
+
+def test_a_pool_that_is_not_the_rules_is_refused_whatever_it_claims(store: Store) -> None:
+    certified(store)
+    pool = StoredPool.from_json(store.read_bytes(stored(store)), "here")
+    few = replace(pool.parts[3], scores=dict(list(pool.parts[3].scores.items())[:2]))
+    picked = replace(pool, parts=(*pool.parts[:3], few))
+    _with_pool(store, picked)
+    with pytest.raises(ForgedCertificateError, match="TEST has other tasks or scores"):
+        load_certificates(judged(store))
+    assert "TEST has other tasks" in verify_stored(judged(store))[0]
+    _with_pool(store, pool, "given")
+    with pytest.raises(ForgedCertificateError, match="given by hand"):
+        load_certificates(judged(store))
+    _with_pool(store, None)
+    with pytest.raises(StaleCertificateError, match="without the tasks that certify nothing"):
+        load_certificates(judged(store))
+
+
+def test_scores_out_of_fold_are_gathered_again_by_the_check_of_certificates(store: Store) -> None:
+    certified(store)
+    pool = StoredPool.from_json(store.read_bytes(stored(store)), "here")
+    sft = pool.parts[0]
+    higher = {task: tuple(score + 1 for score in of) for task, of in sft.scores.items()}
+    _with_pool(store, replace(pool, parts=(replace(sft, scores=higher), *pool.parts[1:])))
+    assert "another when it is gathered again" in verify_stored(judged(store))[0]
+    # another pool of the same rows is another test, which the journal of δ does not know
+    with pytest.raises(StaleCertificateError, match="journal of δ gives them nothing"):
+        load_certificates(judged(store))
+
+
+def test_the_same_rows_with_another_pool_are_another_test(store: Store) -> None:
+    certified(store)
+    table = store.read_table("judges/lexical/c/scores.parquet")
+    of_test = table["split"] == "test"
+    table.loc[of_test, "score"] = np.round(table.loc[of_test, "score"], 2)
+    about = store.read_json("judges/lexical/c/scores.json")
+    about["scores_sha256"] = store.write_table("judges/lexical/c/scores.parquet", table)
+    store.write_json("judges/lexical/c/scores.json", about)
+    again = certified(store)
+    spent = read_spending(Corpus(store, "c")).tests
+    assert [one.number for one in spent] == [1, 2]
+    assert {item.delta for item in again} == {spent[1].delta} and spent[1].delta < 0.05
+    assert len(store.names(POOLS)) == 2, "an older certificate finds its pool"
+    assert len(load_certificates(judged(store))) == len(again)
+
+
+def test_a_kill_between_pool_and_certificates_resumes(template: Path, tmp_path: Path) -> None:
+    whole = copy_world(template, tmp_path / "whole")
+    certified(whole)
+    store = copy_world(template, tmp_path / "killed")
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, "-c", KILLED, store.root, "certificates.json"]
+    done = subprocess.run(command, env=environment, check=False, capture_output=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    key = stored(store)
+    assert not store.exists("judges/lexical/c/certificates.json")
+    at = store.local_path("judges/lexical/c/folds/2.json").stat().st_mtime_ns
+    certified(store)
+    assert store.local_path("judges/lexical/c/folds/2.json").stat().st_mtime_ns == at
+    assert (stored(store), store.read_bytes(key)) == (stored(whole), whole.read_bytes(key))
+    assert len(read_spending(Corpus(store, "c")).tests) == 1
+
+
+def test_what_is_delivered_later_does_not_change_a_deployed_certificate(
+    store: Store, tmp_path: Path
+) -> None:
+    made = certified(store)
+    audit_judge(judged(store))
+    deploy(judged(store), track=False)
+    now = Deployment.of(Corpus(store, "c"))
+    assert now.refusal is None
+    before = now.certificates
+    link = certificate_link(Corpus(store, "c"), before[0].sha256)
+    (pool,) = [item for item in link.links if item.kind == "pool"]
+    assert pool.status == "holds" and not link.broken
+    lines = Path(judged(store).corpus.config.paths[0]).read_text("utf-8")
+    write_runs(tmp_path / "more.jsonl", tasks=120, attempts=3, seed=5)
+    more = (tmp_path / "more.jsonl").read_text("utf-8").splitlines()[240:]
+    (tmp_path / "all.jsonl").write_text(lines + "\n".join(more) + "\n", "utf-8")
+    register_runs(store, "c", tmp_path / "all.jsonl")
+    Corpus(store, "c").prepare()
+    judged(store).train()
+    judged(store).score()
+    certified(store)
+    assert len(store.names(POOLS)) == 2
+    then = Deployment.of(Corpus(store, "c"))
+    assert then.refusal is None and then.certificates == before
+    assert {item.sha256 for item in before} <= {item.sha256 for item in made}
+
+
+def test_the_page_and_the_file_say_from_what_the_size_ratio_came(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = certified(store)
+    audit_judge(judged(store))
+    judge = judged(store)
+    found = load_pool(judge, made)
+    assert found is not None
+    html = store.read_bytes(judge_page.write_page(judge).removeprefix(f"{store.root}/"))
+    assert found.sentence in html.decode("utf-8")
+    # the stored pool is found next to the certificates, or is given
+    folder = Path(store.root) / "judges/lexical/c"
+    asked = ["verify", str(folder / "certificates.json"), str(folder / "scores.parquet")]
+    for pool in ([], ["--pool", str(Path(store.root) / stored(store))]):
+        with pytest.raises(SystemExit) as stopped:
+            main([*asked, *pool])
+        assert stopped.value.code == 0, capsys.readouterr().err
+    with pytest.raises(SystemExit) as stopped:
+        main(["ledger", "status", "c", "--root", store.root])
+    assert stopped.value.code == 0 and "pool 1" in capsys.readouterr().out
+
+
+def test_maps_that_keep_orders_keep_the_certificates_with_their_pool(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("certify_assets.evaluation.recalibration.PROCEDURES", PROCEDURES)
+    report = recalibrate(judged(store))
+    by_method = {item.method: item for item in report.methods}
+    plain = [cell.coverage for cell in by_method["none"].certificates]
+    assert [cell.coverage for cell in by_method["platt"].certificates] == plain
+    assert pd.Series(plain).max() > 0
