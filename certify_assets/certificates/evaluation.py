@@ -28,7 +28,13 @@ from certify_assets.certificates.counts import SIDES, TaskCounts, count_at, coun
 from certify_assets.certificates.guard import GUARDS, GuardTest, apply_guard
 from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.pool import Pool, check_pool
-from certify_assets.certificates.procedures import PROCEDURES, Procedure, Test, find_procedure
+from certify_assets.certificates.procedures import (
+    ENGINES,
+    PROCEDURES,
+    Procedure,
+    Test,
+    find_procedure,
+)
 from certify_assets.certificates.pseudo_task import (
     ICC_GRID,
     WHOLE_SHARE,
@@ -110,7 +116,6 @@ def maxt_tails(counts: TaskCounts, budget: Fraction, draws: int, seed: int) -> N
     return tails
 
 
-ENGINES = ("auto", "exact", "saddlepoint", "montecarlo")
 _MOST_STARTS = 40
 _MOST_THRESHOLDS, _MOST_DRAWS = 1_000, 10_000_000
 
@@ -469,7 +474,7 @@ def _check_calibrated(settings: Settings) -> None:
     for name, value, left in (
         ("guard", settings.guard, ("floor", "none")),
         ("multiplicity", settings.multiplicity, ("bonferroni",)),
-        ("engine", settings.engine, ("auto", "exact", "saddlepoint")),
+        ("engine", settings.engine, settings.method.engines),
     ):
         if value not in left:
             raise InputError(

@@ -33,6 +33,9 @@ from certify_assets.certificates.pseudo_task import GRID, PseudoTask
 from certify_assets.certificates.two_way import two_way_tails
 from certify_assets.errors import InputError, quoted
 
+#: how a tail is computed
+ENGINES = ("auto", "exact", "saddlepoint", "montecarlo")
+
 
 def clopper_pearson_upper(errors: float, covered: float, level: float) -> float:
     """One-sided Clopper–Pearson upper bound at confidence 1 − level, also for real counts."""
@@ -189,6 +192,25 @@ class Procedure:
     def estimands(self) -> tuple[str, ...]:
         """What it can certify, its own first."""
         return ("task", "trajectory") if self.weighted else (self.estimand,)
+
+    @property
+    def engines(self) -> tuple[str, ...]:
+        """How its tail can be computed; none where there is one way only."""
+        if self.calibrated:
+            return ENGINES[:-1]
+        return ENGINES if self.joint or self.agents else ()
+
+    def reads(self, setting: str, value: object) -> bool:
+        """Whether a setting, given as this value, can change what it certifies."""
+        if setting == "guard":
+            return self.guarded
+        if setting in ("error_icc_cap", "size_ratio"):
+            return self.guarded or self.calibrated
+        if setting in ("multiplicity", "starts"):
+            return not (self.calibrated or self.pilot)
+        if setting == "draws":
+            return "montecarlo" in self.engines
+        return setting != "engine" or value in self.engines
 
     @property
     def grid(self) -> int:

@@ -36,7 +36,7 @@ _WEAKEST = (
     "asymptotic",
     "finite-sample",
 )
-#: settings of other procedures, which one that is calibrated as a whole has no use for
+#: settings that a procedure which is calibrated as a whole refuses where it does not read them
 _INAPPLICABLE = ("guard", "multiplicity", "starts", "engine")
 _PAIR = 2
 _DONE = {"reject": "rejected", "release": "released"}
@@ -310,8 +310,13 @@ def procedure_settings(procedures: Sequence[str], keywords: Mapping[str, Any]) -
 
 
 def _settings(name: str, keywords: Mapping[str, Any], *, several: bool) -> Settings:
-    if several and find_procedure(name).calibrated:
-        keywords = {key: value for key, value in keywords.items() if key not in _INAPPLICABLE}
+    method = find_procedure(name)
+    if several and method.calibrated:
+        keywords = {
+            key: value
+            for key, value in keywords.items()
+            if key not in _INAPPLICABLE or method.reads(key, value)
+        }
     return Settings(**{**keywords, "procedure": name})
 
 

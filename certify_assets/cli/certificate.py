@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from certify_assets.cli.options import (
 )
 from certify_assets.cli.output import (
     NOTHING,
+    complain,
     emit_json,
     json_option,
     percent,
@@ -175,11 +176,12 @@ def certificate(
     _refuse(pilot, pool, **options)
     if options["procedure"] in ("pseudo_task", "charged_pseudo_task"):
         _refuse_inapplicable(ctx, options["procedure"])
+    procedures = EVERY_PROCEDURE if options["procedure"] == "all" else (options["procedure"],)
+    unread = _unread(ctx, procedures, options)
     options["starts"] = options["starts"] or None
     side, procedure = options.pop("side"), options.pop("procedure")
     columns = {name: options.pop(name) for name in READING}
     sides = ("reject", "release") if side == "both" else (side,)
-    procedures = EVERY_PROCEDURE if procedure == "all" else (procedure,)
     if _in_pieces(scores, procedures, stream=stream, **options):
         unlabelled = None if pool is None else read_small_pool(pool, **columns)
         found = _certify_pieces(scores, columns, sides, procedures, unlabelled, **options)
@@ -191,6 +193,8 @@ def certificate(
     document = found.certificates[0].to_dict() if single else found.to_dict()
     if out is not None:
         write_document(out, document)
+    for sentence in unread:
+        complain(sentence)
     if as_json:
         emit_json(document)
     else:
@@ -304,6 +308,23 @@ def _refuse_inapplicable(ctx: click.Context, procedure: str) -> None:
                 f"--{name} does not apply to {procedure}, which is calibrated as a whole; leave "
                 "it out."
             )
+
+
+def _unread(
+    ctx: click.Context, procedures: Sequence[str], options: Mapping[str, object]
+) -> list[str]:
+    """Say which options change nothing under some of the procedures."""
+    from certify_assets.certificates import PROCEDURES
+
+    found = []
+    known = [PROCEDURES[name] for name in procedures if name in PROCEDURES]
+    for parameter in ctx.command.params:
+        name = str(parameter.name)
+        given = ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        unread = [item.name for item in known if not item.reads(name, options.get(name))]
+        if given and unread:
+            found.append(f"{parameter.opts[0]} changes nothing under {', '.join(unread)}.")
+    return found
 
 
 def _show(found: CertificateSet) -> None:

@@ -319,6 +319,27 @@ def test_a_pool_is_read_without_its_outcomes_and_asked_for_again(
     assert pools == ["pseudo_task"] * 2 + ["charged_pseudo_task"] * 2
 
 
+def test_what_an_option_does_not_change_is_said(call: Call, scores: Path) -> None:
+    asked = f"certificate {scores} --side reject --json"
+    exact = call(f"{asked} --procedure all --engine exact --guard kish")
+    engines = {
+        item["procedure"]: item["parameters"]["engine"] for item in exact.json["certificates"]
+    }
+    assert set(engines.values()) == {"exact"}
+    said = {line.split(" ")[1]: line for line in exact.err.splitlines()}
+    assert set(said) == {"--engine", "--guard"} and "two_way" not in said["--guard"]
+    assert "naive" in said["--engine"] and "pseudo_task" not in said["--engine"]
+    drawn = call(f"{asked} --procedure all --engine montecarlo --draws 500")
+    engines = {
+        item["procedure"]: item["parameters"]["engine"] for item in drawn.json["certificates"]
+    }
+    assert engines["taskboot"] == "montecarlo" and engines["pseudo_task"] == "auto"
+    assert all("pseudo_task" in line for line in drawn.err.splitlines())
+    one = call(f"{asked} --procedure naive --size-ratio 2")
+    assert one.err == "certify: --size-ratio changes nothing under naive.\n"
+    assert not call(f"{asked} --procedure guarded_taskboot --size-ratio 2 --engine exact").err
+
+
 def test_pools_that_cannot_be_read(call: Call, scores: Path, pilot: Path, tmp_path: Path) -> None:
     pool, frame = tmp_path / "pool.csv", pd.read_csv(pilot)
     for table, word in (
