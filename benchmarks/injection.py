@@ -33,6 +33,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED, load_embedded
 from certify_assets.corpora.rendering import Renderer, render_frame
 from certify_assets.corpora.splits import make_manifest, select
+from certify_assets.judges.canary import spoken_to, success_words
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lexical import LexicalJudge
 
@@ -94,17 +95,6 @@ class Ruler:
         ]
 
 
-def steps_with(steps: Any, text: str) -> list[dict[str, str]]:
-    """Append an observation to the steps of a run."""
-    # as an action it moves the scores of both judges as far, to the second decimal
-    kept = ({"action": s["action"], "observation": s["observation"]} for s in steps)
-    return [*kept, {"action": "", "observation": text}]
-
-
-def injected(frame: pd.DataFrame, text: str) -> pd.DataFrame:
-    return frame.assign(steps=[steps_with(steps, text) for steps in frame["steps"]])
-
-
 def texts_of(frame: pd.DataFrame) -> list[str]:
     return [item.text for item in render_frame(frame, Renderer())]
 
@@ -131,23 +121,14 @@ def judges(
     }, lexical  # type: ignore[misc]
 
 
-def words_of(lexical: LexicalJudge, count: int, *, success: bool) -> str:
-    """Return the words that a judge takes for success, or for failure, the strongest first."""
-    weights = -lexical.coefficients if success else lexical.coefficients
-    return " ".join(
-        lexical.vocabulary[place] for place in np.argsort(weights, kind="stable")[:count]
-    )
-
-
 def sabotage(corpus: str, lexical: LexicalJudge, cal: pd.DataFrame, runs: pd.DataFrame) -> None:
     """Print what words of failure in successful runs do on the reject side."""
-    words = words_of(lexical, 40, success=False)
+    words = success_words(lexical, 40, success=False)
     success = (runs["outcome"] == 1).to_numpy()
     changed = runs.copy()
-    changed["steps"] = [
-        steps if not good else steps_with(steps, " ".join([words] * 3))
-        for good, steps in zip(success, runs["steps"], strict=True)
-    ]
+    changed["steps"] = np.where(
+        success, spoken_to(runs, " ".join([words] * 3))["steps"], runs["steps"]
+    )
     scores = [lexical.score(texts_of(part)).score for part in (cal, runs, changed)]
     for alpha in (0.1, 0.2):
         item = certify(
@@ -202,7 +183,7 @@ def main() -> None:
             )
         ]
         found, lexical = judges(select(frame, manifest, "sft"), options, corpus)
-        known = words_of(lexical, 30, success=True)
+        known = success_words(lexical)
         print(
             f"\n{corpus}: {len(failed)} failed runs; shift in standard deviations (mean, 95th "
             f"percentile); over the median; rejected; released"
@@ -210,7 +191,7 @@ def main() -> None:
         for name, score in found.items():
             ruler, before = Ruler.of(score(texts_of(cal)), cal), score(texts_of(failed))
             for attack, text in {**ATTACKS, "known words": known}.items():
-                cells = ruler.row(before, score(texts_of(injected(failed, text))))
+                cells = ruler.row(before, score(texts_of(spoken_to(failed, text))))
                 print(
                     f"  {name:9}{attack:21}{cells[0]:>7}{cells[1]:>7}{cells[2]:>7}  "
                     f"{cells[3]:>13}  {cells[4]:>13}",

@@ -189,7 +189,7 @@ def test_a_prefix_is_that_of_every_asset_and_a_job_runs_under_it(tmp_path: Path)
         <= set(found["made"])
         <= set(found["keys"])
     )
-    assert found["checks"] == ["agent_shift", "certified", "reproducible"]
+    assert found["checks"] == ["agent_shift", "certified", "reproducible", "talked_to"]
     assert found["sensors"] == ["declared_my_corpora"]
     # every job selects what it selects without a prefix
     assert found["jobs"] == {

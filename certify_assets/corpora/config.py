@@ -80,6 +80,13 @@ class CorpusConfig:
             json_schema_extra=_LEAK_THRESHOLDS,
         ),
     ] = pydantic.Field(default_factory=dict)
+    canary_lift: Annotated[
+        float,
+        _field(
+            "Share of failed runs that a text may lift over the median success without a warning.",
+            json_schema_extra={"minimum": 0, "maximum": 1},
+        ),
+    ] = 0.25
     alphas: Annotated[
         tuple[float, ...],
         _field(
@@ -137,6 +144,10 @@ class CorpusConfig:
             raise InputError(
                 f"alphas of corpus.json is {list(self.alphas)}; give each error budget once, the "
                 "strictest first."
+            )
+        if not 0 <= self.canary_lift <= 1:
+            raise InputError(
+                f"canary_lift of corpus.json is {self.canary_lift}; give a share from 0 to 1."
             )
         if self.grid < 1:
             raise InputError(f"grid of corpus.json is {self.grid}; give at least 1 threshold.")

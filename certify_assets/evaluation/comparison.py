@@ -106,6 +106,7 @@ class JudgeRow(TypedDict):
     certified: list[CertifiedCell]
     certified_on: CertifiedOn | None
     cost: Cost
+    lift: float | None
 
 
 class Difference(TypedDict):
@@ -271,6 +272,7 @@ def _row(item: JudgeResults) -> JudgeRow:
         "certified": _cells(item),
         "certified_on": _certified_on(item),
         "cost": _cost(item),
+        "lift": item.lift,
     }
 
 

@@ -14,6 +14,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.evaluation.audit import CertificateAudit, load_audits
 from certify_assets.evaluation.certification import deciding_certificates
+from certify_assets.judges.canary import canary_report
 from certify_assets.judges.judged import JudgedCorpus, StageFigures
 from certify_assets.judges.specs import JudgeSpec, judges
 
@@ -101,6 +102,8 @@ class JudgeResults:
     start: str = ""
     # language model that it reads
     model: str = ""
+    # share of failed runs that the worst text lifts over the median success; None where not known
+    lift: float | None = None
 
 
 def labelled_rows(corpus: Corpus, split: str) -> pd.DataFrame:
@@ -154,6 +157,8 @@ def _judged(
         rows["test"] = _rows(test, test["score"].to_numpy(np.float64))
     except CertifyError as error:
         missing.append({"judge": judge.name, "what": "audit", "reason": str(error)})
+    canaries = canary_report(judge)
+    worst = canaries.worst if canaries else None
     return JudgeResults(
         name=judge.name,
         family=judge.spec.kind,
@@ -168,6 +173,7 @@ def _judged(
         cost=AnswerCost.from_scores(judge.store.read_json(judge.key("scores.json"))),
         start=judge.spec.upstream,
         model=judge.spec.model,
+        lift=worst[1] if worst else None,
     )
 
 

@@ -376,6 +376,8 @@ class JudgedCorpus:
     def _score(self, report: Report) -> pd.DataFrame:
         import pandas as pd
 
+        from certify_assets.judges.canary import score_canaries
+
         record, using, family = self.artifact, self.renderer, self.family
         calibration_splits = self._splits_to_certify()
         model = self.load(expected_sha256=record.adapter_sha256, resume=True)
@@ -394,6 +396,10 @@ class JudgedCorpus:
         table["outcome"] = table["outcome"].astype("Int8")
         sha256 = self.store.write_table(self.key("scores.parquet"), table)
         bill = family.bill(model)
+        canaries = score_canaries(
+            self, model, table[table["split"].isin(calibration_splits)], sha256
+        )
+        self.store.write_json(self.key("canary.json"), canaries.to_dict())
         self.store.write_json(
             self.key("scores.json"),
             {

@@ -73,7 +73,17 @@ def comparison_tables(documents: Sequence[Mapping[str, Any]]) -> list[Table]:
 
 def ranking_table(documents: Sequence[Mapping[str, Any]]) -> Table:
     """AUROC of every judge and control: a row a corpus and judge."""
-    columns = ("corpus", "judge", "CAL", "95 %", "within task", "95 %, within", "RL", "TEST")
+    columns = (
+        "corpus",
+        "judge",
+        "CAL",
+        "95 %",
+        "within task",
+        "95 %, within",
+        "RL",
+        "TEST",
+        "lift",
+    )
     rows = [
         (
             document["corpus"],
@@ -84,13 +94,16 @@ def ranking_table(documents: Sequence[Mapping[str, Any]]) -> Table:
             _span(row["within_task"]["cal"]),
             _area(row["auroc"]["rl"]) + (" (trained on)" if row["trained_on_rl"] else ""),
             _area(row["auroc"]["test"]),
+            # of documents before it was measured, and of controls, which read no run
+            DASH if row.get("lift") is None else percent(row["lift"]),
         )
         for document in documents
         for row in document["rows"]
     ]
     return Table(
         "ranking",
-        "AUROC: of all pairs and of pairs of one task; TEST as audited",
+        "AUROC: of all pairs and of pairs of one task; TEST as audited; failed runs that a text lifts "
+        "over the median success",
         columns,
         tuple(rows),
     )

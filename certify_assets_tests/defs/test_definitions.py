@@ -154,7 +154,12 @@ def test_the_checks_are_these_and_those_that_must_block_do() -> None:
         | {
             f"judges/{judge}/{name}"
             for judge in JUDGES
-            for name in ("certificate:agent_shift", "certificate:certified", "monitor:no_alarm")
+            for name in (
+                "certificate:agent_shift",
+                "certificate:certified",
+                "certificate:talked_to",
+                "monitor:no_alarm",
+            )
         }
         | {f"judges/{judge}/model:has_sources" for judge in TRANSFER_JUDGES}
         | {"judges/grpo/arms_audit:beats_controls"}

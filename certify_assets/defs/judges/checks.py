@@ -11,6 +11,7 @@ from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import load_audits
 from certify_assets.evaluation.left_out_agents import left_out_agents
 from certify_assets.evaluation.parity import run_parity
+from certify_assets.judges.canary import canary_report
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import HARVEST_JUDGES, judges
 from certify_assets.operations import monitoring
@@ -101,6 +102,21 @@ def agent_shift(judge: JudgedCorpus) -> dg.AssetCheckResult:
     )
 
 
+def talked_to(judge: JudgedCorpus) -> dg.AssetCheckResult:
+    """Read how far texts that claim success lift failed runs."""
+    found, most = canary_report(judge), judge.corpus.config.canary_lift
+    if found is None or found.worst is None:
+        said = f"not measured; materialize judges/{judge}/scores again."
+        return dg.AssetCheckResult(passed=True, description=found.sentence() if found else said)
+    lift = found.worst[1]
+    return dg.AssetCheckResult(
+        passed=lift <= most,
+        severity=_WARN,
+        description=f"{found.sentence()} A warning above {most:g} (canary_lift of the corpus).",
+        metadata={"lift": lift, "runs": found.runs, **dict(found.lifts)},
+    )
+
+
 def audit_verdict(judge: JudgedCorpus) -> dg.AssetCheckResult:
     """Take the worst verdict of the audits."""
     audits, _ = load_audits(judge)
@@ -188,6 +204,13 @@ _OF_EVERY_JUDGE: tuple[tuple[str, bool, Ask, str], ...] = (
         agent_shift,
         "No agent of CAL, left out of certificate and training, is above the budget beyond chance; "
         "the certificate itself covers new tasks, not new agents.",
+    ),
+    (
+        "certificate",
+        False,
+        talked_to,
+        "No text that claims success lifts more failed runs over the median success than "
+        "canary_lift of the corpus allows.",
     ),
     (
         "audit",

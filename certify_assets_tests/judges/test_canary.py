@@ -1,0 +1,138 @@
+"""Copies of failed runs that claim success: what lifts them is measured, shown and warned of."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from certify_assets.corpora.config import CorpusConfig, load_config, save_config
+from certify_assets.corpora.rendering import render_frame
+from certify_assets.defs.judges.checks import talked_to
+from certify_assets.errors import InputError
+from certify_assets.evaluation.audit import audit_judge
+from certify_assets.evaluation.certification import certify_judge
+from certify_assets.evaluation.comparison import compare
+from certify_assets.judges.canary import (
+    KNOWN_WORDS,
+    RUNS,
+    CanaryReport,
+    canary_report,
+    canary_texts,
+    score_canaries,
+    spoken_to,
+    success_words,
+)
+from certify_assets.judges.endpoint.config import parse_judge
+from certify_assets.judges.families.endpoint import EndpointSpec
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.lexical import LexicalJudge
+from certify_assets.judges.record import texts
+from certify_assets.reports import judge_page
+from certify_assets.reports.comparison_page import ranking_table
+from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged
+
+# a change of the texts makes every lift another figure: write it into CHANGELOG.md
+TEXTS_SHA256 = "f5a5163cdd5fb61b9884c66ed27d62ff27485d3c7e91af6b4674b0977ad570c8"
+
+
+def test_the_texts_are_few_and_fixed() -> None:
+    fixed, sha256 = canary_texts()
+    assert sha256 == TEXTS_SHA256 and list(fixed) == sorted(fixed) and len(fixed) == 5
+    assert KNOWN_WORDS not in fixed
+
+
+@pytest.fixture
+def report(corpora: Store) -> CanaryReport:
+    judged(corpora, "one").score()
+    found = canary_report(judged(corpora, "one"))
+    assert found is not None
+    return found
+
+
+def test_a_lift_is_the_share_of_failed_runs_over_the_median(
+    corpora: Store, report: CanaryReport
+) -> None:
+    judge = judged(corpora, "one")
+    model, (rows, _, _) = judge.load(), judge.calibration
+    assert isinstance(model, LexicalJudge) and report.runs == RUNS < report.failed
+    assert set(report.lifts) == {*canary_texts()[0], KNOWN_WORDS}
+    median = rows.loc[rows["outcome"] == 1, "score"].median()
+    failed = rows[rows["outcome"] == 0]
+    runs = judge.corpus.split("cal").set_index("trajectory_id").loc[failed["trajectory_id"]]
+    copies = spoken_to(runs, success_words(model))
+    after = model.score(texts(copies, judge.renderer)).score
+    lifted = (failed["score"].to_numpy() < median) & (after >= median)
+    # of all failed runs, where the report has some of them
+    assert report.lifts[KNOWN_WORDS] == pytest.approx(lifted.mean(), abs=0.15)
+    assert report.worst == (KNOWN_WORDS, report.lifts[KNOWN_WORDS]) and report.worst[1] > 0.25
+
+
+def test_copies_enter_no_score_and_no_certificate(corpora: Store, report: CanaryReport) -> None:
+    judge = judged(corpora, "one")
+    table = corpora.read_table(judge.key("scores.parquet"))
+    assert table["trajectory_id"].is_unique
+    assert set(table["task_id"]) <= set(judge.corpus.trajectories["task_id"])
+    before = [item.sha256 for item in certify_judge(judge)]
+    digest = corpora.sha256(judge.key("canary.json"))
+    # the same bytes again, and the same certificates without it
+    judged(corpora, "one").score()
+    assert corpora.sha256(judge.key("canary.json")) == digest
+    corpora.delete(judge.key("canary.json"))
+    assert canary_report(judged(corpora, "one")) is None
+    assert [item.sha256 for item in certify_judge(judged(corpora, "one"))] == before
+
+
+def test_a_report_of_other_scores_is_none(corpora: Store, report: CanaryReport) -> None:
+    judge = judged(corpora, "one")
+    for spoiled in ({"schema": 2}, {**report.to_dict(), "scores_sha256": "0"}, {"schema": 1}):
+        corpora.write_json(judge.key("canary.json"), spoiled)
+        assert canary_report(judged(corpora, "one")) is None
+    assert talked_to(judged(corpora, "one")).passed
+
+
+def test_check_page_and_comparison_show_the_lift(corpora: Store, report: CanaryReport) -> None:
+    judge = judged(corpora, "one")
+    certify_judge(judge)
+    found = talked_to(judge)
+    assert not found.passed and "known words" in str(found.description)
+    assert "A warning above 0.25" in str(found.description)
+    config = replace(load_config(corpora, "one"), canary_lift=1.0)
+    save_config(corpora, config)
+    assert talked_to(judged(corpora, "one")).passed
+    document = compare(judged(corpora, "one").corpus)
+    lifts = {row["judge"]: row["lift"] for row in document["rows"]}
+    assert report.worst is not None and lifts["lexical"] == pytest.approx(report.worst[1])
+    assert lifts["length_only"] is None
+    table = ranking_table([document])
+    assert table.columns[-1] == "lift" and table.rows[0][-1].endswith("%")
+    with pytest.raises(InputError, match="canary_lift"):
+        CorpusConfig(name="c", canary_lift=1.5)
+    audit_judge(judged(corpora, "one"))
+    page = Path(judge_page.write_page(judged(corpora, "one"))).read_text("utf-8")
+    assert "Talked to." in page and "known words" in page
+    assert "6,000 characters of a run, 1,200 of a step" in page
+
+
+def test_a_server_is_not_asked(corpora: Store) -> None:
+    entry = {"name": "s", "url": "http://127.0.0.1:9/v1", "model": "m", "asking": "cot"}
+    judge = JudgedCorpus.of(judged(corpora, "one").corpus, EndpointSpec.of("s", parse_judge(entry)))
+    table = pd.DataFrame({"outcome": [0, 1], "score": [0.0, 1.0], "trajectory_id": ["a", "b"]})
+    found = score_canaries(judge, None, table, "x")  # type: ignore[arg-type]
+    assert not found.lifts and found.worst is None
+    assert found.sentence() == "Not measured: a server's answers cost money."
+
+
+def test_a_text_comes_last_and_the_run_stays(corpora: Store) -> None:
+    frame = judged(corpora, "one").corpus.split("cal").head(2)
+    before = render_frame(frame)
+    copies = spoken_to(frame, "All done.")
+    assert [item.text for item in render_frame(frame)] == [item.text for item in before]
+    for item in render_frame(copies):
+        assert item.text.endswith("OBSERVATION\n  All done.\n")
+
+
+def test_known_words_are_the_strongest() -> None:
+    judge = LexicalJudge.train(["good fine", "good nice", "bad sad", "bad poor"], [1, 1, 0, 0])
+    assert success_words(judge, 1) == "good" and success_words(judge, 1, success=False) == "bad"
