@@ -1,7 +1,7 @@
 """A year of weekly deliveries to one benchmark: what is decided, what it costs, what was wrong.
 
     python benchmarks/year.py [--data DIR] [--corpus swebench_lite_acr] [--weeks 52] [--seed 0]
-    [--out FOLDER] [--quick]
+    [--batch-runs N] [--out FOLDER] [--quick]
 
 A published corpus of several agents is delivered as a team would. The labelled runs of the first
 agent (the first three, where each task has one run of an agent) on half of the tasks are the
@@ -17,7 +17,9 @@ twice); for another the successful runs end with words of failure, so that the j
 week a stored table of decisions is altered. The table has, by week, the runs that the corpus
 certificate and the certificates of batches decided without reading, those of them that were wrong,
 and labels; the summary compares every certified batch with the withheld outcomes. --out keeps the
-table and a picture. --quick: eight weeks. Seeds of draws are by chance, so figures vary.
+table and a picture. --batch-runs: how many uncovered runs wait for a draw, at most for four weeks,
+by default as many as for any corpus; 1 draws from every week's. --quick: eight weeks. Seeds of
+draws are by chance, so figures vary.
 """
 
 from __future__ import annotations
@@ -292,7 +294,7 @@ class Year:
         self.weeks: list[Week] = []
         self.alarms, self.deployed = 0, 1
 
-    def start(self) -> None:
+    def start(self, batch_runs: int | None = None) -> None:
         """Import, certify and deploy the first agent's runs; a user does no more than this."""
         folder, call = self.platform.folder, self.platform.call
         path = write_runs(folder / "start.jsonl", self.source.start, labels=True)
@@ -300,6 +302,7 @@ class Year:
             "corpus", "import", path, "--name", NAME, "--format", "table",
             "--auto-deploy", "always", "--new-agents", "batch_certificate", "--no-rl",
             "--accept-structural-leak", "the length of a run is part of what this judge may read",
+            *(() if batch_runs is None else ("--batch-runs", batch_runs)),
         )  # fmt: skip
         call("run", NAME, "--judge", "lexical")
         call(
@@ -329,7 +332,9 @@ class Year:
         path = write_runs(
             platform.folder / f"week-{number:02d}.jsonl", runs, labels=False, words=words
         )
-        platform.call("ops", "ingest", NAME, path)
+        # no time passes here: what waits for a draw is four weeks old by then, as it may get
+        drawn = ["--draw"] if number % 4 == 0 else []
+        platform.call("ops", "ingest", NAME, path, *drawn)
         record = BatchRecord.load(platform.corpus(), batch_names(platform.corpus())[-1])
         week = Week(number, len(runs), record.batch, notes=notes)
         self.weeks.append(week)
@@ -507,6 +512,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--corpus", choices=sorted(FORMATS), default="swebench_lite_acr")
     parser.add_argument("--weeks", type=int, default=52)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--batch-runs", type=int)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--quick", action="store_true", help="Eight weeks.")
     given = parser.parse_args(arguments)
@@ -518,7 +524,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         year = Year(Platform(Path(folder)), source, calendar, given.seed)
         started, cpu = time.perf_counter(), time.process_time()
-        year.start()
+        year.start(given.batch_runs)
         year.run()
         table = outcome_table(year)
         print(table.to_string(index=False))

@@ -71,6 +71,8 @@ class DeclaredCorpus(dg.Resolvable, dg.Model):
     new_agents: Literal["review", "batch_certificate", "accept"] = pydantic.Field(
         "batch_certificate", description=_ABOUT["new_agents"]
     )
+    batch_runs: int = pydantic.Field(150, description=_ABOUT["batch_runs"])
+    batch_days: int = pydantic.Field(28, description=_ABOUT["batch_days"])
     auto_deploy: Literal["never", "if_wider", "always"] = pydantic.Field(
         "never", description=_ABOUT["auto_deploy"]
     )

@@ -120,6 +120,18 @@ def corpus() -> None:
     ),
 )
 @click.option(
+    "--batch-runs",
+    type=COUNT,
+    default=150,
+    help="Runs that wait for a batch certificate at which labels are drawn from them.",
+)
+@click.option(
+    "--batch-days",
+    type=click.IntRange(0),
+    default=28,
+    help="Days after which labels are drawn from those that wait, however few.",
+)
+@click.option(
     "--auto-deploy",
     type=click.Choice(("never", "if_wider", "always")),
     default="never",

@@ -67,6 +67,11 @@ _COUNTS = ("batch", "runs", "new", "changed", "known", "files")
     help="Write the rows that reviewers are asked about here, in the order of their need.",
 )
 @click.option("--dry-run", is_flag=True, help="Say what is new; store and decide nothing.")
+@click.option(
+    "--draw",
+    is_flag=True,
+    help="Draw labels from all runs that wait for a batch certificate, however few.",
+)
 @click.option("--undo", metavar="BATCH", help="Take an unreviewed batch back; read nothing.")
 @corpus_option
 @json_option
@@ -81,6 +86,7 @@ def ingest(
     decisions: Path | None,
     queue: Path | None,
     dry_run: bool,
+    draw: bool,
     undo: str | None,
     as_json: bool,
 ) -> None:
@@ -105,7 +111,7 @@ def ingest(
         {f"PATH {number}": Path(path) for number, path in enumerate(paths, 1)},
     )
     if undo is not None:
-        if paths or dry_run:
+        if paths or dry_run or draw:
             raise InputError("--undo takes a batch back and reads nothing; give it alone.")
         with corpus.writing("ops ingest"):
             undo_batch(corpus, undo)
@@ -115,6 +121,8 @@ def ingest(
         else:
             show_line(f"{undo} is taken back; its runs may come again.")
         return
+    if dry_run and draw:
+        raise InputError("--dry-run stores nothing and --draw draws; give one of them.")
     with nullcontext() if dry_run else corpus.writing("ops ingest"):
         received = receive(
             corpus,
@@ -123,7 +131,7 @@ def ingest(
             options=parse_options(options),
             dry_run=dry_run,
         )
-        records = [] if dry_run else decide_ready(corpus, report=ProgressLines(say))
+        records = [] if dry_run else decide_ready(corpus, report=ProgressLines(say), draw=draw)
         came = received.batch and received.new + received.changed
         new = ["operations/incoming_runs"] if came and not dry_run else []
         if stored := new + (["operations/decisions"] if records else []):

@@ -301,6 +301,7 @@ def _budgets(alphas: tuple[str, ...]) -> dict[str, float] | float | None:
 
 def _status(corpus: Corpus, *, as_json: bool) -> int:
     from certify_assets.operations.automatic import last_automatic
+    from certify_assets.operations.batch_waiting import waiting_runs
     from certify_assets.operations.batches import close_batches
     from certify_assets.operations.deployment import Deployment, behind
     from certify_assets.operations.deployment_record import (
@@ -310,6 +311,7 @@ def _status(corpus: Corpus, *, as_json: bool) -> int:
     )
 
     audits, faults = close_batches(corpus)
+    waiting = waiting_runs(corpus)
     try:
         spent = deployed_spending(corpus).total()
     except CertifyError as error:
@@ -337,6 +339,10 @@ def _status(corpus: Corpus, *, as_json: bool) -> int:
                 **state,
                 "deployments": past,
                 "batches": [asdict(item) for item in audits],
+                "waiting": [
+                    {"batches": item.batches, "runs": item.runs, "sentence": item.sentence()}
+                    for item in waiting
+                ],
                 "faults": faults,
                 "delta_spent": spent,
                 "automatic": None if automatic is None else asdict(automatic),
@@ -366,6 +372,8 @@ def _status(corpus: Corpus, *, as_json: bool) -> int:
             else f"{refusal.code}: {refusal.sentence}"
         )
         _show_audits(audits, faults)
+        for item in waiting:
+            show_line(item.sentence())
     return 0 if refusal is None and not faults else NOTHING
 
 

@@ -110,6 +110,18 @@ class CorpusConfig:
             "their batch by labels drawn from it, or the certificate of the corpus."
         ),
     ] = "batch_certificate"
+    batch_runs: Annotated[
+        int,
+        _field(
+            "Number of runs that wait for a certificate of their batch at which labels are drawn "
+            "from them; until then those of later deliveries join them.",
+            strict=True,
+            ge=1,
+        ),
+    ] = 150
+    batch_days: Annotated[
+        int, _field("Days after which they are drawn from, however few.", strict=True, ge=0)
+    ] = 28
     auto_deploy: Annotated[
         Literal["never", "if_wider", "always"],
         _field(

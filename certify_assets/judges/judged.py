@@ -54,6 +54,8 @@ _KEPT_FILES: Final = (
     "harvest.json",
     "harvest.parquet",
 )
+# and of what its training began with
+_ORIGIN_FILES: Final = ("adapter.json", "scores.parquet", "harvest.json", "harvest.parquet")
 _KEPT_FOLDERS: Final = ("adapter", "folds", "pools")
 
 _SCORED_SPLITS = ("rl", "cal", "test")
@@ -234,11 +236,22 @@ class JudgedCorpus:
         kept = self.corpus.kept
         self.store.require_unchanged(*([kept] if kept else [self.key(), self.corpus.key()]))
 
+    def origin(self, name: str) -> JudgedCorpus:
+        """Return the judge that a training began with, as it was: its copy, where one is kept."""
+        kept = JudgedCorpus(self.corpus, name)
+        return kept if self.corpus.kept and kept.is_trained else self.sibling(name)
+
+    def origins(self) -> list[JudgedCorpus]:
+        """Return the judges that the training of this one began with."""
+        document = self.stored_artifact.details if self.is_trained else {}
+        before = self.spec.upstream if "start_sha256" in document else ""
+        names = [before, document.get("harvest", {}).get("start", "")]
+        return [self.origin(name) for name in dict.fromkeys(filter(None, names))]
+
     def files(self) -> Iterator[str]:
-        """Iterate over the keys of the files that the judge's decisions depend on."""
+        """Iterate over the keys of the files that the judge's decisions and lineage depend on."""
         yield from self.corpus.files()
-        yield from filter(self.store.exists, map(self.key, _KEPT_FILES))
-        yield from (self.key("adapter", name) for name in self.store.names(self.key("adapter")))
+        yield from self._files(_KEPT_FILES)
         # of the pools those that the certificates name
         documents = self.key("certificates.json")
         named = self.store.read_bytes(documents) if self.store.exists(documents) else b""
@@ -248,6 +261,15 @@ class JudgedCorpus:
             for name in pools
             if name.removesuffix(".json").encode() in named
         )
+        origins = self.origins()
+        while origins:
+            # their certificates are no matter of this judge
+            yield from (judge := origins.pop())._files(_ORIGIN_FILES)
+            origins += judge.origins()
+
+    def _files(self, names: Sequence[str]) -> Iterator[str]:
+        yield from filter(self.store.exists, map(self.key, names))
+        yield from (self.key("adapter", name) for name in self.store.names(self.key("adapter")))
 
     @property
     def is_trained(self) -> bool:

@@ -1,4 +1,6 @@
-"""The audit of a batch: its provisional runs, frozen, and the draw whose labels decide them."""
+"""The audit of provisional runs: those of one batch or of several, frozen, and their draw."""
+
+# It is in the folder of the last of its batches; each of several has a pooled.json that names it.
 
 from __future__ import annotations
 
@@ -15,14 +17,15 @@ from certify_assets.certificates.batch_sides import SidesDraw, SidesPlan, sides_
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, IntegrityError
 from certify_assets.evaluation.spending import heads_key
+from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.specs import SIDES
 from certify_assets.operations.labels import Label, read_labels, resolve_labels
 from certify_assets.operations.layout import (
-    PROVISIONAL,
     batch_key,
     batch_names,
+    draw_of,
     draws_key,
-    first_decisions_of,
+    provisional_rows,
 )
 from certify_assets.storage.journal import Journal, LineFormat, canonical_line
 
@@ -44,11 +47,12 @@ _EDITED = (
 class DrawnSeed:
     """A line of the journal of draws: a frozen batch and its seed."""
 
-    batch: str
+    batch: str  # the last of them
     batch_sha256: str
     draws: int  # of the same or of overlapping runs so far, this one included
     seed: int
     time: str
+    batches: tuple[str, ...] = ()  # all of them; empty in lines of early versions, of one batch
     number: int = 0  # line of the journal, from 1; 0 until it is written
     previous: str = field(default="", compare=False)
 
@@ -67,6 +71,7 @@ class AuditRecord:
     batch_sha256: str
     seed: int
     order: tuple[str, ...]  # drawn runs, those of one side after those of the other
+    batches: tuple[str, ...] = ()  # whose runs these are; of early versions empty: the one
 
     @property
     def delta(self) -> float:
@@ -77,10 +82,12 @@ class AuditRecord:
     def promise(self) -> str:
         """Which of the two promises is made, and of what."""
         budgets = " and ".join(f"{plan.alpha:g} ({plan.side})" for plan in self.plan.plans)
+        several = len(self.batches) > 1
+        where = f"these {len(self.batches)} batches together" if several else "this batch"
         return (
             "batch certificate: with confidence "
             f"{100 * (1 - self.delta):.4g} % over the draw alone, the judge is wrong on at most "
-            f"{budgets} of the runs of this batch inside a certified threshold, those that were "
+            f"{budgets} of the runs of {where} inside a certified threshold, those that were "
             "labelled and corrected included, whatever their agents and tasks."
         )
 
@@ -95,7 +102,8 @@ class AuditRecord:
         if values["schema"] != SCHEMA:
             raise ValueError(f"it is not {SCHEMA}")
         plan, order = SidesPlan.from_dict(values.pop("plan")), tuple(values.pop("order"))
-        return cls(**values, plan=plan, order=order)
+        batches = tuple(values.pop("batches", ())) or (values["batch"],)
+        return cls(**values, plan=plan, order=order, batches=batches)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +116,7 @@ class ClosingRecord:
     time: str
     state: str  # certified or to_reviewers
     audit_sha256: str  # of audit.json
-    decisions_sha256: str  # of the decisions that it completes
+    decisions_sha256: str  # of the decisions that it completes; as `decisions_sha256`
     closed_sha256: str  # of the table with what became of every provisional run
     labels_lines: int  # of the journal of labels, which were read
     labels_used: int
@@ -129,15 +137,19 @@ class BatchAudit:
 
     @classmethod
     def load(cls, corpus: Corpus, batch: str) -> BatchAudit | None:
-        """Open the audit of a decided batch; None where no run of it is provisional."""
+        """Open the audit in the folder of a decided batch.
+
+        None where no run of it is provisional, where they wait for a draw, and where another
+        batch has it (`layout.draw_of`).
+        """
         key = batch_key(corpus.name, batch, "audit.json")
-        rows = first_decisions_of(corpus, batch)
-        rows = rows[rows["decision"] == PROVISIONAL]
-        if not len(rows) and not corpus.store.exists(key):
+        if draw_of(corpus, batch) != batch and not _is_lost(corpus, batch):
             return None
         where = corpus.store.locate(key)
         try:
             record = AuditRecord.from_dict(corpus.store.read_json(key))
+            rows = provisional_rows(corpus, record.batches)
+            rows = rows[rows["trajectory_id"].isin(record.order)]
             draw = SidesDraw(record.plan, frozen_batch(rows), record.seed)
             order = tuple(name for names in draw.orders for name in names)
             same = (
@@ -147,14 +159,14 @@ class BatchAudit:
             )
         except (CertifyError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise IntegrityError(f"{where} {_EDITED} ({error})") from None
-        written = (record.batch_sha256, record.draws, record.seed, record.time)
+        written = (record.batch_sha256, record.draws, record.seed, record.time, record.batches)
         if not same or written not in {
-            (line.batch_sha256, line.draws, line.seed, line.time)
+            (line.batch_sha256, line.draws, line.seed, line.time, line.batches or (batch,))
             for line in read_draws(corpus)
             if line.batch == batch
         }:
             raise IntegrityError(f"{where} {_EDITED}")
-        return cls(corpus, record, draw, _closing(corpus, batch, draw))
+        return cls(corpus, record, draw, _closing(corpus, record, draw))
 
     @property
     def state(self) -> str:
@@ -163,7 +175,7 @@ class BatchAudit:
 
     @property
     def runs(self) -> tuple[str, ...]:
-        """Ids of the provisional runs of the batch, decided by now or not."""
+        """Ids of the provisional runs that are drawn from, decided by now or not."""
         return self.draw.batch.trajectories
 
     @cached_property
@@ -206,7 +218,9 @@ class BatchAudit:
 
     def sentence(self) -> str:
         """Describe where the audit stands."""
-        runs = f"{self.record.batch}: {len(self.runs)} runs"
+        earlier = len(self.record.batches) - 1
+        pooled = f" with {earlier} earlier batch{'' if earlier == 1 else 'es'}" if earlier else ""
+        runs = f"{self.record.batch}{pooled}: {len(self.runs)} runs"
         labels = f"{self.labels_used} label{'' if self.labels_used == 1 else 's'} of its draw"
         if self.closing is None:
             return (
@@ -221,6 +235,7 @@ class BatchAudit:
         """Return what status, metadata and history show of the audit."""
         return AuditSummary(
             batch=self.record.batch,
+            batches=self.record.batches,
             state=self.state,
             runs=len(self.runs),
             decided=self.decided,
@@ -239,6 +254,7 @@ class AuditSummary:
     """An audit as it is shown."""
 
     batch: str
+    batches: tuple[str, ...]  # whose runs they are, the last is `batch`
     state: str  # one of STATES
     runs: int  # provisional at first
     decided: int  # without a label
@@ -258,9 +274,17 @@ def batch_audits(corpus: Corpus) -> list[BatchAudit]:
 
 
 def closings_sha256(corpus: Corpus) -> list[str]:
-    """Return the hashes of the closings of all batches, the oldest batch first."""
-    keys = [batch_key(corpus.name, name, "closing.json") for name in batch_names(corpus)]
+    """Return the hashes of what came after the decisions of batches, the oldest batch first."""
+    files = ("pooled.json", "closing.json")
+    keys = [batch_key(corpus.name, name, file) for name in batch_names(corpus) for file in files]
     return [corpus.store.sha256(key) for key in keys if corpus.store.exists(key)]
+
+
+def decisions_sha256(corpus: Corpus, batches: Sequence[str]) -> str:
+    """Return the hash of the decisions of a batch, or of the list of those of several."""
+    keys = [batch_key(corpus.name, name, "decisions.parquet") for name in batches]
+    hashes = [corpus.store.sha256(key) for key in keys]
+    return hashes[0] if len(hashes) == 1 else sha256_bytes(canonical_json(hashes))
 
 
 def frozen_batch(rows: pd.DataFrame) -> Batch:
@@ -281,13 +305,23 @@ def draws_journal(corpus: Corpus) -> Journal[DrawnSeed]:
     return Journal(
         corpus.store,
         draws_key(corpus.name),
-        lambda line: DrawnSeed(**line),
+        lambda line: DrawnSeed(**{**line, "batches": tuple(line.get("batches", ()))}),
         _FORMAT,
         heads=heads_key(corpus.name),
     )
 
 
-def _closing(corpus: Corpus, batch: str, draw: SidesDraw) -> ClosingRecord | None:
+def _is_lost(corpus: Corpus, batch: str) -> bool:
+    """Whether a batch was decided with an audit of its own that is gone."""
+    about = batch_key(corpus.name, batch, "batch.json")
+    pooled = corpus.store.exists(batch_key(corpus.name, batch, "pooled.json"))
+    if pooled or not corpus.store.exists(about) or draw_of(corpus, batch) is not None:
+        return False
+    return bool(corpus.store.read_json(about).get("audit_sha256"))
+
+
+def _closing(corpus: Corpus, audit: AuditRecord, draw: SidesDraw) -> ClosingRecord | None:
+    batch = audit.batch
     key = batch_key(corpus.name, batch, "closing.json")
     if not corpus.store.exists(key):
         return None
@@ -297,13 +331,13 @@ def _closing(corpus: Corpus, batch: str, draw: SidesDraw) -> ClosingRecord | Non
         record = ClosingRecord(**values)
         stored = {
             "audit.json": record.audit_sha256,
-            "decisions.parquet": record.decisions_sha256,
             "closed.parquet": record.closed_sha256,
         }
         same = record.schema == CLOSING_SCHEMA and all(
             corpus.store.sha256(batch_key(corpus.name, batch, name)) == sha256
             for name, sha256 in stored.items()
         )
+        same = same and record.decisions_sha256 == decisions_sha256(corpus, audit.batches)
         again = draw.close(record.outcomes)
         state = "certified" if any(item.certified for item in again) else "to_reviewers"
         used = sum(item.labels_used for item in again)

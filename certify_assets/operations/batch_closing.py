@@ -15,9 +15,9 @@ import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError
-from certify_assets.operations.batch_audit import BatchAudit, ClosingRecord
+from certify_assets.operations.batch_audit import BatchAudit, ClosingRecord, decisions_sha256
 from certify_assets.operations.labels import read_labels
-from certify_assets.operations.layout import PROVISIONAL, batch_key, batch_names, first_decisions_of
+from certify_assets.operations.layout import batch_key, batch_names, provisional_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,7 +55,7 @@ def _closed(audit: BatchAudit) -> ClosingRecord:
         time=datetime.now(UTC).isoformat(timespec="milliseconds"),
         state="certified" if any(item.certified for item in audit.certificates) else "to_reviewers",
         audit_sha256=store.sha256(key("audit.json")),
-        decisions_sha256=store.sha256(key("decisions.parquet")),
+        decisions_sha256=decisions_sha256(corpus, audit.record.batches),
         closed_sha256=store.write_table(key("closed.parquet"), rows),
         labels_lines=len(read_labels(corpus)),
         labels_used=audit.labels_used,
@@ -71,8 +71,8 @@ def _closed(audit: BatchAudit) -> ClosingRecord:
 
 def settled_rows(audit: BatchAudit) -> pd.DataFrame:
     """Return what becomes of every provisional run: a label counts more than a certificate."""
-    rows = first_decisions_of(audit.corpus, audit.record.batch)
-    rows = rows[rows["decision"] == PROVISIONAL]
+    rows = provisional_rows(audit.corpus, audit.record.batches)
+    rows = rows[rows["trajectory_id"].isin(audit.runs)]
     decisions = np.full(len(rows), "human", dtype=object)
     reasons = np.full(len(rows), "batch_not_certified", dtype=object)
     for draw, certificate in zip(audit.draw.sides, audit.certificates, strict=True):

@@ -1,17 +1,20 @@
-"""Freezing the provisional runs of a batch, and drawing them."""
+"""Freezing the provisional runs of batches, and drawing them."""
 
 # The order of writing is the promise. Plans, runs and scores are frozen by a hash, then the seed is
 # drawn from the operating system into the journal of draws, a chained line that is not rewritten,
-# and only then the document of the audit is stored. A kill after the line leaves the seed, and the
-# next run of the same frozen batch finds it. Another frozen batch of the same or of overlapping
-# runs is a further try: the first is made at the whole δ, the j-th at δ·6/(π²j²), so that all of
-# them together spend at most 1.4 δ.
+# and only then the documents are stored: in each of several batches one that names the others, and
+# last the audit, in the folder of the last batch. A kill after the line leaves the seed, and the
+# next run of the same frozen runs finds it. Other frozen runs that are the same or overlap are a
+# further try: the first is made at the whole δ, the j-th at δ·6/(π²j²), so that all of them
+# together spend at most 1.4 δ.
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -25,6 +28,7 @@ from certify_assets.certificates.batch_sides import (
     sides_sha256,
 )
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import CertifyError, InputError
 from certify_assets.evaluation.spending import Schedule
 from certify_assets.judges.specs import DELTA, SIDES
 from certify_assets.operations.batch_audit import (
@@ -34,13 +38,17 @@ from certify_assets.operations.batch_audit import (
     frozen_batch,
     read_draws,
 )
-from certify_assets.operations.layout import PROVISIONAL, batch_key
+from certify_assets.operations.batch_waiting import WaitingRuns, is_pooled, waiting_runs
+from certify_assets.operations.layout import PROVISIONAL, batch_key, provisional_rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.judges.judged import JudgedCorpus
     from certify_assets.operations.deployment_record import DeploymentRecord
+
+#: schema of the document with which a batch says whose draw has its runs
+POOLED_SCHEMA: Final = "certify_assets/pooled/1"
 
 
 class _Frozen(NamedTuple):
@@ -53,13 +61,61 @@ class _Frozen(NamedTuple):
 
 def begin_audit(
     judge: JudgedCorpus, deployed: DeploymentRecord, batch: str, frame: pd.DataFrame
-) -> tuple[pd.DataFrame, AuditRecord | None]:
-    """Plan and draw the provisional runs of a batch; those that no plan may certify go to review.
+) -> tuple[pd.DataFrame, AuditRecord | None, str]:
+    """Plan and draw the provisional runs of a batch that is being decided, with those that wait.
 
-    Nothing is drawn where no plan is expected to save labels.
+    Those that no plan may certify go to review, all of them where no plan is expected to save
+    labels. While they are too few for a draw, they wait for later ones, as the sentence says.
     """
-    corpus = judge.corpus
-    every = frozen_batch(frame[frame["decision"] == PROVISIONAL])
+    import pandas as pd
+
+    corpus = judge.corpus.current
+    mine = frame[frame["decision"] == PROVISIONAL]
+    pool = WaitingRuns(corpus, deployed, (batch,), len(mine), datetime.now(UTC))
+    for item in waiting_runs(corpus):
+        if is_pooled(item.deployed, deployed):
+            batches, runs = (*item.batches, batch), item.runs + len(mine)
+            pool = replace(item, deployed=deployed, batches=batches, runs=runs)
+    if not pool.is_due:
+        return frame, None, pool.sentence()
+    earlier = [provisional_rows(corpus, [name]) for name in pool.batches[:-1]]
+    frozen = _frozen(judge, deployed, pool.batches, pd.concat([*earlier, mine]))
+    waits = frame["trajectory_id"].isin(set(frozen.batch.trajectories))
+    left = (frame["decision"] == PROVISIONAL) & ~waits
+    frame = frame.assign(decision=frame["decision"].mask(left, "human"))
+    # what is decided now needs no document: its rows say it
+    others = pool.batches if len(pool.batches) > 1 else ()
+    return frame, _drawn(corpus, pool.batches, others, frozen), ""
+
+
+def draw_waiting(corpus: Corpus, *, every: bool = False) -> None:
+    """Draw the runs of decided batches that waited long enough, or all that wait.
+
+    One process at a time may call it, as `batch_closing.close_settled`.
+    """
+    for item in waiting_runs(corpus):
+        if not (every or item.is_due):
+            continue
+        judge = item.deployed.judge_on(corpus)
+        try:
+            if corpus.current.config.new_agents == "review":
+                raise InputError(f"new_agents of {corpus} is review now.")
+            frozen = _frozen(
+                judge, item.deployed, item.batches, provisional_rows(corpus, item.batches)
+            )
+        except CertifyError as error:
+            # the judge that scored them is gone, or may not have them certified any more
+            _share(corpus, "", item.batches, item.batches, why=str(error))
+            continue
+        _drawn(corpus, item.batches, item.batches, frozen)
+
+
+def _frozen(
+    judge: JudgedCorpus, deployed: DeploymentRecord, batches: Sequence[str], rows: pd.DataFrame
+) -> _Frozen:
+    """Plan the draw of runs; those of a draw that was cut off get the same plan again."""
+    corpus, batch = judge.corpus, batches[-1]
+    every = frozen_batch(rows)
     alphas, history = _budgets(judge, deployed), _history(judge)
     lines = _overlapping(corpus, batch, set(every.trajectories))
     mine = [line for line in lines if line.batch == batch][-1:]
@@ -70,10 +126,7 @@ def begin_audit(
         # a killed call had drawn this very batch: it keeps its seed
         if mine and mine[0].batch_sha256 == sides_sha256(plan, frozen.batch):
             break
-    waits = frame["trajectory_id"].isin(set(frozen.batch.trajectories))
-    left = (frame["decision"] == PROVISIONAL) & ~waits
-    frame = frame.assign(decision=frame["decision"].mask(left, "human"))
-    return frame, _drawn(corpus, batch, frozen) if len(frozen.batch) else None
+    return frozen
 
 
 def _overlapping(corpus: Corpus, batch: str, runs: set[str]) -> list[DrawnSeed]:
@@ -86,7 +139,11 @@ def _overlapping(corpus: Corpus, batch: str, runs: set[str]) -> list[DrawnSeed]:
             runs & set(corpus.store.read_table(key)["trajectory_id"])
         )
 
-    return [line for line in read_draws(corpus) if line.batch == batch or overlaps(line.batch)]
+    return [
+        line
+        for line in read_draws(corpus)
+        if line.batch == batch or any(overlaps(name) for name in line.batches or (line.batch,))
+    ]
 
 
 def _budgets(judge: JudgedCorpus, deployed: DeploymentRecord) -> dict[str, float]:
@@ -136,8 +193,17 @@ def _drawn_from(every: Batch, plan: SidesPlan) -> Batch:
     )
 
 
-def _drawn(corpus: Corpus, batch: str, frozen: _Frozen) -> AuditRecord:
-    """Draw a frozen batch and store its audit; a batch whose seed is recorded keeps it."""
+def _drawn(
+    corpus: Corpus, batches: tuple[str, ...], others: Sequence[str], frozen: _Frozen
+) -> AuditRecord | None:
+    """Draw frozen runs and store their audit; those whose seed is recorded keep it.
+
+    Nothing is drawn, and reviewers get the runs of the others, where no plan saves a label.
+    """
+    batch = batches[-1]
+    if not len(frozen.batch):
+        _share(corpus, "", batches, [name for name in batches if name in others])
+        return None
     line = _recorded(
         corpus,
         DrawnSeed(
@@ -146,6 +212,7 @@ def _drawn(corpus: Corpus, batch: str, frozen: _Frozen) -> AuditRecord:
             draws=frozen.draws,
             seed=secrets.randbits(62),
             time=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            batches=batches,
         ),
     )
     draw = SidesDraw(frozen.plan, frozen.batch, line.seed)
@@ -159,9 +226,26 @@ def _drawn(corpus: Corpus, batch: str, frozen: _Frozen) -> AuditRecord:
         batch_sha256=line.batch_sha256,
         seed=line.seed,
         order=tuple(name for names in draw.orders for name in names),
+        batches=batches,
     )
-    corpus.store.write_json(batch_key(corpus.name, batch, "audit.json"), record.to_dict())
+    key = batch_key(corpus.name, batch, "audit.json")
+    for stale in (key, batch_key(corpus.name, batch, "pooled.json")):
+        # of a draw that was cut off, or that a batch was taken out of: it is not of these batches
+        if corpus.store.exists(stale):
+            corpus.store.delete(stale)
+    _share(corpus, batch, batches, others)
+    # last: the runs are drawn once this document is there
+    corpus.store.write_json(key, record.to_dict())
     return record
+
+
+def _share(
+    corpus: Corpus, draw: str, batches: Sequence[str], said: Sequence[str], *, why: str = ""
+) -> None:
+    """Store in some of the batches which of them share a draw; an empty one is none at all."""
+    about = {"schema": POOLED_SCHEMA, "draw": draw, "batches": list(batches), "why": why}
+    for name in said:
+        corpus.store.write_json(batch_key(corpus.name, name, "pooled.json"), about)
 
 
 def _recorded(corpus: Corpus, line: DrawnSeed) -> DrawnSeed:

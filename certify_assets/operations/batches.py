@@ -24,6 +24,8 @@ from certify_assets.evaluation.table_files import read_rows
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.operations.batch_audit import AuditSummary, BatchAudit
 from certify_assets.operations.batch_closing import close_settled
+from certify_assets.operations.batch_drawing import draw_waiting
+from certify_assets.operations.batch_waiting import waiting_runs
 from certify_assets.operations.decisions import BatchRecord, Refusal
 from certify_assets.operations.delivery import DeliveredRun, Identities, local_copies, shown_url
 from certify_assets.operations.deployment import Deployment
@@ -33,6 +35,7 @@ from certify_assets.operations.layout import (
     batch_folders,
     batch_key,
     batch_names,
+    draw_of,
     is_decided,
     ready_batches,
 )
@@ -145,13 +148,19 @@ def _other_format(roots: Sequence[Path], own: str) -> str:
     return "" if found in own.split("+") else found
 
 
-def decide_ready(corpus: Corpus, *, report: Report = silent) -> list[BatchRecord]:
-    """Decide the batches that wait, the oldest first; return their documents."""
+def decide_ready(
+    corpus: Corpus, *, report: Report = silent, draw: bool = False
+) -> list[BatchRecord]:
+    """Decide the batches that wait, the oldest first; return their documents.
+
+    With `draw` all runs that wait for a draw are drawn from, however few.
+    """
     # What must hold is checked again for every batch. A batch whose deciding was killed still
     # waits, and resumes with the scores that were stored.
     with corpus.writing("deciding"):
         # an audit that was edited decides nothing of its batch, and is no matter of the next one
         close_settled(corpus)
+        draw_waiting(corpus)
         fault = None
         # a refusal stays whatever the labels are
         if Deployment.of(corpus).refusal is None:
@@ -175,16 +184,21 @@ def decide_ready(corpus: Corpus, *, report: Report = silent) -> list[BatchRecord
             if fault is not None:
                 deployment = deployment.refused(fault)
             records.append(deployment.decide(name, report=report))
+        if draw:
+            corpus.store.refresh()
+            draw_waiting(corpus, every=True)
         return records
 
 
 def close_batches(corpus: Corpus) -> tuple[list[AuditSummary], list[str]]:
     """Close the provisional batches whose labels settle them; return the audits of all batches.
 
-    An audit that was edited is not among them: a sentence on each is returned as well.
+    Runs that waited long enough for a draw get it. An audit that was edited is not among the
+    audits: a sentence on each is returned as well.
     """
     audits, faults = _audits(corpus)
-    if any(item.state == "provisional" and not item.labels_wanted for item in audits):
+    settled = any(item.state == "provisional" and not item.labels_wanted for item in audits)
+    if settled or any(item.is_due for item in waiting_runs(corpus)):
         # another owner of the corpus is not awaited: the next look closes them
         waiting = refusing(corpus.name)
         with (
@@ -193,6 +207,7 @@ def close_batches(corpus: Corpus) -> tuple[list[AuditSummary], list[str]]:
         ):
             corpus.store.refresh()
             close_settled(corpus)
+            draw_waiting(corpus)
         audits, faults = _audits(corpus)
     return audits, faults
 
@@ -230,6 +245,13 @@ def undo_batch(corpus: Corpus, batch: str) -> None:
                 f"{len(labelled)} runs of {batch} have labels of reviewers, for example "
                 f"{min(labelled)!r}; a reviewed batch cannot be undone."
             )
+        home = draw_of(corpus, batch)
+        shared = BatchAudit.load(corpus, home) if home else None
+        if shared is not None and shared.labels_used:
+            raise InputError(
+                f"{batch} shares the draw of {home}, of which {shared.labels_used} runs have "
+                "labels; a reviewed batch cannot be undone."
+            )
         moment = datetime.now(UTC).isoformat(timespec="seconds")
         about = {"schema": "certify_assets/undone/1", "batch": batch, "time": moment}
         corpus.store.write_json(batch_key(corpus.name, batch, "undone.json"), about)
@@ -258,7 +280,9 @@ def _stored(
         known=len(runs) - len(new.kept),
         dropped=facts.dropped,
         files=len(facts.files),
-        sentences=tuple(new.sentences),
+        sentences=(*new.sentences, *(item.sentence() for item in waiting_runs(corpus)))
+        if dry_run
+        else tuple(new.sentences),
     )
     imported = batch_key(corpus.name, batch, "import.json")
     if store.exists(imported):

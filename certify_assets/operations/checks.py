@@ -14,6 +14,7 @@ from certify_assets.judges.specs import DELTA, SIDES
 from certify_assets.operations.audit_sample import OPEN_SHARE
 from certify_assets.operations.batch_audit import BatchAudit, batch_audits
 from certify_assets.operations.batch_closing import closing_holds
+from certify_assets.operations.batch_waiting import waiting_runs
 from certify_assets.operations.deployment import Deployment, behind
 from certify_assets.operations.deployment_record import (
     deployed_spending,
@@ -172,11 +173,12 @@ def _asked_oddly(frame: pd.DataFrame, places: Mapping[str, str]) -> str | None:
 def batches_certified(corpus: Corpus) -> Verdict:
     """WARN while a batch is provisional and runs of its draw wait for labels."""
     try:
-        audits = batch_audits(corpus)
+        audits, later = batch_audits(corpus), waiting_runs(corpus)
     except CertifyError as error:
         return Verdict("ERROR", str(error))
     waiting = [item for item in audits if item.state == "provisional"]
     sentences = [item.sentence() for item in waiting or audits[-1:]]
+    sentences += [item.sentence() for item in later]
     if waiting:
         return Verdict("WARN", " ".join(sentences))
     return Verdict("PASS", " ".join(sentences) or "no batch is provisional.")

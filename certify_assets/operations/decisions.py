@@ -50,9 +50,16 @@ SCHEMA: Final = "certify_assets/batch/1"
 _SHARE = 2000
 
 #: codes of a refusal, in the order in which they are checked
-REFUSALS: Final = ("not_deployed", "stale_certificate", "no_certificate", "failed_audit", "alarm")
+REFUSALS: Final = (
+    "not_deployed",
+    "stale_certificate",
+    "no_certificate",
+    "corrected_labels",
+    "failed_audit",
+    "alarm",
+)
 # those under which the judge still scores: a certificate of the batch holds whatever the judge
-_BY_BATCH: Final = ("no_certificate", "failed_audit", "alarm")
+_BY_BATCH: Final = ("no_certificate", "corrected_labels", "failed_audit", "alarm")
 
 
 class DecidingDeployment(Protocol):
@@ -185,12 +192,12 @@ def _decided(deployment: DecidingDeployment, name: str, report: Report) -> Batch
     corpus, store = deployment.corpus, deployment.store
     batch = _opened(corpus, name)
     deployment, scored = _scored(deployment, name, batch.runs, report)
-    frame, audit = _decisions(deployment, batch, scored), None
+    frame, audit, waits = _decisions(deployment, batch, scored), None, ""
     made, about = deployment.record, batch.about
     if (frame["decision"] == PROVISIONAL).any():
         assert deployment.judge is not None
         assert made is not None
-        frame, audit = begin_audit(deployment.judge, made, name, frame)
+        frame, audit, waits = begin_audit(deployment.judge, made, name, frame)
     frame = frame.assign(
         asked=_asked(batch, scored.coverage, frame), corpus=corpus.name, batch=name
     )
@@ -215,7 +222,7 @@ def _decided(deployment: DecidingDeployment, name: str, report: Report) -> Batch
         asked=_counts(frame["asked"]),
         drawn_tasks=dict(Counter(batch.draw.drawn.values())),
         **{field: about[field] for field in (*names, *hashes)},
-        findings=tuple(_findings(deployment, batch, scored.coverage, frame)),
+        findings=tuple(_findings(deployment, batch, scored.coverage, frame, waits)),
         bill=scored.bill,
         import_sha256=store.sha256(batch_key(corpus.name, name, "import.json")),
         scores_sha256=store.write_table(
@@ -382,9 +389,14 @@ def _promises(
 
 
 def _findings(
-    deployment: DecidingDeployment, batch: _Batch, coverage: Coverage, frame: pd.DataFrame
+    deployment: DecidingDeployment,
+    batch: _Batch,
+    coverage: Coverage,
+    frame: pd.DataFrame,
+    waits: str,
 ) -> list[Mapping[str, str]]:
     found = {"changed_runs": list(batch.about["sentences"])}
+    found |= {"waits_for_draw": [waits]} if waits else {}
     if coverage.policy:
         found |= {code: [text] for code, text in coverage.findings(frame["agent"])}
         left = coverage.provisional | (coverage.by_corpus & (not _deciding(deployment)))

@@ -270,12 +270,11 @@ def deployment_fault(
     """Return what labels, audit, monitor or journal of alarms have against a deployment."""
     judge = record.judge_on(corpus)
     try:
-        corrected = corrected_labels(judge)
+        if corrected := corrected_labels(judge):
+            return Refusal("corrected_labels", corrected)
     except CertifyError as error:
         # where the labels of now cannot be read, nobody knows whether they were corrected
-        corrected = str(error)
-    if corrected:
-        return Refusal("stale_certificate", corrected)
+        return Refusal("stale_certificate", str(error))
     folders = (judge.key(), record.certificates_key.rpartition("/")[0])
     monitors = [f"{folder}/monitor.json" for folder in folders]
     if fault := _audit_fault(judge, certificates, own=record.own):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -153,6 +153,30 @@ def is_decided(corpus: Corpus, batch: str) -> bool:
     return corpus.store.exists(batch_key(corpus.name, batch, "decisions.parquet"))
 
 
+def draw_of(corpus: Corpus, batch: str) -> str | None:
+    """Return the batch whose folder has the draw of the provisional runs of a batch.
+
+    None where they have none: there are no such runs, or they wait for it. Empty where reviewers
+    got them without one.
+    """
+    store, key = corpus.store, batch_key(corpus.name, batch, "pooled.json")
+    if not store.exists(key):
+        return batch if store.exists(batch_key(corpus.name, batch, "audit.json")) else None
+    try:
+        pooled = store.read_json(key)
+        home, batches = str(pooled["draw"]), [str(name) for name in pooled["batches"]]
+    except (KeyError, TypeError):
+        raise IntegrityError(
+            f"{store.locate(key)} does not say which batches share a draw; restore it from a "
+            "backup."
+        ) from None
+    if not home:
+        return ""
+    # a draw that was cut off, or one of whose batches was taken back, is none
+    drawn = store.exists(batch_key(corpus.name, home, "audit.json")) and is_decided(corpus, home)
+    return home if drawn and not any(is_undone(corpus, name) for name in batches) else None
+
+
 def first_decisions_of(corpus: Corpus, batch: str) -> pd.DataFrame:
     """Return the decisions of a batch as they were made, provisional ones included."""
     return corpus.store.read_table(batch_key(corpus.name, batch, "decisions.parquet"))
@@ -161,22 +185,53 @@ def first_decisions_of(corpus: Corpus, batch: str) -> pd.DataFrame:
 def decisions_of(corpus: Corpus, batch: str) -> pd.DataFrame:
     """Return the decisions of a batch as they stand, with `DECISION_COLUMNS`."""
     rows = first_decisions_of(corpus, batch)
-    closing = batch_key(corpus.name, batch, "closing.json")
-    if not corpus.store.exists(closing):
+    waits = (rows["decision"] == PROVISIONAL).to_numpy()
+    home = draw_of(corpus, batch) if waits.any() else None
+    if home is None:
         return rows
-    key = batch_key(corpus.name, batch, "closed.parquet")
+    # what was decided at first stays as it is stored; the closing has the provisional rows again
+    closed = _closed(corpus, home) if home else None
+    if closed is None:
+        drawn = rows["trajectory_id"].isin(drawn_runs(corpus, home) if home else []).to_numpy()
+    else:
+        drawn = rows["trajectory_id"].isin(closed.index).to_numpy()
+        found = closed.loc[rows.loc[waits & drawn, "trajectory_id"]]
+        for name in ("decision", "reason", "asked"):
+            rows.loc[waits & drawn, name] = found[name].to_numpy()
+    # reviewers got what no threshold of the draw decides
+    rows.loc[waits & ~drawn, "decision"] = "human"
+    rows.loc[waits & ~drawn & (rows["asked"] == "").to_numpy(), "asked"] = "undecided"
+    return rows
+
+
+def _closed(corpus: Corpus, home: str) -> pd.DataFrame | None:
+    """Return what became of the runs of a draw, by their ids; None until it is closed."""
+    closing = batch_key(corpus.name, home, "closing.json")
+    if not corpus.store.exists(closing):
+        return None
+    key = batch_key(corpus.name, home, "closed.parquet")
     if corpus.store.sha256(key) != corpus.store.read_json(closing).get("closed_sha256"):
         raise IntegrityError(
             f"{corpus.store.locate(key)} is not what it was when the batch was closed; restore it "
             "from a backup."
         )
-    # what was decided at first stays as it is stored; the closing has the provisional rows again
-    closed = corpus.store.read_table(key).set_index("trajectory_id")
-    places = rows["trajectory_id"].isin(closed.index).to_numpy()
-    found = closed.loc[rows.loc[places, "trajectory_id"]]
-    for name in ("decision", "reason", "asked"):
-        rows.loc[places, name] = found[name].to_numpy()
-    return rows
+    return corpus.store.read_table(key).set_index("trajectory_id")
+
+
+def drawn_runs(corpus: Corpus, home: str) -> list[str]:
+    """Return the runs that the draw in the folder of a batch may decide."""
+    # an audit that was edited is found by who opens it; until then its runs are with reviewers
+    order = corpus.store.read_json(batch_key(corpus.name, home, "audit.json")).get("order")
+    return list(order) if isinstance(order, list) else []
+
+
+def provisional_rows(corpus: Corpus, batches: Iterable[str]) -> pd.DataFrame:
+    """Return the rows of batches that were provisional when these were decided."""
+    import pandas as pd
+
+    parts = [first_decisions_of(corpus, name) for name in batches]
+    rows = pd.concat(parts, ignore_index=True)
+    return rows[rows["decision"] == PROVISIONAL]
 
 
 def load_decisions(corpus: Corpus) -> pd.DataFrame:

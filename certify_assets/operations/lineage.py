@@ -23,9 +23,12 @@ from certify_assets.operations.deployment_record import read_deployments
 from certify_assets.operations.layout import (
     CLOSED,
     NOT_COVERED,
+    PROVISIONAL,
     batch_key,
     batch_names,
     certificate_key,
+    draw_of,
+    drawn_runs,
     draws_key,
     labels_key,
     operation_key,
@@ -155,12 +158,8 @@ def _named(corpus: Corpus, name: str) -> Iterator[Found]:
     for batch in batch_names(corpus):
         table = _rows_of(corpus, batch, "decisions.parquet", name)
         # what a closing decided stands, and the decision that was made first is its link
-        closed = _rows_of(corpus, batch, "closed.parquet", name)
-        later = closed.to_pylist()[:1] if closed else []
         for row in table.to_pylist() if table else ():
-            for changed in later:
-                row.update(changed)
-            yield Found("decision", corpus.name, batch, row)
+            yield Found("decision", corpus.name, batch, _as_it_stands(corpus, batch, row))
     if name in ready_batches(corpus):
         yield Found("batch", corpus.name, name)
     if _HASH.fullmatch(name):
@@ -170,6 +169,20 @@ def _named(corpus: Corpus, name: str) -> Iterator[Found]:
         for sha256 in sorted(hashes):
             if sha256.startswith(name):
                 yield Found("certificate", corpus.name, sha256)
+
+
+def _as_it_stands(corpus: Corpus, batch: str, row: DecidedRow) -> DecidedRow:
+    """Return a decision with what became of it, where it was provisional."""
+    if row["decision"] != PROVISIONAL:
+        return row
+    home, name = draw_of(corpus, batch), row["trajectory_id"]
+    closed = _rows_of(corpus, home, "closed.parquet", name) if home else None
+    if closed:
+        row.update(closed.to_pylist()[0])
+    elif home is not None and (not home or name not in drawn_runs(corpus, home)):
+        # no threshold of the draw decides it
+        row["decision"], row["asked"] = "human", row["asked"] or "undecided"
+    return row
 
 
 def walk(store: Store, found: Found) -> Link:
@@ -232,7 +245,7 @@ def batch_link(
     tables = [stored("table", f"{name}.parquet") for name in ("decisions", "scores", "identities")]
     inputs = [stored("runs", "runs.parquet", read), stored("draw", "draw.json")]
     links = [*tables, stored("import", "import.json", inputs), *extra]
-    links += [_audit_link(corpus, batch)] if about.get("audit_sha256") else []
+    links += _audit_links(corpus, batch, str(about.get("audit_sha256", "")))
     key = batch_key(corpus.name, batch, "batch.json")
     if not about:
         detail = "the document of the batch is gone."
@@ -266,8 +279,22 @@ def _decision_link(corpus: Corpus, batch: str, row: DecidedRow) -> Link:
     )
 
 
-def _audit_link(corpus: Corpus, batch: str) -> Link:
-    """Return the audit of the provisional runs of a batch, with what closed it."""
+def _audit_links(corpus: Corpus, batch: str, logged: str) -> list[Link]:
+    """Return the audit of the provisional runs of a batch, with what closed it; none without."""
+    try:
+        home = draw_of(corpus, batch)
+        # one that was made with the decisions is gone, or had a batch that was taken back
+        home = batch if home is None and logged else home
+        return [_audit_link(corpus, home, logged if home == batch else "")] if home else []
+    except CertifyError as error:
+        return [
+            Link(
+                "audit", batch_key(corpus.name, batch, "pooled.json"), "differs", detail=str(error)
+            )
+        ]
+
+
+def _audit_link(corpus: Corpus, batch: str, logged: str) -> Link:
     key = batch_key(corpus.name, batch, "audit.json")
     try:
         audit = BatchAudit.load(corpus, batch)
@@ -281,14 +308,15 @@ def _audit_link(corpus: Corpus, batch: str) -> Link:
         table = batch_key(corpus.name, batch, "closed.parquet")
         made = [file_link(corpus.store, "table", table, audit.closing.closed_sha256)]
         links.append(unhashed("closing", closing, audit.record.promise, made))
-    expected = str(_read(corpus.store, batch_key(corpus.name, batch, "batch.json"))["audit_sha256"])
+    # one that was made after the decisions is named by the journal of draws, which was compared
+    expected = logged or corpus.store.sha256(key)
     return file_link(corpus.store, "audit", key, expected, detail=audit.sentence(), links=links)
 
 
 def _settled_again(corpus: Corpus, batch: str, row: DecidedRow) -> str:
     """Decide a run of an audit again by the labels that closed it."""
     try:
-        audit = BatchAudit.load(corpus, batch)
+        audit = BatchAudit.load(corpus, draw_of(corpus, batch) or batch)
     except CertifyError as error:
         return str(error)
     if audit is None or audit.closing is None:
@@ -429,9 +457,9 @@ def _training_links(judge: JudgedCorpus, document: Mapping[str, Any]) -> list[Li
     found, store = [], judge.store
     before = judge.spec.upstream
     if before and "start_sha256" in document:
-        found.append(adapter_link(judge.sibling(before), document["start_sha256"]))
+        found.append(adapter_link(judge.origin(before), document["start_sha256"]))
     if harvest := document.get("harvest"):
-        start, gate = judge.sibling(harvest["start"]), judge.key("harvest.json")
+        start, gate = judge.origin(harvest["start"]), judge.key("harvest.json")
         links = [
             compared("gate", gate, harvest["gate_sha256"], _stored_hash(store, gate)),
             file_link(store, "scores", start.key("scores.parquet"), harvest["start_scores_sha256"]),

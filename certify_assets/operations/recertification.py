@@ -105,7 +105,8 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
         judge.corpus, adapter_sha256=hashes["adapter_sha256"], before=before
     )
     table = _table(rows, score_rows(judge, counted.rows))
-    config = judge.corpus.config
+    # budgets are what is wanted now; the grid belongs to the judge as it was deployed
+    alphas, grid = judge.corpus.current.config.alphas, judge.corpus.config.grid
     about = {
         "judge": judge.name,
         "rows": [
@@ -114,10 +115,10 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
         ],
         "hashes": hashes,
         "candidates": adapter.candidates,
-        "alphas": list(config.alphas),
+        "alphas": list(alphas),
         "sides": list(SIDES),
         "procedure": PROCEDURES[0],
-        "grid": config.grid,
+        "grid": grid,
     }
     return Plan(
         judge=judge.name,
@@ -127,8 +128,8 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
         new_tasks=tuple(task for task in counted.tasks if task not in before),
         hashes=hashes,
         candidates=adapter.candidates,
-        alphas=config.alphas,
-        grid=config.grid,
+        alphas=alphas,
+        grid=grid,
         selection=adapter.selection_rule,
         inputs_sha256=sha256_bytes(canonical_json(about)),
     )

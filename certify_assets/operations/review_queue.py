@@ -171,17 +171,18 @@ def load_asked(corpus: Corpus) -> Asked:
     import pandas as pd
 
     parts, audits, faults, decided, saved = [], [], [], 0, 0
+    drawn: set[str] = set()
     for batch in batch_names(corpus):
-        require_as_decided(corpus, batch, "decisions")
-        frame = decisions_of(corpus, batch)
-        drawn: tuple[str, ...] = ()
         try:
             if (audit := BatchAudit.load(corpus, batch)) is not None:
                 audits.append(audit)
-                drawn = audit.record.order
+                drawn.update(audit.record.order)
         except IntegrityError as error:
             # nothing of this batch is decided; other runs wait for labels all the same
             faults.append(str(error))
+    for batch in batch_names(corpus):
+        require_as_decided(corpus, batch, "decisions")
+        frame = decisions_of(corpus, batch)
         decided += len(frame)
         saved += int(((frame["asked"] == "") & frame["decision"].isin(_AUTOMATIC)).sum())
         parts.append(frame[(frame["asked"] != "") | frame["trajectory_id"].isin(drawn)])
@@ -266,7 +267,9 @@ def _open_draws(asked: Asked, resolved: Mapping[str, Resolved]) -> list[_OpenDra
 
 def _with_draws(asked: Asked, open_draws: Sequence[_OpenDraw]) -> pd.DataFrame:
     """Return the rows that need a label or have one, with their place in a draw as ``rank``."""
-    ranks = {name: rank for item in open_draws for rank, name in enumerate(item.wanted, 1)}
+    # those of one draw together, whatever batches it is of
+    wanted = (name for item in open_draws for name in item.wanted)
+    ranks = {name: rank for rank, name in enumerate(wanted, 1)}
     labelled = [name for item in open_draws for name in item.known]
     names, kinds = asked.frame["trajectory_id"], asked.frame["asked"]
     drawn = names.isin(list(ranks)) | (names.isin(labelled) & (kinds == ""))
@@ -323,7 +326,7 @@ def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
     keys = {
         "kind": frame["kind"].map({kind: place for place, kind in enumerate(KINDS)}),
         "settled": ~tasks["disputed"].transform("any").where(audit, frame["disputed"]).astype(bool),
-        "lack": lack.where(audit, np.where(undecided, known, np.where(drawn, batch, 0))),
+        "lack": lack.where(audit, np.where(undecided, known, 0)),
         "near": first_batch.where(audit, np.where(drawn, frame["rank"], batch))
         .where(~undecided, distance)
         .astype(np.float64),

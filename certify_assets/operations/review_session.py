@@ -26,7 +26,7 @@ _MAX_NAME = 80
 _LEASE_SECONDS = 600.0
 #: runs of one batch that could not be read before the others are no longer tried
 _PATIENCE = 5
-_DECIDING = ("decisions.parquet", "audit.json", "closing.json")
+_DECIDING = ("decisions.parquet", "pooled.json", "audit.json", "closing.json")
 
 
 @dataclass(frozen=True)

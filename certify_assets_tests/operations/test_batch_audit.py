@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,8 @@ decide_ready(Corpus(Doomed(sys.argv[1]), "c"))
 
 @pytest.fixture
 def deployed(operated: Store) -> Store:
+    # every batch has a draw of its own: test_pooled_batches has those that share one
+    save_config(operated, replace(Corpus(operated, "c").config, batch_runs=1))
     deploy(
         JudgedCorpus(Corpus(operated, "c"), "lexical"),
         sampling=SamplingPlan(0.0, 0.0, 5),
@@ -202,8 +205,6 @@ def test_covered_runs_of_the_same_batch_are_decided_at_once(
 def test_the_policy_of_the_corpus_says_who_decides(
     deployed: Store, tmp_path: Path, policy: str
 ) -> None:
-    from dataclasses import replace
-
     config = Corpus(deployed, "c").config
     save_config(deployed, replace(config, new_agents=policy))
     record = decided(deployed, tmp_path)

@@ -140,10 +140,12 @@ def test_a_label_of_cal_that_is_corrected_ends_the_deployment(
 
     deliver_again(operated, tmp_path, correct)
     refusal = Deployment.of(Corpus(operated, "c")).refusal
-    assert refusal is not None and refusal.code == "stale_certificate"
+    assert refusal is not None and refusal.code == "corrected_labels"
     assert "1 runs of CAL" in refusal.sentence and "have other labels now" in refusal.sentence
     document = decided(operated, tmp_path, seed=11)
-    assert not document.decided and document.reasons == {"stale_certificate": 40}
+    assert not document.decided and document.reasons == {"corrected_labels": 40}
+    # the judge is what it was, and a certificate of the batch holds whatever labels certified it
+    assert document.decisions == {"provisional": 40}
     # no way leads back to it, and no δ is spent on the labels that were wrong
     with pytest.raises(GateClosedError, match="have other labels now"):
         redeploy(Corpus(operated, "c"), 1, track=False)

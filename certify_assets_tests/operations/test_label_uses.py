@@ -91,6 +91,7 @@ def close(store: Store, rows: pd.DataFrame, drawn: pd.DataFrame) -> None:
     sha256 = store.write_table(
         batch_key("one", BATCH, "closed.parquet"), table.assign(decision=decision, reason=reason)
     )
+    store.write_json(batch_key("one", BATCH, "audit.json"), {"order": list(table["trajectory_id"])})
     store.write_json(batch_key("one", BATCH, "closing.json"), {"closed_sha256": sha256})
 
 

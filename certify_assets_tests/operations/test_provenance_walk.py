@@ -285,3 +285,23 @@ def test_an_adapter_is_followed_through_its_harvest_to_the_one_before(harvested:
     ) == {("gate", "differs"), ("harvest", "differs"), ("scores", "differs")}
     for key, data in kept.items():
         harvested.write_bytes(key, data)
+
+
+def test_a_deployment_keeps_what_its_judge_began_with(harvested: Store) -> None:
+    judge = JudgedCorpus(Corpus(harvested, "c"), "lexical_harvest_1")
+    made = deploy(judge, batch_only=True, track=False)
+    sha256 = made.fingerprint["adapter_sha256"]
+    keys = [f"{JUDGE}/scores.parquet", f"{JUDGE}/adapter.json"]
+    data = {key: harvested.read_bytes(key) for key in keys}
+    for key in keys:
+        # as another training does it
+        harvested.delete(key)
+        harvested.write_bytes(key, b"{}")
+    corpus = Corpus(harvested, "c")
+    assert broken(adapter_link(JudgedCorpus(corpus, "lexical_harvest_1"), sha256))
+    link = adapter_link(made.judge_on(corpus), sha256)
+    assert {part.status for part in link.walk()} == {"holds"}
+    (scores,) = [part for part in link.walk() if part.kind == "scores"]
+    assert scores.name == f"operations/c/kept/{made.kept}/{JUDGE}/scores.parquet"
+    for key, stored in data.items():
+        harvested.write_bytes(key, stored)

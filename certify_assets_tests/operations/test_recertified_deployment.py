@@ -34,6 +34,7 @@ from certify_assets.operations.layout import decisions_of, load_decisions
 from certify_assets.operations.lineage import find, walk
 from certify_assets.operations.monitoring import monitor_judge
 from certify_assets.operations.recertification import (
+    Plan,
     plan_recertification,
     recertify,
     recertify_deployed,
@@ -91,6 +92,21 @@ def bring(store: Store, *, seed: int, wrong: bool = False) -> str:
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_a_recertification_certifies_the_budgets_that_the_corpus_has_now(store: Store) -> None:
+    def plan() -> Plan:
+        corpus = Corpus(store, "c")
+        made = load_deployment(corpus)
+        assert made is not None and made.kept
+        return plan_recertification(made.judge_on(corpus))
+
+    before = plan()
+    save_config(store, replace(Corpus(store, "c").config, alphas=(0.15, 0.2), grid=10))
+    now = plan()
+    assert (before.alphas, now.alphas) == ((0.1, 0.2), (0.15, 0.2))
+    # the grid is part of what was deployed
+    assert now.grid == before.grid != 10 and now.inputs_sha256 != before.inputs_sha256
 
 
 @pytest.mark.slow

@@ -1,0 +1,76 @@
+"""Provisional runs that wait for a draw: those of several small deliveries share one."""
+
+# The labels of a draw hardly grow with its runs, so a draw of few runs saves nothing. Runs of
+# batches that were decided by one judge wait until there are as many as the corpus says, or until
+# the oldest of them waited as long. Nothing of this depends on a label, and the runs are frozen
+# before the seed is drawn, so when they are drawn is no matter of the certificate.
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.operations.deployment_record import DeploymentRecord, read_deployments
+from certify_assets.operations.layout import PROVISIONAL, batch_key, batch_names, draw_of
+
+
+@dataclass(frozen=True)
+class WaitingRuns:
+    """Batches whose provisional runs wait for one draw, the oldest first."""
+
+    corpus: Corpus
+    deployed: DeploymentRecord  # that decided the last of them
+    batches: tuple[str, ...]
+    runs: int
+    since: datetime
+
+    @property
+    def is_due(self) -> bool:
+        """Whether they are enough, waited long enough, or will not be more."""
+        config = self.corpus.current.config
+        return (
+            self.runs >= config.batch_runs
+            or datetime.now(UTC) - self.since >= timedelta(days=config.batch_days)
+            or config.new_agents == "review"
+            or not is_pooled(self.deployed, read_deployments(self.corpus)[-1])
+        )
+
+    def sentence(self) -> str:
+        """Describe what they wait for."""
+        config = self.corpus.current.config
+        until = self.since + timedelta(days=config.batch_days)
+        names = ", ".join(self.batches)
+        return (
+            f"{self.runs} runs of {names} wait for a draw: it is made once {config.batch_runs} "
+            f"runs wait, on {until:%Y-%m-%d}, or by `certify ops ingest {self.corpus} --draw`."
+        )
+
+
+def is_pooled(one: DeploymentRecord, other: DeploymentRecord) -> bool:
+    """Whether runs that two deployments scored are of one judge, whose scores compare."""
+    adapters = {item.fingerprint.get("adapter_sha256") for item in (one, other)}
+    return one.judge == other.judge and len(adapters) == 1
+
+
+def waiting_runs(corpus: Corpus) -> list[WaitingRuns]:
+    """Return the provisional runs that wait for a draw, those of one judge together."""
+    deployments = {item.number: item for item in read_deployments(corpus)}
+    found: list[WaitingRuns] = []
+    for name in batch_names(corpus):
+        about = batch_key(corpus.name, name, "batch.json")
+        document = corpus.store.read_json(about) if corpus.store.exists(about) else {}
+        runs = int(document.get("decisions", {}).get(PROVISIONAL, 0))
+        made = deployments.get(document.get("deployment") or 0)
+        pooled = corpus.store.exists(batch_key(corpus.name, name, "pooled.json"))
+        lost = document.get("audit_sha256") and not pooled
+        if not runs or made is None or lost or draw_of(corpus, name) is not None:
+            continue
+        since = datetime.fromisoformat(document["time"])
+        before = next((item for item in found if is_pooled(item.deployed, made)), None)
+        if before is None:
+            found.append(WaitingRuns(corpus, made, (name,), runs, since))
+        else:
+            place, batches = found.index(before), (*before.batches, name)
+            found[place] = WaitingRuns(corpus, made, batches, before.runs + runs, before.since)
+    return found

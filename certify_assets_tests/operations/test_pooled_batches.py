@@ -1,0 +1,307 @@
+"""Deliveries too small for a draw of their own: their provisional runs share one."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from certify_assets.corpora.config import save_config
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import InputError, IntegrityError
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.operations.audit_sample import drawn_decisions
+from certify_assets.operations.batch_audit import BatchAudit, batch_audits, read_draws
+from certify_assets.operations.batch_waiting import is_pooled, waiting_runs
+from certify_assets.operations.batches import close_batches, decide_ready, receive, undo_batch
+from certify_assets.operations.checks import (
+    batches_certified,
+    decided_by_deployed,
+    drawn_as_planned,
+)
+from certify_assets.operations.decisions import BatchRecord
+from certify_assets.operations.history import operation_history
+from certify_assets.operations.labels import Label, append_labels
+from certify_assets.operations.layout import (
+    PROVISIONAL,
+    batch_key,
+    decisions_of,
+    draw_of,
+    first_decisions_of,
+    load_decisions,
+)
+from certify_assets.operations.lineage import find, walk
+from certify_assets.operations.review_queue import load_queue
+from certify_assets.operations.rollout import deploy
+from certify_assets.operations.sampling import SamplingPlan
+from certify_assets.storage.store import Store
+from certify_assets_tests.operations_builders import agreeing, alter_copies, deliver, other_scores
+from certify_assets_tests.paths import REPOSITORY
+
+# runs of a delivery
+RUNS = 80
+KILLED = """
+import os, signal, sys
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.operations.batches import decide_ready
+from certify_assets.storage.store import Store
+
+class Doomed(Store):
+    def write_bytes(self, key, data):
+        if key.endswith(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().write_bytes(key, data)
+
+decide_ready(Corpus(Doomed(sys.argv[1]), "c"), draw=sys.argv[3] == "draw")
+"""
+
+
+@pytest.fixture
+def deployed(operated: Store) -> Store:
+    configure(operated, batch_runs=2 * RUNS)
+    redeploy(operated)
+    return operated
+
+
+def configure(store: Store, **given: Any) -> None:
+    save_config(store, replace(Corpus(store, "c").config, **given))
+
+
+def redeploy(store: Store) -> None:
+    judge = JudgedCorpus(Corpus(store, "c"), "lexical")
+    deploy(judge, sampling=SamplingPlan(0.1, 0.0, 5), track=False)
+
+
+def of_a_new_agent(record: dict[str, Any]) -> None:
+    record["agent"] = "agent-new"
+
+
+def decided(store: Store, folder: Path, seed: int, **given: Any) -> BatchRecord:
+    path = deliver(folder / f"{seed}.jsonl", tasks=RUNS // 4, seed=seed, change=of_a_new_agent)
+    receive(Corpus(store, "c"), [str(path)])
+    (record,) = decide_ready(Corpus(store, "c"), **given)
+    return record
+
+
+def label_draw(store: Store, home: str) -> None:
+    """Label what the draw wants until it is closed, as the judge expects."""
+    while (audit := BatchAudit.load(Corpus(store, "c"), home)) is not None and audit.wanted:
+        said = agreeing(audit)
+        labels = [Label(name, said[name], "ann", "cli", name) for name in audit.wanted]
+        append_labels(Corpus(store, "c"), labels)
+    close_batches(Corpus(store, "c"))
+
+
+def require_sound(store: Store) -> None:
+    for check in (decided_by_deployed, drawn_as_planned, batches_certified):
+        verdict = check(Corpus(store, "c"))
+        assert verdict.status == "PASS", verdict
+
+
+def test_two_small_deliveries_end_certified_by_one_draw(deployed: Store, tmp_path: Path) -> None:
+    first = decided(deployed, tmp_path, 3)
+    corpus = Corpus(deployed, "c")
+    assert first.decisions == {PROVISIONAL: RUNS} and not first.audit_sha256
+    assert not first.promises and [item["code"] for item in first.findings][-1] != "not_drawn"
+    (finding,) = [item for item in first.findings if item["code"] == "waits_for_draw"]
+    assert f"{RUNS} runs of {first.batch} wait for a draw" in finding["message"]
+    assert read_draws(corpus) == [] and batch_audits(corpus) == []
+    (waiting,) = waiting_runs(corpus)
+    assert (waiting.batches, waiting.runs) == ((first.batch,), RUNS)
+    kinds = set(load_queue(corpus).frame["kind"])
+    assert "batch_draw" not in kinds
+    said = batches_certified(corpus)
+    assert said.status == "PASS" and "wait for a draw" in said.sentence
+    # what a dry run says of them
+    path = deliver(tmp_path / "later.jsonl", tasks=RUNS // 4, seed=4, change=of_a_new_agent)
+    assert first.batch in receive(corpus, [str(path)], dry_run=True).sentences[0]
+
+    second = decided(deployed, tmp_path, 4)
+    corpus = Corpus(deployed, "c")
+    assert waiting_runs(corpus) == [] and second.audit_sha256
+    assert "these 2 batches together" in second.promises[0]
+    (audit,) = batch_audits(corpus)
+    assert audit.record.batch == second.batch and audit.record.draws == 1
+    assert audit.record.batches == (first.batch, second.batch)
+    assert [draw_of(corpus, name) for name in audit.record.batches] == [second.batch] * 2
+    frame = load_decisions(corpus)
+    waits = frame[frame["decision"] == PROVISIONAL]
+    assert set(waits["trajectory_id"]) == set(audit.runs)
+    assert set(waits["batch"]) == {first.batch, second.batch}
+    # of both batches what no threshold decides is with reviewers at once
+    assert set(frame.loc[frame["decision"] == "human", "asked"]) <= {"undecided", "audit_sample"}
+    assert set(first_decisions_of(corpus, first.batch)["decision"]) == {PROVISIONAL}
+    queue = load_queue(corpus)
+    drawn = queue.frame[queue.frame["kind"] == "batch_draw"]
+    assert tuple(drawn["trajectory_id"]) == audit.wanted
+    assert set(drawn["batch"]) == {first.batch, second.batch}
+    assert [item.batch for item in queue.budget.draws] == [second.batch]
+
+    label_draw(deployed, second.batch)
+    corpus = Corpus(deployed, "c")
+    (shown,) = operation_history(corpus).batches
+    assert (shown.state, shown.batches) == ("certified", audit.record.batches)
+    assert "with 1 earlier batch" in shown.sentence
+    frame = load_decisions(corpus)
+    assert PROVISIONAL not in set(frame["decision"])
+    judged = frame[frame["reason"] == "batch_certificate"]
+    assert len(judged) == shown.decided and set(judged["batch"]) == {first.batch, second.batch}
+    require_sound(deployed)
+    assert len(drawn_decisions(Corpus(deployed, "c"))) == 2 * RUNS
+    for name in (first.batch, second.batch):
+        for reason in ("batch_certificate", "batch_draw"):
+            rows = frame[(frame["batch"] == name) & (frame["reason"] == reason)]
+            (found,) = find(deployed, rows["trajectory_id"].iloc[0])
+            link = walk(deployed, found)
+            assert link.status == "holds" and not [part for part in link.walk() if part.broken]
+            assert {"audit", "seed", "closing"} <= {part.kind for part in link.walk()}
+        (found,) = find(deployed, name)
+        assert not [part for part in walk(deployed, found).walk() if part.broken]
+
+
+def test_what_waits_is_drawn_when_it_is_old_or_when_it_is_asked_for(
+    deployed: Store, tmp_path: Path
+) -> None:
+    first = decided(deployed, tmp_path, 3)
+    close_batches(Corpus(deployed, "c"))
+    assert waiting_runs(Corpus(deployed, "c"))
+    configure(deployed, batch_days=0)
+    (summary,), _ = close_batches(Corpus(deployed, "c"))
+    assert summary.batches == (first.batch,) and summary.labels_wanted
+    configure(deployed, batch_days=28)
+    second = decided(deployed, tmp_path, 4, draw=True)
+    corpus = Corpus(deployed, "c")
+    assert waiting_runs(corpus) == [] and draw_of(corpus, second.batch) == second.batch
+    assert [item.record.batch for item in batch_audits(corpus)] == [first.batch, second.batch]
+    for record in (first, second):
+        label_draw(deployed, record.batch)
+    assert PROVISIONAL not in set(load_decisions(Corpus(deployed, "c"))["decision"])
+    require_sound(deployed)
+    (found,) = find(deployed, first.batch)
+    assert {"audit", "closing"} <= {part.kind for part in walk(deployed, found).walk()}
+
+
+def test_reviewers_get_what_may_not_be_certified_any_more(deployed: Store, tmp_path: Path) -> None:
+    first = decided(deployed, tmp_path, 3)
+    configure(deployed, new_agents="review")
+    close_batches(Corpus(deployed, "c"))
+    corpus = Corpus(deployed, "c")
+    assert draw_of(corpus, first.batch) == "" and batch_audits(corpus) == []
+    frame = decisions_of(corpus, first.batch)
+    assert set(frame["decision"]) == {"human"}
+    assert set(load_queue(corpus).frame["kind"]) == {"undecided", "audit_sample"}
+    (found,) = find(deployed, frame["trajectory_id"].iloc[0])
+    assert not [part for part in walk(deployed, found).walk() if part.broken]
+
+
+def test_runs_of_another_judge_share_no_draw(deployed: Store, tmp_path: Path) -> None:
+    first = decided(deployed, tmp_path, 3)
+    # the same judge with the same certificates again
+    redeploy(deployed)
+    (waiting,) = waiting_runs(Corpus(deployed, "c"))
+    assert waiting.batches == (first.batch,) and not waiting.is_due
+    trained = replace(
+        waiting.deployed, fingerprint={**waiting.deployed.fingerprint, "adapter_sha256": "0"}
+    )
+    assert not is_pooled(waiting.deployed, trained) and replace(waiting, deployed=trained).is_due
+
+
+def test_reviewers_get_runs_whose_judge_is_not_what_it_was(deployed: Store, tmp_path: Path) -> None:
+    first = decided(deployed, tmp_path, 3)
+    other_scores(deployed)
+    alter_copies(deployed)
+    decide_ready(Corpus(deployed, "c"), draw=True)
+    corpus = Corpus(deployed, "c")
+    assert draw_of(corpus, first.batch) == "" and read_draws(corpus) == []
+    document = deployed.read_json(batch_key("c", first.batch, "pooled.json"))
+    assert "belong to another scores" in document["why"]
+    assert set(decisions_of(corpus, first.batch)["decision"]) == {"human"}
+
+
+def test_a_batch_of_a_shared_draw_is_taken_back_until_it_is_labelled(
+    deployed: Store, tmp_path: Path
+) -> None:
+    first, second = (decided(deployed, tmp_path, seed) for seed in (3, 4))
+    before = BatchAudit.load(Corpus(deployed, "c"), second.batch)
+    assert before is not None
+    undo_batch(Corpus(deployed, "c"), first.batch)
+    corpus = Corpus(deployed, "c")
+    # the others wait again
+    assert batch_audits(corpus) == [] and draw_of(corpus, second.batch) is None
+    assert [item.batches for item in waiting_runs(corpus)] == [(second.batch,)]
+    assert not load_queue(corpus).faults
+    (found,) = find(deployed, second.batch)
+    assert walk(deployed, found) is not None
+    third = decided(deployed, tmp_path, 5)
+    corpus = Corpus(deployed, "c")
+    (audit,) = batch_audits(corpus)
+    # a further draw of the same runs is counted
+    assert audit.record.batches == (second.batch, third.batch) and audit.record.draws == 2
+    assert audit.record.delta < before.record.delta
+    name = audit.wanted[0]
+    append_labels(corpus, [Label(name, agreeing(audit)[name], "ann", "cli", name)])
+    quiet = next(
+        one.batch
+        for one in (second, third)
+        if name not in set(first_decisions_of(corpus, one.batch)["trajectory_id"])
+    )
+    with pytest.raises(InputError, match=r"shares the draw of .*, of which 1 runs have"):
+        undo_batch(Corpus(deployed, "c"), quiet)
+    label_draw(deployed, third.batch)
+    require_sound(deployed)
+
+
+def test_a_document_that_was_edited_certifies_nothing(deployed: Store, tmp_path: Path) -> None:
+    first, second = (decided(deployed, tmp_path, seed) for seed in (3, 4))
+    key = batch_key("c", first.batch, "pooled.json")
+    document = deployed.read_json(key)
+    deployed.write_json(key, {"schema": document["schema"]})
+    with pytest.raises(IntegrityError, match="which batches share a draw; restore"):
+        load_decisions(Corpus(deployed, "c"))
+    deployed.write_json(key, document)
+    audit = batch_key("c", second.batch, "audit.json")
+    stored = deployed.read_json(audit)
+    for batches in ([second.batch], [second.batch, first.batch], ["nowhere", second.batch]):
+        deployed.write_json(audit, stored | {"batches": batches})
+        _, faults = close_batches(Corpus(deployed, "c"))
+        assert len(faults) == 1 and "it was edited" in faults[0]
+    deployed.delete(audit)
+    assert draw_of(Corpus(deployed, "c"), first.batch) is None
+    deployed.write_json(audit, stored)
+    # decisions of an earlier batch that are others than those that were closed
+    label_draw(deployed, second.batch)
+    table = batch_key("c", first.batch, "decisions.parquet")
+    rows = deployed.read_table(table)
+    deployed.write_table(table, rows.assign(reason="known_task"))
+    assert decided_by_deployed(Corpus(deployed, "c")).status == "ERROR"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["deciding", "draw"])
+@pytest.mark.parametrize("last", ["pooled.json", "audit.json", "batch.json", "decisions.parquet"])
+def test_a_kill_leaves_the_seed_of_a_shared_draw(
+    deployed: Store, tmp_path: Path, how: str, last: str
+) -> None:
+    if how == "draw":
+        configure(deployed, batch_runs=100 * RUNS)
+    first = decided(deployed, tmp_path, 3)
+    path = deliver(tmp_path / "4.jsonl", tasks=RUNS // 4, seed=4, change=of_a_new_agent)
+    receive(Corpus(deployed, "c"), [str(path)])
+    command = [sys.executable, "-c", KILLED, deployed.root, last, how]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    killed = read_draws(Corpus(deployed, "c"))
+    assert len(load_decisions(Corpus(deployed, "c"))) in (RUNS, 2 * RUNS)
+    decide_ready(Corpus(deployed, "c"), draw=how == "draw")
+    lines = read_draws(Corpus(deployed, "c"))
+    assert len(lines) == 1 and lines[: len(killed)] == killed
+    (audit,) = batch_audits(Corpus(deployed, "c"))
+    assert (audit.record.seed, audit.record.draws) == (lines[0].seed, 1)
+    assert audit.record.batches[0] == first.batch and len(audit.record.batches) == 2
+    label_draw(deployed, audit.record.batch)
+    require_sound(deployed)
