@@ -237,10 +237,6 @@ def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRec
     spending, source = read_spending(corpus).of(plan.judge), stream_source(corpus)
     store, counted = corpus.store, plan.counted
     scores = recertification_key(corpus.name, claimed.number, SCORES)
-    if store.is_local:
-        # parts that a killed call left: who holds the lease alone writes into this folder
-        for part in store.local_path(scores).parent.glob(".certify.*.part"):
-            part.unlink(missing_ok=True)
     scores_sha256 = store.write_table(scores, plan.table)
     pool = _pool(judge, plan, claimed) if takes_pool(PROCEDURES[0]) else None
     certificates = _certify(

@@ -105,6 +105,10 @@ class Backend(ABC):
         """Remove an empty folder; object stores have none."""
         del folder
 
+    def remove_parts(self, name: str) -> None:
+        """Remove what killed writes left below folders of a name; object stores show none."""
+        del name
+
     def locate(self, key: str) -> str:
         """Return the path or URL of a key; refuse a key that could lead outside the root."""
         parts = key.split("/")
@@ -173,6 +177,13 @@ class LocalBackend(Backend):
         """Remove a folder, if it is empty."""
         with suppress(OSError):
             self.path(folder).rmdir()
+
+    def remove_parts(self, name: str) -> None:
+        """Remove what killed writes left below folders of a name."""
+        root = self.path("leases").parent
+        for part in root.rglob(".certify.*.part"):
+            if name in part.relative_to(root).parts[:-1]:
+                part.unlink(missing_ok=True)
 
     def names(self, folder: str) -> list[str]:
         """Return the names below a folder, hidden ones left out."""

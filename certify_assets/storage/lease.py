@@ -127,6 +127,8 @@ class Lease:
         self._backend, self._clock, self._ttl = store.backend, clock, ttl
         self._key = f"leases/{name}.json"
         self._token = uuid.uuid4().hex
+        # whether the last holders are gone and did not give it back
+        self._orphaned = False
 
     @contextmanager
     def hold(self, waiting: Waiting) -> Iterator[None]:
@@ -136,6 +138,9 @@ class Lease:
             waited = self._clock.now() - started
             waiting(other, waited)
             self._clock.sleep(min(_POLL_SECONDS, 0.1 + waited))
+        if self._orphaned:
+            # who was killed left files that it had begun, and nobody else writes here
+            self._backend.remove_parts(self.name)
         ended, lost = threading.Event(), threading.Event()
         thread = threading.Thread(
             target=self._keep, args=(ended, lost), name=f"lease of {self.name}", daemon=True
@@ -165,6 +170,7 @@ class Lease:
             now = self._clock.now()
             stored = Held.parse(data)
             held = stored and stored.living(now)
+            self._orphaned = stored is not None and held is None
             if held is not None and held.owner != self.owner:
                 others.append(held)
                 return data

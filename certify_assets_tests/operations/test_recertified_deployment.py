@@ -300,9 +300,10 @@ def test_a_kill_at_any_moment_leaves_one_claim_and_the_next_call_the_same_recert
         json.loads(done.stdout)["number"] == 1
         and len(read_spending(Corpus(store, "c")).claims) == 1
     )
-    assert len(recertification_certificates(Corpus(store, "c"), 1)) == 4 and not list(
-        Path(store.root).rglob("*.part")
-    )
+    assert len(recertification_certificates(Corpus(store, "c"), 1)) == 4
+    # a kill may come while the lease itself is written, by whoever takes it next or holds it
+    left = [part.relative_to(store.root) for part in Path(store.root).rglob("*.part")]
+    assert {part.parts[0] for part in left} <= {"leases", "ledger"}
 
 
 @pytest.mark.slow

@@ -143,6 +143,27 @@ def test_one_of_several_takes_over_what_a_killed_process_left(store: Store) -> N
     assert winner.renew() and winner.leave() and store.names("leases") == []
 
 
+def test_what_a_killed_holder_had_begun_to_write_is_removed(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    parts = [
+        tmp_path / folder / ".certify.begun.part"
+        for folder in ("corpora/retail", "judges/lexical/retail/adapter", "corpora/other")
+    ]
+    for part in parts:
+        part.parent.mkdir(parents=True)
+        part.write_bytes(b"begun")
+    with _lease(store, "run a").hold(_never):
+        # another step of the same run may be writing
+        with _lease(store, "run a").hold(_never):
+            assert all(part.exists() for part in parts)
+    with _lease(store, "run b").hold(_never):
+        assert all(part.exists() for part in parts)
+    assert _lease(store, "run a").take() is None
+    _foreign(store, expires=0.0)
+    with _lease(store, "run b").hold(_never):
+        assert [part.exists() for part in parts] == [False, False, True]
+
+
 def test_a_block_is_renewed_and_says_when_the_lease_was_lost(store: Store) -> None:
     with _lease(store, "run a", ttl=0.3).hold(_never):
         first = json.loads(store.read_bytes(KEY))["holders"][0]["expires"]
