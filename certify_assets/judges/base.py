@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypedDict, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,6 +123,21 @@ class RunJudge(_Named, Protocol):
 
     def score_runs(self, runs: pd.DataFrame, texts: Sequence[str]) -> Scores:
         """Judge trajectories, with the text of each; no score depends on the other runs."""
+
+
+class Reason(NamedTuple):
+    """What one feature of a run adds to its score; above 0 it speaks for a success."""
+
+    feature: str
+    contribution: float
+
+
+@runtime_checkable
+class ExplainedJudge(RunJudge, Protocol):
+    """A judge that says what its scores are made of."""
+
+    def reasons(self, runs: pd.DataFrame, texts: Sequence[str]) -> list[list[Reason]]:
+        """Return what features add to the score of each run, the largest first."""
 
 
 Judge = TextJudge | RunJudge

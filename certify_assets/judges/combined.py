@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges import lexical, structure
-from certify_assets.judges.base import JudgeProvenance, Scores, scores_from_log_odds
+from certify_assets.judges.base import JudgeProvenance, Reason, Scores, scores_from_log_odds
 from certify_assets.judges.crossfit import Scale, task_folds
 from certify_assets.judges.lexical import LexicalJudge, LexicalSettings
 from certify_assets.judges.model_files import (
@@ -24,7 +24,7 @@ from certify_assets.judges.model_files import (
     training_labels,
     write_files,
 )
-from certify_assets.judges.structure import Reason, StructureJudge, largest
+from certify_assets.judges.structure import StructureJudge, largest
 
 if TYPE_CHECKING:
     import pandas as pd

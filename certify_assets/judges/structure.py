@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from certify_assets.certificates.auroc import auroc
 from certify_assets.errors import InputError, require_positive, require_whole
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.base import JudgeProvenance, Scores, scores_from_log_odds
+from certify_assets.judges.base import JudgeProvenance, Reason, Scores, scores_from_log_odds
 from certify_assets.judges.crossfit import Scale, task_folds
 from certify_assets.judges.features import FEATURES, VERSION, structure_features
 from certify_assets.judges.model_files import (
@@ -38,13 +38,6 @@ FILES = (_TREES, _DOCUMENT)
 ENGINE = f"certify_assets/structure/{VERSION}"
 _REPEATS = 5
 _SHUFFLING = 0x5F0E
-
-
-class Reason(NamedTuple):
-    """What one feature of a run adds to its score; above 0 it speaks for a success."""
-
-    feature: str
-    contribution: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.schema import Trajectory
-from certify_assets.errors import InputError, IntegrityError
+from certify_assets.corpora.schema import Trajectory, to_frame
+from certify_assets.errors import CertifyError, InputError, IntegrityError
+from certify_assets.judges.base import Reason
+from certify_assets.judges.explanation import reasons_of
 from certify_assets.operations.batches import close_batches
+from certify_assets.operations.deployment_record import stored_deployment
 from certify_assets.operations.labels import Label, append_label, read_labels, resolve_labels
 from certify_assets.operations.layout import RunLookup, batch_key, batch_names, labels_key, stamp
 from certify_assets.operations.review_queue import Asked, Queue, build_queue, load_asked
@@ -51,9 +54,11 @@ class JudgeDecision:
     score: float
     reject_threshold: float
     release_threshold: float
+    # what adds most to the score; empty where the judge gives none, or scores otherwise now
+    reasons: tuple[Reason, ...] = ()
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> JudgeDecision:
+    def of(cls, row: Mapping[str, Any], reasons: tuple[Reason, ...] = ()) -> JudgeDecision:
         """Take the decision of a row of the decisions."""
         return cls(
             task_id=str(row["task_id"]),
@@ -62,6 +67,7 @@ class JudgeDecision:
             score=float(row["score"]),
             reject_threshold=float(row["reject_threshold"]),
             release_threshold=float(row["release_threshold"]),
+            reasons=reasons,
         )
 
 
@@ -145,6 +151,7 @@ class ReviewSession:
         # what each reviewer was ever shown: only these runs they may label
         self._seen: set[tuple[str, str]] = set()
         self._unreadable: dict[str, str] = {}
+        self._explained: dict[str, tuple[Reason, ...]] = {}
         self._started = datetime.now(UTC).isoformat(timespec="milliseconds")
 
     def queue(self) -> Queue:
@@ -279,8 +286,32 @@ class ReviewSession:
             seen.add(label.trajectory_id)
             if label.outcome is not None and label.via == "page":
                 rows = view.asked.frame[view.asked.frame["trajectory_id"] == label.trajectory_id]
-                return Statement(label, JudgeDecision.of(rows.iloc[0]) if len(rows) else None)
+                if not len(rows):
+                    return Statement(label, None)
+                row = rows.iloc[0]
+                return Statement(label, JudgeDecision.of(row, self._reasons(row)))
         return None
+
+    def _reasons(self, row: Mapping[str, Any]) -> tuple[Reason, ...]:
+        """Return the reasons of a decision, as the judge that is deployed now gives them."""
+        name, score = str(row["trajectory_id"]), float(row["score"])
+        with self._lock:
+            if name not in self._explained:
+                found: tuple[Reason, ...] = ()
+                corpus = Corpus(self.store, self.corpus)
+                try:
+                    deployed = stored_deployment(corpus)
+                    judge = None if deployed is None else deployed.judge_on(corpus)
+                    # another judge than the one that decided explains nothing
+                    if judge and judge.stored_artifact.adapter_sha256 == row["adapter_sha256"]:
+                        run = to_frame([self._lookup.find(row["batch"], name)])
+                        ((now, reasons),) = reasons_of(judge, run)
+                        found = reasons if now == score else ()
+                except CertifyError:
+                    # the page shows the decision, and other commands say what is wrong
+                    pass
+                self._explained[name] = found
+            return self._explained[name]
 
     def _set_aside(self, view: _View, name: str, batch: str, why: str) -> None:
         """Note that a run cannot be shown, and after several the rest of its batch."""

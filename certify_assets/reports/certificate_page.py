@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from certify_assets.evaluation.arms_audit import ArmsAudit
     from certify_assets.evaluation.left_out_agents import LeftOutAgents
     from certify_assets.evaluation.pool import StoredPool
+    from certify_assets.judges.explanation import Explanation
 
 
 def render_page(
@@ -80,6 +81,7 @@ def render_page(
     scores_file: str = "SCORES",
     arms: ArmsAudit | None = None,
     left_out: LeftOutAgents | None = None,
+    explanation: Explanation | None = None,
     recalibration: tuple[RecalibrationReport, bool] | None = None,
     delta_spent: str = "",
     joint_delta: float | None = None,
@@ -109,6 +111,7 @@ def render_page(
         "certificate.html",
         certificate_file=certificate_file,
         scores_file=scores_file,
+        explanation=explanation,
         recalibration=recalibration,
         recalibration_columns=TABLE_COLUMNS,
         source=source,

@@ -20,6 +20,7 @@ from certify_assets.evaluation.left_out_agents import left_out_agents
 from certify_assets.evaluation.pool import load_pool
 from certify_assets.evaluation.spending import read_spending
 from certify_assets.judges.canary import canary_report
+from certify_assets.judges.explanation import explain
 from certify_assets.judges.harvest.gate import HALF_B
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import judge_spec, judges
@@ -62,6 +63,7 @@ def write_page(judge: JudgedCorpus) -> str:
         scores_file="scores.parquet",
         arms=arms,
         left_out=left_out_agents(judge),
+        explanation=explain(judge, deciding_sides(load_certificates(judge)).certified),
         recalibration=_recalibration(judge, hashes),
         delta_spent=read_spending(judge.corpus).of(judge.name).total(),
         pool=load_pool(judge, certificates),

@@ -85,6 +85,7 @@ class _LastLabel:
     word: str
     task: str
     judge: str
+    reasons: Sequence[str] = ()
 
 
 def duration(minutes: float) -> str:
@@ -295,6 +296,10 @@ def _said(said: Statement) -> _LastLabel:
         word="a success" if said.label.outcome else "a failure",
         task=defuse("" if said.judged is None else said.judged.task_id),
         judge=_judge(said.judged),
+        reasons=[
+            f"{defuse(reason.feature)} {reason.contribution:+.2f}"
+            for reason in (said.judged.reasons if said.judged else ())
+        ],
     )
 
 

@@ -23,6 +23,7 @@ class CombinedSpec(JudgeSpec):
 
     library = "scikitlearn"
     retrainable = True
+    explained = True
 
     family: Literal["combined"] = "combined"
     # of the words; of the steps all are read

@@ -23,6 +23,7 @@ class StructureSpec(JudgeSpec):
 
     library = "scikitlearn"
     retrainable = True
+    explained = True
 
     family: Literal["structure"] = "structure"
     # of the steps, whose features it reads
