@@ -13,7 +13,7 @@ there. A seed splits the tasks. Each judge is trained on SFT, with RL and CAL ce
   pseudo   … by pseudo_task;
   above    certificates of guarded_taskboot whose error on TEST is above α, of those issued (noise
            of TEST included);
-  CPU s    one training, and one scoring of the rest, rendering not included.
+  CPU s    one training, without its explanation, and one scoring of the rest, without rendering.
 The controls rank by length, steps and agent alone: direction and rates are those of SFT. The last
 table has the mean over corpora and over sides and budgets, and the difference to lexical with its
 standard error over corpora. --quick: one embedded corpus, two seeds.
@@ -32,7 +32,7 @@ import numpy as np
 import pandas as pd
 from new_agents import DATA, PUBLISHED, labelled_runs
 
-from certify_assets.certificates import Certificate, audit_certificate, certify
+from certify_assets.certificates import Observations, Settings, evaluate, observe
 from certify_assets.certificates.auroc import auroc
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.corpora.rendering import Rendered, Renderer, render_frame
@@ -42,7 +42,7 @@ from certify_assets.judges.combined import CombinedJudge
 from certify_assets.judges.controls import AgentJudge
 from certify_assets.judges.lexical import LexicalJudge
 from certify_assets.judges.record import columns
-from certify_assets.judges.specs import ALPHAS, SIDES
+from certify_assets.judges.specs import ALPHAS, DELTA, SIDES
 from certify_assets.judges.structure import StructureJudge
 
 FIRST_SEED = 42
@@ -60,13 +60,17 @@ def lexical(runs: pd.DataFrame, texts: Sequence[str], seed: int) -> Judge:
 def structure(runs: pd.DataFrame, texts: Sequence[str], seed: int) -> Judge:
     """Train the structure judge."""
     outcomes = runs["outcome"].to_numpy(np.int8)
-    return StructureJudge.train(runs, outcomes, seed=seed, renderer_sha256=USING.sha256)
+    return StructureJudge.train(
+        runs, outcomes, seed=seed, renderer_sha256=USING.sha256, explained=False
+    )
 
 
 def combined(runs: pd.DataFrame, texts: Sequence[str], seed: int) -> Judge:
     """Train the combined judge."""
     outcomes = runs["outcome"].to_numpy(np.int8)
-    return CombinedJudge.train(runs, texts, outcomes, seed=seed, renderer_sha256=USING.sha256)
+    return CombinedJudge.train(
+        runs, texts, outcomes, seed=seed, renderer_sha256=USING.sha256, explained=False
+    )
 
 
 JUDGES: Mapping[str, Callable[[pd.DataFrame, Sequence[str], int], Judge]] = {
@@ -107,29 +111,42 @@ def one_seed(frame: pd.DataFrame, texts: Sequence[Rendered], seed: int) -> Itera
         table = score_table(model, frame.iloc[rest], USING, rendered=rendered)
         scored = time.process_time()
         where = split[rest]
-        test, certifying = table[where == "test"], table[where != "test"]
-        unseen = table[where != "rl"]
+        test, certifying = (columns(table[(where == "test") == side]) for side in (True, False))
+        unseen, observed = table[where != "rl"], observe(*certifying)
         found = [
-            certify(*columns(certifying), alpha=alpha, side=side, procedure=procedure)
+            thresholds(
+                observed,
+                *test[:2],
+                Settings(alpha=alpha, delta=DELTA, side=side, procedure=procedure),
+            )
             for procedure, side, alpha in product(PROCEDURES, SIDES, ALPHAS)
         ]
-        guarded = [item for item in found[: len(found) // 2] if item.certified]
+        guarded = [over for coverage, over in found[: len(found) // 2] if coverage]
         yield Cell(
             judge,
             training,
             auroc(unseen["score"].to_numpy(), unseen["outcome"].to_numpy(np.float64)),
-            tuple(item.coverage for item in found),
+            tuple(coverage for coverage, _ in found),
             len(guarded),
-            sum(above(item, test) for item in guarded),
+            sum(guarded),
             trained - started,
             scored - trained,
         )
 
 
-def above(certificate: Certificate, test: pd.DataFrame) -> bool:
-    """Whether the error of a threshold on TEST is above its budget."""
-    audit = audit_certificate(certificate, *columns(test))
-    return (audit.realized_error or 0.0) > certificate.alpha
+def thresholds(
+    certifying: Observations, scores: np.ndarray, outcomes: np.ndarray, settings: Settings
+) -> tuple[float, bool]:
+    """Return what a procedure certifies, 0 for nothing, and whether its error on TEST exceeds α."""
+    found = evaluate(certifying, settings)
+    if found.chosen is None:
+        return 0.0, False
+    threshold, reject = found.counts.thresholds[found.chosen], settings.side == "reject"
+    decided = scores <= threshold if reject else scores >= threshold
+    wrong = outcomes[decided] == (1 if reject else 0)
+    return float(found.counts.coverage[found.chosen]), bool(
+        wrong.sum() > settings.alpha * wrong.size
+    )
 
 
 def controls(frame: pd.DataFrame, texts: Sequence[Rendered], split: np.ndarray) -> Iterator[Cell]:

@@ -24,7 +24,7 @@ from certify_assets.judges.model_files import (
     training_labels,
     write_files,
 )
-from certify_assets.judges.structure import StructureJudge, largest
+from certify_assets.judges.structure import StructureJudge, StructureSettings, largest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,8 +41,9 @@ class CombinedJudge:
 
     lexical: LexicalJudge
     structure: StructureJudge
-    # of the scores of training runs by weights that had no part of their tasks
+    # of the scores of training runs by weights and trees that had no part of their tasks
     lexical_scale: Scale
+    structure_scale: Scale
 
     @property
     def name(self) -> str:
@@ -68,25 +69,30 @@ class CombinedJudge:
         """Train both judges on labelled runs and their texts, and measure their scales there."""
         labels, tasks = training_labels(len(runs), outcomes), runs["task_id"].to_numpy(object)
         folds = task_folds(tasks, labels, seed)
-        words, held_out = LexicalJudge.crossfit(
+        words, of_words = LexicalJudge.crossfit(
             texts, labels, folds, LexicalSettings(seed=seed), renderer_sha256
         )
-        steps = StructureJudge.train(
-            runs, labels, seed=seed, renderer_sha256=renderer_sha256, explained=explained
+        steps, of_steps = StructureJudge.crossfit(
+            runs, labels, folds, StructureSettings(seed=seed), renderer_sha256, explained=explained
         )
-        return cls(words, steps, Scale.held_out(held_out, words.score(texts).score))
+        return cls(
+            words,
+            steps,
+            Scale.held_out(of_words, words.score(texts).score),
+            Scale.held_out(of_steps, steps.score_runs(runs).score),
+        )
 
     def score_runs(self, runs: pd.DataFrame, texts: Sequence[str]) -> Scores:
         """Judge trajectories by their texts and their steps."""
         words = self.lexical_scale(self.lexical.score(texts).score)
-        steps = self.structure.scale(self.structure.score_runs(runs).score)
+        steps = self.structure_scale(self.structure.score_runs(runs).score)
         return scores_from_log_odds((words + steps) / 2)
 
     def reasons(self, runs: pd.DataFrame, texts: Sequence[str]) -> list[list[Reason]]:
         """Return what each word and each feature adds to the score of each run."""
         parts = (
             (self.lexical.reasons(texts), self.lexical_scale),
-            (self.structure.reasons(runs), self.structure.scale),
+            (self.structure.reasons(runs), self.structure_scale),
         )
         scaled = [
             [[(name, value / scale.deviation / 2) for name, value in run] for run in found]
@@ -105,7 +111,7 @@ class CombinedJudge:
             settings={
                 "lexical": asdict(self.lexical.settings),
                 "structure": asdict(self.structure.settings),
-                "scales": [asdict(self.lexical_scale), asdict(self.structure.scale)],
+                "scales": [asdict(self.lexical_scale), asdict(self.structure_scale)],
             },
         )
 
@@ -120,6 +126,7 @@ class CombinedJudge:
         document = {
             "schema": _SCHEMA,
             "lexical_scale": asdict(self.lexical_scale),
+            "structure_scale": asdict(self.structure_scale),
             "files": {name: sha256_bytes(data) for name, data in parts.items()},
         }
         return {**parts, _DOCUMENT: canonical_json(document)}
@@ -132,7 +139,7 @@ class CombinedJudge:
     def load(cls, folder: Path, *, expected_sha256: str | None = None) -> CombinedJudge:
         """Read a judge that `save` wrote."""
         files, path = read_files(folder, FILES, expected_sha256), folder / _DOCUMENT
-        kinds = {"lexical_scale": dict, "files": dict}
+        kinds = {"lexical_scale": dict, "structure_scale": dict, "files": dict}
         document = read_document(path, files[_DOCUMENT], "a combined judge", _SCHEMA, kinds)
         parts = {name: sha256_bytes(data) for name, data in files.items() if name != _DOCUMENT}
         if document["files"] != parts:
@@ -140,4 +147,5 @@ class CombinedJudge:
         words, steps = LexicalJudge.load(folder), StructureJudge.load(folder)
         if words.renderer_sha256 != steps.renderer_sha256:
             raise damaged(path, "joins judges of different renderings")
-        return cls(words, steps, read_scale(path, document["lexical_scale"]))
+        scales = (read_scale(path, document[f"{name}_scale"]) for name in ("lexical", "structure"))
+        return cls(words, steps, *scales)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-_FOLDS, _SALT = 5, 0x5F0D
+_FOLDS, _SALT = 3, 0x5F0D
 _Places = NDArray[np.int64]
 
 

@@ -87,6 +87,8 @@ class JudgeSpec(BaseModel):
     hosted: ClassVar[bool] = False
     #: whether it learns from SFT rows alone, so that it can be trained without some agents
     retrainable: ClassVar[bool] = False
+    #: whether every corpus gets it, where it is quick
+    everywhere: ClassVar[bool] = True
     #: whether it says what features add to a score
     explained: ClassVar[bool] = False
 
@@ -102,7 +104,7 @@ class JudgeSpec(BaseModel):
 
     @property
     def quick(self) -> bool:
-        """Whether it needs seconds and nothing but its corpus: every corpus gets it."""
+        """Whether it needs seconds and nothing but its corpus."""
         return not (
             self.uses_language_model or self.needs_other_corpora or self.gated or self.hosted
         )
@@ -247,7 +249,8 @@ def __getattr__(name: str) -> Any:
     if name == "JUDGES":
         return platform_judges()
     if name == "QUICK_JUDGES":
-        return tuple(judge for judge, spec in platform_judges().items() if spec.quick)
+        known = platform_judges().items()
+        return tuple(judge for judge, spec in known if spec.quick and spec.everywhere)
     if name in _GROUPS:
         return tuple(
             judge for judge, spec in platform_judges().items() if spec.group == _GROUPS[name]

@@ -15,7 +15,7 @@ from certify_assets.certificates.auroc import auroc
 from certify_assets.errors import InputError, require_positive, require_whole
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import JudgeProvenance, Reason, Scores, scores_from_log_odds
-from certify_assets.judges.crossfit import Scale, task_folds
+from certify_assets.judges.crossfit import Fold, task_folds
 from certify_assets.judges.features import FEATURES, VERSION, structure_features
 from certify_assets.judges.model_files import (
     damaged,
@@ -23,7 +23,6 @@ from certify_assets.judges.model_files import (
     read_arrays,
     read_document,
     read_files,
-    read_scale,
     training_labels,
     write_files,
 )
@@ -70,10 +69,8 @@ class StructureJudge:
 
     settings: StructureSettings
     trees: BoostedTrees
-    # of the scores of training runs by trees that had no part of their tasks
-    scale: Scale
-    # by feature, the AUROC that those trees lose when the feature is shuffled among the runs; empty
-    # where it was not measured, or nothing could be
+    # by feature, the AUROC that trees of the other training tasks lose when the feature is shuffled
+    # among the runs; empty where it was not measured, or nothing could be
     importance: Mapping[str, float]
     renderer_sha256: str
     training: Mapping[str, int]
@@ -96,19 +93,39 @@ class StructureJudge:
     ) -> StructureJudge:
         """Train on labelled runs; `explained` measures what each feature is worth."""
         settings = settings or StructureSettings(seed=seed)
+        labels, tasks = training_labels(len(runs), outcomes), runs["task_id"].to_numpy(object)
+        folds = task_folds(tasks, labels, settings.seed) if explained else ()
+        return cls.crossfit(runs, labels, folds, settings, renderer_sha256, explained=explained)[0]
+
+    @classmethod
+    def crossfit(
+        cls,
+        runs: pd.DataFrame,
+        outcomes: ArrayLike,
+        folds: Sequence[Fold],
+        settings: StructureSettings,
+        renderer_sha256: str,
+        *,
+        explained: bool,
+    ) -> tuple[StructureJudge, list[NDArray[np.float64]]]:
+        """Train, and score the rows that each fold holds out by trees fitted to its others."""
         labels, features = training_labels(len(runs), outcomes), structure_features(runs)
-        trees, folds = _fitted(features, labels, settings), []
-        for known, held in task_folds(runs["task_id"].to_numpy(object), labels, settings.seed):
-            of_others = _fitted(features[known], labels[known], settings)
-            folds.append(_HeldOut(of_others, features[held], labels[held]))
-        return cls(
+        held_out = [
+            _HeldOut(
+                _fitted(features[fold.known], labels[fold.known], settings),
+                features[fold.held],
+                labels[fold.held],
+            )
+            for fold in folds
+        ]
+        judge = cls(
             settings=settings,
-            trees=trees,
-            scale=Scale.held_out([fold.scores for fold in folds], trees.decision(features)),
-            importance=_importance(folds, settings.seed) if explained else {},
+            trees=_fitted(features, labels, settings),
+            importance=_importance(held_out, settings.seed) if explained else {},
             renderer_sha256=renderer_sha256,
             training={"rows": len(runs), "successes": int(labels.sum())},
         )
+        return judge, [part.scores for part in held_out]
 
     def score_runs(self, runs: pd.DataFrame, texts: Sequence[str] = ()) -> Scores:
         """Judge trajectories by their steps; the texts are not read."""
@@ -147,7 +164,6 @@ class StructureJudge:
             "settings": asdict(self.settings),
             "features": list(FEATURES),
             "features_version": VERSION,
-            "scale": asdict(self.scale),
             "importance": dict(self.importance),
             "renderer_sha256": self.renderer_sha256,
             "training": dict(self.training),
@@ -232,7 +248,6 @@ def _parsed(folder: Path, files: Mapping[str, bytes]) -> StructureJudge:
         "settings": dict,
         "features": list,
         "features_version": int,
-        "scale": dict,
         "importance": dict,
         "renderer_sha256": str,
         "training": dict,
@@ -257,7 +272,6 @@ def _parsed(folder: Path, files: Mapping[str, bytes]) -> StructureJudge:
     return StructureJudge(
         settings=StructureSettings(**document["settings"]),
         trees=found,
-        scale=read_scale(path, document["scale"]),
         importance=importance,
         renderer_sha256=document["renderer_sha256"],
         training=document["training"],

@@ -203,8 +203,6 @@ def written(
         ({"importance": {"nothing": 0.1}}, "an importance that is of no feature"),
         ({"importance": {"steps": "<b>"}}, "an importance that is of no feature"),
         ({"importance": []}, "wrong type"),
-        ({"scale": {"mean": 0.0, "deviation": 0.0}}, "a mean and a positive deviation"),
-        ({"scale": {"mean": 0.0}}, "a mean and a positive deviation"),
     ],
 )
 def test_forged_documents_are_refused(changes: dict[str, Any], words: str, tmp_path: Path) -> None:
@@ -248,9 +246,19 @@ def test_a_combined_judge_joins_the_files_next_to_it(tmp_path: Path) -> None:
         CombinedJudge.load(tmp_path)
 
 
+@pytest.mark.parametrize("scale", [{"mean": 0.0, "deviation": 0.0}, {"mean": 0.0}, {}])
+def test_a_scale_that_is_none_is_refused(scale: dict[str, float], tmp_path: Path) -> None:
+    COMBINED.save(tmp_path)
+    path = tmp_path / "combined.json"
+    document = json.loads(path.read_text("utf-8"))
+    path.write_bytes(canonical_json(document | {"structure_scale": scale}))
+    with pytest.raises(IntegrityError, match="a mean and a positive deviation"):
+        CombinedJudge.load(tmp_path)
+
+
 def test_the_combined_score_is_the_mean_of_two_standardised_ones() -> None:
     words, steps = COMBINED.lexical.score(TEXTS).score, STRUCTURE.score_runs(FRAME).score
-    one, other = COMBINED.lexical_scale, COMBINED.structure.scale
+    one, other = COMBINED.lexical_scale, COMBINED.structure_scale
     expected = ((words - one.mean) / one.deviation + (steps - other.mean) / other.deviation) / 2
     np.testing.assert_allclose(COMBINED.score_runs(FRAME, TEXTS).score, expected, atol=1e-12)
     # scales are those of runs that a part was not fitted to, which it spreads less

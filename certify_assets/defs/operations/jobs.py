@@ -13,6 +13,7 @@ from certify_assets.defs.names import (
     LM_GROUP,
     OPERATIONS_GROUP,
     RESEARCH_GROUP,
+    STRUCTURE_GROUP,
     TRANSFER_GROUP,
     chains,
     judge_key,
@@ -42,7 +43,7 @@ onboard_job = dg.define_asset_job(
         - _GENERATED
         - dg.AssetSelection.groups(
             *(RESEARCH_GROUP, OPERATIONS_GROUP, LM_GROUP),
-            *(TRANSFER_GROUP, HARVEST_GROUP, ENDPOINT_GROUP),
+            *(TRANSFER_GROUP, HARVEST_GROUP, ENDPOINT_GROUP, STRUCTURE_GROUP),
         )
     )
     | _BY_POLICY,
@@ -61,6 +62,13 @@ lm_judges_job = dg.define_asset_job(
     - _ARMS,
     description="Train, score, certify, audit and draw one corpus that is split already with the "
     "language-model judges: minutes on two cores.",
+)
+
+structure_judges_job = dg.define_asset_job(
+    "structure_judges",
+    selection=dg.AssetSelection.groups(STRUCTURE_GROUP) | _COMPARED,
+    description="Train, score, certify, audit and draw one corpus that is split already with the "
+    "structure judge alone: seconds. The pipeline of every corpus has it as half of combined.",
 )
 
 transfer_judges_job = dg.define_asset_job(

@@ -29,11 +29,6 @@ class CombinedSpec(JudgeSpec):
     # of the words; of the steps all are read
     reading: Reading = LEXICAL
 
-    @property
-    def group(self) -> str:
-        """Group of the structure judges."""
-        return "structure"
-
 
 @judge_family("combined")
 class CombinedFamily(JudgeFamily):
@@ -55,7 +50,7 @@ class CombinedFamily(JudgeFamily):
         sft = judge.corpus.split("sft")
         model = train_combined(sft, judge.spec.reading, seed=judge.spec.seed)
         save_files(judge.store, judge.key("adapter"), model)
-        scales = {"lexical": model.lexical_scale, "structure": model.structure.scale}
+        scales = {"lexical": model.lexical_scale, "structure": model.structure_scale}
         return replace(
             judge.record(model.adapter_sha256, sft),
             details={

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -24,6 +24,8 @@ class StructureSpec(JudgeSpec):
     library = "scikitlearn"
     retrainable = True
     explained = True
+    # every corpus gets it as half of `combined`
+    everywhere = False
 
     family: Literal["structure"] = "structure"
     # of the steps, whose features it reads
@@ -52,7 +54,7 @@ class StructureFamily(JudgeFamily):
         save_files(judge.store, judge.key("adapter"), model)
         return replace(
             judge.record(model.adapter_sha256, sft),
-            details={"importance": dict(model.importance), "scale": asdict(model.scale)},
+            details={"importance": dict(model.importance)},
         )
 
     def load(
