@@ -68,7 +68,7 @@ class Reading:
 
 
 WHOLE = Reading(chars=None, step_chars=None)
-#: what judges of words read by default
+#: what judges of words read by default: with whole runs they rank no better (docs/reading.md)
 LEXICAL = Reading()
 #: what the compact model reads: the tokens that it was pretrained on
 COMPACT = Reading(tokens=CONTEXT)

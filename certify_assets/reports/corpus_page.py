@@ -164,7 +164,7 @@ def label_rows(imported: ImportSummary, flips: FlipRates) -> list[Fact]:
 
 
 def length_facts(lengths: TextLengths | None) -> list[Fact]:
-    """Return the lengths of the uncut texts and what the renderer's budget takes from them."""
+    """Return the lengths of the uncut texts and what the default budget takes from them."""
     if lengths is None:
         return []
     return [
@@ -172,7 +172,7 @@ def length_facts(lengths: TextLengths | None) -> list[Fact]:
         ("95th percentile", count(lengths.p95)),
         ("shortest", count(lengths.shortest)),
         ("longest", count(lengths.longest)),
-        ("runs cut to the budget", count(lengths.cut)),
+        ("runs that judges of 6,000 characters cut", count(lengths.cut)),
         ("of all characters cut", percent(lengths.cut_share)),
     ]
 
