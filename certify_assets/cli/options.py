@@ -147,8 +147,8 @@ def read_pool(path: Path, *, certified: Sequence[str] = ("cal",), **columns: Any
         others = ~np.logical_or.reduce([table.splits == name for name in certified]).astype(bool)
         if not others.any():
             raise InputError(
-                f"{path} has only rows with split=cal, which belong to the calibration table; give "
-                "the runs of other tasks."
+                f"{path} has only rows with split={' and '.join(certified)}, which belong to the "
+                "calibration table; give the runs of other tasks."
             )
         table = table.take(others)
     return table.scores, table.tasks

@@ -1,4 +1,4 @@
-"""What a batch has that CAL has not: other shares decided, larger tasks, attempts sent again."""
+"""Unlike the calibration table: other shares decided, larger tasks, attempts sent again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PAIR = ["task_id", "agent"]
 def unlike_calibration(
     judge: JudgedCorpus, used: Sequence[Certificate], batch: str, frame: pd.DataFrame
 ) -> Iterator[tuple[str, str]]:
-    """Say, by code, what the decided runs of a batch have that those of CAL have not."""
+    """Say, by code, what the decided runs of a batch have that the calibration table has not."""
     cal = judge.calibration[0]
     # runs of known tasks are the same work, not new draws of it
     rows = frame[~frame["task_id"].isin(list(judge.corpus.manifest.assignment))]
@@ -43,9 +43,9 @@ def _shift(cal: pd.DataFrame, rows: pd.DataFrame, item: Certificate) -> Iterator
         yield (
             "shifted",
             f"the {item.side} threshold decides {100 * found.batch:.0f} % of the runs of new tasks "
-            f"and {100 * found.calibration:.0f} % of those of CAL (p {found.p_value:.1g}): they "
-            "are not like the runs that the certificate is about; have some labelled, or certify "
-            "this batch by a draw (`certify batch plan`).",
+            f"and {100 * found.calibration:.0f} % of the calibration table (p "
+            f"{found.p_value:.1g}): they are not like the runs that the certificate is about; have "
+            "some labelled, or certify this batch by a draw (`certify batch plan`).",
         )
 
 
@@ -60,9 +60,9 @@ def _larger_tasks(cal: pd.DataFrame, rows: pd.DataFrame) -> Iterator[tuple[str, 
     if (larger := sizes[sizes > most]).size:
         yield (
             "larger_tasks",
-            f"{larger.size} tasks have more runs than the largest of CAL ({larger.max()} against "
-            f"{most}): a judge that such a task fools is wrong more often than the certificate "
-            "allows for; have runs of them reviewed.",
+            f"{larger.size} tasks have more runs than the largest of the calibration table "
+            f"({larger.max()} against {most}): a judge that such a task fools is wrong more often "
+            "than the certificate allows for; have runs of them reviewed.",
         )
 
 
@@ -83,6 +83,6 @@ def _sent_again(
         yield (
             "sent_again",
             f"{len(again)} times an agent has more attempts at a task, over all batches, than any "
-            f"has in CAL ({most}): {agent!r} has {number} at {task!r}. Who sees a decision can "
-            "send a run again with other words; look at them.",
+            f"has in the calibration table ({most}): {agent!r} has {number} at {task!r}. Who sees "
+            "a decision can send a run again with other words; look at them.",
         )

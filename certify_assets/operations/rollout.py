@@ -284,10 +284,10 @@ def _findings(judge: JudgedCorpus, chosen: Sequence[Certificate]) -> list[dict[s
     )
     if rivals > min(item.candidates for item in chosen):
         text = (
-            f"{rivals} judges have certificates on CAL of {corpus}, and those of {judge} pay for "
-            f"{chosen[0].candidates}: if it was taken because its certificate is the best of them, "
-            "the confidence is overstated; choose by RL, with rl_labels=choose of the corpus, or "
-            "certify at δ over their number."
+            f"{rivals} judges have certificates on the calibration split of {corpus}, and those of "
+            f"{judge} pay for {chosen[0].candidates}: if it was taken because its certificate is "
+            "the best of them, the confidence is overstated; choose by RL, with rl_labels=choose of "
+            "the corpus, or certify at δ over their number."
         )
         found.append({"code": "chosen_among_judges", "message": text})
     splits, others = certified_splits(corpus)
@@ -296,7 +296,8 @@ def _findings(judge: JudgedCorpus, chosen: Sequence[Certificate]) -> list[dict[s
         text = (
             f"the runs of {corpus} were certified under {splits} splits{names}: if this one was "
             "taken because its certificate is the best of them, the confidence is overstated, and "
-            "tasks of its CAL may have been read as TEST; keep the first, or take new tasks."
+            "tasks of its calibration split may have been read as TEST; keep the first, or take "
+            "new tasks."
         )
         found.append({"code": "resplit", "message": text})
     if len(chosen) > 1:

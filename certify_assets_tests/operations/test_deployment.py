@@ -244,7 +244,7 @@ def test_a_judge_taken_as_the_best_of_several_is_said_to_be(operated: Store) -> 
     (finding,) = [
         finding for finding in put(operated).findings if finding["code"] == "chosen_among_judges"
     ]
-    assert finding["message"].startswith("2 judges have certificates on CAL of c")
+    assert finding["message"].startswith("2 judges have certificates on the calibration split of c")
 
 
 def test_labels_that_speak_against_every_budget_stop_each_and_so_does_an_unreadable_monitor(
