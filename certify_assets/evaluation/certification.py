@@ -119,6 +119,12 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
     certificates = [Certificate.from_dict(item) for item in document["certificates"]]
     rows = judge.calibration_name
     for certificate in certificates:
+        if certificate.provenance.get("split", rows) != rows:
+            raise StaleCertificateError(
+                f"the certificates of {judge} on {judge.corpus} are of "
+                f"{certificate.provenance['split']}, and {rows} certifies it now; materialize "
+                f"judges/{judge}/certificate again."
+            )
         stale = next(
             (name for name, value in hashes.items() if certificate.provenance.get(name) != value),
             None,
@@ -127,12 +133,6 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
             raise StaleCertificateError(
                 f"the certificates of {judge} on {judge.corpus} belong to another "
                 f"{stale.removesuffix('_sha256')} than the stored one; materialize "
-                f"judges/{judge}/certificate again."
-            )
-        if certificate.provenance.get("split", rows) != rows:
-            raise StaleCertificateError(
-                f"the certificates of {judge} on {judge.corpus} are of "
-                f"{certificate.provenance['split']}, and {rows} certifies it now; materialize "
                 f"judges/{judge}/certificate again."
             )
     pool = _pool(judge, certificates)

@@ -78,7 +78,7 @@ def recalibrate(judge: JudgedCorpus) -> RecalibrationReport:
     # the maps are fitted on RL, so what they do is read on CAL alone
     cal = rows[rows["split"] == "cal"].reset_index(drop=True)
     fitted_on, fit = _fitting_rows(judge)
-    table = judge.store.read_table(judge.key("scores.parquet"))
+    table = judge.score_table()
     everything = table.loc[table["split"].isin(["cal", "test"]), "score"].to_numpy(np.float64)
     maps = [fit_recalibration(method, *fit) for method in METHODS]
     plain: dict[tuple[str, float], NDArray[np.bool_]] = {}
@@ -262,7 +262,7 @@ def _fitting_rows(judge: JudgedCorpus) -> tuple[str, tuple[_Floats, NDArray[np.i
     """Scored, labelled rows of RL; where they do not hold both outcomes, SFT is scored for it."""
     from certify_assets.judges.base import score_table
 
-    table = judge.store.read_table(judge.key("scores.parquet"))
+    table = judge.score_table()
     found = _labelled(table[table["split"] == "rl"])
     if np.unique(found[1]).size == 2:
         return "rl", found

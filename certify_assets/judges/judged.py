@@ -59,9 +59,10 @@ _ORIGIN_FILES: Final = ("adapter.json", "scores.parquet", "harvest.json", "harve
 _KEPT_FOLDERS: Final = ("adapter", "folds", "pools")
 
 _SCORED_SPLITS = ("rl", "cal", "test")
-# split, in the score table of a harvest judge, of the CAL rows that let its harvest through:
-# `certify verify` and `plan` take split=cal
-_SPENT = "cal_half_a"
+# The score table says split=cal of the rows that certify its judge, of whatever split, so that
+# `certify certificate`, `plan` and `verify` take them. Others of those splits are named apart: the
+# CAL rows that let a harvest through, and rows without an outcome.
+_SPENT, _UNLABELLED = "cal_half_a", "_unlabelled"
 # splits that certify where scores.json, of an earlier version, names none
 _BEFORE = ("cal",)
 # the document whose hash says what a stage made
@@ -411,12 +412,13 @@ class JudgedCorpus:
             rendered = render_frame(frame, using)
             cut += sum(family.cuts(self, model, rendered))
             part = score_table(ready, frame, using, rendered=rendered)
-            part = part.assign(split=self._named(split, frame))
+            part = part.assign(split=split)
             # outcomes of TEST come through the ledger alone
             parts.append(part.assign(outcome=None) if split == "test" else part)
         table = pd.concat([part for part in parts if len(part)], ignore_index=True)
         table["outcome"] = table["outcome"].astype("Int8")
-        sha256 = self.store.write_table(self.key("scores.parquet"), table)
+        stored = table.assign(split=self._named(table, calibration_splits))
+        sha256 = self.store.write_table(self.key("scores.parquet"), stored)
         bill = family.bill(model)
         canaries = score_canaries(
             self, model, table[table["split"].isin(calibration_splits)], sha256
@@ -462,14 +464,15 @@ class JudgedCorpus:
         assigned = self.corpus.manifest.assignment
         return {assigned[task] for task in of_rl & assigned.keys()} == {"rl"}
 
-    def _named(self, split: str, frame: pd.DataFrame) -> Any:
+    def _named(self, table: pd.DataFrame, splits: Sequence[str]) -> NDArray[np.object_]:
         """Return the split of each row as the score table names it."""
-        if split != "cal":
-            return split
-        labelled = _labelled(frame)
-        certifying = set(self.spec.calibration_rows(labelled)["task_id"])
-        spent = frame["task_id"].isin(set(labelled["task_id"]) - certifying)
-        return np.where(spent, _SPENT, split) if spent.any() else split
+        names: NDArray[np.object_] = table["split"].to_numpy(object, copy=True)
+        inside, labelled = table["split"].isin(splits), table["outcome"].notna()
+        certifying = self.spec.calibration_rows(table[inside & labelled])["trajectory_id"]
+        names[inside & labelled] = _SPENT
+        names[inside & ~labelled] += _UNLABELLED
+        names[table["trajectory_id"].isin(set(certifying))] = "cal"
+        return names
 
     def score_runs(
         self, frame: pd.DataFrame, *, report: Report = silent
@@ -518,10 +521,15 @@ class JudgedCorpus:
                 f"{stale.removesuffix('_sha256')} than the stored one; "
                 f"materialize judges/{self}/scores again."
             )
-        table = self.store.read_table(self.key("scores.parquet"))
-        table["split"] = table["split"].replace(_SPENT, "cal")
+        table = self.score_table()
         self._require_labels(table)
         return table, now, record
+
+    def score_table(self) -> pd.DataFrame:
+        """Return the stored score table, not checked, each row with the split of its task."""
+        table = self.store.read_table(self.key("scores.parquet"))
+        table["split"] = table["task_id"].map(self.corpus.manifest.assignment)
+        return table
 
     def require_scores(self) -> None:
         """Refuse a judge whose scores are missing, or not of what is stored now; see `scores`."""

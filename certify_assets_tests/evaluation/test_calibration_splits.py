@@ -1,5 +1,6 @@
 """Which splits certify a judge: those that it did not learn from, and what was stored before."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,17 +52,22 @@ def of_cal_alone(store: Store) -> None:
     """What a version stored that knew no other calibration split than CAL."""
     document = store.read_json(f"{SCORES}.json")
     del document["calibration_splits"]
+    document["scores_sha256"] = store.write_table(f"{SCORES}.parquet", judged(store).score_table())
     store.write_json(f"{SCORES}.json", document)
     certification.certify_judge(judged(store))
 
 
-def verified_by_command(store: Store) -> bool:
+def by_command(*words: object) -> bool:
     from certify_assets.cli import main
 
-    folder = store.local_path("judges/lexical/c")
     with pytest.raises(SystemExit) as stopped:
-        main(["verify", str(folder / "certificates.json"), str(folder / "scores.parquet")])
+        main(list(map(str, words)))
     return stopped.value.code == 0
+
+
+def verified_by_command(store: Store) -> bool:
+    folder = store.local_path("judges/lexical/c")
+    return by_command("verify", folder / "certificates.json", folder / "scores.parquet")
 
 
 @pytest.mark.parametrize("name", list(JUDGES))
@@ -85,6 +91,29 @@ def test_labels_of_rl_certify_a_judge_trained_on_sft(certified: Store) -> None:
     (plan, *_) = [item.plan for item in LedgerStatus.of(judge.corpus).registrations]
     assert plan is not None and plan["certified_on"] == ["rl", "cal"]
     assert verified_by_command(certified)
+
+
+def test_the_command_certifies_the_score_table_of_a_judge_as_the_platform_does(
+    certified: Store, tmp_path: Path
+) -> None:
+    judge = judged(certified)
+    table = certified.local_path(f"{SCORES}.parquet")
+    names = certified.read_table(f"{SCORES}.parquet")["split"]
+    assert set(names) == {"cal", "test"} and (names == "cal").sum() == len(judge.calibration[0])
+    own = judge.score_table()
+    assert set(own["split"]) == {"rl", "cal", "test"}
+    # a run without an outcome certifies nothing, and the command does not stumble over it
+    own.loc[own.index[own["split"] == "rl"][0], "outcome"] = None
+    assert judge._named(own, ("rl", "cal"))[own.index[own["split"] == "rl"][0]] == "rl_unlabelled"
+    for item in certification.load_certificates(judge):
+        if item.procedure == "guarded_taskboot":
+            asked: dict[str, object] = {name: getattr(item, name) for name in ("side", "alpha")}
+            asked |= {"procedure": item.procedure, "grid": item.parameters["grid"]}
+            options = [word for name, value in asked.items() for word in (f"--{name}", value)]
+            out = tmp_path / f"{item.side}{item.alpha}.json"
+            assert by_command("certificate", table, *options, "--out", out) == item.certified
+            named = dict.fromkeys(("provenance", "digest"))
+            assert json.loads(out.read_text("utf-8")) | named == item.to_dict() | named
 
 
 @pytest.mark.slow
@@ -152,7 +181,7 @@ def test_a_delivery_does_not_let_labels_certify_that_chose(certified: Store, cho
 
 
 def test_a_flipped_label_of_rl_stops_certificates(certified: Store) -> None:
-    table = certified.read_table(f"{SCORES}.parquet")
+    table = judged(certified).score_table()
     place = table.index[table["split"] == "rl"][0]
     table.loc[place, "outcome"] = 1 - table.loc[place, "outcome"]
     sha256 = certified.write_table(f"{SCORES}.parquet", table)

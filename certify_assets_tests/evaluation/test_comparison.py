@@ -49,7 +49,7 @@ def rescore(store: Store, corpus: str, judge: str, change: Any) -> None:
 def test_figures_are_those_of_scores_and_certificates(corpora: Store) -> None:
     document = compare(Corpus(corpora, "one"))
     row = row_of(document, "lexical")
-    scores = corpora.read_table("judges/lexical/one/scores.parquet")
+    scores = judged(corpora, "one").score_table()
     cal = scores[scores["split"] == "cal"]
     outcome = cal["outcome"].astype(int)
     assert row["auroc"]["cal"]["value"] == pytest.approx(

@@ -103,7 +103,12 @@ def stored_scores(root: Path, corpus: str, judge: str) -> pd.DataFrame:
     """Return the score table of a judge: RL and CAL with their outcomes."""
     import pandas as pd
 
-    return pd.read_parquet(root / "judges" / judge / corpus / "scores.parquet")
+    table = pd.read_parquet(root / "judges" / judge / corpus / "scores.parquet")
+    # as the table has it, split=cal is of all runs that certify
+    manifest = json.loads(
+        (root / "corpora" / corpus / "splits" / "manifest.json").read_text("utf-8")
+    )
+    return table.assign(split=table["task_id"].map(manifest["assignment"]))
 
 
 def stored_runs(root: Path, corpus: str) -> pd.DataFrame:

@@ -51,7 +51,7 @@ def test_a0_is_that_of_the_untrained_judge_where_it_has_scored(corpora: Store) -
     scored = measure(Corpus(corpora, "one"))
     assert base_judge(Corpus(corpora, "one")) == scored.base_judge == "base"
     assert "AUROC: base on CAL;" in scored.source
-    table = corpora.read_table("judges/base/one/scores.parquet")
+    table = judged(corpora, "one", "base").score_table()
     cal = table[table["split"] == "cal"]
     assert scored.point.auroc == pytest.approx(
         roc_auc_score(cal["outcome"].astype(int), cal["score"])
@@ -96,7 +96,7 @@ def test_a_certified_base_is_read_without_a_lexical_judge(corpora: Store) -> Non
 
 def test_every_number_is_that_of_cal(corpora: Store) -> None:
     found = measure(Corpus(corpora, "one"))
-    scores = corpora.read_table("judges/lexical/one/scores.parquet")
+    scores = judged(corpora, "one").score_table()
     cal = scores[scores["split"] == "cal"]
     outcome = cal["outcome"].astype(int)
     assert found.point.auroc == pytest.approx(roc_auc_score(outcome, cal["score"]))

@@ -346,7 +346,7 @@ def _record(spec: JudgeSpec) -> dg.OpDefinition:
         context: dg.OpExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
     ) -> dg.MaterializeResult[None]:
         step = AssetStep(context, data_root, mlflow)
-        scores = step.store.read_table(step.judge(spec.name).key("scores.parquet"))
+        scores = step.judge(spec.name).score_table()
         metadata, counts = score_metadata(scores)
         return step.made(metadata, metrics=counts)
 
