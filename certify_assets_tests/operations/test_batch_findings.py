@@ -58,7 +58,7 @@ def test_words_of_failure_in_most_runs_shift_the_share_decided(
 def test_a_task_larger_than_those_of_cal_is_found(deployed: Store, tmp_path: Path) -> None:
     found = _findings(deployed, tmp_path / "new.jsonl", tasks=1, attempts=40)
     assert found["larger_tasks"].startswith(
-        "1 tasks have more runs than the largest of CAL (40 against 4)"
+        "1 tasks have more runs than the largest of the calibration table (40 against 4)"
     )
 
 
