@@ -76,10 +76,11 @@ def certify_judge(
         provenance["accepted_structural_leak"] = leak
     provenance |= judge.family.provenance(adapter)
     scores, outcomes, tasks = columns(cal)
-    pool = None
+    pool, of_pool = None, dict[str, str]()
     if any(map(takes_pool, procedures)):
         # stored before δ is claimed: a killed call goes on with the same pool
-        pool = store_pool(judge, gather_pool(judge, run_id=run_id))
+        gathered = gather_pool(judge, run_id=run_id)
+        pool, of_pool = store_pool(judge, gathered), gathered.provenance
     delta = _claim(judge, cal, hashes, adapter.candidates, pool)
     certificates = [
         certify(
@@ -94,7 +95,7 @@ def certify_judge(
             candidates=adapter.candidates,
             selection=adapter.selection_rule or None,
             pool=pool if takes_pool(procedure) else None,
-            provenance=provenance,
+            provenance={**provenance, **(of_pool if takes_pool(procedure) else {})},
             named=True,
         )
         for alpha in config.alphas

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from certify_assets.certificates.pool import EVERY_TASK, Pool, observe_pool
 from certify_assets.corpora.splits import SPLITS
 from certify_assets.errors import ForgedCertificateError, IntegrityError, StaleCertificateError
 from certify_assets.evaluation.ledger import record_pool
-from certify_assets.files import canonical_json, parse_json
+from certify_assets.files import canonical_json, parse_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.task_folds import score_unseen, why_no_folds
 from certify_assets.storage.progress import Report, silent
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
     from certify_assets.storage.store import Store
 
+#: entry of a certificate's provenance that names the document of its pool
+PROVENANCE: Final = "pool_document_sha256"
 _Scores = Mapping[str, tuple[float | None, ...]]
 #: who scored the tasks of a part
 JUDGE: Final = "judge"
@@ -107,6 +109,11 @@ class StoredPool:
             f"The size ratio is of the certified runs and of {runs} others of {tasks} tasks, whose "
             f"outcomes are not read: {said}."
         )
+
+    @property
+    def provenance(self) -> dict[str, str]:
+        """What certificates with the pool name beyond its rows."""
+        return {} if self.pool is None else {PROVENANCE: sha256_bytes(self.to_json())}
 
     def without(self, tasks: set[str]) -> StoredPool:
         """Return the pool without tasks that certify now."""
@@ -192,23 +199,34 @@ def store_pool(judge: JudgedCorpus, stored: StoredPool) -> Pool | None:
     """Store a pool by its hash, and return it; a pool without a score is none."""
     pool = stored.pool
     if pool is not None:
-        judge.store.write_bytes(_key(judge, pool.sha256), stored.to_json())
+        judge.store.write_bytes(pool_key(judge, pool.sha256), stored.to_json())
     return pool
 
 
-def named_pool(certificates: Sequence[Certificate], whose: str) -> str | None:
-    """Return the hash of the pool that certificates name, which the platform chose by its rule."""
+class NamedPool(NamedTuple):
+    """How certificates name their pool: its rows, and the document with where they come from."""
+
+    sha256: str
+    document_sha256: str
+
+
+def named_pool(certificates: Sequence[Certificate], whose: str) -> NamedPool | None:
+    """Return the pool that certificates name, which the platform chose by its rule."""
     named = {
-        (pool["sha256"], pool["origin"]) if (pool := item.inputs.get("pool")) else ("", EVERY_TASK)
+        (
+            item.inputs.get("pool", {}).get("sha256", ""),
+            item.inputs.get("pool", {}).get("origin", EVERY_TASK),
+            item.provenance.get(PROVENANCE, ""),
+        )
         for item in certificates
         if takes_pool(item.procedure)
     }
-    if len(named) > 1 or {origin for _, origin in named} - {EVERY_TASK}:
+    if len(named) > 1 or {origin for _, origin, _ in named} - {EVERY_TASK}:
         raise ForgedCertificateError(
             f"the certificates of {whose} name several pools, or one that was given by hand, and "
             "the platform takes every task that certifies nothing; materialize them again."
         )
-    return next((sha256 for sha256, _ in named), "") or None
+    return next((NamedPool(rows, document) for rows, _, document in named if rows), None)
 
 
 def load_pool(judge: JudgedCorpus, certificates: Sequence[Certificate]) -> StoredPool | None:
@@ -217,25 +235,26 @@ def load_pool(judge: JudgedCorpus, certificates: Sequence[Certificate]) -> Store
     """
     if not any(takes_pool(item.procedure) for item in certificates):
         return None
-    sha256 = named_pool(certificates, f"{judge} on {judge.corpus}")
-    if sha256 is None:
+    named = named_pool(certificates, f"{judge} on {judge.corpus}")
+    if named is None:
         if any(part.scores for part in _scored_parts(judge).values()):
             raise StaleCertificateError(
                 f"the certificates of {judge} on {judge.corpus} were issued without the tasks that "
                 f"certify nothing; materialize judges/{judge}/certificate again."
             )
         return None
-    stored = read_pool(judge.store, _key(judge, sha256), sha256)
+    key = pool_key(judge, named.sha256)
+    stored = read_pool(judge.store, key, named)
     if difference := _rule_difference(judge, stored):
         raise ForgedCertificateError(
-            f"{judge.store.locate(_key(judge, sha256))} is not every task that certifies nothing "
+            f"{judge.store.locate(key)} is not every task that certifies nothing "
             f"({difference}); materialize judges/{judge}/certificate again."
         )
     return stored
 
 
-def read_pool(store: Store, key: str, sha256: str) -> StoredPool:
-    """Read a stored pool; refuse another than the one of the hash."""
+def read_pool(store: Store, key: str, named: NamedPool) -> StoredPool:
+    """Read a stored pool; refuse another than the one that certificates name."""
     where = store.locate(key)
     if not store.exists(key):
         raise IntegrityError(
@@ -243,10 +262,11 @@ def read_pool(store: Store, key: str, sha256: str) -> StoredPool:
             "certify again."
         )
     found = StoredPool.from_json(store.read_bytes(key), where)
-    if found.pool is None or found.pool.sha256 != sha256:
+    rows = None if found.pool is None else found.pool.sha256
+    if (rows, store.sha256(key)) != named:
         raise IntegrityError(
-            f"{where} is not the pool {sha256[:12]} that certificates name; restore it from a "
-            "backup, or certify again."
+            f"{where} is not the pool {named.sha256[:12]} that certificates name; restore it from "
+            "a backup, or certify again."
         )
     return found
 
@@ -261,7 +281,8 @@ def pool_difference(judge: JudgedCorpus, stored: StoredPool | None) -> str | Non
     )
 
 
-def _key(judge: JudgedCorpus, sha256: str) -> str:
+def pool_key(judge: JudgedCorpus, sha256: str) -> str:
+    """Return the storage key of a pool by the hash of its rows."""
     return judge.key("pools", f"{sha256}.json")
 
 

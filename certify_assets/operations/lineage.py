@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError, IntegrityError
-from certify_assets.evaluation.pool import read_pool
+from certify_assets.evaluation.pool import PROVENANCE, pool_key
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batch_audit import BatchAudit
@@ -36,6 +36,7 @@ from certify_assets.operations.layout import (
     ready_batches,
     recertification_key,
 )
+from certify_assets.operations.recertification_record import POOL
 from certify_assets.storage.snapshot import Snapshot
 from certify_assets.storage.store import Store
 
@@ -413,7 +414,12 @@ def certificate_links(store: Store, certificate: Certificate) -> list[Link]:
         read = judge.renderer.sha256
         found.append(compared("renderer", "what the judge reads", hashes["renderer_sha256"], read))
     if pool := certificate.inputs.get("pool"):
-        found.append(_pool_link(judge, hashes.get("recertification", ""), pool["sha256"]))
+        key = pool_key(judge, pool["sha256"])
+        if number := hashes.get("recertification"):
+            key = recertification_key(corpus.name, int(number), POOL)
+        detail = f"{pool['rows']} runs, {pool['origin']}"
+        named = hashes.get(PROVENANCE, "")
+        found.append(file_link(store, "pool", key, named, detail=detail))
     if "parity_sha256" in hashes:
         found.append(file_link(store, "parity", judge.key("parity.json"), hashes["parity_sha256"]))
     if registration := hashes.get("registration"):
@@ -423,19 +429,6 @@ def certificate_links(store: Store, certificate: Certificate) -> list[Link]:
         unhashed("deployment", f"number {item.number}", f"{item.judge}, {item.time}")
         for item in deployments
     ]
-
-
-def _pool_link(judge: JudgedCorpus, recertification: str, expected: str) -> Link:
-    """Return the pool that a certificate names, by the hash of its content."""
-    key = judge.key("pools", f"{expected}.json")
-    if recertification:
-        key = recertification_key(judge.corpus.name, int(recertification), "pool.json")
-    try:
-        found = read_pool(judge.store, key, expected)
-    except CertifyError as error:
-        status = "differs" if judge.store.exists(key) else "missing"
-        return Link("pool", key, status, expected, "", str(error))
-    return compared("pool", key, expected, expected, detail=found.sentence)
 
 
 def adapter_link(judge: JudgedCorpus, expected: str) -> Link:

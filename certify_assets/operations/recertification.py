@@ -68,7 +68,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.certificates import Certificate
-    from certify_assets.certificates.pool import Pool
 
 NOTHING_DEPLOYED: Final = "no judge is deployed, so there is nothing to monitor or to recertify."
 _COLUMNS = ["task_id", "trajectory_id", "agent", "score", "outcome", "split", "provenance", "batch"]
@@ -207,13 +206,13 @@ def _finished(corpus: Corpus, known: Claim, spending: Spending) -> Recertificati
     return load_recertification(corpus, known.number)
 
 
-def _pool(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> Pool | None:
+def _pool(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> StoredPool:
     """Return the pool of a recertification: the judge's, with the tasks that batches brought."""
     corpus, store = judge.corpus, judge.store
     key = recertification_key(corpus.name, claimed.number, POOL)
     if store.exists(key):
         # of a killed call: what was delivered since does not change what is certified
-        return StoredPool.from_json(store.read_bytes(key), store.locate(key)).pool
+        return StoredPool.from_json(store.read_bytes(key), store.locate(key))
     certified = set(plan.table["task_id"])
     found = gather_pool(judge).without(certified)
     delivered = load_decisions(corpus).drop_duplicates("trajectory_id")
@@ -229,7 +228,7 @@ def _pool(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> Pool | None:
     found = replace(found, parts=(*found.parts, part))
     if found.pool is not None:
         store.write_bytes(key, found.to_json())
-    return found.pool
+    return found
 
 
 def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRecord:
@@ -305,7 +304,7 @@ def _provenance(
 
 
 def _certify(
-    plan: Plan, claimed: Claim, provenance: Mapping[str, str], pool: Pool | None
+    plan: Plan, claimed: Claim, provenance: Mapping[str, str], pool: StoredPool | None
 ) -> list[Certificate]:
     from certify_assets.certificates import certify
 
@@ -320,8 +319,8 @@ def _certify(
             grid=plan.grid,
             candidates=plan.candidates,
             selection=plan.selection or None,
-            pool=pool,
-            provenance=provenance,
+            pool=None if pool is None else pool.pool,
+            provenance={**provenance, **({} if pool is None else pool.provenance)},
             named=True,
         )
         for alpha in plan.alphas

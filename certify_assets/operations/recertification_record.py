@@ -158,10 +158,10 @@ def load_recertification(corpus: Corpus, number: int) -> RecertificationRecord:
 
 def _pool(corpus: Corpus, number: int, certificates: Sequence[Certificate]) -> Pool | None:
     """Return the pool that the certificates of a recertification name, as it was stored then."""
-    sha256 = named_pool(certificates, f"recertification {number} of {corpus}")
-    if sha256 is None:
+    named = named_pool(certificates, f"recertification {number} of {corpus}")
+    if named is None:
         return None
-    return read_pool(corpus.store, recertification_key(corpus.name, number, POOL), sha256).pool
+    return read_pool(corpus.store, recertification_key(corpus.name, number, POOL), named).pool
 
 
 @remembered

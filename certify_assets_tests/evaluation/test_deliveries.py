@@ -89,7 +89,7 @@ def test_a_second_delivery_of_known_tasks_walks_the_whole_line(world: tuple[Stor
     corpus = Corpus(store, "c")
     assert corpus.manifest == before, "every task keeps its split"
     assert ledger_violations(corpus) == []
-    kinds = [entry.kind for entry in ledger_entries(corpus)]
+    kinds = [entry.kind for entry in ledger_entries(corpus) if entry.kind != "pool"]
     assert kinds == ["registration", "first", "result", "registration", "reused", "result"]
     first, second = corpus.deliveries.read()
     assert (first.number, second.number) == (1, 2) and corpus.version == second

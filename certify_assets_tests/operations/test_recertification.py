@@ -18,11 +18,12 @@ from certify_assets.errors import (
     StaleCertificateError,
 )
 from certify_assets.evaluation import certification
+from certify_assets.evaluation.pool import StoredPool
 from certify_assets.evaluation.spending import Schedule, read_spending
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.audit_sample import count_audit_tasks
 from certify_assets.operations.labels import Label, append_label
-from certify_assets.operations.layout import batch_key, recertification_key
+from certify_assets.operations.layout import batch_key, load_decisions, recertification_key
 from certify_assets.operations.recertification import plan_recertification, recertify
 from certify_assets.operations.recertification_record import (
     recertification_certificates,
@@ -207,6 +208,36 @@ def test_a_recertification_that_was_altered_is_refused(store: Store, attack: str
     else:
         store.write_json(key(1), {**store.read_json(key(1)), "delta": 0.2})
     with pytest.raises((IntegrityError, ForgedCertificateError)):
+        recertification_certificates(Corpus(store, "one"), 1)
+
+
+def test_its_pool_has_what_batches_brought_and_stays_what_it_was(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("certify_assets.operations.recertification.PROCEDURES", ("pseudo_task",))
+    write_batch(store, "one", "0002-b", PLAN, tasks=["other-1", "other-2"])
+    recertify(judge_of(store))
+    (certificate, *_) = recertification_certificates(Corpus(store, "one"), 1)
+    pool = StoredPool.from_json(store.read_bytes(key(1, "pool.json")), "here")
+    assert pool.pool is not None and certificate.inputs["pool"] == pool.pool.fingerprint
+    counted = set(store.read_table(key(1, "scores.parquet"))["task_id"])
+    decided = load_decisions(Corpus(store, "one"))
+    brought = {part.name: set(part.scores) for part in pool.parts}["delivered"]
+    assert brought == set(decided["task_id"]) - counted == {"other-1", "other-2"}
+    assert counted.isdisjoint(pool.pool.labels)
+    before = store.read_bytes(key(1, "pool.json"))
+    # a later batch, and a kill before the document: the same claim, rows and pool
+    write_batch(store, "one", "0003-c", PLAN, tasks=["later-1", "later-2"])
+    store.delete(key(1))
+    store.delete(key(1, "certificates.json"))
+    recertify(judge_of(store))
+    assert store.read_bytes(key(1, "pool.json")) == before
+    (again, *_) = recertification_certificates(Corpus(store, "one"), 1)
+    assert (again.inputs, again.threshold) == (certificate.inputs, certificate.threshold)
+    files = [str(store.local_path(key(1, name))) for name in NAMES[1:]]
+    assert CliRunner().invoke(verify, files).exit_code == 0
+    store.write_bytes(key(1, "pool.json"), before.replace(b'"other-1":[', b'"other-1":[9.5,'))
+    with pytest.raises(IntegrityError, match=r"is not the pool \w+ that certificates name"):
         recertification_certificates(Corpus(store, "one"), 1)
 
 
