@@ -80,8 +80,9 @@ class NamedEntry(Entry):
 class LocalEntry(NamedEntry):
     """A judge that is trained here, or a language model as it comes."""
 
-    family: Literal["lexical", "base", "sft"] = Field(
-        description="lexical, base (a language model as it comes) or sft (with LoRA on verdicts)"
+    family: Literal["lexical", "combined", "base", "sft"] = Field(
+        description="lexical, combined (with the structure of a run), base (a language model as it "
+        "comes) or sft (with LoRA on verdicts)"
     )
     model: str = Field(
         default="", description="language model: compact, a folder with safetensors, a hub name"
@@ -95,12 +96,13 @@ class LocalEntry(NamedEntry):
     def specification(self) -> dict[str, Any]:
         """Return the fields of the judge's specification."""
         about = {"name": self.name, "seed": self.seed}
-        if self.family == "lexical":
+        if self.family in ("lexical", "combined"):
+            read = "words" if self.family == "lexical" else "words and steps"
             for name in ("model", "revision", "tokens", "prompt"):
                 if name in self.model_fields_set:
                     raise InputError(
-                        f"it has {name}, and a lexical judge reads words of the run alone; take "
-                        f"{name} out, or name the family base or sft."
+                        f"it has {name}, and a {self.family} judge reads {read} of the run alone; "
+                        f"take {name} out, or name the family base or sft."
                     )
             return {**about, "reading": self.reading(LEXICAL)}
         if self.tokens is not None and self.tokens < 1:

@@ -345,7 +345,9 @@ def _family(entry: Mapping[str, Any]) -> Family:
     """Return the family that an entry names; without a name it is a judge behind a server."""
     named = entry.get("family") or "endpoint"
     if named not in families():
-        raise InputError(f"its family is {str(named)[:40]!r}; name lexical, base, sft or endpoint.")
+        raise InputError(
+            f"its family is {str(named)[:40]!r}; name lexical, combined, base, sft or endpoint."
+        )
     return families()[named]
 
 

@@ -120,12 +120,13 @@ def test_a_judge_of_an_earlier_version_keeps_its_certificates(corpora: Store) ->
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"family": "forest"}, "name lexical, base, sft or endpoint"),
+        ({"family": "forest"}, "name lexical, combined, base, sft or endpoint"),
         ({"family": "grpo"}, "cannot be added by judges"),
         ({"chars": 10}, "give a whole number of at least 400"),
         ({"chars": "all"}, "chars is of another kind than"),
         ({"tokens": 512}, "a lexical judge reads words of the run alone"),
         ({"model": "compact"}, "take model out"),
+        ({"family": "combined", "tokens": 9}, "reads words and steps of the run alone"),
         ({"family": "base", "tokens": 0}, "give a whole number above 0"),
         ({"family": "base", "prompt": {"fail": " SUCCESS"}}, "give two words"),
         (

@@ -29,7 +29,9 @@ from certify_assets.judges.explanation import ExplainedRun, Explanation, explain
 from certify_assets.judges.families.combined import train_combined
 from certify_assets.judges.families.structure import train_structure
 from certify_assets.judges.features import FEATURES, structure_features
+from certify_assets.judges.reading import WHOLE
 from certify_assets.judges.record import texts
+from certify_assets.judges.specs import judge_spec
 from certify_assets.judges.structure import StructureJudge, StructureSettings
 from certify_assets.judges.task_folds import score_unseen, train_task_folds
 from certify_assets.judges.trees import BoostedTrees
@@ -416,3 +418,11 @@ def test_another_recipe_is_another_judge() -> None:
     other = replace(STRUCTURE.settings, seed=1)
     made = StructureJudge.train(FRAME, OUTCOMES, renderer_sha256="r", settings=other)
     assert made.adapter_sha256 != STRUCTURE.adapter_sha256
+
+
+def test_judges_yaml_says_what_a_combined_judge_reads(tmp_path: Path) -> None:
+    text = "judges:\n  - {name: mine, family: combined, chars: whole, step_chars: whole}\n"
+    (tmp_path / "judges.yaml").write_text(text, "utf-8")
+    spec = judge_spec("mine", str(tmp_path))
+    assert spec.reading == WHOLE and spec.family == "combined" and spec.quick and spec.explained
+    assert "whole runs" in spec.summary

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from certify_assets.judges.combined import CombinedJudge
+from certify_assets.judges.configured import LocalEntry, validated
 from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, judge_family
 from certify_assets.judges.reading import LEXICAL, Reading
 from certify_assets.judges.record import JudgeRecord, save_files, stored_folder, texts
@@ -69,6 +71,14 @@ class CombinedFamily(JudgeFamily):
         """Load a judge from its files."""
         with stored_folder(judge.store, judge.key(place)) as folder:
             return CombinedJudge.load(folder, expected_sha256=expected_sha256)
+
+    def configure(self, name: str, entry: Mapping[str, Any]) -> CombinedSpec:
+        """Read an entry of judges.yaml."""
+        found = validated(entry, LocalEntry).specification()
+        read = found["reading"].describe()
+        return CombinedSpec(
+            **found, summary=f"The mean of a lexical and a structure judge; its words read {read}."
+        )
 
     def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> CombinedJudge:
         """Train on some rows, without measuring what features are worth."""
