@@ -20,7 +20,7 @@ from certify_assets.cli.batch_tables import (
     labels_of,
     plan_of,
     read_draw,
-    require_first_seed,
+    require_first_draw,
 )
 from certify_assets.cli.options import (
     COUNT,
@@ -173,13 +173,13 @@ def draw(
     """Draw the runs to label, in their order.
 
     CERTIFICATE is one or a plan. The order follows from the seed and the hash of plan and batch;
-    `close` computes it again. SCORES.draw.json keeps the seed: another one for the same batch is
+    `close` computes it again. SCORES.draw.json keeps seed and plan: another one for the same batch is
     refused, because draws that are repeated until one suits prove nothing.
     """
     given = {"CERTIFICATE": certificate, "SCORES": scores, "--history": asked.history}
     refuse_overwrite({"--out": out}, {name: path for name, path in given.items() if path})
     found = draw_of(certificate, scores, seed, asked)
-    require_first_seed(scores, seed)
+    require_first_draw(scores, found, seed, asked.split)
     rows = found.rows[:labels]
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")

@@ -273,26 +273,36 @@ def read_draw(
     return found, {row[1] for row in written}
 
 
-def require_first_seed(scores: Path, seed: int) -> None:
-    """Keep the seed of a batch next to its table; refuse another one."""
+def require_first_draw(scores: Path, found: Drawn, seed: int, split: str | None) -> None:
+    """Keep seed and plans of a batch next to its table; refuse another seed, or another plan."""
     trace = scores.with_name(f"{scores.name}.draw.json")
+    rows = "" if split is None else f", split {split}"
+    # hashes of a plan and its runs: another plan draws another order from the same seed
+    drawn = {f"{draw.plan.side}{rows}": draw.batch_sha256 for draw in found.sides.sides}
     now = {
         "schema": "certify_assets/draw_seed/1",
         "scores_sha256": sha256_file(scores),
         "seed": seed,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "batches": drawn,
     }
     before = read_json(trace) if trace.exists() else now
-    same = isinstance(before, dict) and before.get("scores_sha256") == now["scores_sha256"]
-    if same and before.get("seed") != seed:
+    if not isinstance(before, dict) or before.get("scores_sha256") != now["scores_sha256"]:
+        before = now
+    known = before.get("batches")
+    known = known if isinstance(known, dict) else {}
+    other = None if before.get("seed") == seed else f"with seed {before.get('seed')}"
+    for side, sha256 in drawn.items():
+        if other is None and known.get(side, sha256) != sha256:
+            other = f"under another plan ({side})"
+    if other is not None:
         raise InputError(
-            f"{scores} was drawn with seed {before.get('seed')} at {before.get('time')}; give that "
-            "seed, since a draw that is repeated until it suits proves nothing. A second draw "
-            "needs "
-            f"a share of δ of its own: plan it with a smaller --delta, and move {trace} away."
+            f"{scores} was drawn {other} at {before.get('time')}; give that one, since a draw that "
+            "is repeated until it suits proves nothing. A second draw needs a share of δ of its "
+            f"own: plan it with a smaller --delta, and move {trace} away."
         )
-    if not same or before is now:
-        write_json_atomic(trace, now)
+    if before is now or not drawn.keys() <= known.keys():
+        write_json_atomic(trace, {**before, "batches": {**known, **drawn}})
 
 
 def _batch(scores: Path, asked: BatchOptions) -> Batch:

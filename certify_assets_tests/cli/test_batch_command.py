@@ -80,6 +80,10 @@ def test_another_seed_for_the_same_batch_is_refused(call: Call, tables: Path) ->
     assert (tables / "draw.csv").read_bytes() == before
     assert call(*drawing, tables / "other.csv", "--seed", "11").code == 0
     assert (tables / "other.csv").read_bytes() == before
+    # the same seed draws in another order under another plan
+    planned = call(*drawing, tables / "draw.csv", "--seed", "11", "--alpha", ".15")
+    assert planned.code == 2 and "was drawn under another plan (reject) at" in planned.err
+    assert planned.err.count("\n") == 1 and (tables / "draw.csv").read_bytes() == before
     # another table is another batch
     score_rows(tasks=80, seed=3).to_csv(tables / "batch.csv", index=False)
     assert call(*drawing, tables / "draw.csv", "--seed", "12").code == 0

@@ -204,6 +204,9 @@ def test_certified_thresholds_of_both_sides_are_drawn_for_without_a_history(
     assert (one["thresholds"], one["delta"]) == ([release["threshold"]], 0.05)
     assert "--threshold is of one side" in call("batch", "plan", both, batch, "--threshold", 1).err
     drawing = ("batch", "draw", both, batch, "--seed", SEED, "--out", tables / "draw.csv")
+    # drawn for a plan with a history already
+    assert "under another plan (reject)" in call(*drawing).err
+    (tables / "batch.csv.draw.json").unlink()
     assert call(*drawing).code == 0
     closing = ("batch", "close", both, batch, tables / "draw.csv", label(tables, 10**6), "--json")
     closed = call(*closing)
