@@ -295,6 +295,8 @@ def _delivered(
     if "format" not in kept:
         kept.pop("options", None)
     paths = tuple(dict.fromkeys((*registered.paths, *given.paths))) if add else given.paths
+    for path in paths[len(registered.paths) :] if add else ():
+        _require_runs(path, replace(given, **kept))
     made = replace(given, **kept, paths=paths)
     design = ("profile", "seed", "rl")
     if any(getattr(made, name) != getattr(registered, name) for name in design):
@@ -303,6 +305,16 @@ def _delivered(
             "were read before stay read, and their audits say so."
         )
     return made
+
+
+def _require_runs(path: str, config: CorpusConfig) -> None:
+    """Refuse an addition without any usable run, which would pass for one that changes nothing."""
+    from certify_assets.corpora.formats.importing import gather_corpus
+
+    # of formats that make one corpus together a delivery may have one alone
+    if "+" not in config.format:
+        with gather_corpus([path], format=config.format, name=config.name, options=config.options):
+            pass
 
 
 def _preview(corpus: Corpus, config: CorpusConfig, *, as_json: bool) -> None:

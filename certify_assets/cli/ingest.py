@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -160,12 +161,22 @@ def _absolute(path: str) -> str:
 def _decided_before(
     corpus: Corpus, received: Received, records: list[BatchRecord]
 ) -> list[BatchRecord]:
-    """Return the batch that these very files made earlier."""
+    """Return the batch that these very files made earlier, with what its draw promises by now."""
+    from certify_assets.operations.batch_audit import BatchAudit
     from certify_assets.operations.decisions import BatchRecord
+    from certify_assets.operations.layout import draw_of
 
     if received.batch is None or received.batch in {record.batch for record in records}:
         return []
-    return [BatchRecord.load(corpus, received.batch)]
+    record = BatchRecord.load(corpus, received.batch)
+    home = draw_of(corpus, received.batch)
+    if home is None:
+        return [record]
+    audit = BatchAudit.load(corpus, home) if home else None
+    promises = [item for item in record.promises if not item.startswith("batch certificate")]
+    promises += [] if audit is None else [audit.record.promise]
+    found = tuple(item for item in record.findings if item["code"] != "waits_for_draw")
+    return [replace(record, findings=found, promises=tuple(promises))]
 
 
 def _write(

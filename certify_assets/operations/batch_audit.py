@@ -218,9 +218,7 @@ class BatchAudit:
 
     def sentence(self) -> str:
         """Describe where the audit stands."""
-        earlier = len(self.record.batches) - 1
-        pooled = f" with {earlier} earlier batch{'' if earlier == 1 else 'es'}" if earlier else ""
-        runs = f"{self.record.batch}{pooled}: {len(self.runs)} runs"
+        runs = f"{' and '.join(self.record.batches)}: {len(self.runs)} runs"
         labels = f"{self.labels_used} label{'' if self.labels_used == 1 else 's'} of its draw"
         if self.closing is None:
             return (

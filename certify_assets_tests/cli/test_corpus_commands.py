@@ -1,6 +1,7 @@
 """``certify corpus``: what an import says, refuses and leaves behind."""
 
 import io
+import json
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,28 @@ def test_a_delivery_is_listed_before_it_is_applied_and_keeps_what_is_not_named(
     again = call(f"{imported} {one} {two} --replace --json")
     assert again.json["version"] == 2 and "No run changes" in again.err
     assert "assigns every task to a split again" in call(f"{imported} {one} --replace --rl").err
+
+
+def test_an_addition_without_any_usable_run_is_refused(
+    call: Call, root: Path, tmp_path: Path
+) -> None:
+    runs = write_runs(tmp_path / "one.jsonl", tasks=20, attempts=2)
+    imported = f"corpus import --name c --root {root}"
+    assert call(f"{imported} {runs}").code == 0
+    stored = (root / "corpora/c/corpus.json").read_bytes()
+    (tmp_path / "empty.jsonl").write_text("", "utf-8")
+    rows = [json.loads(line) | {"outcome": None} for line in runs.read_text("utf-8").splitlines()]
+    unlabelled = "".join(json.dumps(row | {"task_id": "new"}) + "\n" for row in rows)
+    (tmp_path / "unlabelled.jsonl").write_text(unlabelled, "utf-8")
+    for name, why in (("empty", "is empty"), ("unlabelled", "row 1 has no outcome")):
+        for option in ("", "--dry-run"):
+            answer = call(f"{imported} {tmp_path}/{name}.jsonl --add {option}")
+            assert answer.code == 2 and f"{name}.jsonl {why}" in answer.err
+    assert (root / "corpora/c/corpus.json").read_bytes() == stored
+    # the same runs under another name change nothing
+    (tmp_path / "again.jsonl").write_bytes(runs.read_bytes())
+    again = call(f"{imported} {tmp_path}/again.jsonl --add --dry-run")
+    assert again.code == 0 and "No run changes" in again.out
 
 
 def test_a_failed_import_leaves_nothing_behind(call: Call, root: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -10,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from certify_assets.cli.ops import ops
 from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
@@ -146,7 +149,7 @@ def test_two_small_deliveries_end_certified_by_one_draw(deployed: Store, tmp_pat
     corpus = Corpus(deployed, "c")
     (shown,) = operation_history(corpus).batches
     assert (shown.state, shown.batches) == ("certified", audit.record.batches)
-    assert "with 1 earlier batch" in shown.sentence
+    assert shown.sentence.startswith(f"{first.batch} and {second.batch}: ")
     frame = load_decisions(corpus)
     assert PROVISIONAL not in set(frame["decision"])
     judged = frame[frame["reason"] == "batch_certificate"]
@@ -305,3 +308,21 @@ def test_a_kill_leaves_the_seed_of_a_shared_draw(
     assert audit.record.batches[0] == first.batch and len(audit.record.batches) == 2
     label_draw(deployed, audit.record.batch)
     require_sound(deployed)
+
+
+def test_the_same_files_again_say_what_their_draw_promises_now(
+    deployed: Store, tmp_path: Path
+) -> None:
+    first, second = (decided(deployed, tmp_path, seed) for seed in (3, 4))
+    for record, seed in ((first, 3), (second, 4)):
+        call = ["ingest", "c", str(tmp_path / f"{seed}.jsonl"), "--root", deployed.root, "--json"]
+        done = CliRunner().invoke(ops, call)
+        (said,) = json.loads(done.stdout)["batches"]
+        assert done.exit_code == 0 and said["batch"] == record.batch
+        assert [text.split(":")[0] for text in said["promises"]] == ["batch certificate"]
+        assert "waits_for_draw" not in {item["code"] for item in said["findings"]}
+    status = json.loads(
+        CliRunner().invoke(ops, ["status", "c", "--root", deployed.root, "--json"]).stdout
+    )
+    assert status["waiting"] == []
+    assert [item["batches"] for item in status["batches"]] == [[first.batch, second.batch]]
