@@ -7,10 +7,11 @@
 certificate, which is a violation, because every threshold has a true error of at least 1.02 α.
 Second table: mean certified share in benign designs (the paper's process; 16 attempts at every
 task, or 1 + Poisson(7)). Columns:
-  taskboot, guarded   the task bootstrap alone, and with the adaptive floor (the default)
+  taskboot, guarded   the task bootstrap alone, and with the adaptive floor
   equal               pseudo_task, wrong tasks supposed no larger than others (R = 1)
   alone               pseudo_task, size ratio from the calibration tasks alone
-  pool                … and from --pool other, unlabelled tasks
+  pool                … and from --pool other, unlabelled tasks, and no size charged
+                      (benchmarks/size_charge.py compares)
 ± is one standard error. Designs whose names begin with "fresh" were written after the rule and
 changed nothing in it. With --out every finished cell is kept in FILE, and a later call resumes.
 --quick: two trials of some cells.
@@ -70,12 +71,12 @@ def benign(tasks: int) -> list[Design]:
 
 def coverages(table: Observations, pool: Pool, alpha: float) -> tuple[float, ...]:
     """Return what every rule certifies, 0 for nothing."""
-    boot = evaluate(table, Settings(alpha=alpha, delta=DELTA))
+    boot = evaluate(table, Settings(alpha=alpha, delta=DELTA, procedure="guarded_taskboot"))
     counts, settings = boot.counts, Settings(alpha=alpha, delta=DELTA, procedure="pseudo_task")
     passed = np.flatnonzero(boot.passed_test)
     alone = evaluate(table, settings)
     equal = replace(alone.test.pseudo, ratios=np.ones_like(alone.test.pseudo.ratios))
-    given = pseudo_task(table, alone.counts, settings, pool)
+    given = pseudo_task(table, alone.counts, settings, pool, charge=False)
     return (
         float(counts.coverage[passed[-1]]) if passed.size else 0.0,
         boot.chosen_coverage,

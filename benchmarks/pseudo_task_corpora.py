@@ -1,4 +1,4 @@
-"""What `pseudo_task` certifies on real runs, next to the guarded default.
+"""What `pseudo_task` certifies on real runs, next to guarded TaskBoot.
 
     python benchmarks/pseudo_task_corpora.py [--data DIR] [--corpus NAME …] [--halvings 40]
                                              [--scores DIR] [--quick]
@@ -12,9 +12,9 @@ is certified) and, after the slash, the share of halvings whose realised error e
 contains the noise of the half it is read on.
   guarded   guarded_taskboot
   alone     pseudo_task, size ratio from the certified half
-  pool      … and from the other half
+  pool      … and from the other half, and no size charged
   equal     … with wrong tasks supposed no larger than others
-  charged   charged_pseudo_task with the same pool
+  charged   pseudo_task with that pool, as it is
 The halvings of a corpus share their runs, so there is no standard error. --quick: one embedded
 corpus, two halvings.
 """
@@ -87,9 +87,9 @@ def halving(runs: Runs, settings: Settings, seed: int) -> NDArray[np.float64]:
     boot = evaluate(table, replace(settings, procedure="guarded_taskboot"))
     alone = evaluate(table, settings)
     pool = observe_pool(other.scores, other.tasks)
-    with_pool = pseudo_task(table, alone.counts, settings, pool)
-    charging = replace(settings, procedure="charged_pseudo_task")
-    charged = pseudo_task(table, alone.counts, charging, pool)
+    with_pool, charged = (
+        pseudo_task(table, alone.counts, settings, pool, charge=charge) for charge in (False, True)
+    )
     places = [boot.chosen, alone.chosen]
     for pseudo in (with_pool, with_pool.equal, charged):
         counts, test = alone.counts, replace(alone.test, pseudo=pseudo)

@@ -21,10 +21,12 @@ from certify_assets.certificates.bootstrap import (
     tail_estimate,
 )
 from certify_assets.certificates.certificate import Certificate
+from certify_assets.certificates.charge import charged_tails_at
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts, count_at
-from certify_assets.certificates.evaluation import Settings, evaluate
+from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
 from certify_assets.certificates.inputs import Observations, observe, same_table
+from certify_assets.certificates.pool import observe_pool
 from certify_assets.certificates.procedures import clopper_pearson_upper
 from certify_assets.certificates.verification import settings_of
 from certify_assets.errors import InputError, quoted
@@ -51,14 +53,15 @@ class ThresholdCurve:
     level : float
     thresholds, coverage, selective_error : float64
     tail : float64
-        P*(resampled error > α).
+        P*(resampled error > α); of pseudo_task its own tail, with one more task that is all wrong.
     bootstrap_upper : float64
         q(θ): the 1 − level quantile of the resampled error in the limit of infinitely many
         resamples, rounded up to a thousandth (or to the decimals of α), so that q(θ) ≤ α exactly
-        where tail ≤ level.
+        where tail ≤ level. Of pseudo_task the smallest budget at which its tail is.
     naive_upper : float64
         Clopper–Pearson bound at 1 − level as if trajectories were independent.
     floor_probability : float64
+        Of the guard; not a number on pseudo_task, which has none.
     effective_tasks : float64
     covered_tasks : int64
     passed_bootstrap, passed_guard : bool
@@ -80,13 +83,18 @@ class ThresholdCurve:
 
 
 def threshold_curve(
-    scores: ArrayLike, outcomes: ArrayLike, tasks: Sequence[Any] | NDArray[Any], **keywords: Any
+    scores: ArrayLike,
+    outcomes: ArrayLike,
+    tasks: Sequence[Any] | NDArray[Any],
+    *,
+    pool: tuple[ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
+    **keywords: Any,
 ) -> ThresholdCurve:
-    """Evaluate guarded_taskboot at every threshold of the grid.
+    """Evaluate a procedure at every threshold of the grid.
 
     Parameters
     ----------
-    scores, outcomes, tasks
+    scores, outcomes, tasks, pool
         As for :func:`certify_assets.certificates.certify`.
     **keywords
         The settings of :func:`certify_assets.certificates.certify` (side, alpha, delta, grid,
@@ -98,13 +106,11 @@ def threshold_curve(
     """
     settings = Settings(**keywords)
     observations = observe(scores, outcomes, tasks)
-    evaluation = evaluate(observations, settings)
+    evaluation = evaluate(
+        observations, settings, pool=None if pool is None else observe_pool(*pool)
+    )
     counts = evaluation.counts
     tails = evaluation.tails
-    if settings.method.calibrated:
-        # its tails are of a pseudo-task, and the curve shows the task bootstrap
-        lattice = error_lattice(counts.covered, counts.errors, settings.budget)
-        tails = bootstrap_tails(lattice, settings.level)
     if settings.applied_multiplicity == "maxt":
         # adjusted tails are of all thresholds together, and the curve shows each by itself
         tails = evaluate(observations, replace(settings, multiplicity="fixed")).tails
@@ -117,7 +123,7 @@ def threshold_curve(
         coverage=counts.coverage,
         selective_error=counts.selective_error,
         tail=tails,
-        bootstrap_upper=_bootstrap_quantiles(counts, settings, tails <= settings.level),
+        bootstrap_upper=_upper_bounds(evaluation, settings, tails <= settings.level),
         naive_upper=np.array(naive),
         floor_probability=evaluation.guard.floor_probability,
         effective_tasks=counts.effective_tasks,
@@ -127,18 +133,23 @@ def threshold_curve(
     )
 
 
-def _bootstrap_quantiles(
-    counts: TaskCounts, settings: Settings, passed: NDArray[np.bool_]
+def _upper_bounds(
+    evaluation: Evaluation, settings: Settings, passed: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
     """Smallest rate r on a decimal grid with P*(resampled error > r) ≤ level, a threshold each."""
+    pseudo, counts = evaluation.test.pseudo, evaluation.counts
     # whether a threshold passed says on which side of α its rate is
     steps = math.lcm(_STEPS, settings.budget.denominator)
     at_alpha = int(settings.budget * steps)
     low, high = np.where(passed, -1, at_alpha), np.where(passed, at_alpha, steps)
     while (high - low > 1).any():
         middle = (low + high) // 2
-        lattice = kernels.lattice_histogram(counts.covered, counts.errors, middle, steps)
-        inside = kernels.saddlepoint_tails(*lattice, counts.tasks) <= settings.level
+        if pseudo is None:
+            lattice = kernels.lattice_histogram(counts.covered, counts.errors, middle, steps)
+            tails = kernels.saddlepoint_tails(*lattice, counts.tasks)
+        else:
+            tails = charged_tails_at(counts, middle, steps, pseudo)
+        inside = tails <= settings.level
         unsettled = high - low > 1
         low = np.where(unsettled & ~inside, middle, low)
         high = np.where(unsettled & inside, middle, high)

@@ -16,7 +16,7 @@ than calibration tasks may belong to them: the charge is the smaller of the one 
 stands for its own size alone and four times the other.
 
 With a charge w the tails are taken at α′ = (α − w)/(1 − w), and the clustered tail has no size
-ratio from sizes alone: the charge stands for it. Measured in benchmarks/charged_pseudo_task.py.
+ratio from sizes alone: the charge stands for it. Measured in benchmarks/size_charge.py.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from functools import partial, reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.certificates import kernels
 from certify_assets.certificates.counts import TaskCounts
 from certify_assets.certificates.pseudo_task import (
     PseudoTask,
@@ -35,6 +36,7 @@ from certify_assets.certificates.pseudo_task import (
     Sized,
     covered_by_size,
     pseudo_task_tails,
+    supposed_errors,
 )
 
 #: tasks of a pool from which on sizes are charged; fewer show too little of rare large tasks, and
@@ -45,6 +47,7 @@ _EPSILON = 0.3
 _ITSELF, _HALF_A_DOUBLING = 1, 2
 _OUTLYING = 4.0
 _UNSEEN_TASKS = 2.0
+_TIE = 1e-9
 #: α′ is rounded down to a multiple of this part of α's last digit: thresholds share a few budgets
 _PARTS = 200
 
@@ -118,6 +121,23 @@ def charged_tails(
         part = asked(counts.part(places), Fraction(numerator, parts), pseudo.part(places))
         found.whole[places], found.clustered[places] = part.whole, part.clustered
     return found
+
+
+def charged_tails_at(
+    counts: TaskCounts, numerators: NDArray[np.int64], steps: int, pseudo: PseudoTask
+) -> NDArray[np.float64]:
+    """Return the joined tail by the saddlepoint, at a budget of each threshold's own in steps."""
+    charges = np.zeros(numerators.size) if pseudo.charges is None else pseudo.charges
+    left = np.floor((numerators - steps * charges) / np.maximum(1.0 - charges, 1.0 / steps) + _TIE)
+    inside = left >= 1
+    parts = np.maximum(left, 1).astype(np.int64)
+    lattice = kernels.lattice_histogram(counts.covered, counts.errors, parts, steps)
+    supposed = supposed_errors(counts, parts / steps, pseudo)
+    found = [
+        kernels.pseudo_task_tails(*lattice, extra, unit=1.0 / steps, factor=1.0)
+        for extra in supposed
+    ]
+    return np.where(inside, PseudoTaskTails(*found).joined, 1.0)
 
 
 def charged_numerators(

@@ -25,10 +25,11 @@ from certify_assets.certificates.bootstrap import as_fraction, draws_needed, res
 from certify_assets.certificates.cells import CountedTable
 from certify_assets.certificates.charge import POOL_TASKS, size_charges
 from certify_assets.certificates.counts import SIDES, TaskCounts, count_at, count_tasks
-from certify_assets.certificates.guard import GUARDS, GuardTest, apply_guard
+from certify_assets.certificates.guard import GUARDS, GuardTest, apply_guard, no_guard
 from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.pool import Pool, check_pool
 from certify_assets.certificates.procedures import (
+    DEFAULT,
     ENGINES,
     PROCEDURES,
     Procedure,
@@ -127,7 +128,7 @@ class Settings:
     alpha: float = 0.1
     delta: float = 0.05
     side: str = "reject"
-    procedure: str = "guarded_taskboot"
+    procedure: str = DEFAULT
     guard: str = "floor"
     error_icc_cap: float | None = None
     size_ratio: float = 1.0
@@ -325,14 +326,18 @@ def evaluate(
             f"A task has {largest} scored trajectories, above max_task_size {most}; keep at most "
             f"{most} attempts a task."
         )
-    guard = apply_guard(
-        counts,
-        guard=settings.applied_guard,
-        alpha=settings.alpha,
-        delta=settings.delta / settings.candidates,
-        error_icc_cap=settings.error_icc_cap,
-        size_ratio=settings.size_ratio,
-        max_task_size=most,
+    guard = (
+        no_guard(counts.thresholds.size)
+        if settings.method.calibrated
+        else apply_guard(
+            counts,
+            guard=settings.applied_guard,
+            alpha=settings.alpha,
+            delta=settings.delta / settings.candidates,
+            error_icc_cap=settings.error_icc_cap,
+            size_ratio=settings.size_ratio,
+            max_task_size=most,
+        )
     )
     tested = counts
     if settings.method.one_draw and isinstance(observations, Observations):
@@ -416,8 +421,13 @@ def pseudo_task(
     counts: TaskCounts,
     settings: Settings,
     pool: Pool | None,
+    *,
+    charge: bool = True,
 ) -> PseudoTask:
-    """Return the size of the pseudo-task, from the table, a pool and what is declared."""
+    """Return the size of the pseudo-task, from the table, a pool and what is declared.
+
+    A pool of `POOL_TASKS` tasks charges sizes; benchmarks leave that out to compare.
+    """
     icc, cap, most = error_icc(observations, counts), settings.error_icc_cap, settings.max_task_size
     tables: tuple[Sized, ...] = (observations,) if pool is None else (observations, pool)
     least = np.full(
@@ -427,7 +437,7 @@ def pseudo_task(
         # a wrong task is then as large as is declared, at least
         mean = counts.covered_trajectories / np.maximum(counts.covered_tasks, 1)
         least = np.maximum(least, most / np.maximum(mean, 1.0))
-    charged = settings.method.charged and pool is not None and pool.scored_tasks >= POOL_TASKS
+    charged = charge and pool is not None and pool.scored_tasks >= POOL_TASKS
     return PseudoTask(
         icc if cap is None else min(icc, float(cap)),
         np.maximum(least, covered_ratios(counts, tables, settings.budget)),
@@ -477,10 +487,15 @@ def _check_calibrated(settings: Settings) -> None:
         ("engine", settings.engine, settings.method.engines),
     ):
         if value not in left:
-            raise InputError(
-                f"{name} {value} does not apply to {settings.method.name}, which is calibrated as "
-                "a whole; leave it out."
-            )
+            raise InputError(inapplicable(f"{name} {value}", settings.method))
+
+
+def inapplicable(what: str, method: Procedure) -> str:
+    """Say that a setting is of other procedures, and of which."""
+    return (
+        f"{what} does not apply to {method.name}, which is calibrated as a whole; leave it out, or "
+        "name another procedure (--procedure guarded_taskboot)."
+    )
 
 
 def _check_multiplicity(multiplicity: str, starts: object, method: Procedure) -> None:

@@ -274,13 +274,13 @@ def _pool_findings(
     counts = evaluation.counts
     alone = pseudo_task(observations, counts, settings, None)
     place = counts.thresholds.size - 1 if evaluation.chosen is None else evaluation.chosen
-    if settings.method.charged and pseudo.charges is None:
+    if pseudo.charges is None:
         yield (
             "few_pool_tasks",
-            f"{pool.scored_tasks} tasks of the pool have a score; sizes are charged from "
-            f"{POOL_TASKS} on, and this is the test of pseudo_task.",
+            f"{pool.scored_tasks} tasks of the pool have a score; from {POOL_TASKS} on, tasks so "
+            "large that the calibration tasks say too little of them would be charged.",
         )
-    elif pseudo.charges is not None and pseudo.charges[place] > 0:
+    elif pseudo.charges[place] > 0:
         yield (
             "size_charge",
             f"{pseudo.charges[place]:.3g} of the covered trajectories count as wrong, because the "

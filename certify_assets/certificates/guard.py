@@ -178,6 +178,13 @@ def _error_icc(counts: TaskCounts, cap: float | None) -> ErrorIcc:
     return ErrorIcc(max(fit.estimate for fit in fits), upper if cap is None else min(upper, cap))
 
 
+def no_guard(thresholds: int) -> GuardTest:
+    """Return what a procedure that takes no guard has: nothing is asked, and nothing computed."""
+    unknown = np.full(thresholds, np.nan)
+    passed = np.ones(thresholds, dtype=bool)
+    return GuardTest(passed, unknown, unknown, ErrorIcc(0.0, 1.0), ~passed)
+
+
 def apply_guard(
     counts: TaskCounts,
     *,

@@ -15,7 +15,7 @@ from certify_assets.certificates.evaluation import Evaluation, Settings, evaluat
 from certify_assets.certificates.findings import certificate_findings
 from certify_assets.certificates.inputs import Inputs, Observations, observe, repeated_rows
 from certify_assets.certificates.pool import GivenPool, Pool, as_pool
-from certify_assets.certificates.procedures import RARE
+from certify_assets.certificates.procedures import DEFAULT, RARE
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import significant
 
@@ -24,11 +24,11 @@ _DECIDES = {
     "release": ("releases at a score of at least", "shipped failures"),
 }
 CONFIDENCE = {
-    "asymptotic": "approximate confidence",
-    "finite-sample": "confidence",
-    "conjectured": "confidence, by a conjecture that is not proved, of",
-    "calibrated by simulation": "confidence, calibrated by simulation, of",
-    "none under clustering": "confidence, for independent trajectories only, of",
+    "asymptotic": "approximate confidence {:g} %",
+    "finite-sample": "confidence {:g} %",
+    "conjectured": "confidence, by a conjecture that is not proved, of {:g} %",
+    "calibrated by simulation": "confidence {:g} %, calibrated by simulation",
+    "none under clustering": "confidence, for independent trajectories only, of {:g} %",
 }
 #: violations under the floor at a true error of 1.1 α in whole tasks; 300 trials, standard error
 #: .016 to .019
@@ -46,7 +46,7 @@ def certify(
     alpha: float = 0.1,
     delta: float = 0.05,
     side: str = "reject",
-    procedure: str = "guarded_taskboot",
+    procedure: str = DEFAULT,
     guard: str = "floor",
     error_icc_cap: float | None = None,
     size_ratio: float = 1.0,
@@ -85,7 +85,7 @@ def certify(
         One minus the confidence.
     side : {"reject", "release"}
     procedure : str
-        A name of ``PROCEDURES``.
+        A name of ``PROCEDURES``; by default the first of them, pseudo_task.
     guard : {"floor", "kish", "none"}
         On guarded_taskboot: what must hold in addition to the bootstrap.
     error_icc_cap : float, optional
@@ -453,8 +453,9 @@ def _promise(evaluation: Evaluation, settings: Settings) -> str:
         weighted = settings.method.weighted
         over = "when every task weighs the same, " if weighted else "on average over tasks "
     share = f"{100 * float(counts.coverage[place]):.1f} %"
+    confidence = CONFIDENCE[settings.method.validity].format(100 * (1 - settings.delta))
     return (
-        f"With {CONFIDENCE[settings.method.validity]} {100 * (1 - settings.delta):g} %, {subject}, "
+        f"With {confidence}, {subject}, "
         f"{over}at most {what} are {wrong}; this decides {share} of trajectories like the "
         f"{counts.trajectories} from {counts.tasks} tasks seen here."
     )

@@ -185,7 +185,6 @@ class Procedure:
     # grid, level and pseudo-task are calibrated as a whole: no other guard or correction applies,
     # and scores of a pool of unlabelled tasks are taken
     calibrated: bool = False
-    charged: bool = False  # with a pool, sizes that calibration tasks do not represent are charged
     pieces: bool = False  # goes through tasks a threshold at a time, in whatever order
 
     @property
@@ -321,6 +320,15 @@ PROCEDURES: dict[str, Procedure] = {
     procedure.name: procedure
     for procedure in (
         Procedure(
+            "pseudo_task",
+            _pseudo_task,
+            "calibrated by simulation",
+            _ROWS,
+            (_TASKS_IID, _SIMULATED, *_COMMON),
+            calibrated=True,
+            pieces=True,
+        ),
+        Procedure(
             "guarded_taskboot",
             _taskboot,
             _ASYMPTOTIC,
@@ -338,31 +346,13 @@ PROCEDURES: dict[str, Procedure] = {
         Procedure("betting", _betting, _FINITE, _TASKS, _BET, weighted=True, pilot=True),
         Procedure("gaffke", _gaffke, "conjectured", _TASKS, _GAFFKE, weighted=True),
         Procedure("korn_graubard", _korn_graubard, _ASYMPTOTIC, _ROWS, _KG, pieces=True),
-        Procedure(
-            "pseudo_task",
-            _pseudo_task,
-            "calibrated by simulation",
-            _ROWS,
-            (_TASKS_IID, _SIMULATED, *_COMMON),
-            calibrated=True,
-            pieces=True,
-        ),
-        Procedure(
-            "charged_pseudo_task",
-            _pseudo_task,
-            "calibrated by simulation",
-            _ROWS,
-            (_TASKS_IID, _SIMULATED, *_COMMON),
-            calibrated=True,
-            charged=True,
-            pieces=True,
-        ),
         Procedure("two_way", _two_way, _ASYMPTOTIC, _ROWS, _BOTH, guarded=True, agents=True),
     )
 }
 
-#: in the order in which they are listed side by side
+#: in the order in which they are listed side by side, the default first
 EVERY_PROCEDURE = tuple(PROCEDURES)
+DEFAULT = EVERY_PROCEDURE[0]
 
 
 def find_procedure(name: str) -> Procedure:

@@ -153,19 +153,10 @@ def pseudo_task_tails(
     factor : float
         Number of tasks like those observed, in multiples of them.
     """
-    alpha = float(budget)
     lattice = counts_lattice(counts, budget)
-    mean, weighted = _covered_sizes(counts)
-    # c depends on the rounded n_w alone, and neighbouring thresholds share it
-    sizes, owner = np.unique(np.rint(weighted), return_inverse=True)
-    shrink = np.array([clustered_share(alpha, pseudo.icc, size) for size in sizes])[owner]
-    clustered = pseudo.ratios if pseudo.clustered is None else pseudo.clustered
-    found = []
-    for size, at in (
-        (pseudo.ratios * mean, level),
-        (clustered * shrink * weighted, level * WHOLE_SHARE / CLUSTERED_SHARE),
-    ):
-        extra = (1.0 - alpha) * size
+    supposed = supposed_errors(counts, np.full(counts.thresholds.size, float(budget)), pseudo)
+    levels, found = (level, level * WHOLE_SHARE / CLUSTERED_SHARE), []
+    for extra, at in zip(supposed, levels, strict=True):
         tails = kernels.pseudo_task_tails(
             lattice.values,
             lattice.counts,
@@ -182,6 +173,19 @@ def pseudo_task_tails(
             )
         found.append(tails)
     return PseudoTaskTails(*found)
+
+
+def supposed_errors(
+    counts: TaskCounts, alphas: NDArray[np.float64], pseudo: PseudoTask
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(1 − α)s of either tail, at a budget of each threshold's own."""
+    mean, weighted = _covered_sizes(counts)
+    # c depends on the rounded n_w alone, and neighbouring thresholds share it
+    keys = list(zip(alphas.tolist(), np.rint(weighted).tolist(), strict=True))
+    shares = {key: clustered_share(key[0], pseudo.icc, key[1]) for key in set(keys)}
+    shrink = np.array([shares[key] for key in keys])
+    clustered = pseudo.ratios if pseudo.clustered is None else pseudo.clustered
+    return (1.0 - alphas) * (pseudo.ratios * mean), (1.0 - alphas) * (clustered * shrink * weighted)
 
 
 def exact_tail(values: NDArray[np.float64], often: NDArray[np.float64], extra: float) -> float:

@@ -204,7 +204,7 @@ class SamplePlan:
         if (
             sizing.tasks is not None
             and sizing.tasks < FEW_TASKS
-            and self.settings.method.validity == "asymptotic"
+            and self.settings.method.validity in ("asymptotic", "calibrated by simulation")
         ):
             notes.append(
                 f"Below {FEW_TASKS} tasks {self.settings.procedure} has not been validated: label "
@@ -312,8 +312,9 @@ class SamplePlan:
             "model": _model(self.facts, self.population),
             **{
                 name: getattr(self.settings, name)
-                for name in ("side", "alpha", "delta", "procedure", "guard", "seed")
+                for name in ("side", "alpha", "delta", "procedure", "seed")
             },
+            "guard": self.settings.applied_guard,
             "grid": self.settings.applied_grid,
             "trials": self.trials,
             "software": {"version": __version__},

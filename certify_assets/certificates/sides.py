@@ -24,7 +24,7 @@ from certify_assets.certificates.evaluation import Settings, evaluate
 from certify_assets.certificates.inputs import Observations, observe, repeated_rows
 from certify_assets.certificates.issuance import CONFIDENCE, issue
 from certify_assets.certificates.pool import GivenPool, Pool, as_pool
-from certify_assets.certificates.procedures import find_procedure
+from certify_assets.certificates.procedures import DEFAULT, find_procedure
 from certify_assets.errors import quoted
 from certify_assets.files import significant
 
@@ -227,7 +227,7 @@ def certify_sides(
     tasks: Sequence[Any] | NDArray[Any],
     *,
     sides: Sequence[str] = SIDES,
-    procedures: Sequence[str] = ("guarded_taskboot",),
+    procedures: Sequence[str] = (DEFAULT,),
     joint: bool = False,
     pilot: tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
     pool: GivenPool | None = None,
@@ -304,9 +304,12 @@ def _each_side(
     return [issue(table, item, pilot=pilot, pool=pool, repeats=repeats) for item in asked]
 
 
-def procedure_settings(procedures: Sequence[str], keywords: Mapping[str, Any]) -> list[Settings]:
-    """Return the settings of each procedure, without those that it has no use for."""
-    return [_settings(name, keywords, several=len(procedures) > 1) for name in procedures]
+def procedure_settings(
+    procedures: Sequence[str], keywords: Mapping[str, Any], *, several: bool | None = None
+) -> list[Settings]:
+    """Return the settings of each procedure; of several, without those that it has no use for."""
+    several = len(procedures) > 1 if several is None else several
+    return [_settings(name, keywords, several=several) for name in procedures]
 
 
 def _settings(name: str, keywords: Mapping[str, Any], *, several: bool) -> Settings:
@@ -384,7 +387,7 @@ def joint_promise(certificates: Sequence[Certificate], *, joint_delta: float | N
     joint = max(0.0, 1.0 - (spent if joint_delta is None else joint_delta))
     weakest = min((certificate.validity for certificate in active), key=_WEAKEST.index)
     promises = [certificate.promise for certificate in certificates]
-    together = f"Together, with {CONFIDENCE[weakest]} {100 * joint:g} %:"
+    together = f"Together, with {CONFIDENCE[weakest].format(100 * joint)}:"
     return " ".join([together, *promises, *_overlap(active)])
 
 

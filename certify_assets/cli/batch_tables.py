@@ -215,12 +215,12 @@ def _one(certificate: Path, asked: BatchOptions) -> Certificate:
 
     Of several procedures, as in a document of the platform, the deciding one counts.
     """
-    from certify_assets.judges.specs import PROCEDURES
+    from certify_assets.certificates import EVERY_PROCEDURE
 
     found = load_certificates(certificate, Choice(asked.side))
     for chosen in (
         [item for item in found if item.alpha == asked.alpha],
-        [item for item in found if item.procedure == PROCEDURES[0]],
+        [min(found, key=lambda item: EVERY_PROCEDURE.index(item.procedure))],
     ):
         found = [item for item in found if item in chosen] or found
     if len(found) > 1:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from certify_assets.cli.options import (
+    DEFAULT_PROCEDURE,
     PATH,
     READING,
     column_options,
@@ -16,6 +17,7 @@ from certify_assets.cli.options import (
     read_pool,
     read_scores,
     read_small_pool,
+    refuse_inapplicable,
     score_pieces,
     stream_option,
 )
@@ -40,10 +42,10 @@ _SIDE_BY_SIDE = 2
 _BAR = 60
 _MARKS = {"reject": "█", "human": "░", "release": "▒"}
 _PROCEDURE_HELP = (
-    "guarded_taskboot, taskboot, naive, deff, one_per_task, task_hoeffding, betting (proved "
-    "at any number of tasks; needs --pilot), gaffke "
-    "(conjectured), korn_graubard, pseudo_task and charged_pseudo_task (calibrated by simulation; take --pool) or two_way (draws agents again too; needs a column agent); or "
-    "'all' for every one side by side."
+    "pseudo_task (calibrated by simulation; takes --pool), guarded_taskboot, taskboot, naive, "
+    "deff, one_per_task, task_hoeffding, betting (proved at any number of tasks; needs --pilot), "
+    "gaffke (conjectured), korn_graubard or two_way (draws agents again too; needs a column "
+    "agent); or 'all' for every one side by side."
 )
 
 
@@ -60,12 +62,12 @@ _PROCEDURE_HELP = (
     "--alpha", type=float, default=0.1, help="Error budget among auto-decided trajectories."
 )
 @click.option("--delta", type=float, default=0.05, help="One minus the confidence.")
-@click.option("--procedure", default="guarded_taskboot", help=_PROCEDURE_HELP)
+@click.option("--procedure", default=DEFAULT_PROCEDURE, show_default=True, help=_PROCEDURE_HELP)
 @click.option(
     "--guard",
     type=click.Choice(["floor", "kish", "none"]),
     default="floor",
-    help="Guard on top of TaskBoot.",
+    help="Guard on top of guarded_taskboot and two_way.",
 )
 @click.option(
     "--error-icc-cap",
@@ -92,7 +94,7 @@ _PROCEDURE_HELP = (
     default="bonferroni",
     help=(
         "How the grid is paid for: δ/grid a threshold; δ upward from one start; δ shared by "
-        "several starts; joint bootstrap (TaskBoot only)."
+        "several starts; joint bootstrap (TaskBoot only). Not with pseudo_task."
     ),
 )
 @click.option(
@@ -113,7 +115,7 @@ _PROCEDURE_HELP = (
     "--engine",
     type=click.Choice(["auto", "exact", "saddlepoint", "montecarlo"]),
     default="auto",
-    help="Tail engine.",
+    help="Tail engine; montecarlo is TaskBoot's.",
 )
 @click.option("--draws", type=int, default=2000, help="Draws of the Monte-Carlo engine.")
 @click.option("--seed", type=int, default=42, help="Seed of whatever is drawn.")
@@ -174,8 +176,7 @@ def certificate(
     given = {"SCORES": scores, "--pilot": pilot, "--pool": pool}
     refuse_overwrite({"--out": out}, {name: path for name, path in given.items() if path})
     _refuse(pilot, pool, **options)
-    if options["procedure"] in ("pseudo_task", "charged_pseudo_task"):
-        _refuse_inapplicable(ctx, options["procedure"])
+    refuse_inapplicable(ctx, options["procedure"])
     procedures = EVERY_PROCEDURE if options["procedure"] == "all" else (options["procedure"],)
     unread = _unread(ctx, procedures, options)
     options["starts"] = options["starts"] or None
@@ -282,7 +283,7 @@ def _refuse(
             f"--pilot is for betting, and {procedure} does not read it; leave it out or name "
             "betting or all."
         )
-    if pool is not None and procedure not in ("pseudo_task", "charged_pseudo_task", "all"):
+    if pool is not None and procedure not in ("pseudo_task", "all"):
         raise click.UsageError(
             f"--pool is for pseudo_task, and {procedure} does not read it; leave it out or name "
             "pseudo_task or all."
@@ -299,15 +300,6 @@ def _refuse(
             "--estimand goes with one procedure, and each of all has its own; leave it out or "
             "name a procedure."
         )
-
-
-def _refuse_inapplicable(ctx: click.Context, procedure: str) -> None:
-    for name in ("guard", "multiplicity"):
-        if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            raise click.UsageError(
-                f"--{name} does not apply to {procedure}, which is calibrated as a whole; leave "
-                "it out."
-            )
 
 
 def _unread(

@@ -46,6 +46,8 @@ class Finite(click.FloatRange):
 SHARE = Finite(0, 1)
 OPEN_SHARE = Finite(0, 1, min_open=True, max_open=True)
 SIDE = click.Choice(["reject", "release"])
+#: without numpy: that of `certify_assets.certificates`
+DEFAULT_PROCEDURE = "pseudo_task"
 NATURAL = click.IntRange(min=0)
 COUNT = click.IntRange(min=1)
 
@@ -78,6 +80,18 @@ stream_option = click.option(
     help="Read a Parquet SCORES in pieces, in little memory, with temporary files in TMPDIR. "
     "[default: from 20 million rows on]",
 )
+
+
+def refuse_inapplicable(ctx: click.Context, procedure: str) -> None:
+    """Refuse --guard and --multiplicity with a procedure that is calibrated as a whole."""
+    from certify_assets.certificates.evaluation import inapplicable
+    from certify_assets.certificates.procedures import PROCEDURES
+
+    if procedure not in PROCEDURES or not PROCEDURES[procedure].calibrated:
+        return
+    for name in ("guard", "multiplicity"):
+        if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(inapplicable(f"--{name}", PROCEDURES[procedure]))
 
 
 #: what `column_options` gives a command, for `read_scores`

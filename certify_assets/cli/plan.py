@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from certify_assets.cli.options import (
+    DEFAULT_PROCEDURE,
     OPEN_SHARE,
     PATH,
     READING,
@@ -16,6 +17,7 @@ from certify_assets.cli.options import (
     Finite,
     column_options,
     read_scores,
+    refuse_inapplicable,
 )
 from certify_assets.cli.output import (
     NOTHING,
@@ -73,13 +75,16 @@ _REQUIRED = {"success_rate": "--success-rate", "auroc": "--auroc", "icc": "--icc
 )
 @click.option("--side", type=SIDE, default="reject", help="Which decision to certify.")
 @click.option(
-    "--procedure", default="guarded_taskboot", help="As for certificate; one that needs no --pilot."
+    "--procedure",
+    default=DEFAULT_PROCEDURE,
+    show_default=True,
+    help="As for certificate; one that needs no --pilot.",
 )
 @click.option(
     "--guard",
     type=click.Choice(["floor", "kish", "none"]),
     default="floor",
-    help="Guard on top of TaskBoot.",
+    help="Guard on top of guarded_taskboot.",
 )
 @click.option(
     "--grid",
@@ -138,6 +143,7 @@ def plan(
     from certify_assets.certificates.sample_size import OTHER_ATTEMPTS
 
     refuse_overwrite({"--out": out}, {"SCORES": scores})
+    refuse_inapplicable(ctx, options["procedure"])
     columns = {name: options.pop(name) for name in READING}
     trials, most, limits = (
         options.pop("trials"),

@@ -17,6 +17,8 @@ from certify_assets.storage.store import Store
 #: AUROC from which a leak check counts as a structural leak
 THRESHOLDS: Mapping[str, float] = {"length": 0.85, "steps": 0.85, "agent": 0.85, "phrases": 0.85}
 
+#: of corpus.json; documents of schema 1 have no number
+SCHEMA, _GRID_OF_SCHEMA_1 = 2, 40
 _NAME = r"[A-Za-z][A-Za-z0-9_\-]{0,63}"
 _DOMAIN = r"[a-z][a-z0-9_]{0,39}"
 _LEAK_THRESHOLDS = {
@@ -95,7 +97,13 @@ class CorpusConfig:
             json_schema_extra={"minItems": 1},
         ),
     ] = (0.1, 0.2)
-    grid: Annotated[int, _field("Number of thresholds tried on each side.", strict=True)] = 40
+    grid: Annotated[
+        int | None,
+        _field(
+            "Number of thresholds tried on each side; by default 160 by pseudo_task, else 40.",
+            strict=True,
+        ),
+    ] = None
     domain: Annotated[
         str,
         _field(
@@ -161,7 +169,7 @@ class CorpusConfig:
             raise InputError(
                 f"canary_lift of corpus.json is {self.canary_lift}; give a share from 0 to 1."
             )
-        if self.grid < 1:
+        if self.grid is not None and self.grid < 1:
             raise InputError(f"grid of corpus.json is {self.grid}; give at least 1 threshold.")
         if self.domain and not re.fullmatch(_DOMAIN, self.domain):
             raise InputError(
@@ -169,12 +177,22 @@ class CorpusConfig:
                 "letters, digits or '_', at most 40 characters."
             )
 
+    def thresholds(self, procedure: str) -> int:
+        """Return the number of thresholds of a procedure: its own where none is stated."""
+        from certify_assets.certificates.procedures import find_procedure
+
+        return find_procedure(procedure).grid if self.grid is None else self.grid
+
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> CorpusConfig:
         """Read a configuration; an InputError names what is wrong and the remedy."""
         if not isinstance(document, Mapping):
             raise InputError("corpus.json is no object; map its keys to values.")
-        return cls(**document)
+        given = dict(document)
+        if given.pop("schema", 1) == 1 and given.get("grid") == _GRID_OF_SCHEMA_1:
+            # it was written whether anybody had stated it or not
+            del given["grid"]
+        return cls(**given)
 
 
 def _sentence(found: Any) -> str:
@@ -248,7 +266,7 @@ def embedded_config(name: str) -> CorpusConfig:
 
 def save_config(store: Store, config: CorpusConfig) -> None:
     """Register a corpus in the data root."""
-    store.write_json(_key(config.name), asdict(config))
+    store.write_json(_key(config.name), {**asdict(config), "schema": SCHEMA})
 
 
 def load_config(store: Store, name: str) -> CorpusConfig:

@@ -100,7 +100,14 @@ def profile_corpus(
     """Profile a corpus, and its splits where a manifest assigns them."""
     if frame.empty:
         raise InputError("the corpus has no trajectory; import or generate some first.")
-    alphas, grid = (_ALPHAS, _GRID) if settings is None else (settings.alphas, settings.grid)
+    alphas, grid = (
+        (_ALPHAS, _GRID)
+        if settings is None
+        else (
+            settings.alphas,
+            settings.grid or _GRID,
+        )
+    )
     whole = cluster_summary(frame)
     splits: dict[str, ClusterSummary] = {}
     if manifest is not None:

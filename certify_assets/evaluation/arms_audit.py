@@ -188,7 +188,7 @@ def plan_arms(
         "selection_rule": adapter.selection_rule,
         "procedure": PROCEDURES[0],
         "delta": DELTA,
-        "grid": judge.corpus.config.grid,
+        "grid": judge.corpus.config.thresholds(PROCEDURES[0]),
         "arms": keys,
         "scores": {name: found["scores_sha256"] for name, found in hashes.items()},
         "auroc": {name: judge_auroc(table) for name, table in tables.items()},
@@ -299,7 +299,9 @@ def _selection(
         {each.name: scores[each.name] for each in candidates(spec)},
         outcomes,
         tasks,
-        settings=Settings(side=cell[0], alpha=cell[1], delta=DELTA, grid=grid),
+        settings=Settings(
+            side=cell[0], alpha=cell[1], delta=DELTA, procedure=PROCEDURES[0], grid=grid
+        ),
         baseline=START,
         provenance=provenance,
         controls={each.name: scores[each.name] for each in controls(spec)},

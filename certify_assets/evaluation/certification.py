@@ -35,7 +35,7 @@ from certify_assets.evaluation.spending import claim_certificate, read_spending
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
-from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
+from certify_assets.judges.specs import DELTA, GRID, PROCEDURES, SIDES
 from certify_assets.storage.snapshot import remembered
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def _test_sha256(judge: JudgedCorpus, cal: pd.DataFrame, candidates: int, pool: 
     """Hash what a test on CAL depends on, whatever its budgets: the same again spends nothing."""
     scores, outcomes, tasks = columns(cal)
     rows = zip(tasks.tolist(), _digits(scores), outcomes.tolist(), strict=True)
-    about = {"rows": [list(row) for row in rows], "grid": judge.corpus.config.grid}
+    about = {"rows": [list(row) for row in rows], "grid": judge.corpus.config.grid or GRID}
     if pool is not None:
         # the same rows with another pool are another test
         sizes = zip(pool.tasks.tolist(), _digits(pool.scores), strict=True)
@@ -341,7 +341,7 @@ def _plan(manifest_sha256: str, config: CorpusConfig, judge: JudgedCorpus) -> Ce
     return {
         "manifest_sha256": manifest_sha256,
         "seed": config.seed,
-        "grid": config.grid,
+        "grid": config.thresholds(PROCEDURES[0]),
         "alphas": list(config.alphas),
         "delta": DELTA,
         "sides": list(SIDES),

@@ -101,7 +101,7 @@ def recalibrate(judge: JudgedCorpus) -> RecalibrationReport:
         rows=len(fit[0]),
         trained_on=fitted_on in judge.spec.training_splits,
         delta=DELTA,
-        grid=config.grid,
+        grid=config.thresholds(PROCEDURES[0]),
         verdict=said,
         methods=methods,
         hashes=hashes,

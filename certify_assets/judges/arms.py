@@ -28,7 +28,7 @@ from certify_assets.judges.lm.grpo_config import COMPACT_LEARNING_RATE, LEARNING
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS, arm_named
 from certify_assets.judges.record import CandidateScore, columns, stored_folder, texts, workplace
 from certify_assets.judges.selection import select
-from certify_assets.judges.specs import DELTA, CausalSpec, JudgeSpec
+from certify_assets.judges.specs import DELTA, PROCEDURES, CausalSpec, JudgeSpec
 from certify_assets.storage.progress import Advance, Report, counted, silent
 from certify_assets.storage.store import Store
 
@@ -240,7 +240,7 @@ def choose(tables: Mapping[str, pd.DataFrame], config: CorpusConfig) -> tuple[Se
             scores,
             outcomes,
             tasks,
-            settings=Settings(alpha=alpha, delta=DELTA, grid=config.grid),
+            settings=Settings(alpha=alpha, delta=DELTA, procedure=PROCEDURES[0], grid=config.grid),
             baseline=START,
         )
         if any(row.coverage > 0 for row in found.rows):

@@ -105,7 +105,8 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
     )
     table = _table(rows, score_rows(judge, counted.rows))
     # budgets are what is wanted now; the grid belongs to the judge as it was deployed
-    alphas, grid = judge.corpus.current.config.alphas, judge.corpus.config.grid
+    alphas = judge.corpus.current.config.alphas
+    grid = judge.corpus.config.thresholds(PROCEDURES[0])
     about = {
         "judge": judge.name,
         "rows": [

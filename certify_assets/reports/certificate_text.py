@@ -46,7 +46,6 @@ _PROCEDURES: dict[str, str] = {
     "gaffke": "Gaffke",
     "korn_graubard": "Korn–Graubard",
     "pseudo_task": "Pseudo-task",
-    "charged_pseudo_task": "Pseudo-task with charged sizes",
     "two_way": "Two-way resampling",
 }
 _WRONG = {"reject": "had in fact succeeded", "release": "had in fact failed"}

@@ -135,6 +135,8 @@ def verdict(judge: JudgedCorpus, sides: Sides) -> str:
         alpha=certificate.alpha,
         delta=certificate.delta,
         side=certificate.side,
+        procedure=certificate.procedure,
+        grid=int(certificate.parameters["grid"]),
         candidates=certificate.candidates,
     )
     return verdict_markdown(sides, curve)

@@ -16,6 +16,7 @@ from certify_assets.certificates.evaluation import Settings, evaluate
 from certify_assets.certificates.inputs import Observations, observe
 from certify_assets.certificates.pool import observe_pool
 from certify_assets.certificates.procedures import clopper_pearson_upper
+from certify_assets.certificates.sides import procedure_settings
 from certify_assets.errors import InputError, quoted
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.research import paper
@@ -157,7 +158,7 @@ def make_variants(procedures: Sequence[str], keywords: Mapping[str, Any]) -> tup
                 f"{', '.join((*_WORDS, _POOL))}."
             )
         given = {key: value for key, value in keywords.items() if key != "estimand"}
-        settings = Settings(**given, procedure=name)
+        settings = procedure_settings([name], given, several=len(procedures) > 1)[0]
         if settings.method.agents:
             raise InputError(
                 f"{name} needs agents, which these populations do not have; give another procedure "

@@ -91,7 +91,8 @@ def test_the_tail_is_binomial_where_every_task_is_covered_once(
     table: dict[str, np.ndarray],
 ) -> None:
     columns = {name: values for name, values in table.items() if name != "agents"}
-    rows = leave_one_agent_out(certify(**columns, alpha=0.1), **columns, agents=table["agents"])
+    certificate = certify(**columns, alpha=0.1, procedure="guarded_taskboot")
+    rows = leave_one_agent_out(certificate, **columns, agents=table["agents"])
     decided = [row for row in rows if row.tail is not None]
     for row in decided:
         assert row.error is not None and row.tail is not None

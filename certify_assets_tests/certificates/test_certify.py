@@ -1,5 +1,6 @@
 import json
 from dataclasses import FrozenInstanceError, replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -87,7 +88,7 @@ def test_a_certificate_counts_what_is_in_the_table() -> None:
     assert found.covered_tasks == np.unique(tasks[inside]).size
     assert found.coverage == pytest.approx(inside.mean(), rel=1e-9)
     assert found.selective_error == pytest.approx(outcomes[inside].mean(), rel=1e-9)
-    assert found.level == pytest.approx(0.05 / 40) and found.tail <= found.level
+    assert found.level == pytest.approx(0.05 / 3) and found.tail <= found.level
     assert found.trajectories == scores.size and found.tasks == 50
     assert found.sha256 == Certificate.from_json(found.to_json()).sha256
 
@@ -207,7 +208,7 @@ def test_attempts_copied_within_their_task_change_no_decision_of_the_bootstrap()
 def test_engines_agree() -> None:
     data = sample(4)
     found = {
-        engine: certify(*data, engine=engine, draws=20_000)
+        engine: certify(*data, procedure="guarded_taskboot", engine=engine, draws=20_000)
         for engine in ("auto", "exact", "saddlepoint", "montecarlo")
     }
     assert len({item.threshold for item in found.values()}) == 1
@@ -218,7 +219,7 @@ def test_findings_of_the_table() -> None:
     scores, outcomes, tasks = sample(5, tasks=12)
     squeezed = np.clip(np.round(scores), -2, 2)
     squeezed[:4] = np.nan
-    found = certify(squeezed, outcomes, tasks)
+    found = certify(squeezed, outcomes, tasks, procedure="guarded_taskboot")
     assert {"unscored_rows", "few_tasks", "tied_grid", "saturated_scores"} <= set(codes(found))
     assert found.inputs["rows"] == scores.size and found.trajectories == scores.size - 4
 
@@ -226,18 +227,21 @@ def test_findings_of_the_table() -> None:
 def test_findings_of_the_method() -> None:
     data = sample(0)
     # what holds of every such certificate is an assumption of it, and nothing that stands out
-    for name in ("guarded_taskboot", "taskboot", "naive", "korn_graubard"):
+    for name in ("pseudo_task", "guarded_taskboot", "taskboot", "naive", "korn_graubard"):
         assert codes(certify(*data, procedure=name)) == []
+    guarded = partial(certify, *data, procedure="guarded_taskboot")
     rare = "without a guard they can be missed"
-    assert rare in " ".join(certify(*data, guard="none").assumptions)
+    assert rare in " ".join(guarded(guard="none").assumptions)
     assert rare in " ".join(certify(*data, procedure="taskboot").assumptions)
-    assert rare not in " ".join(certify(*data).assumptions)
-    assert "no finite-sample theorem" in " ".join(certify(*data).assumptions)
-    assert "no guard covers larger ones" in " ".join(certify(*data).assumptions)
-    declared = certify(*data, size_ratio=1.5), certify(*data, max_task_size=100)
+    for item in (guarded(), certify(*data)):
+        assert rare not in " ".join(item.assumptions)
+    assert "no finite-sample theorem" in " ".join(guarded().assumptions)
+    assert "no guard covers larger ones" in " ".join(guarded().assumptions)
+    assert "Calibrated by simulation, not proved" in " ".join(certify(*data).assumptions)
+    declared = guarded(size_ratio=1.5), guarded(max_task_size=100)
     assert not any("no guard covers" in text for item in declared for text in item.assumptions)
-    assert "coarse_draws" in codes(certify(*data, engine="montecarlo", draws=700))
-    assert "error_icc_cap_exceeded" in codes(certify(*data, error_icc_cap=0.0))
+    assert "coarse_draws" in codes(guarded(engine="montecarlo", draws=700))
+    assert "error_icc_cap_exceeded" in codes(guarded(error_icc_cap=0.0))
 
 
 def test_a_certificate_that_any_judge_would_get_says_so() -> None:
@@ -294,12 +298,12 @@ def test_rows_that_are_there_twice_are_counted() -> None:
 
 def test_the_guard_blocks_what_the_bootstrap_lets_through() -> None:
     tables = {seed: observe(*fooled(40, 0.12, np.random.default_rng(seed))) for seed in range(60)}
-    seeds = [
-        seed for seed, table in tables.items() if evaluate(table, Settings()).passed_test.any()
-    ]
+    settings = Settings(procedure="guarded_taskboot")
+    seeds = [seed for seed, table in tables.items() if evaluate(table, settings).passed_test.any()]
     assert len(seeds) > 5
     for seed in seeds[:6]:
-        found = certify(*fooled(40, 0.12, np.random.default_rng(seed)))
+        table = fooled(40, 0.12, np.random.default_rng(seed))
+        found = certify(*table, procedure="guarded_taskboot")
         assert not found.certified
         assert {"guard_floor_blocked", "nothing_passes"} <= set(codes(found))
         assert "The guard (floor) stops it" in found.findings[-1]["message"]
@@ -342,12 +346,19 @@ def test_small_and_odd_tables(
 
 
 def test_error_free_data_certify_with_enough_tasks_only() -> None:
-    for tasks, certified in ((48, False), (49, True)):
+    # a wrong task of the size of the others: δ/3 for the default, δ/8 for the guard
+    for procedure, tasks, certified in (
+        ("pseudo_task", 38, False),
+        ("pseudo_task", 39, True),
+        ("guarded_taskboot", 48, False),
+        ("guarded_taskboot", 49, True),
+    ):
         owner = np.repeat(np.arange(tasks), 8)
         # the narrowest thresholds cover few tasks, the widest nearly all: spread the scores over
         # tasks evenly
         scores = np.tile(np.arange(8), tasks) + owner / 1000
-        assert certify(scores, np.zeros(owner.size), owner).certified is certified
+        found = certify(scores, np.zeros(owner.size), owner, procedure=procedure)
+        assert found.certified is certified
         assert certify(scores, np.zeros(owner.size), owner, procedure="taskboot").certified
 
 
@@ -435,14 +446,15 @@ def test_promise_states_its_numbers() -> None:
         repr(found.threshold),
         f"{100 * found.coverage:.1f} %",
         "50 tasks",
-        "approximate",
+        "calibrated by simulation",
     ):
         assert word in found.promise
+    assert "approximate" in certify(*sample(), alpha=0.2, procedure="guarded_taskboot").promise
 
 
 def test_joint_promise_adds_the_deltas() -> None:
     reject, release = (certify(*sample(), side=side) for side in ("reject", "release"))
-    assert joint_promise([reject, release]).startswith("Together, with approximate confidence 90 %")
+    assert joint_promise([reject, release]).startswith("Together, with confidence 90 %, calibrated")
     assert joint_promise([reject]) == reject.promise
     nothing = certify(np.zeros(6), [0, 1] * 3, np.arange(6), side="release")
     # the side that certifies nothing could have: its share of the confidence is spent
@@ -457,7 +469,10 @@ def test_joint_promise_adds_the_deltas() -> None:
 def test_the_joint_promise_names_the_scores_that_lie_in_both_regions() -> None:
     data = sample(tasks=80)
     wide, narrow = (
-        [certify(*data, side=side, alpha=alpha, guard="none") for side in ("reject", "release")]
+        [
+            certify(*data, side=side, alpha=alpha, procedure="taskboot")
+            for side in ("reject", "release")
+        ]
         for alpha in (0.4, 0.03)
     )
     assert wide[0].threshold > wide[1].threshold and sum(item.coverage for item in wide) > 1
@@ -502,13 +517,10 @@ def test_few_draws_never_certify() -> None:
             item["message"] for item in found.findings
         )
     data = sample(4)
-    few = certify(*data, engine="montecarlo", draws=needed - 1)
+    drawn = partial(certify, *data, procedure="guarded_taskboot", engine="montecarlo")
+    few = drawn(draws=needed - 1)
     assert not few.certified and "The number of draws stops it" in few.findings[-1]["message"]
-    enough, usual = (
-        certify(*data, engine="montecarlo", draws=needed),
-        certify(*data, engine="montecarlo"),
-    )
-    for found in (enough, usual):
+    for found in (drawn(draws=needed), drawn()):
         assert found.certified
         assert "coarse_draws" not in codes(found)
         assert found.tail >= 0.999 / (found.parameters["draws"] + 1)
@@ -550,7 +562,8 @@ def test_one_task_that_holds_nearly_everything_is_refused_and_named() -> None:
 
 
 def test_every_procedure_is_listed_once() -> None:
-    assert set(EVERY_PROCEDURE) == set(PROCEDURES) and len(EVERY_PROCEDURE) == 12
+    assert set(EVERY_PROCEDURE) == set(PROCEDURES) and len(EVERY_PROCEDURE) == 11
+    assert EVERY_PROCEDURE[0] == certify(*sample(tasks=5)).procedure == "pseudo_task"
 
 
 def test_the_estimand_is_that_of_the_procedure() -> None:
@@ -570,8 +583,10 @@ def test_the_estimand_is_that_of_the_procedure() -> None:
 
 
 def test_assumptions_name_rank_invariance_and_the_guard() -> None:
-    words = " ".join(certify(*sample()).assumptions)
+    words = " ".join(certify(*sample(), procedure="guarded_taskboot").assumptions)
     assert "Rank invariance" in words and "Guard:" in words
+    words = " ".join(certify(*sample()).assumptions)
+    assert "Rank invariance" in words and "Guard:" not in words and "Wrong tasks are at" in words
     assert "Guard:" not in " ".join(certify(*sample(), procedure="taskboot").assumptions)
     assert {item.validity for item in PROCEDURES.values()} == {
         "asymptotic",

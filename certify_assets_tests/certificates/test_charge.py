@@ -1,8 +1,7 @@
-"""``charged_pseudo_task``: the charge of sizes, recounted plainly, and what it does to a certificate."""
+"""The charge of sizes by ``pseudo_task``, recounted plainly, and what it does to a certificate."""
 
 import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,16 +12,17 @@ from certify_assets.certificates import (
     certify,
     evaluate,
     observe,
+    threshold_curve,
     verify_certificate,
 )
 from certify_assets.certificates.charge import charged_numerators, size_charges
 from certify_assets.certificates.counts import count_tasks
+from certify_assets.certificates.evaluation import coverage_under, pseudo_task
 from certify_assets.certificates.pool import Pool, observe_pool
 from certify_assets.research.mixtures import mixture
 from certify_assets.research.populations import Design, pilot_of
 from certify_assets_tests.populations import paper_process
 
-ASK: dict[str, Any] = {"procedure": "charged_pseudo_task"}
 CAL = paper_process(60, 0.5, np.random.default_rng(8))
 
 
@@ -105,15 +105,21 @@ def test_what_a_charge_leaves_of_the_budget() -> None:
     assert 0 <= 0.06 / 0.96 - numerators[1] / parts < 1 / parts
 
 
-def test_without_pool_or_with_few_tasks_in_it_it_is_the_pseudo_task() -> None:
-    other = paper_process(99, 0.5, np.random.default_rng(4))
-    few = (other.scores, [f"pool {task}" for task in other.tasks])
-    for pool in (None, few):
-        plain = certify(*CAL, procedure="pseudo_task", pool=pool)
-        charged = certify(*CAL, **ASK, pool=pool)
-        assert charged.threshold == plain.threshold and charged.coverage == plain.coverage
-    codes = [finding["code"] for finding in certify(*CAL, **ASK, pool=few).findings]
-    assert "few_pool_tasks" in codes and "size_charge" not in codes
+@pytest.mark.parametrize(("tasks", "charged"), [(99, False), (100, True)])
+def test_only_a_pool_of_a_hundred_tasks_charges(tasks: int, charged: bool) -> None:
+    table, other = observe(*CAL), paper_process(tasks, 0.5, np.random.default_rng(4))
+    settings, pool = Settings(), observe_pool(other.scores, [f"pool {one}" for one in other.tasks])
+    counts = count_tasks(table, "reject", 160)
+    for given, charge, expected in (
+        (pool, True, charged),
+        (pool, False, False),
+        (None, True, False),
+    ):
+        found = pseudo_task(table, counts, settings, given, charge=charge)
+        assert (found.charges is not None) == (found.clustered is not None) == expected
+    given = (other.scores, [f"pool {one}" for one in other.tasks])
+    codes = [finding["code"] for finding in certify(*CAL, pool=given).findings]
+    assert ("few_pool_tasks" in codes) != charged
 
 
 def test_a_certificate_with_a_charge() -> None:
@@ -121,7 +127,7 @@ def test_a_certificate_with_a_charge() -> None:
     owner = np.repeat(np.arange(150), sizes)
     scores = np.random.default_rng(5).normal(size=owner.size)
     pool = (scores, [f"pool {task}" for task in owner])
-    found = certify(*CAL, **ASK, pool=pool)
+    found = certify(*CAL, pool=pool)
     assert found.validity == "calibrated by simulation"
     assert "count as wrong" in " ".join(found.assumptions)
     assert any(
@@ -130,26 +136,31 @@ def test_a_certificate_with_a_charge() -> None:
     )
     assert verify_certificate(found.to_json(), *CAL, pool=pool) is None
     even = [f"pool {task}" for task in np.repeat(np.arange(150), 8)]
-    free = certify(*CAL, **ASK, pool=(scores[: len(even)], even))
+    free = certify(*CAL, pool=(scores[: len(even)], even))
     assert free.coverage > found.coverage
+    curve = threshold_curve(*CAL, pool=pool)
+    place = np.flatnonzero(curve.passed_bootstrap)[-1]
+    assert curve.thresholds[place] == found.threshold and curve.tail[place] <= curve.level
+    assert np.array_equal(curve.bootstrap_upper <= 0.1, curve.passed_bootstrap)
 
 
-def share(design: Design, procedure: str, trials: int) -> tuple[float, float]:
-    """Share of tables on which something is certified, and mean coverage."""
-    settings, found = Settings(procedure=procedure), []
+def share(design: Design, trials: int, *, charge: bool) -> float:
+    """Share of tables on which something is certified."""
+    settings, found = Settings(), 0
     for trial in range(trials):
         rng = np.random.default_rng([trial, 6])
         table, other = observe(*design.draw(rng)), pilot_of(design, 200, rng)
         pool = observe_pool(other.scores, other.tasks)
-        found.append(evaluate(table, settings, pool=pool).chosen_coverage)
-    return float(np.mean(np.array(found) > 0)), float(np.mean(found))
+        plain = evaluate(table, settings)
+        pseudo = pseudo_task(table, plain.counts, settings, pool, charge=charge)
+        found += coverage_under(pseudo, plain, settings) > 0
+    return found / trials
 
 
 @pytest.mark.slow
-def test_hidden_larger_tasks_are_held_where_the_pseudo_task_is_not() -> None:
+def test_hidden_larger_tasks_are_held_by_the_charge_alone() -> None:
     trials = 200
     design = mixture("hidden_largest", 50, 0.102)
     # measured over 300 trials: .35 and .06; standard error at most .034
-    assert share(design, "pseudo_task", trials)[0] > 0.2
-    held = share(design, "charged_pseudo_task", trials)[0]
-    assert held < 0.05 + 3 * math.sqrt(0.05 * 0.95 / trials)
+    assert share(design, trials, charge=False) > 0.2
+    assert share(design, trials, charge=True) < 0.05 + 3 * math.sqrt(0.05 * 0.95 / trials)

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
@@ -32,8 +34,10 @@ def test_a_base_rate_with_nothing_to_reject_is_named() -> None:
 
 def test_few_tasks_are_named_and_the_guard_says_how_many_lift_it() -> None:
     scores, outcomes, tasks = paper_process(20, 0.8, np.random.default_rng(1))
-    found = diagnose(scores, outcomes, tasks)
+    found = diagnose(scores, outcomes, tasks, procedure="guarded_taskboot")
     assert found.stopped_by == "guard" and 20 < found.tasks_needed < 200
+    bare = diagnose(scores, outcomes, tasks)
+    assert bare.stopped_by == "tasks" and 20 < bare.tasks_needed < 200
     enough = -(-found.tasks_needed // 20) + 1
     shift = np.repeat(np.arange(enough) * 20, tasks.size)
     assert certify(
@@ -71,9 +75,10 @@ def test_at_the_size_named_about_every_second_sample_passes() -> None:
 
 def test_kish_says_how_many_tasks_lift_it() -> None:
     scores, outcomes, tasks = paper_process(20, 0.5, np.random.default_rng(1))
+    kish: dict[str, Any] = {"procedure": "guarded_taskboot", "guard": "kish"}
     plain, ratio = (
-        diagnose(scores, outcomes, tasks, guard="kish"),
-        diagnose(scores, outcomes, tasks, guard="kish", size_ratio=2.0),
+        diagnose(scores, outcomes, tasks, **kish),
+        diagnose(scores, outcomes, tasks, **kish, size_ratio=2.0),
     )
     assert plain.stopped_by == ratio.stopped_by == "guard"
     assert 29 <= plain.tasks_needed < ratio.tasks_needed
@@ -95,13 +100,15 @@ def test_every_procedure_diagnoses_a_fooled_table(procedure: str) -> None:
     assert found.sentence.endswith(".")
 
 
+@pytest.mark.parametrize("procedure", ["pseudo_task", "guarded_taskboot"])
 @pytest.mark.parametrize("side", ["reject", "release"])
-def test_curve(side: str) -> None:
-    data = paper_process(60, 0.5, np.random.default_rng(4))
-    curve = threshold_curve(*data, side=side)
-    certificate = certify(*data, side=side)
-    assert (np.diff(curve.coverage) >= 0).all() and curve.thresholds.size == 40
-    assert np.array_equal(curve.bootstrap_upper <= 0.1, curve.passed_bootstrap)
+def test_curve(side: str, procedure: str) -> None:
+    data = paper_process(80, 0.5, np.random.default_rng(4))
+    asked: dict[str, Any] = {"side": side, "procedure": procedure, "alpha": 0.2}
+    curve, certificate = threshold_curve(*data, **asked), certify(*data, **asked)
+    assert certificate.certified and (np.diff(curve.coverage) >= 0).all()
+    assert curve.thresholds.size == certificate.parameters["grid"]
+    assert np.array_equal(curve.bootstrap_upper <= 0.2, curve.passed_bootstrap)
     place = np.flatnonzero(curve.passed_bootstrap & curve.passed_guard)[-1]
     assert curve.thresholds[place] == certificate.threshold
     assert curve.tail[place] == pytest.approx(certificate.tail)
@@ -111,7 +118,7 @@ def test_curve(side: str) -> None:
 
 def test_bootstrap_upper_is_the_quantile_of_many_resamples() -> None:
     data = paper_process(60, 0.5, np.random.default_rng(4))
-    curve = threshold_curve(*data, delta=0.4)
+    curve = threshold_curve(*data, procedure="guarded_taskboot", delta=0.4)
     from certify_assets.certificates import count_at
 
     place = 30

@@ -89,7 +89,9 @@ def test_max_t_without_spread() -> None:
 def test_a_certificate_says_how_its_grid_is_paid_for(
     data: Sample, multiplicity: str, side: str
 ) -> None:
-    found = certify(*data, multiplicity=multiplicity, side=side, alpha=0.2)
+    found = certify(
+        *data, procedure="guarded_taskboot", multiplicity=multiplicity, side=side, alpha=0.2
+    )
     shares = {"fixed": 1, "fallback": 4, "maxt": 1}[multiplicity]
     assert found.certified
     assert found.parameters["multiplicity"] == multiplicity
@@ -132,20 +134,23 @@ def test_other_starts_and_procedures(data: Sample) -> None:
             found = certify(*data, procedure=procedure, multiplicity=multiplicity, starts=starts)
             assert found.parameters["starts"] == sorted(starts)
             assert verify_certificate(found.to_json(), *data) is None
-    few = certify(*data, multiplicity="maxt", draws=10)
+    few = certify(*data, procedure="taskboot", multiplicity="maxt", draws=10)
     assert not few.certified and "coarse_draws" in [item["code"] for item in few.findings]
 
 
 def test_nothing_certified_is_diagnosed_from_the_starts() -> None:
     few = paper_process(12, 0.5, np.random.default_rng(1))
     for multiplicity in ("fixed", "fallback", "maxt"):
-        found = certify(*few, multiplicity=multiplicity, alpha=0.05)
+        found = certify(*few, procedure="guarded_taskboot", multiplicity=multiplicity, alpha=0.05)
         assert not found.certified and found.findings[-1]["code"] == "nothing_passes"
         assert verify_certificate(found.to_json(), *few) is None
 
 
 def test_the_curve_shows_each_threshold_by_itself(data: Sample) -> None:
-    fixed, joint = (threshold_curve(*data, multiplicity=name) for name in ("fixed", "maxt"))
+    fixed, joint = (
+        threshold_curve(*data, procedure="guarded_taskboot", multiplicity=name)
+        for name in ("fixed", "maxt")
+    )
     assert (fixed.tail == joint.tail).all() and fixed.level == joint.level == 0.05
     assert ((fixed.bootstrap_upper <= 0.1) == (fixed.tail <= fixed.level)).all()
 
@@ -153,7 +158,7 @@ def test_the_curve_shows_each_threshold_by_itself(data: Sample) -> None:
 @pytest.mark.parametrize("multiplicity", ["fixed", "fallback", "maxt"])
 def test_violations_under_the_guard(multiplicity: str) -> None:
     # promised .05; standard error over 80 trials at that rate .024
-    settings = Settings(multiplicity=multiplicity, draws=500)
+    settings = Settings(procedure="guarded_taskboot", multiplicity=multiplicity, draws=500)
     wrong = 0
     for trial in range(80):
         found = evaluate(

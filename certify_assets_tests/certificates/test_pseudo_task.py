@@ -310,7 +310,7 @@ def test_pools_that_cannot_be_used() -> None:
     with pytest.raises(InputError, match=r"scores and .* tasks"):
         certify(*CAL, **ask, pool=(scores[1:], tasks))
     with pytest.raises(InputError, match="is for pseudo_task"):
-        certify(*CAL, pool=(scores, tasks))
+        certify(*CAL, procedure="guarded_taskboot", pool=(scores, tasks))
 
 
 @pytest.mark.parametrize(

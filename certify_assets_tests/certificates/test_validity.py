@@ -88,7 +88,10 @@ def certifying(tasks: int, share: float, trials: int) -> dict[str, float]:
     for trial in range(trials):
         table = observe(*fooled(tasks, share, np.random.default_rng([trial, tasks])))
         for guard in hits:
-            hits[guard] += evaluate(table, Settings(guard=guard)).chosen is not None
+            hits[guard] += (
+                evaluate(table, Settings(procedure="guarded_taskboot", guard=guard)).chosen
+                is not None
+            )
     return {guard: count / trials for guard, count in hits.items()}
 
 

@@ -187,7 +187,8 @@ def test_certified_thresholds_of_both_sides_are_drawn_for_without_a_history(
     call: Call, tables: Path, alpha: str
 ) -> None:
     both, batch = tables / "both.json", tables / "batch.csv"
-    asked = ("certificate", tables / "cal.csv", "--alpha", alpha, "--guard", "none", "--out", both)
+    asked = ("certificate", tables / "cal.csv", "--alpha", alpha, "--out", both)
+    asked += ("--procedure", "taskboot")
     reject, release = call(*asked, "--json").json["certificates"]
     found = call("batch", "plan", both, batch, "--json").json
     assert [(item["side"], item["delta"]) for item in found["plans"]] == [
@@ -220,7 +221,7 @@ def test_of_a_document_that_certifies_one_side_that_side_is_planned(
     frame = score_rows(tasks=80, attempts=6, seed=3)
     frame["outcome"], frame["score"] = 1 - frame["outcome"], -frame["score"]
     frame.to_csv(tables / "cal.csv", index=False)
-    asked = ("certificate", tables / "cal.csv", "--alpha", ".05", "--out", tables / "one.json")
+    asked = ("certificate", tables / "cal.csv", "--alpha", ".02", "--out", tables / "one.json")
     reject, release = call(*asked, "--json").json["certificates"]
     assert release["certified"] and not reject["certified"]
     plan = call("batch", "plan", tables / "one.json", tables / "batch.csv", "--json").json

@@ -11,6 +11,7 @@ from certify_assets_tests.builders import score_rows
 from certify_assets_tests.cli.calling import Call
 
 EVERY = [
+    "pseudo_task",
     "guarded_taskboot",
     "taskboot",
     "naive",
@@ -20,8 +21,6 @@ EVERY = [
     "betting",
     "gaffke",
     "korn_graubard",
-    "pseudo_task",
-    "charged_pseudo_task",
     "two_way",
 ]
 
@@ -86,19 +85,21 @@ def test_noise_never_counts_as_certified(call: Call, tmp_path: Path) -> None:
     [
         ("--multiplicity maxt --procedure naive", "guarded_taskboot, taskboot"),
         ("--multiplicity maxt --procedure all", "naive has not"),
+        ("--guard floor", "--guard does not apply to pseudo_task"),
+        ("--multiplicity fixed", "(--procedure guarded_taskboot)"),
+        ("--engine montecarlo", "engine montecarlo does not apply to pseudo_task"),
         ("--start 0.3", "fixed or fallback"),
         ("--multiplicity holm", "bonferroni"),
-        ("--pilot {scores}", "guarded_taskboot does not read it"),
+        ("--pilot {scores}", "pseudo_task does not read it"),
         ("--procedure all --pilot {scores}", "shares 80 task(s)"),
         ("--procedure betting --pilot {scores}", "shares 80 task(s)"),
         ("--estimand task", "one_per_task, task_hoeffding"),
         ("--estimand trajectory --procedure one_per_task", "certifies the error by task"),
         ("--estimand task --procedure all", "--estimand"),
-        ("--pool {scores}", "guarded_taskboot does not read it"),
-        ("--procedure pseudo_task --pool {scores}", "the calibration table itself"),
+        ("--procedure taskboot --pool {scores}", "taskboot does not read it"),
+        ("--pool {scores}", "the calibration table itself"),
         ("--procedure pseudo_task --guard floor", "--guard does not apply"),
         ("--procedure pseudo_task --multiplicity bonferroni", "--multiplicity does not apply"),
-        ("--procedure charged_pseudo_task --guard floor", "does not apply to charged_pseudo_task"),
         ("--procedure pseudo_task --engine montecarlo", "engine montecarlo does not apply"),
         ("--procedure pseudo_task --size-ratio 0.9", "size_ratio is 0.9"),
         ("--joint --side reject", "--side both"),
@@ -135,7 +136,11 @@ def test_both_sides_promise_together_in_the_document(
     joint = call(f"certificate {scores} --side both --alpha 0.2 --joint --json").json
     assert "confidence 95 %" in joint["promise"]
     assert joint["joint_delta"] == 0.05
-    assert all(0.025 < item["delta"] < 0.05 for item in joint["certificates"])
+    # calibrated over the grid, a side frees its half when all of it is certified
+    assert all(item["delta"] == 0.025 for item in joint["certificates"])
+    guarded = f"certificate {scores} --alpha 0.2 --joint --procedure guarded_taskboot --json"
+    shared = call(guarded).json["certificates"]
+    assert all(0.025 < item["delta"] < 0.05 for item in shared)
     assert "confidence 90 %" in call(f"certificate {scores} --side both --alpha 0.2").out
 
 
@@ -177,7 +182,7 @@ def test_every_procedure_on_both_sides_promises_line_by_line(
 
 def test_rows_in_both_regions_are_spoken_of(call: Call, scores: Path) -> None:
     said = [
-        call(f"certificate {scores} --side both --guard none --alpha {alpha}").out
+        call(f"certificate {scores} --side both --procedure taskboot --alpha {alpha}").out
         for alpha in ("0.4", "0.02")
     ]
     assert "lie in both regions: those rows go to human review" in said[0]
@@ -284,7 +289,10 @@ def test_the_pilot_is_its_own_split(call: Call, scores: Path, pilot: Path, tmp_p
 def test_the_grid_is_paid_for_as_asked(call: Call, scores: Path, tmp_path: Path) -> None:
     out = tmp_path / "certificate.json"
     for way in ("fixed", "fixed --start 0.2", "fallback --start 0.2 --start 0.4", "maxt"):
-        answer = call(f"certificate {scores} --alpha 0.2 --json --out {out} --multiplicity {way}")
+        asked = (
+            f"certificate {scores} --procedure guarded_taskboot --alpha 0.2 --multiplicity {way}"
+        )
+        answer = call(f"{asked} --json --out {out}")
         ways = {item["parameters"]["multiplicity"] for item in answer.json["certificates"]}
         assert answer.code == 0 and ways == {way.split()[0]}
         assert call(f"verify {out} {scores}").code == 0
@@ -316,7 +324,7 @@ def test_a_pool_is_read_without_its_outcomes_and_asked_for_again(
     )
     every = call(f"certificate {scores} --procedure all --guard kish --pool {pilot} --json").json
     pools = [item["procedure"] for item in every["certificates"] if "pool" in item["inputs"]]
-    assert pools == ["pseudo_task"] * 2 + ["charged_pseudo_task"] * 2
+    assert pools == ["pseudo_task"] * 2
 
 
 def test_what_an_option_does_not_change_is_said(call: Call, scores: Path) -> None:
@@ -388,7 +396,7 @@ def test_a_side_alone_is_certified_and_counted(call: Call, tmp_path: Path) -> No
     frame = score_rows(tasks=80, attempts=6, seed=3)
     frame["outcome"], frame["score"] = 1 - frame["outcome"], -frame["score"]
     frame.to_csv(tmp_path / "scores.csv", index=False)
-    answer = call(f"certificate {tmp_path}/scores.csv --alpha .05 --json")
+    answer = call(f"certificate {tmp_path}/scores.csv --alpha .02 --json")
     reject, release = answer.json["certificates"]
     assert answer.code == 0 and release["certified"] and not reject["certified"]
     assert answer.json["decided"] == release["coverage"]
@@ -399,13 +407,14 @@ def test_what_a_side_no_longer_needs_goes_to_the_other_and_verify_knows(
     call: Call, scores: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "joint.json"
-    document = call(f"certificate {scores} --alpha 0.2 --joint --json --out {out}").json
+    asked = f"certificate {scores} --procedure guarded_taskboot --alpha 0.2 --json"
+    document = call(f"{asked} --joint --out {out}").json
     assert call(f"verify {out} {scores}").code == 0 and call(f"decide {out} {scores}").code == 0
     page, words = tmp_path / "page.html", "confidence for both sides together"
     for more in ("", "--side release"):
         assert call(f"report {out} {scores} --out {page} {more}").code == 0
         assert (words in page.read_text("utf-8")) == (not more)
-    apart = call(f"certificate {scores} --alpha 0.2 --delta {document['joint_delta'] / 2} --json")
+    apart = call(f"{asked} --delta {document['joint_delta'] / 2}")
     # by hand: each at half of it, and no share of the other passed on
     mixed = {**apart.json, "joint_delta": 0.05}
     mixed["promise"] = mixed["promise"].replace("95 %:", "95 %:")

@@ -79,6 +79,7 @@ def test_the_command_says_so_on_the_same_scores(
 ) -> None:
     cal, _, _ = judge.calibration
     cal[["task_id", "score", "outcome"]].to_csv(tmp_path / "cal.csv", index=False)
-    document = call(f"certificate {tmp_path}/cal.csv --alpha 0.05 --json").json
     sides = deciding_sides(load_certificates(judge))
+    asked = f"--procedure {sides.lead.procedure} --alpha 0.05 --json"
+    document = call(f"certificate {tmp_path}/cal.csv {asked}").json
     assert document["decided"] == sides.decided and document["human"] == sides.human

@@ -53,8 +53,8 @@ def test_a_certificate_has_every_key_of_the_contract(call: Call, scores: Path) -
     assert answer.code == 0 and set(KEYS) <= set(answer.json)
     document = answer.json
     assert document["certified"]
-    assert document["procedure"] == "guarded_taskboot"
-    assert document["level"] == pytest.approx(0.05 / 40)
+    assert document["procedure"] == "pseudo_task"
+    assert document["level"] == pytest.approx(0.05 / 3)
     assert document["tail"] <= document["level"] and 0 < document["coverage"] < 1
     assert document["tasks"] == 80 and document["inputs"]["rows"] == 480
     assert call(f"certificate {scores} --side reject --json").out == answer.out
@@ -63,7 +63,8 @@ def test_a_certificate_has_every_key_of_the_contract(call: Call, scores: Path) -
 def test_people_get_a_table_and_the_promise(call: Call, scores: Path) -> None:
     answer = call(f"certificate {scores}")
     assert answer.code == 0
-    assert "guarded_taskboot" in answer.out and "With approximate confidence 95 %" in answer.out
+    assert "pseudo_task" in answer.out
+    assert "With confidence 95 %, calibrated by simulation, of" in " ".join(answer.out.split())
 
 
 def test_nothing_certified_is_exit_three_with_reasons(call: Call, tmp_path: Path) -> None:
@@ -197,7 +198,7 @@ def test_decide_with_two_sides_sends_the_overlap_to_people(
     call: Call, scores: Path, tmp_path: Path
 ) -> None:
     call(
-        f"certificate {scores} --side both --alpha 0.4 --guard none --json "
+        f"certificate {scores} --side both --alpha 0.4 --procedure taskboot --json "
         f"--out {tmp_path}/both.json"
     )
     document = call(f"decide {tmp_path}/both.json {scores} --json").json
@@ -291,9 +292,9 @@ def test_large_tables_are_certified_verified_and_decided_in_pieces(
 ) -> None:
     table, pieces = tmp_path / "scores.parquet", tmp_path / "pieces.json"
     pd.read_csv(scores).to_parquet(table, index=False)
-    options = f"--side both --alpha .2 --json --out {pieces}"
-    found = call(f"certificate {table} --stream {options}")
-    whole = call(f"certificate {table} --side both --alpha .2 --json")
+    guarded = "--procedure guarded_taskboot --alpha .2 --json"
+    found = call(f"certificate {table} --stream {guarded} --out {pieces}")
+    whole = call(f"certificate {table} {guarded}")
     assert found.code == whole.code == 0
     for one, other in zip(found.json["certificates"], whole.json["certificates"], strict=True):
         assert one["inputs"]["digest"] == "certify_assets/tasks/1"
@@ -301,7 +302,7 @@ def test_large_tables_are_certified_verified_and_decided_in_pieces(
         named = dict.fromkeys(("inputs", "schema", "digest"))
         assert one | named == other | named
     assert found.json["decided"] == whole.json["decided"]
-    joint = f"--joint --alpha .2 --json --out {tmp_path}/joint.json"
+    joint = f"--joint {guarded} --out {tmp_path}/joint.json"
     shared, again = (call(f"certificate {table} {option} {joint}") for option in ("", "--stream"))
     assert [one["delta"] for one in again.json["certificates"]] == [
         one["delta"] for one in shared.json["certificates"]
@@ -359,9 +360,16 @@ def test_a_pool_goes_with_a_table_in_pieces(call: Call, scores: Path, tmp_path: 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("certificate {csv} --stream", "is no Parquet file, and only those are read in pieces"),
-        ("certificate {table} --stream --procedure all", "one_per_task needs all rows"),
-        ("certificate {table} --stream --multiplicity maxt", "multiplicity maxt needs all rows"),
+        (
+            "certificate {csv} --stream --procedure taskboot",
+            "is no Parquet file, and only those are read in pieces",
+        ),
+        ("certificate {table} --stream", "give one of the procedures guarded_taskboot, taskboot"),
+        ("certificate {table} --stream --procedure all", "pseudo_task needs all rows"),
+        (
+            "certificate {table} --stream --procedure taskboot --multiplicity maxt",
+            "multiplicity maxt needs all rows",
+        ),
         ("decide {one} {table} --stream --queue q.csv", "q.csv is no Parquet file"),
         ("decide {one} {table} --stream --split rl", "no row with split='rl'"),
     ],
@@ -381,7 +389,7 @@ def test_a_document_that_another_program_wrote_again_by_rfc_8785_verifies(
     table, out = tmp_path / "scores.parquet", tmp_path / "c.json"
     pd.read_csv(scores).to_parquet(table, index=False)
     # nothing is certified at so small a budget, and a share of 0.0 is written as 0
-    options = f"--alpha 0.0001 --json --out {out}"
+    options = f"--procedure guarded_taskboot --alpha 0.0001 --json --out {out}"
     assert call(f"certificate {table} --stream {options}").json["decided"] == 0.0
     out.write_bytes(interchange_json(json.loads(out.read_text("utf-8"))))
     assert call(f"verify {out} {table}").code == 0

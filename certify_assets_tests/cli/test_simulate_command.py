@@ -77,7 +77,7 @@ def test_sides_variants_and_settings(call: Call) -> None:
     failing = "research simulate --design failure --tasks 20 --trials 1 --procedure naive --json"
     assert len(call(failing).json["cells"]) == 10
     every = call(f"{common} --trials 1 --procedure all --pilot-tasks 30 --estimand trajectory")
-    assert len(every.json["cells"][0]["procedures"]) == 11
+    assert len(every.json["cells"][0]["procedures"]) == 10
     assert every.json["settings"] == {"estimand": "trajectory", "pilot_tasks": 30}
     pooled = call(f"{common} --trials 2 --procedure pseudo_task pseudo_task:pool --pilot-tasks 30")
     assert pooled.code == 0 and pooled.json["settings"] == {"pilot_tasks": 30}

@@ -23,7 +23,7 @@ from certify_assets.judges.record import (
     stored_folder,
     texts,
 )
-from certify_assets.judges.specs import DELTA, JudgeSpec
+from certify_assets.judges.specs import DELTA, PROCEDURES, JudgeSpec
 from certify_assets.storage.progress import Report
 
 if TYPE_CHECKING:
@@ -160,6 +160,7 @@ def _selection(judge: JudgedCorpus, trained: Mapping[float, LexicalJudge]) -> li
                 *columns(table),
                 alpha=alpha,
                 delta=DELTA,
+                procedure=PROCEDURES[0],
                 grid=judge.corpus.config.grid,
                 candidates=len(trained),
             )

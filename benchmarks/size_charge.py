@@ -1,16 +1,15 @@
-"""How often `charged_pseudo_task` certifies wrongly, and what it covers, next to `pseudo_task`.
+"""How often `pseudo_task` certifies wrongly, and what it covers, with and without charging sizes.
 
-    python benchmarks/charged_pseudo_task.py [--trials 300] [--pool 200] [--tasks 20 50 100]
-                                             [--alphas 0.1 0.2] [--designs NAME …]
-                                             [--out FILE] [--quick]
+    python benchmarks/size_charge.py [--trials 300] [--pool 200] [--tasks 20 50 100]
+                                     [--alphas 0.1 0.2] [--designs NAME …] [--out FILE] [--quick]
 
 δ = .05, reject side. First table: mean certified share where the judge is good (the paper's process,
 mean of ρ .1, .5 and .8) and the violations there, worst ρ. Second table: the share of trials with a
 certificate, which is a violation, because every threshold has a true error of at least 1.02 α.
 Columns:
-  equal    pseudo_task, wrong tasks supposed no larger than others (R = 1)
-  pool     pseudo_task, size ratio from --pool other, unlabelled tasks
-  charged  charged_pseudo_task with that pool
+  equal    wrong tasks supposed no larger than others (R = 1)
+  pool     size ratio from --pool other, unlabelled tasks, and no size charged
+  charged  pseudo_task with that pool, as it is
 ± is one standard error. The charge was chosen on the designs of the groups "trial" and "harder"; those
 of "fresh", and the mixtures whose names begin so (benchmarks/pseudo_task.py), were written before it
 was run on them, once; those of "untuned" after it was settled. With --out every finished cell is kept
@@ -284,19 +283,20 @@ def chosen(sample: Sample, others: Sample, alpha: float) -> list[tuple[float, fl
     """Return coverage and threshold of every rule, (0, −∞) where nothing is certified."""
     table, pool = observe(*sample), observe_pool(others.scores, others.tasks)
     counts, found = count_tasks(table, "reject", 160), []
-    for name in ("pseudo_task", "charged_pseudo_task"):
-        # within 3 % of the exact tail where decisions fall, and a quarter of the time
-        settings = Settings(alpha=alpha, delta=DELTA, procedure=name, engine="saddlepoint")
-        pseudo = pseudo_task(table, counts, settings, pool)
-        for asked in (pseudo.equal, pseudo) if name == "pseudo_task" else (pseudo,):
-            test = replace(settings.test, pseudo=asked)
-            tails = settings.method.tails(counts, test, counts.tasks)
-            places = np.flatnonzero(tails <= settings.level)
-            found.append(
-                (float(counts.coverage[places[-1]]), float(counts.thresholds[places[-1]]))
-                if places.size
-                else (0.0, -math.inf)
-            )
+    # within 3 % of the exact tail where decisions fall, and a quarter of the time
+    settings = Settings(alpha=alpha, delta=DELTA, procedure="pseudo_task", engine="saddlepoint")
+    free, charged = (
+        pseudo_task(table, counts, settings, pool, charge=charge) for charge in (False, True)
+    )
+    for asked in (free.equal, free, charged):
+        test = replace(settings.test, pseudo=asked)
+        tails = settings.method.tails(counts, test, counts.tasks)
+        places = np.flatnonzero(tails <= settings.level)
+        found.append(
+            (float(counts.coverage[places[-1]]), float(counts.thresholds[places[-1]]))
+            if places.size
+            else (0.0, -math.inf)
+        )
     return found
 
 
