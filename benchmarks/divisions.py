@@ -76,7 +76,7 @@ def one_seed(
                 continue
             labelled = ("cal",) if name == TODAY else ("rl", "cal")
             rows = pd.concat([tables[part] for part in labelled], ignore_index=True)
-            found = certify(*columns(rows), alpha=alpha, side=side)
+            found = certify(*columns(rows), alpha=alpha, side=side, procedure="guarded_taskboot")
             audit = audit_certificate(found, *columns(tables["test"]))
             yield Cell(
                 name,

@@ -41,7 +41,7 @@ def certified(large: int, rng: np.random.Generator) -> tuple[bool, bool]:
     owner = np.repeat(np.arange(sizes.size), sizes)
     found = evaluate(
         observe(rng.normal(size=owner.size), wrong.astype(np.int64)[owner], owner),
-        Settings(delta=DELTA),
+        Settings(procedure="guarded_taskboot", delta=DELTA),
     )
     floor = found.passed_test & (found.guard.floor_probability <= DELTA / FLOOR_SHARE)
     return bool(floor.any()), found.chosen is not None

@@ -68,7 +68,8 @@ class Ruler:
     def of(cls, scores: NDArray[np.float64], cal: pd.DataFrame) -> Ruler:
         outcomes, tasks = cal["outcome"].to_numpy(np.int8), cal["task_id"].to_numpy(object)
         found = [
-            certify(scores, outcomes, tasks, alpha=0.2, side=side) for side in ("reject", "release")
+            certify(scores, outcomes, tasks, alpha=0.2, side=side, procedure="guarded_taskboot")
+            for side in ("reject", "release")
         ]
         thresholds = [item.threshold if item.certified else None for item in found]
         return cls(float(scores.std()), float(np.median(scores[outcomes == 1])), *thresholds)
@@ -136,6 +137,7 @@ def sabotage(corpus: str, lexical: LexicalJudge, cal: pd.DataFrame, runs: pd.Dat
             cal["outcome"].to_numpy(np.int8),
             cal["task_id"].to_numpy(object),
             alpha=alpha,
+            procedure="guarded_taskboot",
         )
         if item.threshold is None or not item.certified:
             print(f"  words of failure, reject at {alpha:g}: nothing is certified")

@@ -298,8 +298,8 @@ FOOLED_TASKS = (20, 30, 50, 84, 200)
 #: what the picture shows, by the words of its legend
 PROCEDURES_SHOWN = {
     "TaskBoot": Settings(procedure="taskboot"),
-    "guard kish": Settings(guard="kish"),
-    "guard floor": Settings(guard="floor"),
+    "guard kish": Settings(procedure="guarded_taskboot", guard="kish"),
+    "guard floor": Settings(procedure="guarded_taskboot", guard="floor"),
 }
 _OTHERS = {
     "naive": Settings(procedure="naive"),

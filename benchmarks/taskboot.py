@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small tables and fewer draws")
     quick = parser.parse_args().quick
     largest, many = (5_000, 20_000) if quick else (100_000, 200_000)
-    certify(*table(30, 8))
+    certify(*table(30, 8), procedure="guarded_taskboot")
     print(
         "against Algorithm 1 in loops (B = 2,000, 40 thresholds); certify() is the whole call, "
         "table to certificate"
@@ -92,7 +92,7 @@ def main() -> None:
             f"  {scores.size} rows, {name}: certify {whole:.3f} s, argsort {argsort:.3f} s, ratio "
             f"{whole / argsort:.1f}"
         )
-    guarded = seconds(lambda: certify(scores, labels, tasks), 3)
+    guarded = seconds(lambda: certify(scores, labels, tasks, procedure="guarded_taskboot"), 3)
     print(f"  guarded_taskboot, integer tasks: {guarded:.3f} s, ratio {guarded / argsort:.1f}")
     print(
         f"  peak memory of this process "
@@ -105,7 +105,7 @@ def main() -> None:
         ),
         3,
     )
-    curve = seconds(lambda: threshold_curve(*data), 5)
+    curve = seconds(lambda: threshold_curve(*data, procedure="guarded_taskboot"), 5)
     print(
         f"Monte-Carlo kernel: {many:,} draws of 84 tasks in {draws:.3f} CPU-s; curve of 40 "
         f"thresholds in {1e3 * curve:.1f} ms"

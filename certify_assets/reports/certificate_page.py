@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from certify_assets.certificates.evaluation import CALIBRATED
 from certify_assets.errors import InputError
 from certify_assets.evaluation.recalibration import TABLE_COLUMNS, RecalibrationReport
 from certify_assets.reports.arms import arm_cells
@@ -63,6 +64,9 @@ if TYPE_CHECKING:
     from certify_assets.evaluation.pool import StoredPool
     from certify_assets.judges.explanation import Explanation
 
+#: what resampling by the pseudo-task adds
+_WORST = ", together with one more task that is wrong in every run"
+
 
 def render_page(
     certificates: Sequence[Certificate],
@@ -88,7 +92,7 @@ def render_page(
     pool: StoredPool | None = None,
 ) -> str:
     """Render the page on which a release is decided: any certificates of one score table."""
-    # guarded TaskBoot leads where it is present; the file names are those of the command that
+    # the default procedure leads where it is present; the file names are those of the command that
     # verifies the page; a recalibration comes with whether it is of these scores
     source = PageSource(
         certificates=list(certificates),
@@ -347,17 +351,18 @@ def _risk_panel(
     point = None
     if certificate.certified and certificate.selective_error is not None:
         point = (certificate.coverage, certificate.selective_error)
-    ending = (
-        (
-            "The certified point is the farthest one at which the bound stays within "
-            f"{percent(certificate.alpha)} and the guard agrees."
-        )
-        if point
-        else (
-            f"No threshold of the grid keeps the bound within {percent(certificate.alpha)} and "
-            "satisfies the guard."
-        )
+    budget = percent(certificate.alpha)
+    agrees, satisfies = (
+        ("", "")
+        if certificate.parameters["guard"] == "none"
+        else (" and the guard agrees", " and satisfies the guard")
     )
+    ending = (
+        f"The certified point is the farthest one at which the bound stays within {budget}{agrees}."
+        if point
+        else f"No threshold of the grid keeps the bound within {budget}{satisfies}."
+    )
+    worst = _WORST if certificate.parameters["multiplicity"] == CALIBRATED else ""
     return Panel(
         f"{name}risk",
         f"Error against share decided, {certificate.side} side",
@@ -366,8 +371,8 @@ def _risk_panel(
         ),
         "Left to right, the judge decides more runs. The solid line is how often it was "
         f"wrong on {where}; the dashed line is what the error could be once "
-        "runs of one task are resampled together; the dotted line pretends that all runs are "
-        "independent, and is there for comparison only. " + ending,
+        f"runs of one task are resampled together{worst}; the dotted line pretends that all runs "
+        "are independent, and is there for comparison only. " + ending,
         layout,
     )
 
@@ -386,6 +391,11 @@ def _tail_panel(certificate: Certificate, curve: ThresholdCurve, name: str) -> P
         else ""
     )
     grid = int(certificate.parameters["grid"])
+    resampled = "Share of task resamples in which the error exceeds the budget."
+    if certificate.parameters["multiplicity"] == CALIBRATED:
+        resampled = (
+            f"Probability that the error exceeds the budget when tasks get random weights{_WORST}."
+        )
     return Panel(
         f"{name}tail",
         f"The test of all {grid} thresholds, {certificate.side} side",
@@ -396,7 +406,7 @@ def _tail_panel(certificate: Certificate, curve: ThresholdCurve, name: str) -> P
             point=certificate.coverage if certificate.certified else None,
             name=f"{name}tail",
         ),
-        "Share of task resamples in which the error exceeds the budget. A threshold passes "
+        f"{resampled} A threshold passes "
         f"at {small(certificate.level)}: δ = {rate(certificate.delta, 2)} "
         f"{spent(certificate)}.{guard}",
     )

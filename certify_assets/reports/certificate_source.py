@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from certify_assets.evaluation.left_out_agents import LeftOutAgents
     from certify_assets.evaluation.pool import StoredPool
 
-DEPLOYED = "guarded_taskboot"
+#: which procedure of several a page is about: the default, else that of earlier versions
+DEPLOYED = ("pseudo_task", "guarded_taskboot")
 
 
 def recognised_scale(scores: NDArray[np.float64]) -> str:
@@ -109,12 +110,9 @@ class PageSource:
 
     @cached_property
     def deployed(self) -> list[Certificate]:
-        """The deployed procedure's certificates: guarded TaskBoot, else the first given."""
-        wanted = (
-            DEPLOYED
-            if any(c.procedure == DEPLOYED for c in self.certificates)
-            else self.certificates[0].procedure
-        )
+        """The deployed procedure's certificates; where there is none, those of the first given."""
+        names = [c.procedure for c in self.certificates]
+        wanted = next((name for name in DEPLOYED if name in names), names[0])
         kept = [c for c in self.certificates if c.procedure == wanted]
         return sorted(kept, key=lambda c: (c.alpha, c.side))
 

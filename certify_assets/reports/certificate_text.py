@@ -357,8 +357,8 @@ def arithmetic(source: PageSource) -> str:
     enough = "clears" if main.n_eff >= shared else "does not clear"
     return (
         f"To exclude an error of {percent(main.alpha)}, even a faultless judge needs "
-        f"{count(least)} independent decisions at δ, {count(shared)} at δ shared "
-        f"among the thresholds. {compact(round(main.n_eff, 1))} effective runs in "
+        f"{count(least)} independent decisions at δ, {count(shared)} at the level of a threshold. "
+        f"{compact(round(main.n_eff, 1))} effective runs in "
         f"{source.evidence}: it {enough} that bar."
     )
 

@@ -98,7 +98,7 @@ def risk_coverage(
             color=svg.JUDGE,
             lw=1.7,
             ls=(0, (4, 1.6)),
-            label="task-bootstrap upper bound q(θ)",
+            label="upper bound q(θ)",
             zorder=4,
         )
         axes.plot(
@@ -165,7 +165,7 @@ def tail_curve(
     point: float | None,
     name: str,
 ) -> str:
-    """Draw the test of every threshold: bootstrap tail and guard against their levels."""
+    """Draw the test of every threshold: tail and guard against their levels."""
     order = np.argsort(curve.coverage, kind="stable")
     share = curve.coverage[order]
     tail = np.clip(curve.tail[order], _TAIL_FLOOR, 1.0)
@@ -181,7 +181,7 @@ def tail_curve(
             color=svg.JUDGE,
             ms=5,
             ls="none",
-            label="passes both tests",
+            label="passes" if guard_level is None else "passes both tests",
             zorder=4,
         )
         axes.plot(
@@ -225,13 +225,14 @@ def tail_curve(
         _percent_axes(axes, x=True)
         axes.set_yticks([10.0**k for k in range(-8, 1, 2)], ["10⁻⁸", "10⁻⁶", "10⁻⁴", "10⁻²", "1"])
         legend(axes, 2)
-        return svg.figure_svg(figure, name, _tail_label(passed, level))
+        guarded = guard_level is not None
+        return svg.figure_svg(figure, name, _tail_label(passed, level, guarded=guarded))
 
 
-def _tail_label(passed: NDArray[np.bool_], level: float) -> str:
+def _tail_label(passed: NDArray[np.bool_], level: float, *, guarded: bool) -> str:
     return (
         f"Tail probability of every threshold of the grid on a log scale: {passed.sum()} of "
-        f"{passed.size} pass their level {small(level)} and the guard."
+        f"{passed.size} pass their level {small(level)}{' and the guard' if guarded else ''}."
     )
 
 

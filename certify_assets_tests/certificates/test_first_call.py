@@ -23,14 +23,14 @@ for side in ("reject", "release"):
     for labels in (tasks, tasks.astype(str), tasks.tolist()):
         certificate = certify(scores, outcomes, labels, side=side)
     verify_certificate(certificate.to_dict(), scores, outcomes, tasks)
-    certify(scores, outcomes, tasks, side=side, procedure="pseudo_task")
+    certify(scores, outcomes, tasks, side=side, procedure="guarded_taskboot")
     certify(scores, outcomes, tasks, side=side, procedure="one_per_task")
 """
 COMPILED = f"""{TABLE}
 from numba.core import event
 from certify_assets.certificates import certify, resample_audit, weighted_test
 with event.install_recorder("numba:compile") as seen:
-    certify(scores, outcomes, tasks, engine="montecarlo")
+    certify(scores, outcomes, tasks, procedure="guarded_taskboot", engine="montecarlo")
     resample_audit(scores, outcomes, tasks, threshold=0.0, draws=500)
     weighted_test(
         outcomes[:20], np.arange(20), np.ones(1500), np.full(1500, 0.5), alpha=0.1, delta=0.05
