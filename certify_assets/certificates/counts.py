@@ -156,6 +156,15 @@ def grid_places(scored: int, side: str, grid: int) -> NDArray[np.int64]:
     return np.ceil(places).astype(np.int64)[::-1]
 
 
+def covered_rows(
+    scores: NDArray[np.float64], side: str, thresholds: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """Return how many of ascending scores each threshold covers."""
+    if side == "reject":
+        return np.searchsorted(scores, thresholds, side="right").astype(np.int64)
+    return scores.size - np.searchsorted(scores, thresholds, side="left").astype(np.int64)
+
+
 def count_at(observations: Observations, side: str, thresholds: NDArray[np.float64]) -> TaskCounts:
     """Count every task at given thresholds, from the narrowest to the widest."""
     if side not in SIDES:
@@ -172,15 +181,9 @@ def count_at(observations: Observations, side: str, thresholds: NDArray[np.float
         present = sizes > 0
         codes = (np.cumsum(present) - 1).astype(np.int32)[codes]
         sizes, successes = sizes[present], successes[present]
-    if side == "reject":
-        ends, wrong = np.searchsorted(scores, thresholds, side="right"), right == 1
-    else:
-        ends, wrong, codes = (
-            scored - np.searchsorted(scores, thresholds, side="left"),
-            (right == 0)[::-1],
-            codes[::-1],
-        )
-    ends = ends.astype(np.int64)
+    ends, wrong = covered_rows(scores, side, thresholds), right == (side == "reject")
+    if side == "release":
+        wrong, codes = wrong[::-1], codes[::-1]
     covered, errors = kernels.count_rows(codes, wrong, ends, sizes.size)
     cells = None
     if observations.agents is not None:

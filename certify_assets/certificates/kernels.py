@@ -17,6 +17,10 @@ _Floats = NDArray[np.float64]
 _CELLS = 1 << 16
 _RADIX = 1 << 16
 _COARSE = 40
+#: tasks a row from which on a threshold's rows are added one by one
+_SPARSE = 4
+#: tasks a pair of counts from which on pairs are counted first
+_PAIRS = 4
 _SQRT_TWO_PI = math.sqrt(2.0 * math.pi)
 
 
@@ -50,6 +54,11 @@ def count_rows(
             added = np.diff(ends[first:last], prepend=begin)
             cells = np.repeat(np.arange(last - first) * tasks, added) + cells
         for counts, counted in ((covered, cells), (errors, cells[wrong[rows]])):
+            if last - first == 1 and first and _SPARSE * counted.size < tasks:
+                counts[first] = counts[first - 1]
+                # numpy is quick where no type has to be changed
+                np.add.at(counts[first], counted.astype(np.intp), np.int32(1))
+                continue
             found = np.bincount(counted, minlength=(last - first) * tasks).reshape(
                 last - first, tasks
             )
@@ -74,7 +83,9 @@ def lattice_histogram(
     numerators = np.full((thresholds, 1), np.reshape(numerator, (-1, 1)))
     block = max(1, _CELLS // max(tasks, 1))
     parts = [
-        _histograms(
+        _by_pairs(covered[first], errors[first], numerators[first, 0], denominator)
+        if block == 1
+        else _histograms(
             np.multiply(denominator, errors[first : first + block], dtype=np.int64)
             - np.multiply(numerators[first : first + block], covered[first : first + block])
         )
@@ -85,6 +96,23 @@ def lattice_histogram(
         for place in range(3)
     )
     return values, counts, np.concatenate([[0], np.cumsum(lengths)])
+
+
+def _by_pairs(
+    covered: NDArray[np.int32], errors: NDArray[np.int32], numerator: np.int64, denominator: int
+) -> tuple[_Integers, _Integers, _Integers]:
+    """Histogram of one threshold by the pairs of counts, where they are few next to the tasks."""
+    width = int(errors.max()) + 1
+    if _PAIRS * width * (int(covered.max()) + 1) > covered.size:
+        values = np.multiply(denominator, errors, dtype=np.int64) - numerator * covered
+        return _histograms(values[None, :])
+    often = np.bincount(covered * np.int32(width) + errors)
+    pairs = np.flatnonzero(often)
+    values = denominator * (pairs % width) - numerator * (pairs // width)
+    found, places = np.unique(values, return_inverse=True)
+    sums = np.zeros(found.size, np.int64)
+    np.add.at(sums, places, often[pairs])
+    return found, sums, np.array([found.size])
 
 
 def _histograms(table: _Integers) -> tuple[_Integers, _Integers, _Integers]:

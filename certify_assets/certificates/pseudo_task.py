@@ -28,10 +28,11 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +41,7 @@ from certify_assets.certificates import kernels
 from certify_assets.certificates.betting import exponential_sum_tail
 from certify_assets.certificates.bootstrap import counts_lattice
 from certify_assets.certificates.cells import CountedTable, SizeCounts
-from certify_assets.certificates.counts import TaskCounts, count_tasks
+from certify_assets.certificates.counts import TaskCounts, covered_rows, grid_places
 from certify_assets.certificates.guard import exceeding
 from certify_assets.certificates.inputs import Observations
 
@@ -220,18 +221,37 @@ def clustered_share(alpha: float, icc: float, weighted: float) -> float:
 
 def error_icc(observations: Observations | CountedTable, counts: TaskCounts) -> float:
     """Upper bound of the correlation of errors: the larger of two thresholds'."""
-    coarse = counts
-    if isinstance(observations, CountedTable):
-        coarse = observations.counts[counts.side, ICC_GRID]
-    elif counts.thresholds.size != ICC_GRID:
-        coarse = count_tasks(observations, counts.side, ICC_GRID)
-    widest = coarse.thresholds.size - 1
-    enough = np.flatnonzero(coarse.error_totals >= _ENOUGH_ERRORS)
-    places = {widest, int(enough[0]) if enough.size else widest}
+    if not isinstance(observations, CountedTable):
+        return max(icc_upper(*tasks) for tasks in _telling(observations, counts.side))
+    coarse = observations.counts[counts.side, ICC_GRID]
+    places = {coarse.thresholds.size - 1, _first_enough(coarse.error_totals)}
     return max(icc_upper(coarse.covered[place], coarse.errors[place]) for place in places)
 
 
-def icc_upper(covered: NDArray[np.int32], errors: NDArray[np.int32]) -> float:
+def _first_enough(errors: NDArray[np.int64]) -> int:
+    """The narrowest threshold with enough errors to tell, else the widest."""
+    enough = np.flatnonzero(errors >= _ENOUGH_ERRORS)
+    return int(enough[0]) if enough.size else errors.size - 1
+
+
+def _telling(
+    observations: Observations, side: str
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Covered runs and errors of tasks at those two thresholds, without counting the others."""
+    scored, step = observations.scored, 1 if side == "reject" else -1
+    codes = observations.tasks[:scored][::step]
+    wrong = (observations.outcomes[:scored] == (side == "reject"))[::step]
+    ends = covered_rows(
+        observations.scores[:scored],
+        side,
+        observations.scores[grid_places(scored, side, ICC_GRID)],
+    )
+    for end in {int(ends[-1]), int(ends[_first_enough(np.cumsum(wrong)[ends - 1])])}:
+        covered = np.bincount(codes[:end])
+        yield covered, np.bincount(codes[:end][wrong[:end]], minlength=covered.size)
+
+
+def icc_upper(covered: NDArray[np.integer[Any]], errors: NDArray[np.integer[Any]]) -> float:
     """One-sided 80 % profile bound of the beta-binomial correlation of errors, 1 if unidentified."""
     inside = covered > 0
     n, k = covered[inside].astype(np.int64), errors[inside].astype(np.int64)
@@ -283,10 +303,8 @@ def count_sizes(table: SizedScores, side: str, thresholds: NDArray[np.float64]) 
     scores, codes = table.scores[: table.scored], table.tasks[: table.scored]
     sizes = np.bincount(codes)
     classes = np.unique(sizes[sizes > 0])
-    if side == "reject":
-        ends = np.searchsorted(scores, thresholds, side="right")
-    else:
-        ends = scores.size - np.searchsorted(scores, thresholds, side="left")
+    ends = covered_rows(scores, side, thresholds)
+    if side == "release":
         codes = codes[::-1]
     # a task is covered from its first row on: of equal places the last that is written stays
     places = np.empty(sizes.size, dtype=np.int64)
@@ -294,5 +312,5 @@ def count_sizes(table: SizedScores, side: str, thresholds: NDArray[np.float64]) 
     first = np.zeros(codes.size, dtype=bool)
     first[places[codes]] = True
     sized = np.searchsorted(classes, sizes)[codes].astype(np.int32)
-    runs, tasks = kernels.count_rows(sized, first, ends.astype(np.int64), classes.size)
+    runs, tasks = kernels.count_rows(sized, first, ends, classes.size)
     return SizeCounts(classes, runs.astype(np.int64), tasks.astype(np.int64))

@@ -292,9 +292,9 @@ def test_large_tables_are_certified_verified_and_decided_in_pieces(
 ) -> None:
     table, pieces = tmp_path / "scores.parquet", tmp_path / "pieces.json"
     pd.read_csv(scores).to_parquet(table, index=False)
-    guarded = "--procedure guarded_taskboot --alpha .2 --json"
-    found = call(f"certificate {table} --stream {guarded} --out {pieces}")
-    whole = call(f"certificate {table} {guarded}")
+    options = f"--side both --alpha .2 --json --out {pieces}"
+    found = call(f"certificate {table} --stream {options}")
+    whole = call(f"certificate {table} --side both --alpha .2 --json")
     assert found.code == whole.code == 0
     for one, other in zip(found.json["certificates"], whole.json["certificates"], strict=True):
         assert one["inputs"]["digest"] == "certify_assets/tasks/1"
@@ -302,7 +302,7 @@ def test_large_tables_are_certified_verified_and_decided_in_pieces(
         named = dict.fromkeys(("inputs", "schema", "digest"))
         assert one | named == other | named
     assert found.json["decided"] == whole.json["decided"]
-    joint = f"--joint {guarded} --out {tmp_path}/joint.json"
+    joint = f"--joint --alpha .2 --json --out {tmp_path}/joint.json"
     shared, again = (call(f"certificate {table} {option} {joint}") for option in ("", "--stream"))
     assert [one["delta"] for one in again.json["certificates"]] == [
         one["delta"] for one in shared.json["certificates"]
@@ -360,12 +360,8 @@ def test_a_pool_goes_with_a_table_in_pieces(call: Call, scores: Path, tmp_path: 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (
-            "certificate {csv} --stream --procedure taskboot",
-            "is no Parquet file, and only those are read in pieces",
-        ),
-        ("certificate {table} --stream", "give one of the procedures guarded_taskboot, taskboot"),
-        ("certificate {table} --stream --procedure all", "pseudo_task needs all rows"),
+        ("certificate {csv} --stream", "is no Parquet file, and only those are read in pieces"),
+        ("certificate {table} --stream --procedure all", "one_per_task needs all rows"),
         (
             "certificate {table} --stream --procedure taskboot --multiplicity maxt",
             "multiplicity maxt needs all rows",
@@ -389,7 +385,7 @@ def test_a_document_that_another_program_wrote_again_by_rfc_8785_verifies(
     table, out = tmp_path / "scores.parquet", tmp_path / "c.json"
     pd.read_csv(scores).to_parquet(table, index=False)
     # nothing is certified at so small a budget, and a share of 0.0 is written as 0
-    options = f"--procedure guarded_taskboot --alpha 0.0001 --json --out {out}"
+    options = f"--alpha 0.0001 --json --out {out}"
     assert call(f"certificate {table} --stream {options}").json["decided"] == 0.0
     out.write_bytes(interchange_json(json.loads(out.read_text("utf-8"))))
     assert call(f"verify {out} {table}").code == 0

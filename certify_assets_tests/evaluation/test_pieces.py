@@ -34,7 +34,7 @@ from certify_assets.evaluation.score_table import ScoreTable, read_score_table
 from certify_assets.evaluation.spill import NumberFile, Ranges, Spill, order_statistics
 from certify_assets_tests.builders import score_rows
 
-GRIDS = [("reject", 40), ("release", 40)]
+GRIDS = [(side, grid) for grid in (160, 40) for side in ("reject", "release")]
 
 
 def _rows(seed: int = 0) -> pd.DataFrame:
@@ -259,8 +259,8 @@ def test_what_the_whole_table_refuses_is_refused_by_the_same_sentence(tmp_path: 
         ({"procedure": "betting"}, "betting needs all rows"),
         ({"procedure": "gaffke"}, "gaffke needs all rows"),
         ({"procedure": "two_way"}, "two_way needs all rows"),
-        ({"engine": "montecarlo"}, "engine montecarlo needs all rows"),
-        ({"multiplicity": "maxt"}, "multiplicity maxt needs all rows"),
+        ({"procedure": "taskboot", "engine": "montecarlo"}, "engine montecarlo needs all rows"),
+        ({"procedure": "taskboot", "multiplicity": "maxt"}, "multiplicity maxt needs all rows"),
         ({"seed": 2**53}, "above the whole numbers of RFC 8785"),
     ],
 )
