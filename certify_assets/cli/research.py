@@ -157,7 +157,7 @@ _FIGURES = ("harvest", "wrong", "half B", "TEST own", "TEST deployed", "TEST err
     "--gate",
     "gates",
     multiple=True,
-    help="Procedure that certifies half A.  [default: guarded_taskboot, taskboot, betting]",
+    help="Procedure that certifies half A.  [default: pseudo_task, taskboot, betting]",
 )
 @click.option("--side", "sides", type=SIDE, multiple=True, help="[default: both]")
 @click.option(

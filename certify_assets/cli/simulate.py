@@ -32,7 +32,7 @@ _SEVERAL = ("--tasks", "--rho", "--design", "--procedure", "--excess")
 _PROCEDURE_HELP = (
     "Procedures, or all; several may follow. After a colon, what is changed for one: "
     "guarded_taskboot:kish, gaffke:fixed, betting:trajectory, pseudo_task:pool. "
-    "[default: the paper's five, and guarded_taskboot]"
+    "[default: the paper's five, guarded_taskboot and pseudo_task]"
 )
 
 

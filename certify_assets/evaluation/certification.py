@@ -214,7 +214,20 @@ def _claimed_delta(judge: JudgedCorpus, test_sha256: str) -> float | None:
 
 def deciding_certificates(judge: JudgedCorpus) -> list[Certificate]:
     """Return the stored certificates of the procedure that decides, recomputed."""
-    return [item for item in load_certificates(judge) if item.procedure == PROCEDURES[0]]
+    return deciding(load_certificates(judge))
+
+
+def deciding(certificates: Sequence[Certificate]) -> list[Certificate]:
+    """Return those of the procedure that decides; refuse certificates of an earlier version."""
+    found = [item for item in certificates if item.procedure == PROCEDURES[0]]
+    if certificates and not found:
+        about = certificates[0].provenance
+        judge, corpus = about.get("judge", "a judge"), about.get("corpus", "a corpus")
+        raise StaleCertificateError(
+            f"the certificates of {judge} on {corpus} are by {certificates[0].procedure}, and "
+            f"{PROCEDURES[0]} decides now; materialize judges/{judge}/certificate again."
+        )
+    return found
 
 
 def deciding_sides(certificates: Sequence[Certificate]) -> Sides:
@@ -224,7 +237,7 @@ def deciding_sides(certificates: Sequence[Certificate]) -> Sides:
     """
     from certify_assets.certificates import Sides
 
-    return Sides.strictest([item for item in certificates if item.procedure == PROCEDURES[0]])
+    return Sides.strictest(deciding(certificates))
 
 
 def certificate_of(

@@ -31,7 +31,7 @@ SIDES = ("reject", "release")
 #: splits whose labels certify judges that did not learn from them, in the order of score tables
 CERTIFYING = ("rl", "cal")
 # the first one decides; the page shows the others for comparison
-PROCEDURES = ("guarded_taskboot", "taskboot", "naive")
+PROCEDURES = ("pseudo_task", "guarded_taskboot", "taskboot", "naive")
 
 FILE = "judges.yaml"
 VARIABLE = "CERTIFY_JUDGES"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
+from certify_assets.judges.specs import DELTA, SIDES
 from certify_assets.operations.alarms import read_alarms
 from certify_assets.operations.audit_sample import completed_at, drawn_decisions, with_labels
 from certify_assets.operations.batch_audit import AuditSummary, batch_audits
@@ -224,7 +224,7 @@ def _undeployed(corpus: Corpus, record: RecertificationRecord) -> HistoryStep:
     """Return a recertification with the strictest budget of each side that certifies."""
     found: dict[str, SideHistory] = {}
     for item in _certificates(corpus, record.certificates_key):
-        if item.certified and item.procedure == PROCEDURES[0]:
+        if item.certified:
             found.setdefault(item.side, SideHistory.of(item))
     return HistoryStep(
         f"recertification {record.number}",

@@ -87,8 +87,8 @@ def _control(control: ControlRow, gate: str) -> dict[str, str]:
 
 
 def _cells(cells: Mapping[str, AuditedRow], gate: str) -> dict[str, str]:
-    """Coverage by the gate's procedure where it certifies judges, else by the guarded one."""
-    cell = cells.get(gate) or cells.get("guarded_taskboot")
+    """Coverage by the gate's procedure where it certifies judges, else by the deciding one."""
+    cell = cells.get(gate) or cells.get("pseudo_task") or cells.get("guarded_taskboot")
     return {
         "half B": _number(cell["half_b_coverage"] if cell else None),
         "TEST own": _number(cell["test_own_coverage"] if cell else None),

@@ -51,7 +51,7 @@ from certify_assets.judges.harvest.rows import (
     UntrainedCut,
 )
 from certify_assets.judges.record import workplace
-from certify_assets.judges.specs import ALPHAS, DELTA, GRID
+from certify_assets.judges.specs import ALPHAS, DELTA, PROCEDURES
 from certify_assets.storage.progress import Report, silent
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ class HarvestPlan:
 
     learner: str = "lexical"
     alphas: tuple[float, ...] = ALPHAS
-    gates: tuple[str, ...] = ("guarded_taskboot", "taskboot", "betting")
+    gates: tuple[str, ...] = (PROCEDURES[0], "taskboot", "betting")
     sides: tuple[str, ...] = ("reject", "release")
     # an empty one is the corpus's own
     profiles: tuple[str, ...] = ("certify", "paper")
@@ -316,9 +316,7 @@ def _loops(
 ) -> Iterator[Loop]:
     learner = make(splits)
     for alpha, side, gate in product(plan.alphas, plan.sides, plan.gates):
-        settings = Settings(
-            alpha=alpha, delta=DELTA, grid=GRID, side=side, procedure=gate, seed=HALVES_SEED
-        )
+        settings = Settings(alpha=alpha, delta=DELTA, side=side, procedure=gate, seed=HALVES_SEED)
         yield Loop(splits, learner, settings, plan.rounds, HALVES_SEED, say=say)
 
 
@@ -330,7 +328,6 @@ def _announced(
         **plan.to_dict(),
         "manifest_sha256": manifest.sha256,
         "delta": DELTA,
-        "grid": GRID,
         "halves_seed": HALVES_SEED,
     }
     return announce_study(

@@ -15,7 +15,7 @@ from certify_assets._version import __version__
 from certify_assets.certificates.evaluation import Settings, evaluate
 from certify_assets.certificates.inputs import Observations, observe
 from certify_assets.certificates.pool import observe_pool
-from certify_assets.certificates.procedures import clopper_pearson_upper
+from certify_assets.certificates.procedures import DEFAULT, clopper_pearson_upper
 from certify_assets.certificates.sides import procedure_settings
 from certify_assets.errors import InputError, quoted
 from certify_assets.files import canonical_json, sha256_bytes
@@ -243,7 +243,7 @@ def _rate_se(hits: int, trials: int) -> float:
     return math.sqrt(hits * (trials - hits) / trials) / trials
 
 
-STUDY_PROCEDURES = (*PAPER_PROCEDURES, "guarded_taskboot")
+STUDY_PROCEDURES = (*PAPER_PROCEDURES, "guarded_taskboot", DEFAULT)
 PILOT_TASKS = 200
 _CHUNK, _MOST_TRIALS, _MOST_WORKERS, _MOST_PILOT = 50, 1_000_000, 256, 100_000
 #: settings that a study may change; the others are drawn, or follow from the design

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
+from certify_assets.judges.specs import PROCEDURES
 from certify_assets.research.designs import (
     GROUPS,
     TruthCheck,
@@ -36,6 +37,7 @@ KEPT_PROCEDURES = (
     "taskboot",
     "guarded_taskboot:kish",
     "guarded_taskboot",
+    PROCEDURES[0],
     "betting",
     "gaffke:fixed",
 )
@@ -145,8 +147,8 @@ def load_study(store: Store) -> tuple[Simulation, list[TruthCheck]]:
 
 
 def beyond_delta(simulation: Simulation, *, proved: bool = True) -> list[tuple[Cell, Rates]]:
-    """Return the cells, fooled ones aside, in which guarded TaskBoot violates more than δ."""
-    pairs = [(cell, cell.of("guarded_taskboot")) for cell in simulation.cells if not cell.fooled]
+    """Return the cells, fooled ones aside, in which the default violates more than δ."""
+    pairs = [(cell, cell.of(PROCEDURES[0])) for cell in simulation.cells if not cell.fooled]
     return [
         (cell, rates)
         for cell, rates in pairs
@@ -190,7 +192,7 @@ def study_metrics(simulation: Simulation, truth: Sequence[TruthCheck]) -> dict[s
         "trials": float(simulation.trials),
         "largest_truth_distance": ends_of(truth)[1],
     }
-    for procedure in ("taskboot", "guarded_taskboot"):
+    for procedure in ("taskboot", "guarded_taskboot", PROCEDURES[0]):
         for group, cells in (
             ("", plain),
             ("_fooled", [cell for cell in simulation.cells if cell.fooled]),

@@ -8,6 +8,7 @@ from typing import Any
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.harvest.loop import lexical_learner
+from certify_assets.judges.specs import PROCEDURES
 from certify_assets.judges.transfer import gather_pool
 from certify_assets.research.harvest_study import HarvestPlan, learner_maker, run_harvests
 from certify_assets.storage.progress import Report, silent
@@ -125,7 +126,7 @@ def run_language_harvests(
         learner="sft",
         # the budget that halves of CAL can certify
         alphas=(0.2,),
-        gates=("guarded_taskboot",),
+        gates=PROCEDURES[:1],
         sides=("reject",),
         profiles=("certify",),
         rounds=1,

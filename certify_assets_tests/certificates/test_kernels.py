@@ -57,7 +57,9 @@ def test_count_rows(seed: int, tasks: int) -> None:
         assert np.array_equal(fast, plain)
 
 
-@pytest.mark.parametrize(("size", "tasks"), [(2, 30), (9, 30), (9, 30_000), (9, 70_000), (999, 70_000), (60_000, 30)])
+@pytest.mark.parametrize(
+    ("size", "tasks"), [(2, 30), (9, 30), (9, 30_000), (9, 70_000), (999, 70_000), (60_000, 30)]
+)
 def test_lattice_histogram(size: int, tasks: int) -> None:
     for seed in range(10):
         covered, errors = random_counts(seed, size=size, tasks=tasks)

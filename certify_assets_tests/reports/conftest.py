@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from certify_assets.certificates import Audit, Certificate, audit_certificate, certify
+from certify_assets.judges.specs import PROCEDURES
 from certify_assets.reports.certificate_page import render_page
 from certify_assets_tests.reports.synthetic import score_table
 
@@ -34,7 +35,7 @@ def arrays(frame: pd.DataFrame) -> tuple[list[float], list[int], list[str]]:
 
 
 def certificates_of(
-    cal: pd.DataFrame, procedures: tuple[str, ...] = ("guarded_taskboot", "taskboot", "naive")
+    cal: pd.DataFrame, procedures: tuple[str, ...] = PROCEDURES
 ) -> list[Certificate]:
     return [
         certify(*arrays(cal), alpha=alpha, side=side, procedure=procedure, provenance=PROVENANCE)
@@ -51,7 +52,7 @@ def make_case(
     audits = [
         audit_certificate(c, *arrays(test))
         for c in certificates
-        if c.certified and c.procedure == "guarded_taskboot"
+        if c.certified and c.procedure == "pseudo_task"
     ]
     html = render_page(
         certificates,
@@ -68,7 +69,7 @@ def make_case(
 @pytest.fixture(scope="package")
 def certified() -> Case:
     return make_case(
-        score_table(80, seed=2, signal=0.9), score_table(70, seed=102, signal=0.9, name="other")
+        score_table(140, seed=2, signal=0.9), score_table(70, seed=102, signal=0.9, name="other")
     )
 
 

@@ -31,7 +31,7 @@ def test_an_audit_of_rows_without_a_score_is_on_the_page(certified: Case, nothin
         audits = [
             audit_certificate(c, *arrays(unscored))
             for c in case.certificates
-            if c.procedure == "guarded_taskboot"
+            if c.procedure == "pseudo_task"
         ]
         page = render_page(
             case.certificates, case.cal, audits=audits, audit_frame=unscored, title="no answer"
@@ -74,12 +74,15 @@ def test_the_sections_stand_in_their_order(certified: Case) -> None:
 def test_the_banner_says_share_budget_confidence_and_hours(certified: Case) -> None:
     text = text_of(certified.html)
     reject, release = (
-        c for c in certified.certificates if c.procedure == "guarded_taskboot" and c.alpha == 0.1
+        c for c in certified.certificates if c.procedure == "pseudo_task" and c.alpha == 0.1
     )
     assert reject.certified and release.certified
     for certificate, word in ((reject, "rejected"), (release, "released")):
         assert f"{percent(certificate.coverage)} of runs can be {word} without review" in text
-    assert f"at most {percent(0.1)}, with about {percent(0.9)} confidence for both at once" in text
+    assert (
+        f"at most {percent(0.1)}, with {percent(0.9)} confidence by simulation for both at once"
+        in text
+    )
     decided = np.mean(
         (certified.cal["score"] <= reject.threshold) ^ (certified.cal["score"] >= release.threshold)
     )
@@ -89,7 +92,7 @@ def test_the_banner_says_share_budget_confidence_and_hours(certified: Case) -> N
 def test_every_number_of_every_deployed_certificate_is_on_the_page(certified: Case) -> None:
     html = unescape(certified.html)
     for certificate in certified.certificates:
-        if certificate.procedure != "guarded_taskboot":
+        if certificate.procedure != "pseudo_task":
             continue
         assert certificate.sha256 in html
         assert json.dumps(certificate.to_dict(), indent=2, ensure_ascii=False) in html
@@ -135,7 +138,7 @@ def test_the_limits_are_named(certified: Case) -> None:
         "Only the order of scores matters",
         "fool the judge throughout",
         "much larger than others",
-        "asymptotic in tasks",
+        "calibrated by simulation",
         "Tomorrow's runs",
         "Choosing costs",
     ):
@@ -148,7 +151,7 @@ def test_a_page_without_a_certificate_says_what_stopped_it_and_what_would_lift_i
     nothing: Case,
 ) -> None:
     text = text_of(nothing.html)
-    assert not any(c.certified for c in nothing.certificates if c.procedure == "guarded_taskboot")
+    assert not any(c.certified for c in nothing.certificates if c.procedure == "pseudo_task")
     assert "Nothing certified" in text and "Every run goes to human review." in text
     assert text.count("this stopped it") == 4
     assert re.search(r"about \d+ to \d+ tasks like these, 60 now", text)
@@ -197,7 +200,7 @@ def test_hostile_names_are_text_and_nothing_else() -> None:
     provenance = {"judge": HOSTILE[0], HOSTILE[1]: HOSTILE[2]}
     certificates = [
         small(cal, procedure=p, provenance=provenance, candidates=3, selection=HOSTILE[0])
-        for p in ("guarded_taskboot", "naive")
+        for p in ("pseudo_task", "naive")
     ]
     html = render_page(
         certificates,
@@ -220,12 +223,12 @@ def test_selection_is_stated_where_candidates_competed() -> None:
     cal = score_table(60, seed=9, signal=1.5)
     html = render_page([small(cal, candidates=4)], cal, title="four candidates")
     text = text_of(html)
-    assert "4 candidates compared on these outcomes" in text and "and 4 candidates" in text
+    assert "4 candidates compared on these outcomes" in text and "among 4 candidates" in text
     assert "4 judges or settings compared on these labels are what the level pays for" in text
 
 
 def test_one_certificate_without_any_evidence_beside_it_makes_a_page() -> None:
-    cal = score_table(50, seed=4, signal=1.5)
+    cal = score_table(80, seed=4, signal=1.5)
     html = render_page([small(cal)], cal, title="alone")
     ids = outline(html).ids
     assert "audit" not in ids and "procedures" not in ids and "reasons" not in ids
@@ -254,7 +257,7 @@ def test_a_table_at_the_edge_makes_a_page(change, side: str) -> None:
 
 @pytest.mark.parametrize("verdict", ["PASS", "WARN", "ERROR"])
 def test_the_verdict_of_the_audit_decides_the_banner(verdict: str) -> None:
-    cal = score_table(50, seed=4, signal=1.5)
+    cal = score_table(80, seed=4, signal=1.5)
     certificate = small(cal)
     audit = audit_of(certificate.sha256, verdict=verdict, realized_error=0.2, lower_bound=0.15)
     html = render_page([certificate], cal, title="audited", audits=[audit])
@@ -267,7 +270,7 @@ def test_the_verdict_of_the_audit_decides_the_banner(verdict: str) -> None:
 
 
 def test_the_audit_of_another_certificate_is_not_shown() -> None:
-    cal = score_table(50, seed=4, signal=1.5)
+    cal = score_table(80, seed=4, signal=1.5)
     html = render_page([small(cal)], cal, title="t", audits=[audit_of("0" * 64)])
     assert "not audited yet" in text_of(html)
 
@@ -283,7 +286,7 @@ def test_overlapping_sides_are_not_counted_twice() -> None:
 
 
 def test_unscored_and_unlabelled_rows_are_counted() -> None:
-    cal = score_table(50, seed=4, signal=1.5)
+    cal = score_table(80, seed=4, signal=1.5)
     cal.loc[:4, "score"] = np.nan
     labelled = cal.iloc[:-3]
     cal["outcome"] = cal["outcome"].astype("Int8")
@@ -323,11 +326,9 @@ def test_two_thousand_trajectories_stay_far_below_the_limit() -> None:
 
 
 def test_the_index_links_pages_with_share_and_audit(certified: Case, nothing: Case) -> None:
-    first = next(
-        c for c in certified.certificates if c.certified and c.procedure == "guarded_taskboot"
-    )
+    first = next(c for c in certified.certificates if c.certified and c.procedure == "pseudo_task")
     audit = next(a for a in certified.audits if a.certificate_sha256 == first.sha256)
-    deployed = [c for c in nothing.certificates if c.procedure == "guarded_taskboot"]
+    deployed = [c for c in nothing.certificates if c.procedure == "pseudo_task"]
     one, two = Sides((first,)), Sides.strictest(deployed)
     entries = [
         IndexEntry.of(one, "corpus <b>one</b>", "judges/lexical/one/page.html", certified.audits),

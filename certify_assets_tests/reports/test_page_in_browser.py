@@ -46,7 +46,7 @@ def test_details_open_without_a_script(certified: Case, opened) -> None:
     document = page.locator("details pre").first
     assert not document.is_visible()
     page.locator("details summary").first.click()
-    assert document.is_visible() and '"procedure": "guarded_taskboot"' in document.inner_text()
+    assert document.is_visible() and '"procedure": "pseudo_task"' in document.inner_text()
 
 
 def test_a_page_without_a_certificate_reads_as_one(nothing: Case, opened, tmp_path: Path) -> None:

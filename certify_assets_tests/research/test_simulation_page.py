@@ -21,7 +21,9 @@ from certify_assets.research.simulation_study import (
 )
 from certify_assets_tests.pages import assert_stands_alone
 
-PROCEDURES = ("naive", "deff", "one_per_task", "task_hoeffding", "taskboot", "guarded_taskboot")
+PROCEDURES = (
+    "naive", "deff", "one_per_task", "task_hoeffding", "taskboot", "guarded_taskboot", "pseudo_task",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

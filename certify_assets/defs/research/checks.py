@@ -6,6 +6,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.names import corpora_partitions, key
 from certify_assets.defs.resources import DataRoot
 from certify_assets.evaluation import comparison
+from certify_assets.judges.specs import PROCEDURES
 from certify_assets.research import certifiability
 from certify_assets.research import simulation_study as study
 
@@ -100,17 +101,15 @@ def certifiability_model_honest(data_root: DataRoot) -> dg.AssetCheckResult:
 
 @dg.asset_check(
     asset=key("research/simulation"),
-    description="guarded_taskboot is wrong in at most δ of the trials wherever the score can see "
-    "errors; ERROR where the lower 95 % bound is above.",
+    description="The default procedure is wrong in at most δ of the trials wherever the score can "
+    "see errors; ERROR where the lower 95 % bound is above.",
 )
 def validity_within_delta(data_root: DataRoot) -> dg.AssetCheckResult:
-    """Hold guarded_taskboot to δ."""
+    """Hold the default procedure to δ."""
     simulation, _ = study.load_study(data_root.store())
     proved, seen = study.beyond_delta(simulation), study.beyond_delta(simulation, proved=False)
     tested = [
-        cell
-        for cell in simulation.cells
-        if not cell.fooled and cell.of("guarded_taskboot") is not None
+        cell for cell in simulation.cells if not cell.fooled and cell.of(PROCEDURES[0]) is not None
     ]
     named = "; ".join(
         f"{cell.title}: {rates.violations} of {cell.trials} trials" for cell, rates in seen

@@ -28,7 +28,7 @@ from certify_assets.judges.harvest.rows import ContaminationRow, GateDocument
 from certify_assets.judges.judged import DerivedFamily, JudgedCorpus, judge_family
 from certify_assets.judges.reading import COMPACT, LEXICAL
 from certify_assets.judges.record import JudgeRecord, save_files
-from certify_assets.judges.specs import DELTA, GRID, JudgeSpec
+from certify_assets.judges.specs import DELTA, PROCEDURES, JudgeSpec
 from certify_assets.storage.progress import Report
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class HarvestSpec(JudgeSpec):
     # budget of wrong pseudo-labels: the larger one, because halves of CAL are small
     alpha: float = 0.2
     # procedure that certifies half A
-    gate: str = "guarded_taskboot"
+    gate: str = PROCEDURES[0]
 
     def calibration_name(self, splits: Sequence[str]) -> str:
         """Return the name of half B of CAL."""
@@ -206,7 +206,7 @@ def _harvested(judge: JudgedCorpus) -> tuple[pd.DataFrame, GateDocument, Contami
     pool = withhold(judge.corpus.split("rl"))
     cal = table[(table["split"] == "cal") & table["outcome"].notna()].reset_index(drop=True)
     half_a, _ = halves(cal, HALVES_SEED)
-    settings = Settings(alpha=spec.alpha, delta=DELTA, grid=GRID, procedure=spec.gate)
+    settings = Settings(alpha=spec.alpha, delta=DELTA, procedure=spec.gate)
     gate = open_gate(half_a, settings)
     scored = pool.frame[["trajectory_id", "task_id"]].merge(
         table[["trajectory_id", "score"]], on="trajectory_id", how="left", validate="one_to_one"
@@ -224,7 +224,7 @@ def _harvested(judge: JudgedCorpus) -> tuple[pd.DataFrame, GateDocument, Contami
         "settings": {
             "alpha": spec.alpha,
             "delta": DELTA,
-            "grid": GRID,
+            "grid": settings.applied_grid,
             "procedure": spec.gate,
             "side": "reject",
             "halves_seed": HALVES_SEED,

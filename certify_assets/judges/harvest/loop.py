@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.certificates import Settings, audit_certificate, certify
+from certify_assets.certificates import (
+    Settings,
+    audit_certificate,
+    issue,
+    observe,
+    procedure_settings,
+)
 from certify_assets.files import sha256_bytes
 from certify_assets.judges.base import JUDGED_COLUMNS, SCORE_COLUMNS, judge_auroc, score_table
 from certify_assets.judges.families.lexical import train_lexical
@@ -30,6 +36,7 @@ from certify_assets.judges.harvest.gate import (
 from certify_assets.judges.harvest.rows import AuditedRow, MeasuredRow
 from certify_assets.judges.reading import COMPACT, LEXICAL
 from certify_assets.judges.record import columns
+from certify_assets.judges.specs import PROCEDURES
 from certify_assets.storage.progress import Report, silent
 
 if TYPE_CHECKING:
@@ -69,7 +76,7 @@ class Loop:
     rounds: int = 1
     # of the halves
     seed: int = 42
-    procedures: tuple[str, ...] = ("guarded_taskboot", "taskboot")
+    procedures: tuple[str, ...] = PROCEDURES[:3]
     say: Say = field(default=lambda _: None)
 
     @property
@@ -140,14 +147,15 @@ def measured(loop: Loop, parts: Parts, judge: Judge) -> MeasuredRow:
             *loop.procedures,
         ]
     )
-    for name in names:
-        given = {
-            key: getattr(loop.settings, key)
-            for key in ("alpha", "delta", "side", "grid", "guard", "seed")
-        }
-        certificate = certify(*columns(half_b), **given, procedure=name)
+    given = {
+        key: getattr(loop.settings, key)
+        for key in ("alpha", "delta", "side", "grid", "guard", "seed")
+    }
+    half = observe(*columns(half_b))
+    for settings in procedure_settings(list(names), given, several=True):
+        certificate = issue(half, settings)
         audit = audit_certificate(certificate, *columns(test))
-        cells[name] = {
+        cells[settings.procedure] = {
             "half_b_coverage": certificate.coverage,
             "threshold": certificate.threshold,
             "test_coverage": audit.coverage,

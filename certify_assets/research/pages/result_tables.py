@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import Any, TypeVar
 
 from certify_assets.certificates.gates import GateResult
+from certify_assets.certificates.procedures import DEFAULT
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.profile import CorpusProfile
 from certify_assets.files import read_json
@@ -180,7 +181,7 @@ def numbers(values: Sequence[float | None]) -> tuple[str, ...]:
     return tuple(number(value) for value in values)
 
 
-_BOTH = ("guarded_taskboot", "taskboot")
+_BOTH = (DEFAULT, "taskboot")
 _TRAINED = ("base", "sft", "grpo")
 
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from certify_assets._version import __version__
-from certify_assets.certificates.procedures import clopper_pearson_upper
+from certify_assets.certificates.procedures import DEFAULT, clopper_pearson_upper
 from certify_assets.reports import svg
 from certify_assets.reports.wording import counted, environment, percent, rate, store_page
 from certify_assets.research.designs import DESIGNS
@@ -159,7 +159,7 @@ def _colour(ends: _Colours, share: float) -> tuple[int, int, int]:
     return red, green, blue
 
 
-_LEAD, _BARE = "guarded_taskboot", "taskboot"
+_LEAD, _GUARDED, _BARE = DEFAULT, "guarded_taskboot", "taskboot"
 _DOUBT = 0.05
 _WORDS = {
     "naive": "Clopper–Pearson on trajectories",
@@ -167,7 +167,8 @@ _WORDS = {
     "one_per_task": "one trajectory a task",
     "task_hoeffding": "Hoeffding on task means",
     "taskboot": "the task bootstrap without a guard",
-    "guarded_taskboot": "the task bootstrap with the adaptive floor, the default",
+    "pseudo_task": "the Bayesian task bootstrap with one more task that is wrong, the default",
+    "guarded_taskboot": "the task bootstrap with the adaptive floor",
     "guarded_taskboot:kish": "the task bootstrap with Kish's guard",
     "betting": "betting with a pilot, error by task (proved)",
     "gaffke": "Gaffke's test, error by task (conjectured)",
@@ -316,7 +317,11 @@ def _verdict(simulation: Simulation, plain: Sequence[Cell]) -> _Verdict:
 def _facts(simulation: Simulation, plain: Sequence[Cell], distance: float) -> list[tuple[str, str]]:
     fooled = [cell for cell in simulation.cells if cell.fooled]
     found = []
-    for name, words in ((_BARE, "TaskBoot without a guard"), (_LEAD, "with the floor")):
+    for name, words in (
+        (_BARE, "TaskBoot without a guard"),
+        (_GUARDED, "with the floor"),
+        (_LEAD, "pseudo_task"),
+    ):
         usual, hard = _of(plain, name), _of(fooled, name)
         if usual:
             found.append(

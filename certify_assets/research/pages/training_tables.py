@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from certify_assets.certificates.procedures import DEFAULT
 from certify_assets.evaluation.comparison import Comparison, Cost, comparison_key
 from certify_assets.judges.families.endpoint import EndpointSpec
 from certify_assets.judges.harvest.rows import HarvestDocument, HarvestRow, LoopRow, MeasuredRow
@@ -198,7 +199,7 @@ def cost_table(reader: Reader) -> StudyTable:
         costs = {row["judge"]: row["cost"] for row in compared["rows"]} if compared else {}
         for judge in scores.judges:
             price = _price(costs.get(judge.judge))
-            for procedure in ("guarded_taskboot", "taskboot"):
+            for procedure in (DEFAULT, "taskboot"):
                 cell = judge.cell("reject", 0.1, procedure)
                 share = cell.test_coverage if cell else None
                 hours = DASH if share is None else f"{1000 * share * _MINUTES / 60:.1f}"
@@ -265,7 +266,7 @@ def self_training_table(reader: Reader) -> StudyTable:
         for loop in document["loops"]:
             if (
                 loop["side"] == "reject"
-                and loop["gate"] == "guarded_taskboot"
+                and loop["gate"] == document["loops"][0]["gate"]
                 and loop["profile"] == document["loops"][0]["profile"]
             ):
                 rows += [(OURS, corpus, *row) for row in _rounds(loop, learner)]
@@ -296,7 +297,9 @@ def _rounds(loop: LoopRow, learner: str) -> Iterator[tuple[str, ...]]:
 
 
 def _coverages(row: MeasuredRow, gate: str) -> tuple[str, ...]:
-    cell = row["certificates"].get(gate) or row["certificates"]["guarded_taskboot"]
+    cells = row["certificates"]
+    # betting opens gates, and certifies no judge
+    cell = cells.get(gate) or cells.get(DEFAULT) or cells["guarded_taskboot"]
     deployed = cell["test_coverage"] if cell["threshold"] is not None else 0.0
     return numbers((cell["half_b_coverage"], deployed, cell["test_own_coverage"]))
 
