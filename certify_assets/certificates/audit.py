@@ -26,7 +26,7 @@ from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts, count_at
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
 from certify_assets.certificates.inputs import Observations, observe, same_table
-from certify_assets.certificates.pool import observe_pool
+from certify_assets.certificates.pool import GivenPool, as_pool
 from certify_assets.certificates.procedures import clopper_pearson_upper
 from certify_assets.certificates.verification import settings_of
 from certify_assets.errors import InputError, quoted
@@ -87,7 +87,7 @@ def threshold_curve(
     outcomes: ArrayLike,
     tasks: Sequence[Any] | NDArray[Any],
     *,
-    pool: tuple[ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
+    pool: GivenPool | None = None,
     **keywords: Any,
 ) -> ThresholdCurve:
     """Evaluate a procedure at every threshold of the grid.
@@ -106,9 +106,7 @@ def threshold_curve(
     """
     settings = Settings(**keywords)
     observations = observe(scores, outcomes, tasks)
-    evaluation = evaluate(
-        observations, settings, pool=None if pool is None else observe_pool(*pool)
-    )
+    evaluation = evaluate(observations, settings, pool=as_pool(pool))
     counts = evaluation.counts
     tails = evaluation.tails
     if settings.applied_multiplicity == "maxt":

@@ -493,13 +493,9 @@ def report(
     certified = certified_splits([item.to_dict() for item in certificates])
     table = whole.choose_split(*certified)
     documents = [item.to_dict() for item in certificates]
-    difference = _verify_whole(
-        given,
-        documents,
-        table,
-        None if pilot is None else read_pilot(pilot, **columns),
-        _pool(pool or _stored_pool(certificate, documents), certified, columns),
-    )
+    unlabelled = _pool(pool or _stored_pool(certificate, documents), certified, columns)
+    others = None if pilot is None else read_pilot(pilot, **columns)
+    difference = _verify_whole(given, documents, table, others, unlabelled)
     if difference is not None:
         raise StaleCertificateError(f"{certificate} is not of {scores}: {difference}")
     test = _audit_table(whole, audit_path, columns)
@@ -515,6 +511,7 @@ def report(
         certificate_file=certificate.name,
         scores_file=scores.name,
         joint_delta=given.outline.get("joint_delta") if choice.side is None else None,
+        given_pool=unlabelled,
     )
     write_text(out, page)
     document = {

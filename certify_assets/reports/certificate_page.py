@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from certify_assets.certificates import Audit, Certificate, Sides, ThresholdCurve
+    from certify_assets.certificates.pool import GivenPool
     from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.evaluation.arms_audit import ArmsAudit
     from certify_assets.evaluation.left_out_agents import LeftOutAgents
@@ -90,6 +91,7 @@ def render_page(
     delta_spent: str = "",
     joint_delta: float | None = None,
     pool: StoredPool | None = None,
+    given_pool: GivenPool | None = None,
 ) -> str:
     """Render the page on which a release is decided: any certificates of one score table."""
     # the default procedure leads where it is present; the file names are those of the command that
@@ -109,6 +111,7 @@ def render_page(
         delta_spent=delta_spent,
         joint_delta=joint_delta,
         pool=pool,
+        given_pool=given_pool,
     )
     main, reasons = source.headline, explain(source)
     return render(
@@ -285,12 +288,13 @@ class _Focus:
     words: str
 
 
-def curve_of(certificate: Certificate, table: PageScores) -> ThresholdCurve:
+def _curve_of(certificate: Certificate, source: PageSource) -> ThresholdCurve:
     """Recompute the grid behind a certificate from its score table."""
     from certify_assets.certificates import settings_of, threshold_curve
 
-    settings = asdict(settings_of(certificate))
-    return threshold_curve(table.scores, table.outcomes, table.tasks, **settings)
+    settings, table = asdict(settings_of(certificate)), source.cal
+    pool = source.pool_of(certificate)
+    return threshold_curve(table.scores, table.outcomes, table.tasks, pool=pool, **settings)
 
 
 def covered_by(scores: NDArray[np.float64], threshold: float, side: str) -> NDArray[np.bool_]:
@@ -307,7 +311,7 @@ def build_panels(source: PageSource) -> list[Panel]:
 
 
 def _side_panels(source: PageSource, certificate: Certificate, name: str) -> list[Panel]:
-    curve = curve_of(certificate, source.cal)
+    curve = _curve_of(certificate, source)
     focus = _focus(certificate, curve)
     first = certificate is source.headline
     panels = [

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from certify_assets.certificates import AgentError, Audit, Certificate, Sides
+    from certify_assets.certificates.pool import GivenPool
     from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.evaluation.left_out_agents import LeftOutAgents
     from certify_assets.evaluation.pool import StoredPool
@@ -96,6 +97,8 @@ class PageSource:
     joint_delta: float | None = None
     #: scores and sizes of the tasks that certify nothing, where the procedure takes them
     pool: StoredPool | None = None
+    #: … and the one that was given by hand
+    given_pool: GivenPool | None = None
 
     def __post_init__(self) -> None:
         if not self.certificates:
@@ -194,6 +197,12 @@ class PageSource:
     def decided(self) -> float:
         """Return the share of scored runs that no reviewer sees."""
         return self.both.decided
+
+    def pool_of(self, certificate: Certificate) -> GivenPool | None:
+        """Return the pool that a certificate names, where the page was given one."""
+        if "pool" not in certificate.inputs:
+            return None
+        return self.given_pool if self.pool is None else self.pool.pool
 
     def audit_of(self, certificate: Certificate) -> Audit | None:
         """Return the TEST audit of a certificate, matched by the certificate's hash."""

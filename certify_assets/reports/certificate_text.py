@@ -333,7 +333,7 @@ def _diagnose(certificate: Certificate, source: PageSource) -> Diagnosis:
 
     table = source.cal
     asked = settings_of(certificate)
-    pool = source.pool.pool if source.pool is not None and asked.method.calibrated else None
+    pool = source.pool_of(certificate)
     return diagnose(table.scores, table.outcomes, table.tasks, pool=pool, **asdict(asked))
 
 
