@@ -112,7 +112,7 @@ def test_mlflow_holds_the_runs_with_their_dagster_tags(
     assert tags["dagster.asset"] == "judges/lexical/certificate"
     assert tags["dagster.partition"] == CORPUS
     assert "reject_coverage_at_0.2" in metrics
-    stored = list((demo.root / "mlflow/artifacts").rglob("reject_0.1_guarded_taskboot.json"))
+    stored = list((demo.root / "mlflow/artifacts").rglob("reject_0.1_pseudo_task.json"))
     assert stored and json.loads(stored[0].read_text("utf-8"))["side"] == "reject"
 
 

@@ -12,7 +12,7 @@ from certify_assets.research import simulation_study as study
 from certify_assets.storage.store import Store
 from certify_assets_tests.defs.running import materialize
 
-CONFIG = {"trials": 4, "tasks": [20], "rhos": [0.5], "procedures": ["taskboot", "guarded_taskboot"]}
+CONFIG = {"trials": 4, "tasks": [20], "rhos": [0.5], "procedures": ["taskboot", "pseudo_task"]}
 
 
 def _materialize(root: Path) -> dg.ExecuteInProcessResult:

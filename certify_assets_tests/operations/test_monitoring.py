@@ -14,6 +14,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.evaluation import certification
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.specs import PROCEDURES
 from certify_assets.operations.deployment import strictest_certificates
 from certify_assets.operations.monitoring import load_monitor, monitor_judge, read_audit_sample
 from certify_assets.reports.monitor_page import (
@@ -96,9 +97,7 @@ def test_without_labels_it_says_so(store: Store) -> None:
 def test_only_the_strictest_certified_budget_of_a_side_is_monitored(store: Store) -> None:
     certificates = certification.load_certificates(judge_of(store))
     chosen = strictest_certificates(certificates)
-    assert chosen and all(
-        item.certified and item.procedure == "guarded_taskboot" for item in chosen
-    )
+    assert chosen and all(item.certified and item.procedure == PROCEDURES[0] for item in chosen)
     assert len({item.side for item in chosen}) == len(chosen)
     for item in chosen:
         others = [

@@ -184,7 +184,7 @@ def test_the_study_sets_gates_and_controls_side_by_side(store: Store) -> None:
     assert not ledger_violations(Corpus(store, "c"))
     guarded, taskboot = document["loops"]
     assert [row["round"] for row in taskboot["rounds"]] == [0, 1, 2]
-    assert set(taskboot["ranking"]) == {"guarded_taskboot", "taskboot"}
+    assert set(taskboot["ranking"]) == {"pseudo_task", "guarded_taskboot", "taskboot"}
     controls = {control["control"]: control for control in guarded["controls"]}
     assert set(controls) >= {
         "labels_of_half_a",
