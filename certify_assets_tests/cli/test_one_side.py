@@ -80,6 +80,7 @@ def test_the_command_says_so_on_the_same_scores(
     cal, _, _ = judge.calibration
     cal[["task_id", "score", "outcome"]].to_csv(tmp_path / "cal.csv", index=False)
     sides = deciding_sides(load_certificates(judge))
-    asked = f"--procedure {sides.lead.procedure} --alpha 0.05 --json"
+    pool = judge.key(f"pools/{sides.lead.inputs['pool']['sha256']}.json")
+    asked = f"--pool {judge.store.locate(pool)} --alpha {sides.lead.alpha} --json"
     document = call(f"certificate {tmp_path}/cal.csv {asked}").json
     assert document["decided"] == sides.decided and document["human"] == sides.human

@@ -500,7 +500,7 @@ def _monitored(product: Product, decisions: Path, labels: Path) -> dict[str, Any
     sample.write_text("\n".join(lines) + "\n", "utf-8")
     made = {}
     for item in _listed(stored_document(product.root, OPERATED, "lexical", "certificates")):
-        if item["side"] != "reject" or item["procedure"] != "guarded_taskboot":
+        if item["side"] != "reject" or item["procedure"] != "pseudo_task":
             continue
         path = product.work / "watched.json"
         path.write_text(json.dumps(item), "utf-8")

@@ -67,12 +67,12 @@ def test_the_page_is_one_file_and_the_same_for_the_same_study(study: Simulation)
 
 def test_marks_tell_proved_from_seen(study: Simulation) -> None:
     plain = [cell for cell in study.cells if not cell.fooled]
-    clean = violation_map(plain, ["guarded_taskboot"], 0.05)
+    clean = violation_map(plain, ["pseudo_task"], 0.05)
     assert _marks(clean) == {""} and "0 of the values exceed 0.05" in clean.caption
-    seen = _changed(study, 0, "guarded_taskboot", violation=0.08, violation_lower=0.01)
-    proved = _changed(study, 0, "guarded_taskboot", violation=0.3, violation_lower=0.2)
-    assert _marks(violation_map(seen.cells[:1], ["guarded_taskboot"], 0.05)) == {"△"}
-    assert _marks(violation_map(proved.cells[:1], ["guarded_taskboot"], 0.05)) == {"▲"}
+    seen = _changed(study, 0, "pseudo_task", violation=0.08, violation_lower=0.01)
+    proved = _changed(study, 0, "pseudo_task", violation=0.3, violation_lower=0.2)
+    assert _marks(violation_map(seen.cells[:1], ["pseudo_task"], 0.05)) == {"△"}
+    assert _marks(violation_map(proved.cells[:1], ["pseudo_task"], 0.05)) == {"▲"}
     assert [len(beyond_delta(one)) for one in (study, seen, proved)] == [0, 0, 1]
     assert len(beyond_delta(seen, proved=False)) == 1
     assert "Not within δ" in render_simulation(proved, [])

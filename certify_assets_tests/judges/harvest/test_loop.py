@@ -13,6 +13,7 @@ from certify_assets.errors import GateClosedError, IntegrityError, LeakError, St
 from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.ledger import ledger_entries, ledger_violations
+from certify_assets.evaluation.pool import load_pool
 from certify_assets.evaluation.score_table import read_score_table
 from certify_assets.judges.families.harvest import harvest_violations
 from certify_assets.judges.specs import HARVEST_JUDGES
@@ -72,9 +73,13 @@ def test_the_stored_scores_verify_the_certificates_as_the_page_says(store: Store
     table = read_score_table(store.local_path(f"judges/{FIRST}/c/scores.parquet")).choose_split(
         "cal"
     )
-    for item in certification.load_certificates(judged(store, "c", FIRST)):
+    certificates = certification.load_certificates(judged(store, "c", FIRST))
+    stored = load_pool(judged(store, "c", FIRST), certificates)
+    assert stored is not None
+    for item in certificates:
+        pool = stored.pool if "pool" in item.inputs else None
         data = (table.scores, table.labelled(), table.tasks)
-        assert verify_certificate(item, *data, named=True) is None
+        assert verify_certificate(item, *data, pool=pool, named=True) is None
     splits = store.read_table(f"judges/{FIRST}/c/scores.parquet")["split"]
     assert (splits == "cal_half_a").sum() > 0 and set(splits) == {"rl", "cal", "cal_half_a", "test"}
     whole = judged(store, "c", FIRST).scores[0]
