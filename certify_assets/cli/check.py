@@ -199,10 +199,12 @@ def verify(
     documents = [item for item in given.certificates if choice.names(item)]
     if not documents:
         raise InputError(f"{certificate} holds no certificate of that side, budget and procedure.")
+    unread = _unread(documents, {"--pilot": pilot, "--pool": pool})
     certified = certified_splits(documents)
     # tables of the platform, which name more splits, are small
     if certified == ("cal",) and (stream or _was_in_pieces(documents, scores)):
-        unlabelled = None if pool is None else read_small_pool(pool, **columns)
+        its_pool = pool or _stored_pool(certificate, documents)
+        unlabelled = None if its_pool is None else read_small_pool(its_pool, **columns)
         source = score_pieces(scores, "cal", columns)
         difference = _verify_pieces(given, documents, source, unlabelled)
     else:
@@ -210,6 +212,8 @@ def verify(
         others = None if pilot is None else read_pilot(pilot, **columns)
         unlabelled = _pool(pool or _stored_pool(certificate, documents), certified, columns)
         difference = _verify_whole(given, documents, table, others, unlabelled)
+    for sentence in unread:
+        complain(sentence)
     if as_json:
         result = {
             "verified": difference is None,
@@ -225,6 +229,23 @@ def verify(
     if difference is not None:
         complain(f"not verified: {difference}")
         ctx.exit(NOTHING)
+
+
+def _unread(documents: list[Any], given: dict[str, Path | None]) -> list[str]:
+    """Say which tables no procedure of the certificates reads."""
+    from certify_assets.certificates import PROCEDURES
+
+    named = [item.get("procedure") for item in documents if isinstance(item, dict)]
+    methods = [PROCEDURES[name] for name in named if isinstance(name, str) and name in PROCEDURES]
+    reads = {
+        "--pilot": any(item.pilot for item in methods),
+        "--pool": any(item.calibrated for item in methods),
+    }
+    return [
+        f"{name} changes nothing: no procedure of these certificates reads it."
+        for name, path in given.items()
+        if path is not None and methods and not reads[name]
+    ]
 
 
 def _stored_pool(certificate: Path, documents: list[Any]) -> Path | None:

@@ -348,6 +348,17 @@ def test_what_an_option_does_not_change_is_said(call: Call, scores: Path) -> Non
     assert not call(f"{asked} --procedure guarded_taskboot --size-ratio 2 --engine exact").err
 
 
+def test_a_pool_or_pilot_that_no_certificate_reads_is_said(
+    call: Call, scores: Path, pilot: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "c.json"
+    assert call(f"certificate {scores} --procedure naive --side reject --alpha .2 --out {out}").out
+    for option in ("--pool", "--pilot"):
+        answer = call(f"verify {out} {scores} {option} {pilot}")
+        assert answer.code == 0 and answer.err.startswith(f"certify: {option} changes nothing")
+    assert not call(f"verify {out} {scores}").err
+
+
 def test_pools_that_cannot_be_read(call: Call, scores: Path, pilot: Path, tmp_path: Path) -> None:
     pool, frame = tmp_path / "pool.csv", pd.read_csv(pilot)
     for table, word in (
