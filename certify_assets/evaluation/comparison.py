@@ -221,20 +221,25 @@ def write_comparison(corpus: Corpus) -> Comparison:
 
 
 def beaten_by_controls(document: Comparison) -> list[str]:
-    """Return a sentence for every language-model judge not shown to rank better than a control."""
-    reading = readers(document)
+    """Return a sentence for every judge not shown to rank better than a control it must beat."""
+    controlled = controls_to_beat(document)
     return [
         item["sentence"]
         for item in document["differences"]
-        if item["against"] in ("length_only", "agent_only")
-        and item["judge"] in reading
-        and item["verdict"] != "beats"
+        if item["against"] in controlled.get(item["judge"], ()) and item["verdict"] != "beats"
     ]
 
 
-def readers(document: Comparison) -> list[str]:
-    """Return the judges that read a language model, here or behind a server."""
-    return [row["judge"] for row in document["rows"] if row.get("model")]
+def controls_to_beat(document: Comparison) -> dict[str, tuple[str, ...]]:
+    """Return the controls that judges may not rank as badly as: what they could have learnt."""
+    found: dict[str, tuple[str, ...]] = {}
+    for row in document["rows"]:
+        if row.get("model"):
+            found[row["judge"]] = ("length_only", "agent_only")
+        elif row["family"] in ("structure", "combined"):
+            # lengths and steps are among their features
+            found[row["judge"]] = ("length_only", "step_count", "agent_only")
+    return found
 
 
 def other_rows(document: Comparison) -> list[str]:

@@ -17,8 +17,8 @@ from certify_assets.evaluation.comparison import (
     beaten_by_controls,
     compare,
     comparison_key,
+    controls_to_beat,
     other_rows,
-    readers,
     write_comparison,
     write_main_table,
 )
@@ -221,6 +221,20 @@ def test_a_language_model_that_does_not_beat_a_control_is_named(corpora: Store) 
     assert beaten_by_controls(document) == ["said"]
 
 
+@pytest.mark.parametrize(("family", "said"), [("combined", ["said"]), ("lexical", [])])
+def test_a_judge_of_structure_must_beat_the_number_of_steps(
+    corpora: Store, family: str, said: list[str]
+) -> None:
+    document = compare(Corpus(corpora, "one"))
+    for row in document["rows"]:
+        row["family"] = family if row["judge"] == "lexical" else row["family"]
+    assert beaten_by_controls(document) == []
+    for item in document["differences"]:
+        if item["against"] == "step_count":
+            item |= {"verdict": "level", "sentence": "said"}
+    assert beaten_by_controls(document) == said
+
+
 @pytest.mark.slow
 def test_a_judge_behind_a_server_is_compared_like_the_others(corpora: Store) -> None:
     with faulty_server(
@@ -249,7 +263,7 @@ def test_a_judge_behind_a_server_is_compared_like_the_others(corpora: Store) -> 
     assert row["certified"]
     assert row["cost"]["money_per_decision"] > 0
     assert row["cost"]["tokens_per_decision"] > 0
-    assert readers(document) == ["mine"]
+    assert list(controls_to_beat(document)) == ["mine"]
     assert not row["trained_on_rl"]
     assert "idle" in {item["judge"] for item in document["missing"]}
     assert measure(Corpus(corpora, "three")).judges == 2

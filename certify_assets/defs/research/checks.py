@@ -31,8 +31,9 @@ def research_checks() -> list[dg.AssetChecksDefinition]:
 @dg.asset_check(
     asset=key("corpora/comparison"),
     partitions_def=corpora_partitions,
-    description="Every language-model judge ranks better than length alone and agent alone, its "
-    "interval above both: one that does not has learnt a leak.",
+    description="Every judge of a language model, or of the structure of a run, ranks better than "
+    "length alone and agent alone, of structure also than steps alone, its interval above them: "
+    "one that does not has learnt a leak.",
 )
 def beats_controls(
     context: dg.AssetCheckExecutionContext, data_root: DataRoot
@@ -40,8 +41,12 @@ def beats_controls(
     """Read the stored comparison."""
     document = data_root.store().read_json(comparison.comparison_key(context.partition_key))
     said = comparison.beaten_by_controls(document)
-    read = ", ".join(comparison.readers(document))
-    above = f"{read}: above both." if read else "no language-model judge has scored this corpus."
+    read = ", ".join(comparison.controls_to_beat(document))
+    above = (
+        f"{read}: above what each must beat."
+        if read
+        else "no judge of a language model or of structure has scored this corpus."
+    )
     return dg.AssetCheckResult(passed=not said, severity=_WARN, description=" ".join(said) or above)
 
 
