@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 _ALPHAS = (0.1, 0.2)
 _DELTA = 0.05
-_GRID = 40
-# the adaptive floor asks for P(no error) ≤ δ/8; see certificates.guard
-_FLOOR_SHARE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +33,10 @@ class SplitGate:
     delta: float
     tasks: int
     n_eff: float
-    # covered tasks that the guard needs when errors come by whole tasks: the smallest G with
-    # (1 − α)^G ≤ δ/8
+    # covered tasks that the default procedure needs when errors come by whole tasks of equal size:
+    # the smallest G with (1 − α)^G ≤ δ/3
     floor_tasks: int
-    # smallest error-free sample at δ, and at δ over the number of thresholds
+    # smallest error-free sample at δ, and at the level that a threshold of it has to meet
     n_min: int
     n_min_grid: int
     # tasks ≥ floor_tasks, and n_eff ≥ n_min_grid
@@ -100,14 +97,7 @@ def profile_corpus(
     """Profile a corpus, and its splits where a manifest assigns them."""
     if frame.empty:
         raise InputError("the corpus has no trajectory; import or generate some first.")
-    alphas, grid = (
-        (_ALPHAS, _GRID)
-        if settings is None
-        else (
-            settings.alphas,
-            settings.grid or _GRID,
-        )
-    )
+    alphas = _ALPHAS if settings is None else settings.alphas
     whole = cluster_summary(frame)
     splits: dict[str, ClusterSummary] = {}
     if manifest is not None:
@@ -149,7 +139,7 @@ def profile_corpus(
         dropped=dict(dropped or {}),
         splits=splits,
         gates=tuple(
-            certification_gate(summary, alpha, grid=grid, split=name)
+            certification_gate(summary, alpha, split=name)
             for name, summary in judged.items()
             for alpha in alphas
         ),
@@ -173,18 +163,18 @@ def certification_gate(
     summary: ClusterSummary,
     alpha: float,
     delta: float = _DELTA,
-    grid: int = _GRID,
     split: str = "all",
 ) -> SplitGate:
-    """Say whether a guarded certificate is arithmetically possible on so many tasks."""
-    # Where errors come by whole tasks, data without an error have probability (1 − α)^G at an error
-    # of α, and the guard accepts them when that is at most δ/8: 49 tasks at α = .1 and 23 at
-    # α = .2 for δ = .05. Fewer tasks can pass where errors are spread over tasks, which is unknown
-    # before scoring.
-    floor = n_min(alpha, delta / _FLOOR_SHARE)
-    at_delta, at_grid = n_min(alpha, delta), n_min(alpha, delta / grid)
-    possible, enough = summary.tasks >= floor, summary.n_eff >= at_grid
-    place = f"{split.upper()} has {summary.tasks} tasks, the guard needs {floor} at α={alpha:g}"
+    """Say whether a certificate by the default is arithmetically possible on so many tasks."""
+    # Where errors come by whole tasks of equal size, data without an error have probability
+    # (1 − α)^G at an error of α, and the default accepts them when that is at most δ/3: 39 tasks
+    # at α = .1 and 19 at α = .2 for δ = .05. Fewer tasks can pass where errors are spread over
+    # tasks, which is unknown before scoring.
+    from certify_assets.certificates.pseudo_task import WHOLE_SHARE
+
+    at_delta, floor = n_min(alpha, delta), n_min(alpha, delta / WHOLE_SHARE)
+    possible, enough = summary.tasks >= floor, summary.n_eff >= floor
+    place = f"{split.upper()} has {summary.tasks} tasks, a certificate needs {floor} at α={alpha:g}"
     if not possible:
         reason = (
             f"{place}: no certificate is arithmetically possible when errors come by whole tasks; "
@@ -192,13 +182,13 @@ def certification_gate(
         )
     elif not enough:
         reason = (
-            f"{place}; effective sample {summary.n_eff:.1f} is below n_min {at_grid} at δ/{grid}: "
+            f"{place}; effective sample {summary.n_eff:.1f} is below n_min {floor} at δ/{WHOLE_SHARE}: "
             "only a good judge will certify."
         )
     else:
         reason = (
-            f"{place}; effective sample {summary.n_eff:.1f} is at least n_min {at_grid} at "
-            f"δ/{grid}: a certificate is possible."
+            f"{place}; effective sample {summary.n_eff:.1f} is at least n_min {floor} at "
+            f"δ/{WHOLE_SHARE}: a certificate is possible."
         )
     return SplitGate(
         split,
@@ -208,7 +198,7 @@ def certification_gate(
         summary.n_eff,
         floor,
         at_delta,
-        at_grid,
+        floor,
         possible,
         enough,
         reason,

@@ -83,9 +83,9 @@ def test_unlabelled_runs_count_for_nothing_but_themselves() -> None:
 
 
 @pytest.mark.parametrize(
-    ("alpha", "needed", "at_delta", "at_grid"), [(0.1, 49, 29, 64), (0.2, 23, 14, 30)]
+    ("alpha", "needed", "at_delta", "at_grid"), [(0.1, 39, 29, 39), (0.2, 19, 14, 19)]
 )
-def test_gates_are_the_arithmetic_of_the_guard(
+def test_gates_are_the_arithmetic_of_the_default(
     alpha: float, needed: int, at_delta: int, at_grid: int
 ) -> None:
     gate = certification_gate(summary(needed), alpha, split="cal")
@@ -96,18 +96,18 @@ def test_gates_are_the_arithmetic_of_the_guard(
         True,
         True,
     )
-    assert (1 - alpha) ** needed <= 0.05 / 8 < (1 - alpha) ** (needed - 1)
+    assert (1 - alpha) ** needed <= 0.05 / 3 < (1 - alpha) ** (needed - 1)
     below = certification_gate(summary(needed - 1), alpha, split="cal")
     assert not below.possible and "bring 1 more tasks" in below.reason
     few = certification_gate(summary(needed, n_eff=at_grid - 0.5), alpha)
     assert few.possible and not few.enough_samples and "ALL has" in few.reason
 
 
-def test_the_paper_profile_of_125_tasks_cannot_certify_and_ours_can() -> None:
+def test_the_paper_profile_of_125_tasks_cannot_certify_at_a_tenth_and_ours_can() -> None:
     frame = corpus(tasks=125, attempts=8)
     paper = profile_corpus(frame, make_manifest(frame["task_id"], "made", "paper")).gates
     ours = profile_corpus(frame, make_manifest(frame["task_id"], "made", "certify")).gates
-    assert [gate.possible for gate in paper if gate.split == "cal"] == [False, False]
+    assert [gate.possible for gate in paper if gate.split == "cal"] == [False, True]
     assert [gate.possible for gate in ours if gate.split == "cal"] == [True, True]
 
 
