@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,15 +83,19 @@ def lattice_histogram(
     thresholds, tasks = covered.shape
     numerators = np.full((thresholds, 1), np.reshape(numerator, (-1, 1)))
     block = max(1, _CELLS // max(tasks, 1))
-    parts = [
-        _by_pairs(covered[first], errors[first], numerators[first, 0], denominator)
-        if block == 1
-        else _histograms(
-            np.multiply(denominator, errors[first : first + block], dtype=np.int64)
-            - np.multiply(numerators[first : first + block], covered[first : first + block])
-        )
-        for first in range(0, thresholds, block)
-    ]
+    width = int(errors.max(initial=0)) + 1
+    cells = width * (int(covered.max(initial=0)) + 1)
+    parts = (
+        list(_pair_histograms(covered, errors, numerators[:, 0], denominator, (width, cells)))
+        if block == 1 and _PAIRS * cells <= tasks
+        else [
+            _histograms(
+                np.multiply(denominator, errors[first : first + block], dtype=np.int64)
+                - np.multiply(numerators[first : first + block], covered[first : first + block])
+            )
+            for first in range(0, thresholds, block)
+        ]
+    )
     values, counts, lengths = (
         np.concatenate([part[place] for part in parts]) if parts else np.zeros(0, np.int64)
         for place in range(3)
@@ -98,21 +103,31 @@ def lattice_histogram(
     return values, counts, np.concatenate([[0], np.cumsum(lengths)])
 
 
-def _by_pairs(
-    covered: NDArray[np.int32], errors: NDArray[np.int32], numerator: np.int64, denominator: int
-) -> tuple[_Integers, _Integers, _Integers]:
-    """Histogram of one threshold by the pairs of counts, where they are few next to the tasks."""
-    width = int(errors.max()) + 1
-    if _PAIRS * width * (int(covered.max()) + 1) > covered.size:
-        values = np.multiply(denominator, errors, dtype=np.int64) - numerator * covered
-        return _histograms(values[None, :])
-    often = np.bincount(covered * np.int32(width) + errors)
-    pairs = np.flatnonzero(often)
-    values = denominator * (pairs % width) - numerator * (pairs // width)
-    found, places = np.unique(values, return_inverse=True)
-    sums = np.zeros(found.size, np.int64)
-    np.add.at(sums, places, often[pairs])
-    return found, sums, np.array([found.size])
+def _pair_histograms(
+    covered: NDArray[np.int32],
+    errors: NDArray[np.int32],
+    numerators: _Integers,
+    denominator: int,
+    shape: tuple[int, int],
+) -> Iterator[tuple[_Integers, _Integers, _Integers]]:
+    """Histogram of each threshold by the pairs of counts, where these are few next to the tasks."""
+    width, cells = shape
+    often = np.zeros(cells, np.int64)
+    for place, numerator in enumerate(numerators):
+        n, k = covered[place], errors[place]
+        if place:
+            # few tasks change from one threshold to the next
+            before = covered[place - 1], errors[place - 1]
+            changed = np.flatnonzero((n != before[0]) | (k != before[1]))
+            often -= np.bincount(before[0][changed] * width + before[1][changed], minlength=cells)
+            n, k = n[changed], k[changed]
+        often += np.bincount(n * width + k, minlength=cells)
+        pairs = np.flatnonzero(often)
+        values = denominator * (pairs % width) - numerator * (pairs // width)
+        found, places = np.unique(values, return_inverse=True)
+        sums = np.zeros(found.size, np.int64)
+        np.add.at(sums, places, often[pairs])
+        yield found, sums, np.array([found.size])
 
 
 def _histograms(table: _Integers) -> tuple[_Integers, _Integers, _Integers]:
