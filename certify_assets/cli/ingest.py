@@ -104,6 +104,7 @@ def ingest(
     the exit code is 3.
     """
     from certify_assets.cli.launching import report_stored
+    from certify_assets.operations.batch_audit import batch_audits
     from certify_assets.operations.batches import decide_ready, receive, undo_batch
     from certify_assets.storage.progress import ProgressLines
 
@@ -151,6 +152,9 @@ def ingest(
         )
     else:
         _show(received, records, dry_run=dry_run)
+        for audit in batch_audits(corpus) if draw else ():
+            if audit.closing is None:
+                show_line(audit.sentence())
     ctx.exit(NOTHING if any(not item.decided for item in records) else 0)
 
 

@@ -423,7 +423,7 @@ def _status(corpus: Corpus, *, as_json: bool) -> int:
 def _show_audits(audits: Sequence[AuditSummary], faults: Sequence[str]) -> None:
     rows = [
         [
-            item.batch,
+            "\n".join(item.batches),
             item.state,
             str(item.runs),
             str(item.decided),

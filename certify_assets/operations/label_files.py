@@ -19,6 +19,7 @@ from certify_assets.operations.layout import (
     batch_key,
     batch_names,
     decisions_of,
+    draw_of,
 )
 from certify_assets.operations.review_queue import BLIND_COLUMNS, QUEUE_COLUMNS, Queue
 from certify_assets.operations.review_session import MAX_COMMENT, close_settled, reviewer_name
@@ -324,7 +325,8 @@ def _require_decided(
         rows = decisions_of(corpus, batch)
         for name, task in zip(rows["trajectory_id"], rows["task_id"], strict=True):
             known.setdefault(name, set()).add(task)
-        wanted = (rows["asked"] != "") | (rows["decision"] == PROVISIONAL)
+        drawn = draw_of(corpus, batch) is not None
+        wanted = (rows["asked"] != "") | (drawn & (rows["decision"] == PROVISIONAL))
         asked.update(rows.loc[wanted, "trajectory_id"])
     _require_task(path, statements, known)
     wrong = next((label for label in labels if label.trajectory_id not in known), None)

@@ -279,7 +279,7 @@ def render_history(history: OperationHistory) -> str:
         batch_columns=BATCH_COLUMNS,
         batches=[
             [
-                item.batch,
+                ", ".join(item.batches),
                 item.state.replace("_", " "),
                 count(item.runs),
                 count(item.decided),

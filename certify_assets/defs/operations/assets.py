@@ -19,6 +19,7 @@ from certify_assets.judges.specs import judges
 from certify_assets.operations import batches, history, layout
 from certify_assets.operations.automatic import deploy_by_policy
 from certify_assets.operations.batch_audit import STATES
+from certify_assets.operations.batch_waiting import waiting_runs
 from certify_assets.operations.decisions import (
     BatchRecord,
     decided_version,
@@ -201,6 +202,8 @@ def batch_certificates(step: AssetStep) -> Made:
     audits, faults = batches.close_batches(step.corpus)
     if faults:
         raise IntegrityError(" ".join(faults))
+    waiting = [item.sentence() for item in waiting_runs(step.corpus)]
+    said = [*(item.sentence for item in audits), *waiting]
     counts = {state: sum(item.state == state for item in audits) for state in STATES}
     figures = {
         **counts,
@@ -210,7 +213,7 @@ def batch_certificates(step: AssetStep) -> Made:
     }
     metadata = {
         **figures,
-        "said": " ".join(item.sentence for item in audits) or "no batch has uncovered runs.",
+        "said": " ".join(said) or "no batch has uncovered runs.",
         "promises": dg.MetadataValue.json({item.batch: item.promise for item in audits}),
         "batches": dg.MetadataValue.json([asdict(item) for item in audits]),
     }
