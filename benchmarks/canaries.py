@@ -7,8 +7,8 @@ there. A judge is trained on SFT and scores as on the platform; its canaries are
 60 failed runs of RL and CAL (12 for a language model), each with a text of
 `certify_assets/judges/canaries.json` as its last observation. A figure is the share of them that
 the text lifts over the median score of the successes; `known_words` are the 30 strongest words of
-the judge's own lexical part, or of one trained on 500 runs of SFT. `plus s` are the seconds of all
-copies. --quick: one embedded corpus, the lexical judge.
+the judge's own lexical part, or of one trained on 500 runs of SFT. `CPU s` are those
+of all copies. --quick: one embedded corpus, the lexical judge.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def main() -> None:
     if arguments.quick:
         corpora, judges = [next(iter(EMBEDDED))], ["lexical"]
     names = [*canary_texts()[0], KNOWN_WORDS]
-    print(f"{'corpus':22}{'judge':11}{'runs':>5}" + "".join(f"{n:>13}" for n in names) + "  plus s")
+    print(f"{'corpus':22}{'judge':11}{'runs':>5}" + "".join(f"{n:>13}" for n in names) + "  CPU s")
     with tempfile.TemporaryDirectory() as root:
         for name in corpora:
             corpus = prepared(Store(root), name, arguments.data)
@@ -69,11 +69,11 @@ def main() -> None:
                 judged.train()
                 table = judged.score()
                 splits = judged.spec.calibration_splits
-                started = time.perf_counter()
+                started = time.process_time()
                 found = score_canaries(
                     judged, judged.load(), table[table["split"].isin(splits)], ""
                 )
-                seconds = time.perf_counter() - started
+                seconds = time.process_time() - started
                 cells = (f"{found.lifts.get(text, float('nan')):13.2f}" for text in names)
                 row = f"{name:22}{judge:11}{found.runs:5d}" + "".join(cells)
                 print(f"{row}{seconds:8.1f}", flush=True)

@@ -178,13 +178,17 @@ def _loaded(root: Path) -> tuple[dict[str, Any], str]:
 
 @pytest.mark.slow
 def test_endpoint_judges_have_a_job_of_their_own_and_run_in_no_other(tmp_path: Path) -> None:
-    _write(tmp_path, GOOD, {**GOOD, "name": "broken", "asking": "guess"})
+    local = [
+        {"name": "short", "family": "lexical", "chars": 2000},
+        {"name": "lm", "family": "base"},
+    ]
+    _write(tmp_path, GOOD, {**GOOD, "name": "broken", "asking": "guess"}, *local)
     found, log = _loaded(tmp_path)
     assert found["score_endpoint_judges"] == ["mine"]
     assert found["checks"] == ["parity"]
     assert found["parents"] == ["corpora/split_manifest"]
-    assert found["onboard_corpus"] == ["combined", "lexical", "lexical_weighted"]
-    assert "mine" not in found["train_lm_judges"]
+    assert found["onboard_corpus"] == ["combined", "lexical", "lexical_weighted", "short"]
+    assert "mine" not in found["train_lm_judges"] and "lm" in found["train_lm_judges"]
     assert found["compared"] == ["audit", "certificate"], "the comparison comes after it"
     assert "judge 'broken': asking is 'guess'" in log
 

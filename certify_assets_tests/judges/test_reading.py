@@ -9,6 +9,7 @@ import yaml
 from certify_assets.corpora.rendering import Renderer, render_frame
 from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
 from certify_assets.evaluation.certification import certify_judge, verify_stored
+from certify_assets.judges.canary import LANGUAGE_RUNS, canary_report
 from certify_assets.judges.controls import UNCUT
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.compact import compact_model_path
@@ -176,6 +177,28 @@ def test_a_language_model_reads_its_own_prompt(tmp_path: Path) -> None:
 def test_a_reading_that_the_model_cannot_do_is_refused(reading: Reading, said: str) -> None:
     with pytest.raises(InputError, match=said):
         load_base("compact", None, reading)
+
+
+@pytest.mark.slow
+def test_a_language_model_of_a_folder_goes_from_settings_to_certificates(corpora: Store) -> None:
+    folder = str(compact_model_path())
+    entry = {"name": "mine", "family": "base", "model": folder, "tokens": 256, "prompt": YES}
+    configure(corpora.root, entry)
+    judge = judged(corpora, "three", "mine")
+    record = judge.train()
+    assert record.reading.tokens == 256 and record.reading.prompt.words == (" yes", " no")
+    judge.score()
+    certify_judge(judge)
+    assert verify_stored(judged(corpora, "three", "mine")) == []
+    facts = reading_facts(judge, record)
+    assert facts["reads"].startswith("whole runs, 256 tokens of a prompt; ")
+    assert facts["verdict words"] == "yes and no" and "sceptical auditor" in facts["system text"]
+    report = canary_report(judge)
+    assert report is not None and report.runs == LANGUAGE_RUNS and set(report.lifts)
+    # a prompt in other words is another judge
+    configure(corpora.root, {**entry, "prompt": {**YES, "closing": "Was it done?"}})
+    with pytest.raises(StaleCertificateError, match=r"judges\.yaml says otherwise now"):
+        judged(corpora, "three", "mine").require_scores()
 
 
 def test_a_refused_reading_trains_nothing(corpora: Store) -> None:
