@@ -148,7 +148,7 @@ def test_the_stored_certificates_verify_from_the_command_line(demo: Demo) -> Non
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["certificates"] == 12
+    assert json.loads(done.stdout)["certificates"] == 16
 
 
 @pytest.mark.browser
