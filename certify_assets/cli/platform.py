@@ -143,7 +143,7 @@ def _show(store: Store, corpora: Sequence[CorpusOverview], seconds: float) -> No
         for judge in corpus["judges"]:
             show_line(f"  {judge['page']}")
     show_line(
-        "Guarded TaskBoot, 95 % confidence; sides not shown certify nothing. Assets, lineage "
+        "Pseudo-task, 95 % confidence each; sides not shown certify nothing. Assets, lineage "
         "and MLflow runs: make dev, then http://127.0.0.1:3000"
     )
 
