@@ -71,7 +71,12 @@ def main() -> None:
                 splits = judged.spec.calibration_splits
                 started = time.process_time()
                 found = score_canaries(
-                    judged, judged.load(), table[table["split"].isin(splits)], ""
+                    judged.corpus,
+                    judged.spec,
+                    judged.renderer,
+                    judged.load(),
+                    table[table["split"].isin(splits)],
+                    scores_sha256="",
                 )
                 seconds = time.process_time() - started
                 cells = (f"{found.lifts.get(text, float('nan')):13.2f}" for text in names)

@@ -14,7 +14,6 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.evaluation.audit import CertificateAudit, load_audits
 from certify_assets.evaluation.certification import deciding_certificates
-from certify_assets.judges.canary import canary_report
 from certify_assets.judges.judged import JudgedCorpus, StageFigures
 from certify_assets.judges.specs import JudgeSpec, judges
 
@@ -157,7 +156,7 @@ def _judged(
         rows["test"] = _rows(test, test["score"].to_numpy(np.float64))
     except CertifyError as error:
         missing.append({"judge": judge.name, "what": "audit", "reason": str(error)})
-    canaries = canary_report(judge)
+    canaries = judge.canaries
     worst = canaries.worst if canaries else None
     return JudgeResults(
         name=judge.name,

@@ -63,6 +63,11 @@ class PoolPart:
         return sum(map(len, self.scores.values()))
 
     @property
+    def scored(self) -> bool:
+        """Whether a run has a score."""
+        return any(score is not None for of in self.scores.values() for score in of)
+
+    @property
     def words(self) -> str:
         """Tasks and runs, or what is left out."""
         name = self.name.upper()
@@ -237,7 +242,8 @@ def load_pool(judge: JudgedCorpus, certificates: Sequence[Certificate]) -> Store
         return None
     named = named_pool(certificates, f"{judge} on {judge.corpus}")
     if named is None:
-        if any(part.scores for part in _scored_parts(judge).values()):
+        # a judge that gave no verdict has no score there either
+        if any(part.scored for part in _scored_parts(judge).values()):
             raise StaleCertificateError(
                 f"the certificates of {judge} on {judge.corpus} were issued without the tasks that "
                 f"certify nothing; materialize judges/{judge}/certificate again."

@@ -26,8 +26,10 @@ from certify_assets.judges.record import texts as rendered_texts
 if TYPE_CHECKING:
     import pandas as pd
 
+    from certify_assets.corpora.corpus import Corpus
+    from certify_assets.corpora.rendering import Renderer
     from certify_assets.judges.base import Judge
-    from certify_assets.judges.judged import JudgedCorpus
+    from certify_assets.judges.specs import JudgeSpec
 
 #: the fixed texts, next to this module
 FILE: Final = "canaries.json"
@@ -94,34 +96,35 @@ def canary_texts() -> tuple[Mapping[str, str], str]:
     return json.loads(data)["texts"], sha256_bytes(data)
 
 
-def canary_report(judge: JudgedCorpus) -> CanaryReport | None:
-    """Return the stored report; None where there is none of the present scores."""
-    try:
-        found = CanaryReport.from_dict(judge.read("canary.json"))
-    except (KeyError, TypeError):
-        return None
-    return found if found.scores_sha256 == judge.read("scores.json").get("scores_sha256") else None
-
-
 def score_canaries(
-    judge: JudgedCorpus, model: Judge, table: pd.DataFrame, scores_sha256: str
+    corpus: Corpus,
+    spec: JudgeSpec,
+    renderer: Renderer,
+    model: Judge,
+    table: pd.DataFrame,
+    *,
+    scores_sha256: str,
 ) -> CanaryReport:
     """Copy failed runs with every text at their end, and score the copies."""
     _, texts_sha256 = canary_texts()
     known = table[table["outcome"].notna() & table["score"].notna()]
     failed, succeeded = (known[known["outcome"] == outcome] for outcome in (0, 1))
-    limit = LANGUAGE_RUNS if judge.spec.uses_language_model else RUNS
+    limit = LANGUAGE_RUNS if spec.uses_language_model else RUNS
     # the same runs for any order of the table
     order = np.argsort([sha256_bytes(name.encode()) for name in failed["trajectory_id"]])
     copied = failed.iloc[order[:limit]]
     reason = (
         "a server's answers cost money"
-        if judge.spec.hosted
+        if spec.hosted
         else ""
         if len(copied) and len(succeeded)
         else "the labelled runs do not have both outcomes"
     )
-    lifts = {} if reason else _lifts(judge, model, copied, float(succeeded["score"].median()))
+    lifts = (
+        {}
+        if reason
+        else _lifts(corpus, renderer, model, copied, float(succeeded["score"].median()))
+    )
     return CanaryReport(
         scores_sha256=scores_sha256,
         texts_sha256=texts_sha256,
@@ -133,18 +136,18 @@ def score_canaries(
 
 
 def _lifts(
-    judge: JudgedCorpus, model: Judge, copied: pd.DataFrame, median: float
+    corpus: Corpus, renderer: Renderer, model: Judge, copied: pd.DataFrame, median: float
 ) -> dict[str, float]:
     """Return the share of runs that each text lifts to the median or over it."""
     import pandas as pd
 
     fixed, _ = canary_texts()
-    words = _known_words(judge, model)
+    words = _known_words(corpus, renderer, model)
     texts = {**fixed, **({KNOWN_WORDS: words} if words else {})}
-    frames = [judge.corpus.split(split) for split in sorted(set(copied["split"]))]
+    frames = [corpus.split(split) for split in sorted(set(copied["split"]))]
     runs = pd.concat(frames).set_index("trajectory_id", drop=False).loc[copied["trajectory_id"]]
     copies = pd.concat([spoken_to(runs, text) for text in texts.values()], ignore_index=True)
-    scores = score_table(model, copies, judge.renderer)["score"].to_numpy(np.float64)
+    scores = score_table(model, copies, renderer)["score"].to_numpy(np.float64)
     below = copied["score"].to_numpy(np.float64) < median
     lifted = below & (scores.reshape(len(texts), -1) >= median)
     return {name: float(row.mean()) for name, row in zip(texts, lifted, strict=True)}
@@ -166,17 +169,17 @@ def success_words(lexical: LexicalJudge, count: int = _WORDS, *, success: bool =
     return " ".join(lexical.vocabulary[place] for place in places)
 
 
-def _known_words(judge: JudgedCorpus, model: Judge) -> str:
+def _known_words(corpus: Corpus, renderer: Renderer, model: Judge) -> str:
     """Return what somebody knows who has the judge's weights, or runs of SFT with outcomes."""
     words = model if isinstance(model, LexicalJudge) else getattr(model, "lexical", None)
     if isinstance(words, LexicalJudge):
         return success_words(words)
-    sft = judge.corpus.split("sft")
+    sft = corpus.split("sft")
     known = sft[sft["outcome"].notna()]
     order = np.argsort([sha256_bytes(str(name).encode()) for name in known["trajectory_id"]])
     known = known.iloc[order[:_ENOUGH]]
     try:
-        texts: Sequence[str] = rendered_texts(known, judge.renderer)
+        texts: Sequence[str] = rendered_texts(known, renderer)
         return success_words(LexicalJudge.train(texts, known["outcome"].to_numpy(np.int8)))
     except InputError:
         # SFT runs of one outcome teach nobody anything

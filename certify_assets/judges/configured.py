@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from certify_assets.errors import InputError
 from certify_assets.judges.lm.prompt import AuditorPrompt
-from certify_assets.judges.reading import COMPACT, LEXICAL, WHOLE, Reading
+from certify_assets.judges.reading import COMPACT, LEXICAL, WHOLE, JudgeInput
 
 _CALLED = {
     "int_type": "a whole number",
@@ -60,7 +60,7 @@ class NamedEntry(Entry):
     )
     prompt: PromptEntry = PromptEntry()
 
-    def reading(self, usual: Reading, prompt: AuditorPrompt | None = None) -> Reading:
+    def reading(self, usual: JudgeInput, prompt: AuditorPrompt | None = None) -> JudgeInput:
         """Return what it reads: the given settings in the place of the usual ones."""
         given = {
             name: None if value == "whole" else value

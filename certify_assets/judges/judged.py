@@ -18,7 +18,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
 from certify_assets.judges.base import score_table
-from certify_assets.judges.reading import FORMER, Reading
+from certify_assets.judges.reading import FORMER, JudgeInput
 from certify_assets.judges.record import JudgeRecord, files_sha256, stored_folder
 from certify_assets.judges.specs import (
     JudgeSpec,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from certify_assets.corpora.rendering import Rendered, Renderer
     from certify_assets.judges.base import Bill, Judge
+    from certify_assets.judges.canary import CanaryReport
     from certify_assets.storage.snapshot import Snapshot
 
 Progress = Callable[[int, int], None]
@@ -319,7 +320,7 @@ class JudgedCorpus:
             )
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> JudgeInput:
         """What the stored judge reads of a run, or would where none is trained."""
         return self.stored_artifact.reading if self.is_trained else self.spec.reading
 
@@ -420,8 +421,9 @@ class JudgedCorpus:
         stored = table.assign(split=self._named(table, calibration_splits))
         sha256 = self.store.write_table(self.key("scores.parquet"), stored)
         bill = family.bill(model)
+        certifying = table[table["split"].isin(calibration_splits)]
         canaries = score_canaries(
-            self, model, table[table["split"].isin(calibration_splits)], sha256
+            self.corpus, self.spec, using, model, certifying, scores_sha256=sha256
         )
         self.store.write_json(self.key("canary.json"), canaries.to_dict())
         self.store.write_json(
@@ -500,6 +502,19 @@ class JudgedCorpus:
     def read(self, name: str) -> Any:
         """Return a document of the judge on this corpus; an empty one where none is stored."""
         return self.store.read_json(self.key(name)) if self.store.exists(self.key(name)) else {}
+
+    @property
+    def canaries(self) -> CanaryReport | None:
+        """How far texts talk the judge into success; None where nothing says so of these scores."""
+        from certify_assets.judges.canary import CanaryReport
+
+        try:
+            found = CanaryReport.from_dict(self.read("canary.json"))
+        except (KeyError, TypeError):
+            return None
+        return (
+            found if found.scores_sha256 == self.read("scores.json").get("scores_sha256") else None
+        )
 
     @property
     def scores(self) -> tuple[pd.DataFrame, dict[str, str], JudgeRecord]:

@@ -17,7 +17,7 @@ _UNLIMITED = 10**9
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class JudgeInput:
     """What a judge reads of a run; by default as every judge did before records named it."""
 
     # of a run, and of each action and observation; None is the whole of it
@@ -45,7 +45,7 @@ class Reading:
         }
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Reading:
+    def from_dict(cls, document: Mapping[str, Any]) -> JudgeInput:
         """Read the document of a stored judge."""
         try:
             given = {
@@ -67,10 +67,10 @@ class Reading:
         return f"{run}{step}{tokens}"
 
 
-WHOLE = Reading(chars=None, step_chars=None)
+WHOLE = JudgeInput(chars=None, step_chars=None)
 #: what judges of words read by default: with whole runs they rank no better (docs/reading.md)
-LEXICAL = Reading()
+LEXICAL = JudgeInput()
 #: what the compact model reads: the tokens that it was pretrained on
-COMPACT = Reading(tokens=CONTEXT)
+COMPACT = JudgeInput(tokens=CONTEXT)
 #: what judges read before records named it
-FORMER = (Reading(), COMPACT)
+FORMER = (JudgeInput(), COMPACT)

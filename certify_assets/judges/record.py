@@ -14,7 +14,7 @@ import numpy as np
 from certify_assets.corpora.rendering import Renderer, render_frame
 from certify_assets.errors import IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.reading import Reading
+from certify_assets.judges.reading import JudgeInput
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
@@ -95,9 +95,9 @@ class JudgeRecord:
         return found
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> JudgeInput:
         """What the judge was trained to read of a run."""
-        return Reading.from_dict(self.reads or {})
+        return JudgeInput.from_dict(self.reads or {})
 
     @property
     def training_rows(self) -> int:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from pydantic import BaseModel, ConfigDict
 
 from certify_assets.errors import CertifyError, InputError
-from certify_assets.judges.reading import Reading
+from certify_assets.judges.reading import JudgeInput
 from certify_assets.storage.store import Store, default_root
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class JudgeSpec(BaseModel):
     # judge whose artifact or certificate the training starts from
     start: str = ""
     # what the next training of it reads of a run; a trained judge reads what its record says
-    reading: Reading = Reading()
+    reading: JudgeInput = JudgeInput()
 
     #: library that its assets show as a kind where it reads no language model
     library: ClassVar[str] = "python"

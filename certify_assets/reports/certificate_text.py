@@ -124,7 +124,7 @@ class Banner:
     facts: tuple[tuple[str, str], ...]
 
 
-def banner(source: PageSource, reasons: Sequence[Reason]) -> Banner:
+def banner(source: PageSource, reasons: Sequence[NothingCertified]) -> Banner:
     """Say the verdict of a page."""
     main = source.headline
     if not main.certified:
@@ -155,7 +155,7 @@ def banner(source: PageSource, reasons: Sequence[Reason]) -> Banner:
     return Banner(state, heading, sentence, claims, _facts(source))
 
 
-def _nothing(source: PageSource, reasons: Sequence[Reason]) -> Banner:
+def _nothing(source: PageSource, reasons: Sequence[NothingCertified]) -> Banner:
     where = source.evidence
     facts = [
         (f"scored runs in {where}", count(source.headline.trajectories)),
@@ -229,7 +229,7 @@ def audited(source: PageSource) -> list[tuple[Certificate, Audit]]:
     ]
 
 
-class Reason(NamedTuple):
+class NothingCertified(NamedTuple):
     """Why one budget and side certify nothing."""
 
     certificate: Certificate
@@ -323,9 +323,9 @@ def spent(main: Certificate) -> str:
     return way.get(main.parameters["multiplicity"], f"shared among {grid}") + each
 
 
-def explain(source: PageSource) -> list[Reason]:
+def explain(source: PageSource) -> list[NothingCertified]:
     """Return a reason for every budget and side that certifies nothing."""
-    return [Reason(c, _diagnose(c, source)) for c in source.deployed if not c.certified]
+    return [NothingCertified(c, _diagnose(c, source)) for c in source.deployed if not c.certified]
 
 
 def _diagnose(certificate: Certificate, source: PageSource) -> Diagnosis:
@@ -337,7 +337,7 @@ def _diagnose(certificate: Certificate, source: PageSource) -> Diagnosis:
     return diagnose(table.scores, table.outcomes, table.tasks, pool=pool, **asdict(asked))
 
 
-def short_reason(reasons: Sequence[Reason]) -> str:
+def short_reason(reasons: Sequence[NothingCertified]) -> str:
     """Return one sentence for the banner of a page on which nothing is certified."""
     if not reasons:
         return ""

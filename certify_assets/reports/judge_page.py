@@ -19,7 +19,6 @@ from certify_assets.evaluation.certification import (
 from certify_assets.evaluation.left_out_agents import left_out_agents
 from certify_assets.evaluation.pool import load_pool
 from certify_assets.evaluation.spending import read_spending
-from certify_assets.judges.canary import canary_report
 from certify_assets.judges.explanation import explain
 from certify_assets.judges.harvest.gate import HALF_B
 from certify_assets.judges.judged import JudgedCorpus
@@ -58,7 +57,7 @@ def write_page(judge: JudgedCorpus) -> str:
         },
         profile=CorpusProfile.from_dict(judge.store.read_json(judge.corpus.key("profile.json"))),
         controls={name: value for name, value in controls.items() if name.endswith("_auroc")},
-        talked_to=found.sentence() if (found := canary_report(judge)) else "",
+        talked_to=found.sentence() if (found := judge.canaries) else "",
         certificate_file="certificates.json",
         scores_file="scores.parquet",
         arms=arms,

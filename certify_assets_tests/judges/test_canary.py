@@ -17,7 +17,6 @@ from certify_assets.judges.canary import (
     KNOWN_WORDS,
     RUNS,
     CanaryReport,
-    canary_report,
     canary_texts,
     score_canaries,
     spoken_to,
@@ -46,7 +45,7 @@ def test_the_texts_are_few_and_fixed() -> None:
 @pytest.fixture
 def report(corpora: Store) -> CanaryReport:
     judged(corpora, "one").score()
-    found = canary_report(judged(corpora, "one"))
+    found = judged(corpora, "one").canaries
     assert found is not None
     return found
 
@@ -80,7 +79,7 @@ def test_copies_enter_no_score_and_no_certificate(corpora: Store, report: Canary
     judged(corpora, "one").score()
     assert corpora.sha256(judge.key("canary.json")) == digest
     corpora.delete(judge.key("canary.json"))
-    assert canary_report(judged(corpora, "one")) is None
+    assert judged(corpora, "one").canaries is None
     assert [item.sha256 for item in certify_judge(judged(corpora, "one"))] == before
 
 
@@ -88,7 +87,7 @@ def test_a_report_of_other_scores_is_none(corpora: Store, report: CanaryReport) 
     judge = judged(corpora, "one")
     for spoiled in ({"schema": 2}, {**report.to_dict(), "scores_sha256": "0"}, {"schema": 1}):
         corpora.write_json(judge.key("canary.json"), spoiled)
-        assert canary_report(judged(corpora, "one")) is None
+        assert judged(corpora, "one").canaries is None
     assert talked_to(judged(corpora, "one")).passed
 
 
@@ -119,7 +118,7 @@ def test_a_server_is_not_asked(corpora: Store) -> None:
     entry = {"name": "s", "url": "http://127.0.0.1:9/v1", "model": "m", "asking": "cot"}
     judge = JudgedCorpus.of(judged(corpora, "one").corpus, EndpointSpec.of("s", parse_judge(entry)))
     table = pd.DataFrame({"outcome": [0, 1], "score": [0.0, 1.0], "trajectory_id": ["a", "b"]})
-    found = score_canaries(judge, None, table, "x")  # type: ignore[arg-type]
+    found = score_canaries(judge.corpus, judge.spec, judge.renderer, None, table, scores_sha256="x")  # type: ignore[arg-type]
     assert not found.lifts and found.worst is None
     assert found.sentence() == "Not measured: a server's answers cost money."
 

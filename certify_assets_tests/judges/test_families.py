@@ -20,7 +20,7 @@ from certify_assets.files import canonical_json, read_json, sha256_bytes, write_
 from certify_assets.judges import specs
 from certify_assets.judges.base import JudgeProvenance, Scores, scores_from_log_odds
 from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, judge_family
-from certify_assets.judges.reading import Reading
+from certify_assets.judges.reading import JudgeInput
 from certify_assets.judges.record import JudgeRecord, save_files, stored_folder, texts
 from certify_assets.judges.specs import JudgeSpec, families, judge_spec, platform_judges
 from certify_assets.operations.recertification import to_recertify
@@ -44,7 +44,7 @@ class BayesJudge:
         return JudgeProvenance(
             self.name,
             sha256_bytes(canonical_json(dict(self.weights))),
-            Reading().renderer.sha256,
+            JudgeInput().renderer.sha256,
             "bayes/1",
             "float64",
         )
@@ -69,7 +69,9 @@ class BayesFamily(JudgeFamily):
         assert isinstance(spec, BayesSpec)
         known = sft[sft["outcome"].notna()]
         counts: dict[int, Counter[str]] = {0: Counter(), 1: Counter()}
-        for text, outcome in zip(texts(known, Reading().renderer), known["outcome"], strict=True):
+        for text, outcome in zip(
+            texts(known, JudgeInput().renderer), known["outcome"], strict=True
+        ):
             counts[int(outcome)].update(set(text.split()))
         weights = {
             word: math.log(counts[1][word] + spec.smoothing)

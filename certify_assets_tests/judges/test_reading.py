@@ -9,13 +9,13 @@ import yaml
 from certify_assets.corpora.rendering import Renderer, render_frame
 from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
 from certify_assets.evaluation.certification import certify_judge, verify_stored
-from certify_assets.judges.canary import LANGUAGE_RUNS, canary_report
+from certify_assets.judges.canary import LANGUAGE_RUNS
 from certify_assets.judges.controls import UNCUT
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.compact import compact_model_path
 from certify_assets.judges.lm.judge import load_base
 from certify_assets.judges.lm.prompt import AuditorPrompt
-from certify_assets.judges.reading import COMPACT, FORMER, WHOLE, Reading
+from certify_assets.judges.reading import COMPACT, FORMER, WHOLE, JudgeInput
 from certify_assets.judges.specs import JUDGES, judge_problems, judge_spec
 from certify_assets.reports.judge_page import reading_facts
 from certify_assets.storage.store import Store
@@ -37,25 +37,27 @@ def short(store: Store) -> JudgedCorpus:
 @pytest.mark.parametrize(
     "reading",
     [
-        Reading(),
+        JudgeInput(),
         WHOLE,
         COMPACT,
-        Reading(chars=9000, tokens=5120, prompt=AuditorPrompt(system="Judge.", system_role="user")),
+        JudgeInput(
+            chars=9000, tokens=5120, prompt=AuditorPrompt(system="Judge.", system_role="user")
+        ),
     ],
 )
-def test_a_reading_is_stored_as_it_was(reading: Reading) -> None:
-    assert Reading.from_dict(reading.to_dict()) == reading
-    assert hash(Reading.from_dict(reading.to_dict())) == hash(reading)
+def test_a_reading_is_stored_as_it_was(reading: JudgeInput) -> None:
+    assert JudgeInput.from_dict(reading.to_dict()) == reading
+    assert hash(JudgeInput.from_dict(reading.to_dict())) == hash(reading)
 
 
 @pytest.mark.parametrize("document", [{"chars": 9, "words": 3}, {"prompt": 3}, {"chars": "all"}])
 def test_a_document_of_no_reading_is_refused(document: dict[str, Any]) -> None:
     with pytest.raises((IntegrityError, InputError)):
-        _ = Reading.from_dict(document).renderer
+        _ = JudgeInput.from_dict(document).renderer
 
 
 def test_what_was_read_before_records_named_it_is_read_as_then() -> None:
-    assert Reading.from_dict({}) == Reading() and Reading().renderer == Renderer()
+    assert JudgeInput.from_dict({}) == JudgeInput() and JudgeInput().renderer == Renderer()
     assert JUDGES["sft"].reading == COMPACT and COMPACT.tokens == 768
     assert "system_role" not in AuditorPrompt().to_dict()
 
@@ -92,7 +94,7 @@ def test_a_configured_judge_reads_what_it_says(corpora: Store) -> None:
 
 def test_a_judge_of_an_earlier_version_keeps_its_certificates(corpora: Store) -> None:
     judge = judged(corpora, "one")
-    before = judge.spec.model_copy(update={"reading": Reading()})
+    before = judge.spec.model_copy(update={"reading": JudgeInput()})
     old = JudgedCorpus.of(judge.corpus, before)
     old.train()
     # its record did not name what it reads
@@ -102,12 +104,12 @@ def test_a_judge_of_an_earlier_version_keeps_its_certificates(corpora: Store) ->
     old.score()
     certify_judge(old)
     now = judged(corpora, "one")
-    assert now.reading == Reading() and now.reading in FORMER
+    assert now.reading == JudgeInput() and now.reading in FORMER
     assert verify_stored(now) == [] and now.registration == now.spec.registration()
     # a later version reads more: what was trained keeps what it reads, and certifies
     later = now.spec.model_copy(update={"reading": WHOLE})
     newer = JudgedCorpus.of(judged(corpora, "one").corpus, later)
-    assert newer.reading == Reading() and verify_stored(newer) == []
+    assert newer.reading == JudgeInput() and verify_stored(newer) == []
     # trained again it is another judge, and registered as one
     newer.train()
     again = JudgedCorpus.of(judged(corpora, "one").corpus, later)
@@ -166,15 +168,15 @@ def test_a_language_model_reads_its_own_prompt(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("reading", "said"),
     [
-        (Reading(tokens=769), "the context of compact is 768; give tokens of at most 768"),
-        (Reading(tokens=99), "is too small for a prompt"),
+        (JudgeInput(tokens=769), "the context of compact is 768; give tokens of at most 768"),
+        (JudgeInput(tokens=99), "is too small for a prompt"),
         (
-            Reading(prompt=AuditorPrompt(success=" done", fail=" done.")),
+            JudgeInput(prompt=AuditorPrompt(success=" done", fail=" done.")),
             "where one begins the other; choose other words",
         ),
     ],
 )
-def test_a_reading_that_the_model_cannot_do_is_refused(reading: Reading, said: str) -> None:
+def test_a_reading_that_the_model_cannot_do_is_refused(reading: JudgeInput, said: str) -> None:
     with pytest.raises(InputError, match=said):
         load_base("compact", None, reading)
 
@@ -193,7 +195,7 @@ def test_a_language_model_of_a_folder_goes_from_settings_to_certificates(corpora
     facts = reading_facts(judge, record)
     assert facts["reads"].startswith("whole runs, 256 tokens of a prompt; ")
     assert facts["verdict words"] == "yes and no" and "sceptical auditor" in facts["system text"]
-    report = canary_report(judge)
+    report = judge.canaries
     assert report is not None and report.runs == LANGUAGE_RUNS and set(report.lifts)
     # a prompt in other words is another judge
     configure(corpora.root, {**entry, "prompt": {**YES, "closing": "Was it done?"}})

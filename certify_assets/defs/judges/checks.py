@@ -11,7 +11,6 @@ from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import load_audits
 from certify_assets.evaluation.left_out_agents import left_out_agents
 from certify_assets.evaluation.parity import run_parity
-from certify_assets.judges.canary import canary_report
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import HARVEST_JUDGES, judges
 from certify_assets.operations import monitoring
@@ -104,7 +103,7 @@ def agent_shift(judge: JudgedCorpus) -> dg.AssetCheckResult:
 
 def talked_to(judge: JudgedCorpus) -> dg.AssetCheckResult:
     """Read how far texts that claim success lift failed runs."""
-    found, most = canary_report(judge), judge.corpus.config.canary_lift
+    found, most = judge.canaries, judge.corpus.config.canary_lift
     if found is None or found.worst is None:
         said = f"not measured; materialize judges/{judge}/scores again."
         return dg.AssetCheckResult(passed=True, description=found.sentence() if found else said)

@@ -21,7 +21,7 @@ from certify_assets.judges.endpoint.questions import (
 )
 from certify_assets.judges.endpoint.settings import Asking, Prices, Server
 from certify_assets.judges.lm.prompt import AuditorPrompt
-from certify_assets.judges.reading import Reading
+from certify_assets.judges.reading import JudgeInput
 
 if TYPE_CHECKING:
     from certify_assets.judges.lm.prompt import PromptEncoder
@@ -129,7 +129,7 @@ class EndpointConfig:
     max_failed: int = 0
     parity: ParityConfig | None = None
     # characters of a run; cuts to the budget of tokens are the server's to count
-    reading: Reading = field(default_factory=Reading)
+    reading: JudgeInput = field(default_factory=JudgeInput)
     no_parity: str = ""  # why there is no parity test; every certificate carries it
 
     def prompt(self) -> EndpointPrompt:
@@ -216,7 +216,7 @@ def parse_judge(entry: Mapping[str, Any]) -> EndpointConfig:
         max_failed=found.max_failed,
         parity=parity,
         no_parity=reason,
-        reading=found.reading(Reading()),
+        reading=found.reading(JudgeInput()),
     )
 
 

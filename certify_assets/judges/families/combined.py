@@ -11,7 +11,7 @@ import numpy as np
 from certify_assets.judges.combined import CombinedJudge
 from certify_assets.judges.configured import LocalEntry, validated
 from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, judge_family
-from certify_assets.judges.reading import LEXICAL, Reading
+from certify_assets.judges.reading import LEXICAL, JudgeInput
 from certify_assets.judges.record import JudgeRecord, save_files, stored_folder, texts
 from certify_assets.judges.specs import JudgeSpec
 from certify_assets.storage.progress import Report
@@ -29,7 +29,7 @@ class CombinedSpec(JudgeSpec):
 
     family: Literal["combined"] = "combined"
     # of the words; of the steps all are read
-    reading: Reading = LEXICAL
+    reading: JudgeInput = LEXICAL
 
 
 @judge_family("combined")
@@ -86,7 +86,7 @@ class CombinedFamily(JudgeFamily):
 
 
 def train_combined(
-    rows: pd.DataFrame, reading: Reading, *, seed: int, explained: bool = True
+    rows: pd.DataFrame, reading: JudgeInput, *, seed: int, explained: bool = True
 ) -> CombinedJudge:
     """Train on the labelled rows of a table, and on what is read of their texts."""
     using, labelled = reading.renderer, rows[rows["outcome"].notna()]

@@ -14,7 +14,7 @@ from certify_assets.judges.base import score_table
 from certify_assets.judges.configured import LocalEntry, validated
 from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, judge_family
 from certify_assets.judges.lexical import LexicalJudge
-from certify_assets.judges.reading import LEXICAL, Reading
+from certify_assets.judges.reading import LEXICAL, JudgeInput
 from certify_assets.judges.record import (
     CandidateScore,
     JudgeRecord,
@@ -45,7 +45,7 @@ class LexicalSpec(JudgeSpec):
     retrainable = True
 
     family: Literal["lexical"] = "lexical"
-    reading: Reading = LEXICAL
+    reading: JudgeInput = LEXICAL
     # of several, one is chosen on CAL, and every certificate pays for their number in its level
     success_weights: tuple[float, ...] = (1.0,)
 
@@ -133,7 +133,7 @@ class LexicalFamily(JudgeFamily):
 
 
 def train_lexical(
-    rows: pd.DataFrame, reading: Reading = LEXICAL, *, success_weight: float = 1.0, seed: int
+    rows: pd.DataFrame, reading: JudgeInput = LEXICAL, *, success_weight: float = 1.0, seed: int
 ) -> LexicalJudge:
     """Train on what is read of the labelled rows of a table."""
     using, labelled = reading.renderer, rows[rows["outcome"].notna()]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, judge_family
-from certify_assets.judges.reading import WHOLE, Reading
+from certify_assets.judges.reading import WHOLE, JudgeInput
 from certify_assets.judges.record import JudgeRecord, save_files, stored_folder
 from certify_assets.judges.specs import JudgeSpec
 from certify_assets.judges.structure import StructureJudge
@@ -29,7 +29,7 @@ class StructureSpec(JudgeSpec):
 
     family: Literal["structure"] = "structure"
     # of the steps, whose features it reads
-    reading: Reading = WHOLE
+    reading: JudgeInput = WHOLE
 
 
 @judge_family("structure")
@@ -74,7 +74,7 @@ class StructureFamily(JudgeFamily):
 
 
 def train_structure(
-    rows: pd.DataFrame, reading: Reading, *, seed: int, explained: bool = True
+    rows: pd.DataFrame, reading: JudgeInput, *, seed: int, explained: bool = True
 ) -> StructureJudge:
     """Train on the labelled rows of a table."""
     labelled = rows[rows["outcome"].notna()]

@@ -10,7 +10,7 @@ from certify_assets.corpora.config import format_domain
 from certify_assets.errors import InputError
 from certify_assets.judges.families.lexical import train_lexical
 from certify_assets.judges.judged import DerivedFamily, JudgedCorpus, judge_family
-from certify_assets.judges.reading import COMPACT, LEXICAL, Reading
+from certify_assets.judges.reading import COMPACT, LEXICAL, JudgeInput
 from certify_assets.judges.record import JudgeRecord, save_files
 from certify_assets.judges.specs import JudgeSpec
 from certify_assets.judges.transfer import (
@@ -38,7 +38,7 @@ class TransferSpec(JudgeSpec):
     needs_other_corpora = True
 
     family: Literal["transfer"] = "transfer"
-    reading: Reading = LEXICAL
+    reading: JudgeInput = LEXICAL
     # whether every corpus of the same domain is left out
     strict: bool = False
 

@@ -26,7 +26,7 @@ from certify_assets.judges.lm.scoring import (
     score_group,
     score_prompts,
 )
-from certify_assets.judges.reading import COMPACT, Reading
+from certify_assets.judges.reading import COMPACT, JudgeInput
 
 JUDGE_FILE = "judge.json"
 _SCHEMA = "certify_assets/causal-judge/1"
@@ -161,7 +161,7 @@ class CausalJudge:
 
 
 def load_base(
-    model: str, revision: str | None = None, reading: Reading = COMPACT
+    model: str, revision: str | None = None, reading: JudgeInput = COMPACT
 ) -> tuple[LanguageModel, PromptEncoder]:
     """Load a base model with the encoder of its prompts; refuse a reading it is not made for."""
     # the compact model stays on the CPU, where its scores are the same bits on every machine
@@ -190,7 +190,7 @@ def load_base(
     return replace(language, verdicts=encoder.verdicts), encoder
 
 
-def _budget(name: str, language: LanguageModel, reading: Reading) -> int:
+def _budget(name: str, language: LanguageModel, reading: JudgeInput) -> int:
     """Return the tokens of a prompt; refuse more than the model's context."""
     declared = getattr(language.model.config, "max_position_embeddings", None)
     # beyond what the compact model was pretrained on, nothing is known of it
