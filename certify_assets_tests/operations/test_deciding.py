@@ -174,6 +174,7 @@ def test_the_same_runs_give_the_same_bytes(operated: Store, tmp_path: Path) -> N
 def test_tasks_that_were_seen_and_runs_that_changed_go_to_people(
     deployed: Store, tmp_path: Path
 ) -> None:
+    save_config(deployed, replace(Corpus(deployed, "c").config, batch_runs=1))
     cal = Corpus(deployed, "c").split("cal")["task_id"].iloc[0]
     decided(deployed, tmp_path, tasks=6)
 
@@ -324,6 +325,7 @@ def test_two_that_decide_at_once_decide_once(deployed: Store, tmp_path: Path) ->
 def test_labels_that_cannot_be_put_to_the_monitor_leave_the_next_batch_to_people(
     operated: Store,
 ) -> None:
+    save_config(operated, replace(Corpus(operated, "c").config, batch_runs=1))
     deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"), track=False)
     operated.write_bytes(
         "monitoring/c/lexical/1.csv", b"task_id,score,outcome,audit_sample\nt,1,maybe,True\n"

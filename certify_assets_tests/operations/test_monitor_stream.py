@@ -125,14 +125,18 @@ def test_an_alarm_is_raised_recorded_once_with_its_time_and_stays_in_the_journal
     label_rows(store, "one", rows)
     document = monitor_judge(judge_of(store))
     assert document.status == "alarm" and load_monitor(judge_of(store)) == document
-    assert [entry.source for entry in document.monitors] == ["operation"]
+    assert {entry.source for entry in document.monitors} == {"operation"}
     monitor_judge(judge_of(store))
-    (alarm,) = read_alarms(Corpus(store, "one"))
-    assert (
-        alarm.certificate_sha256 == document.certificates[0]
-        and alarm.at == document.monitors[0].result.first_alarm_at
-    )
-    assert alarm.time > "2026" and alarm.interval[0] > alarm.alpha
+    alarms = {alarm.certificate_sha256: alarm for alarm in read_alarms(Corpus(store, "one"))}
+    # one of each certificate that is above its budget, and none twice
+    assert len(alarms) == len(read_alarms(Corpus(store, "one")))
+    raised = [entry for entry in document.monitors if entry.result.first_alarm_at is not None]
+    assert {alarm.at for alarm in alarms.values()} == {
+        entry.result.first_alarm_at for entry in raised
+    }
+    assert raised and set(alarms) <= set(document.certificates) and len(alarms) == len(raised)
+    for alarm in alarms.values():
+        assert alarm.time > "2026" and alarm.interval[0] > alarm.alpha
 
 
 def test_files_and_operation_are_two_streams(store: Store, certificate: Certificate) -> None:
@@ -150,10 +154,8 @@ def test_files_and_operation_are_two_streams(store: Store, certificate: Certific
     )
     frame.to_csv(folder / "1.csv", index=False)
     document = monitor_judge(judge_of(store))
-    assert [entry.source for entry in document.monitors] == [
-        "files",
-        "operation",
-    ] and document.status == "quiet"
+    assert sorted({entry.source for entry in document.monitors}) == ["files", "operation"]
+    assert document.status in ("quiet", "too_few")
     assert "several_monitors" in {item["code"] for item in document.findings}
     metrics = monitor_metrics(document)
     assert {"e_value_reject_at_0.1", "e_value_reject_at_0.1_operation"} <= set(metrics) and len(

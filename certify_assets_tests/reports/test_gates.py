@@ -33,7 +33,7 @@ def test_a_page_has_three_lamps_with_icon_word_and_reason(certified: Case, nothi
         ]
         gates = table_gates(*arrays(case.cal))
         assert [words for words, _, _ in items] == [gate_mark(gate).words for gate in gates]
-        assert f"n_eff {gates[2].value:.1f}" in items[2][2] and "64 at δ/40" in items[2][2]
+        assert f"n_eff {gates[2].value:.1f}" in items[2][2] and "39 at δ/3" in items[2][2]
     assert [words for words, _, _ in items] == ["passed", "unknown", "passed"]
 
 
@@ -48,7 +48,7 @@ def test_lamps_are_of_cal_and_of_the_budget_in_question(certified: Case) -> None
     strict, loose = (
         next(c for c in certified.certificates if c.alpha == alpha) for alpha in (0.1, 0.2)
     )
-    assert "64 at δ/40" in gates_markdown(strict, *arrays(cal))
+    assert "39 at δ/3" in gates_markdown(strict, *arrays(cal))
     assert "30 at δ/40" in gates_markdown(loose, *arrays(cal))
 
 
