@@ -541,7 +541,7 @@ def dominated(right: bool = True, tasks: int = 101) -> Sample:
 
 @pytest.mark.slow
 def test_one_task_that_holds_nearly_everything_is_refused_and_named() -> None:
-    found = certify(*dominated())
+    found = certify(*dominated(), procedure="guarded_taskboot")
     assert not found.certified
     assert {"guard_concentration_blocked", "nothing_passes"} <= set(codes(found))
     plain = certify(*dominated(), procedure="taskboot")

@@ -54,7 +54,8 @@ def test_the_planned_size_certifies_in_four_of_five_draws(
 ) -> None:
     *facts, alpha, side = setting
     share = _share_that_certifies(*facts, Settings(alpha=alpha, side=side), draws)
-    assert abs(share - 0.8) <= 0.03 + 3 * 0.4 / math.sqrt(draws)
+    # the planned size is one at which the share is within .05 of .8
+    assert abs(share - 0.8) <= 0.05 + 3 * 0.4 / math.sqrt(draws)
 
 
 @pytest.mark.slow
@@ -139,7 +140,9 @@ def test_the_same_question_has_the_same_answer() -> None:
 @pytest.mark.slow
 def test_where_no_size_is_within_the_window_the_plan_says_so() -> None:
     facts = CorpusFacts(success_rate=0.3, auroc=0.95, icc=0.3, sizes=(4,))
-    found = plan_sample_size(facts, Settings(alpha=0.6), other_attempts=())
+    found = plan_sample_size(
+        facts, Settings(alpha=0.6, procedure="guarded_taskboot"), other_attempts=()
+    )
     assert not found.sizing.checks[-1].inside
     assert found.sizing.fewer is not None
     assert found.sizing.fewer.share < 0.8

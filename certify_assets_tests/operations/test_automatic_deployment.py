@@ -108,7 +108,7 @@ def test_an_outcome_that_was_edited_is_one_sentence(tmp_path: Path) -> None:
 def test_if_wider_deploys_what_decides_more_of_the_same_runs(store: Store) -> None:  # noqa: F811
     bring(store, seed=1)
     # so little δ that less is certified than at first
-    record, _ = recertify(judge_of(store), schedule=Schedule("equal", 2e-4, count=10))
+    record, _ = recertify(judge_of(store), schedule=Schedule("equal", 2e-2, count=10))
     assert record is not None
     made = deploy_by_policy(set_policy(store, "if_wider"))
     assert made is not None and not made.deployed, made

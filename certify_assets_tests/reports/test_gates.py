@@ -49,7 +49,7 @@ def test_lamps_are_of_cal_and_of_the_budget_in_question(certified: Case) -> None
         next(c for c in certified.certificates if c.alpha == alpha) for alpha in (0.1, 0.2)
     )
     assert "39 at δ/3" in gates_markdown(strict, *arrays(cal))
-    assert "30 at δ/40" in gates_markdown(loose, *arrays(cal))
+    assert "19 at δ/3" in gates_markdown(loose, *arrays(cal))
 
 
 def test_a_profile_shows_its_gates_without_a_judge() -> None:

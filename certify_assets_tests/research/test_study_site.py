@@ -64,7 +64,7 @@ def test_our_rows_are_those_of_the_documents(store: Store) -> None:
     judge = document["judges"][0]
     cells = {(cell["side"], cell["alpha"], cell["procedure"]): cell for cell in judge["cells"]}
     main = {row["procedure"]: row for row in rows_of(store, "main") if row["corpus"] == "c"}
-    for procedure in ("taskboot", "guarded_taskboot"):
+    for procedure in ("taskboot", "pseudo_task"):
         assert float(main[procedure]["coverage lexical"]) == pytest.approx(
             cells["reject", 0.1, procedure]["test_coverage"], abs=6e-4
         )
