@@ -47,8 +47,6 @@ COMMANDS = {
     "splits": _STUDY,
     "lexical": _STUDY,
     "lexical_weighted": _STUDY,
-    "structure": _STUDY,
-    "combined": _STUDY,
     "seeds": _STUDY,
     "harvests": "certify research harvest CORPUS",
     "base": _FULL,

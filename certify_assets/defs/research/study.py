@@ -88,8 +88,6 @@ STAGES: tuple[Stage, ...] = (
     _stage("splits", 0, " ".join(f"corpora/{name}" for name in _SPLITS.split())),
     _judge("lexical"),
     _judge("lexical_weighted"),
-    _judge("structure"),
-    _judge("combined"),
     _stage("seeds", 0, "research/seed_study", "splits"),
     _stage("harvests", 0, "research/harvests", "splits"),
     _judge("base"),
