@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from numpy.typing import ArrayLike
 
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges import lexical, structure
 from certify_assets.judges.base import JudgeProvenance, Reason, Scores, scores_from_log_odds
 from certify_assets.judges.crossfit import Scale, task_folds
 from certify_assets.judges.lexical import LexicalJudge, LexicalSettings
 from certify_assets.judges.model_files import (
+    FileJudge,
     damaged,
-    hash_files,
     read_document,
-    read_files,
     read_scale,
     training_labels,
-    write_files,
 )
 from certify_assets.judges.structure import StructureJudge, StructureSettings, largest
 
@@ -31,13 +27,14 @@ if TYPE_CHECKING:
 
 _SCHEMA = "certify_assets/combined_judge/1"
 _DOCUMENT = "combined.json"
-FILES = (*lexical.FILES, *structure.FILES, _DOCUMENT)
-_ENGINE = f"certify_assets/combined/1+{structure.ENGINE}"
 
 
 @dataclass(frozen=True, eq=False)
-class CombinedJudge:
+class CombinedJudge(FileJudge):
     """Two trained judges of the same runs, and the scale of each."""
+
+    FILES = (*LexicalJudge.FILES, *StructureJudge.FILES, _DOCUMENT)
+    ENGINE = f"certify_assets/combined/1+{StructureJudge.ENGINE}"
 
     lexical: LexicalJudge
     structure: StructureJudge
@@ -102,23 +99,14 @@ class CombinedJudge:
 
     def provenance(self) -> JudgeProvenance:
         """Return what the scores depend on."""
-        return JudgeProvenance(
-            judge=self.name,
-            adapter_sha256=self.adapter_sha256,
-            renderer_sha256=self.lexical.renderer_sha256,
-            engine=_ENGINE,
-            dtype="float64",
-            settings={
+        return self.made(
+            self.lexical.renderer_sha256,
+            {
                 "lexical": asdict(self.lexical.settings),
                 "structure": asdict(self.structure.settings),
                 "scales": [asdict(self.lexical_scale), asdict(self.structure_scale)],
             },
         )
-
-    @cached_property
-    def adapter_sha256(self) -> str:
-        """Hash of the files that `save` writes."""
-        return hash_files(self.files())
 
     def files(self) -> dict[str, bytes]:
         """Return the files of both judges, and the document that joins them."""
@@ -131,20 +119,17 @@ class CombinedJudge:
         }
         return {**parts, _DOCUMENT: canonical_json(document)}
 
-    def save(self, folder: Path) -> str:
-        """Write the files; return the adapter hash."""
-        return write_files(folder, self.files())
-
     @classmethod
-    def load(cls, folder: Path, *, expected_sha256: str | None = None) -> CombinedJudge:
-        """Read a judge that `save` wrote."""
-        files, path = read_files(folder, FILES, expected_sha256), folder / _DOCUMENT
+    def parsed(cls, folder: Path, files: Mapping[str, bytes]) -> Self:
+        """Read both judges, and the document that joins them."""
+        path = folder / _DOCUMENT
         kinds = {"lexical_scale": dict, "structure_scale": dict, "files": dict}
         document = read_document(path, files[_DOCUMENT], "a combined judge", _SCHEMA, kinds)
         parts = {name: sha256_bytes(data) for name, data in files.items() if name != _DOCUMENT}
         if document["files"] != parts:
             raise damaged(path, "joins other files than those next to it")
-        words, steps = LexicalJudge.load(folder), StructureJudge.load(folder)
+        words = LexicalJudge.parsed(folder, files)
+        steps = StructureJudge.parsed(folder, files)
         if words.renderer_sha256 != steps.renderer_sha256:
             raise damaged(path, "joins judges of different renderings")
         scales = (read_scale(path, document[f"{name}_scale"]) for name in ("lexical", "structure"))

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from certify_assets.corpora.rendering import Rendered, Renderer
     from certify_assets.judges.base import Bill, Judge
     from certify_assets.judges.canary import CanaryReport
+    from certify_assets.judges.model_files import FileJudge
     from certify_assets.storage.snapshot import Snapshot
 
 Progress = Callable[[int, int], None]
@@ -143,6 +144,24 @@ class JudgeFamily(ABC):
     def configure(self, name: str, entry: Mapping[str, Any]) -> JudgeSpec:
         """Return the judge that an entry of the user's document describes."""
         raise InputError(f"judges of the family of {name} cannot be added by judges.yaml.")
+
+
+class FileFamily(JudgeFamily):
+    """A family whose judges are their files, trained in seconds."""
+
+    kind: ClassVar[type[FileJudge]]
+
+    def load(
+        self, judge: JudgedCorpus, *, expected_sha256: str, resume: bool, replay: bool
+    ) -> Judge:
+        """Load the trained judge."""
+        return self.reload(judge, "adapter", expected_sha256=expected_sha256)
+
+    def reload(self, judge: JudgedCorpus, place: str, *, expected_sha256: str) -> Judge:
+        """Load a judge from its files."""
+        with stored_folder(judge.store, judge.key(place)) as folder:
+            # every judge of files reads texts or runs, which its own class says
+            return cast("Judge", self.kind.load(folder, expected_sha256=expected_sha256))
 
 
 class DerivedFamily(JudgeFamily):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,20 +15,16 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import JudgeProvenance, Scores, scores_from_log_odds
 from certify_assets.judges.crossfit import Fold
 from certify_assets.judges.model_files import (
+    FileJudge,
     damaged,
-    hash_files,
     read_arrays,
     read_document,
-    read_files,
     training_labels,
-    write_files,
 )
 
 _SCHEMA = "certify_assets/lexical_judge/1"
 _DOCUMENT = "judge.json"
 _WEIGHTS = "weights.safetensors"
-FILES = (_WEIGHTS, _DOCUMENT)
-_ENGINE = "certify_assets/lexical/1"
 _TOKEN = r"(?u)\b\w\w+\b"
 
 
@@ -59,8 +54,11 @@ class LexicalSettings:
 
 
 @dataclass(frozen=True, eq=False)
-class LexicalJudge:
+class LexicalJudge(FileJudge):
     """A trained lexical judge."""
+
+    FILES = (_WEIGHTS, _DOCUMENT)
+    ENGINE = "certify_assets/lexical/1"
 
     # the score of a text is its log-odds of success  b + w·x/‖x‖  with  x_j = (1 + ln c_j)·idf_j
     # for a feature that occurs c_j > 0 times, and  idf_j = 1 + ln((1 + n)/(1 + n_j));
@@ -159,28 +157,7 @@ class LexicalJudge:
 
     def provenance(self) -> JudgeProvenance:
         """Return what the scores depend on."""
-        return JudgeProvenance(
-            judge=self.name,
-            adapter_sha256=self.adapter_sha256,
-            renderer_sha256=self.renderer_sha256,
-            engine=_ENGINE,
-            dtype="float64",
-            settings=asdict(self.settings),
-        )
-
-    @cached_property
-    def adapter_sha256(self) -> str:
-        """Hash of the files that `save` writes."""
-        return hash_files(self.files())
-
-    def save(self, folder: Path) -> str:
-        """Write the judge as JSON and safetensors; return the adapter hash."""
-        return write_files(folder, self.files())
-
-    @classmethod
-    def load(cls, folder: Path, *, expected_sha256: str | None = None) -> LexicalJudge:
-        """Read a judge that `save` wrote."""
-        return _parsed(folder, read_files(folder, FILES, expected_sha256))
+        return self.made(self.renderer_sha256, asdict(self.settings))
 
     def files(self) -> dict[str, bytes]:
         """Return the files of the judge by name."""
@@ -202,6 +179,40 @@ class LexicalJudge:
             "vocabulary": list(self.vocabulary),
         }
         return {_WEIGHTS: weights, _DOCUMENT: canonical_json(document)}
+
+    @classmethod
+    def parsed(cls, folder: Path, files: Mapping[str, bytes]) -> Self:
+        """Read the judge from its files."""
+        path, weights = folder / _DOCUMENT, folder / _WEIGHTS
+        kinds = {
+            "settings": dict,
+            "renderer_sha256": str,
+            "training": dict,
+            "weights_sha256": str,
+            "vocabulary": list,
+        }
+        document = read_document(path, files[_DOCUMENT], "a lexical judge", _SCHEMA, kinds)
+        vocabulary = document["vocabulary"]
+        if (
+            not all(isinstance(word, str) for word in vocabulary)
+            or sorted(set(vocabulary)) != vocabulary
+            or not vocabulary
+        ):
+            raise damaged(path, "has values of the wrong type or a vocabulary out of order")
+        if document["settings"].keys() != asdict(LexicalSettings()).keys():
+            raise damaged(path, "has other settings than a lexical judge")
+        if document["weights_sha256"] != sha256_bytes(files[_WEIGHTS]):
+            raise damaged(weights, f"is not the file that {_DOCUMENT} names")
+        arrays = _arrays(weights, files[_WEIGHTS], len(vocabulary))
+        return cls(
+            settings=LexicalSettings(**document["settings"]),
+            vocabulary=tuple(vocabulary),
+            idf=arrays["idf"],
+            coefficients=arrays["coefficients"],
+            intercept=float(arrays["intercept"][0]),
+            renderer_sha256=document["renderer_sha256"],
+            training=document["training"],
+        )
 
 
 def _fitted(features: Any, labels: NDArray[np.int64], settings: LexicalSettings) -> Any:
@@ -264,39 +275,6 @@ def _weigh(counts: Any, idf: NDArray[np.float64]) -> Any:
     lengths = np.sqrt(np.asarray(weighted.multiply(weighted).sum(axis=1)).ravel())
     weighted.data /= np.repeat(np.where(lengths > 0, lengths, 1.0), np.diff(weighted.indptr))
     return weighted
-
-
-def _parsed(folder: Path, files: Mapping[str, bytes]) -> LexicalJudge:
-    path, weights = folder / _DOCUMENT, folder / _WEIGHTS
-    kinds = {
-        "settings": dict,
-        "renderer_sha256": str,
-        "training": dict,
-        "weights_sha256": str,
-        "vocabulary": list,
-    }
-    document = read_document(path, files[_DOCUMENT], "a lexical judge", _SCHEMA, kinds)
-    vocabulary = document["vocabulary"]
-    if (
-        not all(isinstance(word, str) for word in vocabulary)
-        or sorted(set(vocabulary)) != vocabulary
-        or not vocabulary
-    ):
-        raise damaged(path, "has values of the wrong type or a vocabulary out of order")
-    if document["settings"].keys() != asdict(LexicalSettings()).keys():
-        raise damaged(path, "has other settings than a lexical judge")
-    if document["weights_sha256"] != sha256_bytes(files[_WEIGHTS]):
-        raise damaged(weights, f"is not the file that {_DOCUMENT} names")
-    arrays = _arrays(weights, files[_WEIGHTS], len(vocabulary))
-    return LexicalJudge(
-        settings=LexicalSettings(**document["settings"]),
-        vocabulary=tuple(vocabulary),
-        idf=arrays["idf"],
-        coefficients=arrays["coefficients"],
-        intercept=float(arrays["intercept"][0]),
-        renderer_sha256=document["renderer_sha256"],
-        training=document["training"],
-    )
 
 
 def _arrays(path: Path, data: bytes, features: int) -> dict[str, NDArray[np.float64]]:

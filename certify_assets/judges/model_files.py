@@ -1,51 +1,90 @@
-"""Files of a judge that is trained in seconds: a JSON document and arrays, without pickle."""
+"""Judges that are trained in seconds: their files, JSON and arrays without pickle."""
 
 from __future__ import annotations
 
 import json
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes, write_atomic
+from certify_assets.judges.base import JudgeProvenance
 from certify_assets.judges.crossfit import Scale
 
 
-def hash_files(files: Mapping[str, bytes]) -> str:
+class FileJudge(ABC):
+    """A judge that is its files: what they hold decides every score."""
+
+    #: a document that names the hashes of other files comes last: a folder without it holds no judge
+    FILES: ClassVar[tuple[str, ...]]
+    ENGINE: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Name of the judge."""
+
+    @abstractmethod
+    def files(self) -> dict[str, bytes]:
+        """Return the files of the judge by name, in the order of `FILES`."""
+
+    @classmethod
+    @abstractmethod
+    def parsed(cls, folder: Path, files: Mapping[str, bytes]) -> Self:
+        """Read the judge from its files; the folder is named where one of them is damaged."""
+
+    def made(self, renderer_sha256: str, settings: Mapping[str, Any]) -> JudgeProvenance:
+        """Return the provenance of a judge with these settings."""
+        return JudgeProvenance(
+            judge=self.name,
+            adapter_sha256=self.adapter_sha256,
+            renderer_sha256=renderer_sha256,
+            engine=self.ENGINE,
+            dtype="float64",
+            settings=settings,
+        )
+
+    @cached_property
+    def adapter_sha256(self) -> str:
+        """Hash of the files that `save` writes."""
+        return _hash(self.files())
+
+    def save(self, folder: Path) -> str:
+        """Write the files in their order; return the adapter hash."""
+        for name, data in self.files().items():
+            write_atomic(folder / name, data)
+        return self.adapter_sha256
+
+    @classmethod
+    def load(cls, folder: Path, *, expected_sha256: str | None = None) -> Self:
+        """Read a judge that `save` wrote; refuse another than the expected one."""
+        files = {}
+        for name in cls.FILES:
+            path = folder / name
+            if not path.is_file():
+                raise InputError(
+                    f"{path} does not exist; train the judge first or check the folder."
+                )
+            files[name] = path.read_bytes()
+        found = _hash(files)
+        if expected_sha256 is not None and found != expected_sha256:
+            raise IntegrityError(
+                f"{folder} holds adapter {found[:12]}, not {expected_sha256[:12]}; use the "
+                "judge that was certified."
+            )
+        return cls.parsed(folder, files)
+
+
+def _hash(files: Mapping[str, bytes]) -> str:
     """Hash files by name, as `files_sha256` does those of a stored judge."""
     return sha256_bytes(canonical_json({name: sha256_bytes(data) for name, data in files.items()}))
-
-
-def write_files(folder: Path, files: Mapping[str, bytes]) -> str:
-    """Write files in their order; return the hash of them all."""
-    # a document that names the hashes of other files comes last: a folder without it holds no judge
-    for name, data in files.items():
-        write_atomic(folder / name, data)
-    return hash_files(files)
-
-
-def read_files(
-    folder: Path, names: tuple[str, ...], expected_sha256: str | None = None
-) -> dict[str, bytes]:
-    """Read files that `write_files` wrote; refuse others than the expected ones."""
-    files = {}
-    for name in names:
-        path = folder / name
-        if not path.is_file():
-            raise InputError(f"{path} does not exist; train the judge first or check the folder.")
-        files[name] = path.read_bytes()
-    found = hash_files(files)
-    if expected_sha256 is not None and found != expected_sha256:
-        raise IntegrityError(
-            f"{folder} holds adapter {found[:12]}, not {expected_sha256[:12]}; use the "
-            "judge that was certified."
-        )
-    return files
 
 
 def damaged(path: Path, what: str) -> IntegrityError:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,13 +18,11 @@ from certify_assets.judges.base import JudgeProvenance, Reason, Scores, scores_f
 from certify_assets.judges.crossfit import Fold, task_folds
 from certify_assets.judges.features import FEATURES, VERSION, structure_features
 from certify_assets.judges.model_files import (
+    FileJudge,
     damaged,
-    hash_files,
     read_arrays,
     read_document,
-    read_files,
     training_labels,
-    write_files,
 )
 from certify_assets.judges.trees import MOST_DEPTH, BoostedTrees
 
@@ -33,8 +31,6 @@ if TYPE_CHECKING:
 
 _SCHEMA = "certify_assets/structure_judge/1"
 _DOCUMENT, _TREES = "structure.json", "trees.safetensors"
-FILES = (_TREES, _DOCUMENT)
-ENGINE = f"certify_assets/structure/{VERSION}"
 _REPEATS = 5
 _SHUFFLING = 0x5F0E
 
@@ -64,8 +60,11 @@ class StructureSettings:
 
 
 @dataclass(frozen=True, eq=False)
-class StructureJudge:
+class StructureJudge(FileJudge):
     """A trained structure judge; its score is the log-odds of success that the trees sum to."""
+
+    FILES = (_TREES, _DOCUMENT)
+    ENGINE = f"certify_assets/structure/{VERSION}"
 
     settings: StructureSettings
     trees: BoostedTrees
@@ -140,19 +139,7 @@ class StructureJudge:
 
     def provenance(self) -> JudgeProvenance:
         """Return what the scores depend on."""
-        return JudgeProvenance(
-            judge=self.name,
-            adapter_sha256=self.adapter_sha256,
-            renderer_sha256=self.renderer_sha256,
-            engine=ENGINE,
-            dtype="float64",
-            settings=asdict(self.settings),
-        )
-
-    @cached_property
-    def adapter_sha256(self) -> str:
-        """Hash of the files that `save` writes."""
-        return hash_files(self.files())
+        return self.made(self.renderer_sha256, asdict(self.settings))
 
     def files(self) -> dict[str, bytes]:
         """Return the files of the judge by name."""
@@ -171,14 +158,42 @@ class StructureJudge:
         }
         return {_TREES: trees, _DOCUMENT: canonical_json(document)}
 
-    def save(self, folder: Path) -> str:
-        """Write the judge as JSON and safetensors; return the adapter hash."""
-        return write_files(folder, self.files())
-
     @classmethod
-    def load(cls, folder: Path, *, expected_sha256: str | None = None) -> StructureJudge:
-        """Read a judge that `save` wrote."""
-        return _parsed(folder, read_files(folder, FILES, expected_sha256))
+    def parsed(cls, folder: Path, files: Mapping[str, bytes]) -> Self:
+        """Read the judge from its files."""
+        path, trees = folder / _DOCUMENT, folder / _TREES
+        kinds = {
+            "settings": dict,
+            "features": list,
+            "features_version": int,
+            "importance": dict,
+            "renderer_sha256": str,
+            "training": dict,
+            "trees_sha256": str,
+        }
+        document = read_document(path, files[_DOCUMENT], "a structure judge", _SCHEMA, kinds)
+        if document["settings"].keys() != asdict(StructureSettings()).keys():
+            raise damaged(path, "has other settings than a structure judge")
+        if (document["features"], document["features_version"]) != (list(FEATURES), VERSION):
+            raise damaged(path, "was trained on other features than this version computes")
+        importance = document["importance"]
+        if set(importance) - set(FEATURES) or not all(
+            isinstance(value, int | float) and np.isfinite(value) for value in importance.values()
+        ):
+            raise damaged(path, "has an importance that is of no feature or no number")
+        if document["trees_sha256"] != sha256_bytes(files[_TREES]):
+            raise damaged(trees, f"is not the file that {_DOCUMENT} names")
+        try:
+            found = BoostedTrees.from_arrays(read_arrays(trees, files[_TREES]), len(FEATURES))
+        except InputError as error:
+            raise damaged(trees, str(error)) from None
+        return cls(
+            settings=StructureSettings(**document["settings"]),
+            trees=found,
+            importance=importance,
+            renderer_sha256=document["renderer_sha256"],
+            training=document["training"],
+        )
 
 
 def largest(found: Iterable[tuple[str, float]]) -> list[Reason]:
@@ -240,39 +255,3 @@ def _importance(folds: Sequence[_HeldOut], seed: int) -> dict[str, float]:
         lost = [fold.lost(column, draw) for fold in usable]
         found[name] = float(np.average(lost, weights=weights))
     return found
-
-
-def _parsed(folder: Path, files: Mapping[str, bytes]) -> StructureJudge:
-    path, trees = folder / _DOCUMENT, folder / _TREES
-    kinds = {
-        "settings": dict,
-        "features": list,
-        "features_version": int,
-        "importance": dict,
-        "renderer_sha256": str,
-        "training": dict,
-        "trees_sha256": str,
-    }
-    document = read_document(path, files[_DOCUMENT], "a structure judge", _SCHEMA, kinds)
-    if document["settings"].keys() != asdict(StructureSettings()).keys():
-        raise damaged(path, "has other settings than a structure judge")
-    if (document["features"], document["features_version"]) != (list(FEATURES), VERSION):
-        raise damaged(path, "was trained on other features than this version computes")
-    importance = document["importance"]
-    if set(importance) - set(FEATURES) or not all(
-        isinstance(value, int | float) and np.isfinite(value) for value in importance.values()
-    ):
-        raise damaged(path, "has an importance that is of no feature or no number")
-    if document["trees_sha256"] != sha256_bytes(files[_TREES]):
-        raise damaged(trees, f"is not the file that {_DOCUMENT} names")
-    try:
-        found = BoostedTrees.from_arrays(read_arrays(trees, files[_TREES]), len(FEATURES))
-    except InputError as error:
-        raise damaged(trees, str(error)) from None
-    return StructureJudge(
-        settings=StructureSettings(**document["settings"]),
-        trees=found,
-        importance=importance,
-        renderer_sha256=document["renderer_sha256"],
-        training=document["training"],
-    )

@@ -10,9 +10,9 @@ import numpy as np
 
 from certify_assets.judges.combined import CombinedJudge
 from certify_assets.judges.configured import LocalEntry, validated
-from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, judge_family
+from certify_assets.judges.judged import FileFamily, JudgedCorpus, judge_family
 from certify_assets.judges.reading import LEXICAL, JudgeInput
-from certify_assets.judges.record import JudgeRecord, save_files, stored_folder, texts
+from certify_assets.judges.record import JudgeRecord, save_files, texts
 from certify_assets.judges.specs import JudgeSpec
 from certify_assets.storage.progress import Report
 
@@ -33,10 +33,11 @@ class CombinedSpec(JudgeSpec):
 
 
 @judge_family("combined")
-class CombinedFamily(JudgeFamily):
+class CombinedFamily(FileFamily):
     """The mean of the standardised scores of a lexical and a structure judge."""
 
     position = 2
+    kind = CombinedJudge
     judges = (
         CombinedSpec(
             name="combined",
@@ -60,17 +61,6 @@ class CombinedFamily(JudgeFamily):
                 "scales": {name: asdict(scale) for name, scale in scales.items()},
             },
         )
-
-    def load(
-        self, judge: JudgedCorpus, *, expected_sha256: str, resume: bool, replay: bool
-    ) -> CombinedJudge:
-        """Load the trained judge."""
-        return self.reload(judge, "adapter", expected_sha256=expected_sha256)
-
-    def reload(self, judge: JudgedCorpus, place: str, *, expected_sha256: str) -> CombinedJudge:
-        """Load a judge from its files."""
-        with stored_folder(judge.store, judge.key(place)) as folder:
-            return CombinedJudge.load(folder, expected_sha256=expected_sha256)
 
     def configure(self, name: str, entry: Mapping[str, Any]) -> CombinedSpec:
         """Read an entry of judges.yaml."""

@@ -12,17 +12,10 @@ from certify_assets.certificates import certify
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import score_table
 from certify_assets.judges.configured import LocalEntry, validated
-from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, judge_family
+from certify_assets.judges.judged import FileFamily, JudgedCorpus, judge_family
 from certify_assets.judges.lexical import LexicalJudge
 from certify_assets.judges.reading import LEXICAL, JudgeInput
-from certify_assets.judges.record import (
-    CandidateScore,
-    JudgeRecord,
-    columns,
-    save_files,
-    stored_folder,
-    texts,
-)
+from certify_assets.judges.record import CandidateScore, JudgeRecord, columns, save_files, texts
 from certify_assets.judges.specs import DELTA, PROCEDURES, JudgeSpec
 from certify_assets.storage.progress import Report
 
@@ -30,7 +23,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_FILES = ("judge.json", "weights.safetensors")
 _RULE = (
     "the weight on successes with the largest certified reject coverage on CAL at alpha 0.1 "
     "(at 0.2 where none certifies), the smaller weight on a tie; the level is divided by the "
@@ -60,10 +52,11 @@ class LexicalSpec(JudgeSpec):
 
 
 @judge_family("lexical")
-class LexicalFamily(JudgeFamily):
+class LexicalFamily(FileFamily):
     """TF-IDF of words and word pairs, and a logistic regression."""
 
     position = 0
+    kind = LexicalJudge
     judges = (
         LexicalSpec(
             name="lexical", summary="TF-IDF and logistic regression, trained on the SFT split."
@@ -100,21 +93,10 @@ class LexicalFamily(JudgeFamily):
             success_weight=chosen,
         )
 
-    def load(
-        self, judge: JudgedCorpus, *, expected_sha256: str, resume: bool, replay: bool
-    ) -> LexicalJudge:
-        """Load the trained judge."""
-        return self.reload(judge, "adapter", expected_sha256=expected_sha256)
-
-    def reload(self, judge: JudgedCorpus, place: str, *, expected_sha256: str) -> LexicalJudge:
-        """Load a judge from its two files."""
-        with stored_folder(judge.store, judge.key(place)) as folder:
-            return LexicalJudge.load(folder, expected_sha256=expected_sha256)
-
     def fingerprint(self, judge: JudgedCorpus, record: JudgeRecord) -> str:
         """Hash the two files of a lexical judge."""
         folder = judge.key("adapter")
-        found = {name: judge.store.sha256(f"{folder}/{name}") for name in _FILES}
+        found = {name: judge.store.sha256(f"{folder}/{name}") for name in LexicalJudge.FILES}
         return sha256_bytes(canonical_json(found))
 
     def configure(self, name: str, entry: Mapping[str, Any]) -> LexicalSpec:

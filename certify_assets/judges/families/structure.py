@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, judge_family
+from certify_assets.judges.judged import FileFamily, JudgedCorpus, judge_family
 from certify_assets.judges.reading import WHOLE, JudgeInput
-from certify_assets.judges.record import JudgeRecord, save_files, stored_folder
+from certify_assets.judges.record import JudgeRecord, save_files
 from certify_assets.judges.specs import JudgeSpec
 from certify_assets.judges.structure import StructureJudge
 from certify_assets.storage.progress import Report
@@ -33,10 +33,11 @@ class StructureSpec(JudgeSpec):
 
 
 @judge_family("structure")
-class StructureFamily(JudgeFamily):
+class StructureFamily(FileFamily):
     """Gradient boosting on features of steps, errors, repetitions and endings."""
 
     position = 1
+    kind = StructureJudge
     judges = (
         StructureSpec(
             name="structure",
@@ -56,17 +57,6 @@ class StructureFamily(JudgeFamily):
             judge.record(model.adapter_sha256, sft),
             details={"importance": dict(model.importance)},
         )
-
-    def load(
-        self, judge: JudgedCorpus, *, expected_sha256: str, resume: bool, replay: bool
-    ) -> StructureJudge:
-        """Load the trained judge."""
-        return self.reload(judge, "adapter", expected_sha256=expected_sha256)
-
-    def reload(self, judge: JudgedCorpus, place: str, *, expected_sha256: str) -> StructureJudge:
-        """Load a judge from its files."""
-        with stored_folder(judge.store, judge.key(place)) as folder:
-            return StructureJudge.load(folder, expected_sha256=expected_sha256)
 
     def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> StructureJudge:
         """Train on some rows, without measuring what features are worth."""
