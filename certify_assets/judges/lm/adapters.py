@@ -14,7 +14,7 @@ from certify_assets.files import canonical_json, read_json, sha256_bytes, sha256
 from certify_assets.judges.lm.contract import LanguageModel
 
 ADAPTER_SCHEMA = "certify_assets/lora_adapter/1"
-_WEIGHTS = "adapter_model.safetensors"
+WEIGHTS = "adapter_model.safetensors"
 _CONFIG = "adapter_config.json"
 _DOCUMENT = "provenance.json"
 
@@ -79,23 +79,6 @@ def quiet() -> Iterator[None]:
         yield
 
 
-class QuietTrainer:
-    """What a trainer of TRL must not do: ask a hub, write a card, send telemetry."""
-
-    model: Any
-    args: Any
-
-    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        # PEFT's own way asks a hub for the base model by name, that of the compact one too
-        write_weights(self.model, Path(output_dir or self.args.output_dir))
-
-    def create_model_card(self, *_: Any, **__: Any) -> None:
-        """Write none: the provenance of the adapter says what a card would."""
-
-    def _send_telemetry(self) -> None:
-        """Send nothing."""
-
-
 def trainable_parameters(model: Any) -> int:
     """Count the numbers that training may change."""
     return sum(value.numel() for value in model.parameters() if value.requires_grad)
@@ -124,7 +107,7 @@ def write_weights(model: Any, folder: Path, *, source: str = "") -> str:
         _plain(model.peft_config["default"].to_dict())
         | {"base_model_name_or_path": source, "inference_mode": True}
     )
-    write_atomic(folder / _WEIGHTS, weights)
+    write_atomic(folder / WEIGHTS, weights)
     write_atomic(folder / _CONFIG, config)
     return _hash(sha256_bytes(weights), sha256_bytes(config))
 
@@ -146,13 +129,13 @@ def read_adapter(folder: Path) -> StoredAdapter:
             f"{folder / _DOCUMENT} is not the provenance of an adapter; train the adapter with "
             "this package."
         )
-    for name in (_WEIGHTS, _CONFIG):
+    for name in (WEIGHTS, _CONFIG):
         if not (folder / name).is_file():
             raise InputError(
                 f"{folder} has no {name}; give the folder as it was saved, pickled weights are "
                 "refused."
             )
-    sha256 = _hash(sha256_file(folder / _WEIGHTS), sha256_file(folder / _CONFIG))
+    sha256 = _hash(sha256_file(folder / WEIGHTS), sha256_file(folder / _CONFIG))
     if sha256 != document.get("adapter_sha256"):
         raise IntegrityError(
             f"the adapter in {folder} is not the one its provenance names; train it again or "
@@ -232,7 +215,7 @@ def native_inputs(model: Any) -> Iterator[None]:
 
 
 def _hash(weights: str, config: str) -> str:
-    return sha256_bytes(canonical_json({_WEIGHTS: weights, _CONFIG: config}))
+    return sha256_bytes(canonical_json({WEIGHTS: weights, _CONFIG: config}))
 
 
 def _plain(value: Any) -> Any:

@@ -6,15 +6,12 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
@@ -29,13 +26,7 @@ from certify_assets.judges.lm.adapters import (
     trainable_parameters,
 )
 from certify_assets.judges.lm.contract import Hardware, LanguageModel
-from certify_assets.judges.lm.sft_config import (
-    SftConfig,
-    SftRow,
-    TrainingRow,
-    latest_checkpoint,
-    training_rows,
-)
+from certify_assets.judges.lm.sft_config import SftConfig, SftRow, TrainingRow, training_rows
 from certify_assets.judges.lm.sft_trainer import (
     collate,
     collate_packed,
@@ -43,6 +34,7 @@ from certify_assets.judges.lm.sft_trainer import (
     sft_trainer_class,
     watcher,
 )
+from certify_assets.judges.lm.trainer import latest_checkpoint, own_random_state
 from certify_assets.judges.lm.varlen import packable, packed_attention
 from certify_assets.judges.record import save_files, workplace
 from certify_assets.storage.progress import Advance, Report, silent
@@ -131,7 +123,7 @@ def train_sft(
     resume = latest_checkpoint(checkpoints, run_sha256)
     attention = packed_attention(base.model) if packed else nullcontext()
     with (
-        _own_random_state(),
+        own_random_state(),
         quiet(),
         _lora(base, config) as model,
         native_inputs(model),
@@ -231,7 +223,7 @@ def _trainer(
     checkpoints, steps, run_sha256 = saving
     on = Hardware.of(base.model)
     weighted = len({row["weight"] for row in built}) > 1
-    trainer = sft_trainer_class(run_sha256, weighted=weighted)(
+    trainer = sft_trainer_class(weighted=weighted)(
         model=model,
         args=sft_arguments(
             config, checkpoints, device=on.device, dtype=on.dtype, checkpoint_steps=steps
@@ -240,6 +232,7 @@ def _trainer(
         data_collator=collate,
         processing_class=base.tokenizer,
     )
+    trainer.run_sha256 = run_sha256
     # it prints every step to standard output, where commands write their documents
     trainer.remove_callback(PrinterCallback)
     return trainer
@@ -297,20 +290,6 @@ def _lora(base: LanguageModel, config: SftConfig) -> Iterator[Any]:
             for name, value in values.items():
                 setattr(changed, name, value)
         base.model.train(training)
-
-
-@contextmanager
-def _own_random_state() -> Iterator[None]:
-    """Keep the seeds that the trainer sets from the caller."""
-    import torch
-
-    python, numpy = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng():
-        try:
-            yield
-        finally:
-            random.setstate(python)
-            np.random.set_state(numpy)
 
 
 def _curve(history: Sequence[dict[str, float]]) -> list[dict[str, float]]:

@@ -1,22 +1,14 @@
-"""Settings, rows and checkpoints of fine-tuning."""
+"""Settings and rows of fine-tuning."""
 
 from __future__ import annotations
 
-import random
-import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
-
-import numpy as np
+from typing import TypedDict
 
 from certify_assets.errors import InputError, LeakError, require_positive, require_whole
-from certify_assets.files import canonical_json, read_json, sha256_bytes, write_atomic
+from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.lm.contract import Encoded, VerdictTokens
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 IGNORED = -100
 
@@ -134,121 +126,3 @@ def _check(place: int, row: SftRow, verdicts: VerdictTokens, config: SftConfig) 
             f"encode prompts with at most {config.max_tokens - longest} tokens, for the encoder "
             "cuts the body and keeps the verdict."
         )
-
-
-_OPTIMIZER = "optimizer.safetensors"
-_SETTINGS = "optimizer.json"
-_RANDOM = "random.safetensors"
-_PYTHON = "random.json"
-_COMPLETE = "complete.json"
-
-
-def save_optimizer(folder: Path, optimizer: Any, scheduler: Any) -> None:
-    """Write an optimizer's tensors and settings, and the place of its schedule."""
-    import safetensors.torch
-    import torch
-
-    state = optimizer.state_dict()
-    tensors = {
-        f"{place}.{name}": torch.as_tensor(value).detach().cpu().contiguous()
-        for place, values in state["state"].items()
-        for name, value in values.items()
-    }
-    schedule = {
-        name: value for name, value in scheduler.state_dict().items() if name != "lr_lambdas"
-    }
-    write_atomic(folder / _OPTIMIZER, safetensors.torch.save(tensors))
-    write_atomic(
-        folder / _SETTINGS, canonical_json({"groups": state["param_groups"], "schedule": schedule})
-    )
-
-
-def load_optimizer(folder: Path, optimizer: Any, scheduler: Any) -> None:
-    """Put back what `save_optimizer` wrote."""
-    import safetensors.torch
-
-    settings = read_json(folder / _SETTINGS)
-    state: dict[int, dict[str, Tensor]] = {}
-    for key, value in safetensors.torch.load((folder / _OPTIMIZER).read_bytes()).items():
-        place, _, name = key.partition(".")
-        state.setdefault(int(place), {})[name] = value
-    groups = [
-        {**group, "betas": tuple(group["betas"])} if "betas" in group else group
-        for group in settings["groups"]
-    ]
-    optimizer.load_state_dict({"state": state, "param_groups": groups})
-    # the schedule itself is code and is built again; only its place is restored
-    scheduler.load_state_dict(
-        {**settings["schedule"], "lr_lambdas": scheduler.state_dict()["lr_lambdas"]}
-    )
-
-
-def save_random_state(folder: Path) -> None:
-    """Write the states of the random number generators of Python, NumPy and torch."""
-    import safetensors.torch
-    import torch
-
-    _, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
-    tensors = {
-        "cpu": torch.get_rng_state(),
-        "numpy": torch.from_numpy(np.asarray(keys, dtype=np.uint32).view(np.int32).copy()),
-    }
-    if torch.cuda.is_available():
-        tensors |= {
-            f"cuda{place}": value for place, value in enumerate(torch.cuda.get_rng_state_all())
-        }
-    version, internal, following = random.getstate()
-    write_atomic(folder / _RANDOM, safetensors.torch.save(tensors))
-    numbers = {
-        "python": [version, list(internal), following],
-        "numpy": [int(position), int(has_gauss), float(gauss)],
-    }
-    write_atomic(folder / _PYTHON, canonical_json(numbers))
-
-
-def load_random_state(folder: Path) -> None:
-    """Put back what `save_random_state` wrote."""
-    import safetensors.torch
-    import torch
-
-    tensors, numbers = (
-        safetensors.torch.load((folder / _RANDOM).read_bytes()),
-        read_json(folder / _PYTHON),
-    )
-    version, internal, following = numbers["python"]
-    random.setstate((version, tuple(internal), following))
-    position, has_gauss, gauss = numbers["numpy"]
-    np.random.set_state(
-        ("MT19937", tensors["numpy"].numpy().view(np.uint32), position, has_gauss, gauss)
-    )
-    torch.set_rng_state(tensors["cpu"])
-    devices = sorted(
-        (name for name in tensors if name.startswith("cuda")), key=lambda name: int(name[4:])
-    )
-    if devices and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all([tensors[name] for name in devices])
-
-
-def mark_complete(folder: Path, run_sha256: str, step: int) -> None:
-    """Write the last file of a checkpoint: a folder without it was cut short."""
-    write_atomic(folder / _COMPLETE, canonical_json({"run_sha256": run_sha256, "step": step}))
-
-
-def latest_checkpoint(folder: Path, run_sha256: str) -> Path | None:
-    """Find the last complete checkpoint of a run; None where there is none."""
-    steps = {
-        int(match[1]): path
-        for path in folder.glob("checkpoint-*")
-        if (match := re.fullmatch(r"checkpoint-(\d+)", path.name))
-    }
-    for step in sorted(steps, reverse=True):
-        mark = steps[step] / _COMPLETE
-        if not mark.is_file():
-            continue
-        if read_json(mark).get("run_sha256") != run_sha256:
-            raise InputError(
-                f"{steps[step]} is a checkpoint of another model, other settings or rows; give "
-                "another folder or delete it."
-            )
-        return steps[step]
-    return None

@@ -7,18 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from certify_assets.errors import InputError
-from certify_assets.judges.lm.adapters import QuietTrainer, inner_model, quiet
+from certify_assets.judges.lm.adapters import inner_model, quiet
 from certify_assets.judges.lm.contract import Hardware
-from certify_assets.judges.lm.sft_config import (
-    IGNORED,
-    SftConfig,
-    TrainingRow,
-    load_optimizer,
-    load_random_state,
-    mark_complete,
-    save_optimizer,
-    save_random_state,
-)
+from certify_assets.judges.lm.sft_config import IGNORED, SftConfig, TrainingRow
+from certify_assets.judges.lm.trainer import QuietTrainer
 from certify_assets.judges.lm.varlen import Packed, pack
 
 if TYPE_CHECKING:
@@ -143,7 +135,7 @@ def sft_arguments(
         )
 
 
-def sft_trainer_class(run_sha256: str, *, weighted: bool) -> Any:
+def sft_trainer_class(*, weighted: bool) -> Any:
     """Return the trainer's class; TRL is imported here."""
     from trl.trainer.sft_trainer import SFTTrainer
 
@@ -177,25 +169,6 @@ def sft_trainer_class(run_sha256: str, *, weighted: bool) -> Any:
             )
             # log_probs is 0 where no label is
             return -(weight[:, None] * found.log_probs).sum() / tokens
-
-        def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
-            save_optimizer(Path(output_dir), self.optimizer, self.lr_scheduler)
-
-        def _save_rng_state(self, output_dir: str) -> None:
-            save_random_state(Path(output_dir))
-
-        def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-            if checkpoint is not None:
-                load_optimizer(Path(checkpoint), self.optimizer, self.lr_scheduler)
-
-        def _load_rng_state(self, checkpoint: str | None) -> None:
-            if checkpoint is not None:
-                load_random_state(Path(checkpoint))
-
-        def _save_checkpoint(self, model: Any, trial: Any) -> None:
-            super()._save_checkpoint(model, trial)
-            step = self.state.global_step
-            mark_complete(Path(self.args.output_dir) / f"checkpoint-{step}", run_sha256, step)
 
     return VerdictTrainer
 

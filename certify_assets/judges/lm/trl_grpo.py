@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from certify_assets.errors import InputError
-from certify_assets.judges.lm.adapters import QuietTrainer
+from certify_assets.files import read_json
+from certify_assets.judges.lm.adapters import WEIGHTS
 from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel
 from certify_assets.judges.lm.grpo_config import GrpoConfig, check_rows, run_sha256, single_tokens
 from certify_assets.judges.lm.rewards import Arm, completion_reward
+from certify_assets.judges.lm.trainer import QuietTrainer, latest_checkpoint, own_random_state
 
 # What differs from TRL's defaults, and why:
 # * A group has two rewards: dividing by their standard deviation (scale_rewards) would remove the
@@ -30,6 +32,7 @@ class TrlRun:
     """What a run was, and the log of TRL's trainer."""
 
     sha256: str
+    # a row a step, without what differs between two runs of the same bytes
     history: list[dict[str, float]]
 
 
@@ -45,25 +48,36 @@ def train_trl(
     progress: Callable[[int], None] | None = None,
 ) -> TrlRun:
     """Train the adapter in place with TRL; resume from the last checkpoint in the folder."""
-    from certify_assets.files import write_atomic
-
     sha256 = run_sha256(language, prompts, outcomes, arm=arm, config=config)
-    name = folder / "run.sha256"
-    if name.is_file() and name.read_text(encoding="ascii") != sha256:
-        raise InputError(
-            f"{folder} holds a run with other rows, settings or judge; give another folder."
-        )
-    trainer = make_trainer(language, prompts, outcomes, arm=arm, config=config, folder=folder)
-    write_atomic(name, sha256.encode("ascii"))
-    trainer.add_callback(_watcher(config.evaluate_at, evaluate, progress))
-    # the trainer writes its state last: a folder without it was cut short
-    whole = sorted(
-        (path.parent for path in folder.glob("checkpoint-*/trainer_state.json")),
-        key=lambda path: int(path.name[11:]),
-    )
-    trainer.train(resume_from_checkpoint=str(whole[-1]) if whole else None)
+    last = latest_checkpoint(folder, sha256)
+    if last is not None and last.name == f"checkpoint-{config.steps}":
+        # the trainer would take one step more before it sees that it has taken all
+        history = _restored(language.model, last)
+    else:
+        with own_random_state():
+            trainer = make_trainer(
+                language, prompts, outcomes, arm=arm, config=config, folder=folder
+            )
+            trainer.run_sha256 = sha256
+            trainer.add_callback(_watcher(config.evaluate_at, evaluate, progress))
+            trainer.train(resume_from_checkpoint=None if last is None else str(last))
+        history = trainer.state.log_history
     language.model.eval()
-    return TrlRun(sha256, trainer.state.log_history)
+    return TrlRun(sha256, [_without_seconds(entry) for entry in history if "loss" in entry])
+
+
+def _without_seconds(entry: Mapping[str, float]) -> dict[str, float]:
+    return {name: value for name, value in entry.items() if name != "step_time"}
+
+
+def _restored(model: Any, checkpoint: Path) -> list[dict[str, float]]:
+    """Put the weights of a checkpoint on a model; return the log of its run."""
+    from peft import set_peft_model_state_dict
+    from safetensors.torch import load_file
+
+    set_peft_model_state_dict(model, load_file(checkpoint / WEIGHTS))
+    history: list[dict[str, float]] = read_json(checkpoint / "trainer_state.json")["log_history"]
+    return history
 
 
 def make_trainer(
@@ -201,6 +215,7 @@ def _arguments(language: LanguageModel, config: GrpoConfig, folder: Path) -> Any
         use_cpu=not hardware.accelerated,
         save_strategy="steps" if config.save_every else "no",
         save_steps=config.save_every or 500,
+        save_total_limit=2,
         logging_steps=1,
         report_to="none",
         disable_tqdm=True,
