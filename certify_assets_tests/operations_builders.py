@@ -14,9 +14,10 @@ from certify_assets.evaluation.ledger import ledger_entries, record_result
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batch_audit import BatchAudit
-from certify_assets.operations.batches import decide_ready, receive
+from certify_assets.operations.batches import close_batches, decide_ready, receive
 from certify_assets.operations.deployment import strictest_certificates
 from certify_assets.operations.deployment_record import read_deployments
+from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.layout import first_decisions_of, kept_key
 from certify_assets.operations.monitoring import monitor_judge
 from certify_assets.operations.rollout import deploy
@@ -33,6 +34,7 @@ __all__ = [
     "deliver",
     "empty_deployment",
     "fail_audit",
+    "label_draw",
     "other_scores",
     "provisional_batch",
     "raise_alarm",
@@ -127,6 +129,15 @@ def audit_of(batch: ProvisionalBatch) -> BatchAudit:
     found = BatchAudit.load(Corpus(batch.store, "c"), batch.name)
     assert found is not None
     return found
+
+
+def label_draw(store: Store, batch: str) -> None:
+    """Label what the draw in the folder of a batch wants until it is closed, as the judge expects."""
+    while (audit := BatchAudit.load(Corpus(store, "c"), batch)) is not None and audit.wanted:
+        said = agreeing(audit)
+        labels = [Label(name, said[name], "ann", "cli", name) for name in audit.wanted]
+        append_labels(Corpus(store, "c"), labels)
+    close_batches(Corpus(store, "c"))
 
 
 def agreeing(audit: BatchAudit) -> dict[str, int]:

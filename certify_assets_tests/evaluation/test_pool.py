@@ -1,10 +1,6 @@
 """The platform's pool: every task that certifies nothing, by the rule, stored, and no outcome of it."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,24 +33,14 @@ from certify_assets.reports import judge_page
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs
 from certify_assets_tests.conftest import copy_world, prepared_world
-from certify_assets_tests.paths import REPOSITORY
+from certify_assets_tests.killing import run_killed
 
 PROCEDURES = ("pseudo_task", "naive")
 POOLS = "judges/lexical/c/pools"
 KILLED = """
-import os, signal, sys
-from certify_assets.corpora.corpus import Corpus
 from certify_assets.evaluation.certification import certify_judge
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.storage.store import Store
-
-class Doomed(Store):
-    def write_bytes(self, key, data):
-        if key.endswith(sys.argv[2]):
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().write_bytes(key, data)
-
-judge = JudgedCorpus(Corpus(Doomed(sys.argv[1]), "c"), "lexical")
+judge = JudgedCorpus(Corpus(store, "c"), "lexical")
 certify_judge(judge, procedures=("pseudo_task", "naive"))
 """
 
@@ -320,10 +306,7 @@ def test_a_kill_between_pool_and_certificates_resumes(template: Path, tmp_path: 
     whole = copy_world(template, tmp_path / "whole")
     certified(whole)
     store = copy_world(template, tmp_path / "killed")
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    command = [sys.executable, "-c", KILLED, store.root, "certificates.json"]
-    done = subprocess.run(command, env=environment, check=False, capture_output=True)
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    run_killed(KILLED, store.root, "certificates.json")
     key = stored(store)
     assert not store.exists("judges/lexical/c/certificates.json")
     at = store.local_path("judges/lexical/c/folds/2.json").stat().st_mtime_ns

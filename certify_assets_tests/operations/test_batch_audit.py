@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -44,23 +41,13 @@ from certify_assets.operations.review_queue import load_queue
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
+from certify_assets_tests.killing import run_killed
 from certify_assets_tests.operations_builders import agreeing, deliver
-from certify_assets_tests.paths import REPOSITORY
 
 TASKS, ATTEMPTS, SEED = 60, 4, 3
 KILLED = """
-import os, signal, sys
-from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.batches import decide_ready
-from certify_assets.storage.store import Store
-
-class Doomed(Store):
-    def write_bytes(self, key, data):
-        if key.endswith(sys.argv[2]):
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().write_bytes(key, data)
-
-decide_ready(Corpus(Doomed(sys.argv[1]), "c"))
+decide_ready(Corpus(store, "c"))
 """
 
 
@@ -323,9 +310,7 @@ def test_a_closing_that_was_edited_is_refused(deployed: Store, tmp_path: Path) -
 @pytest.mark.parametrize("last", ["audit.json", "decisions.parquet"])
 def test_a_kill_after_the_seed_leaves_the_seed(deployed: Store, tmp_path: Path, last: str) -> None:
     batch = delivered(deployed, tmp_path)
-    command = [sys.executable, "-c", KILLED, deployed.root, last]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    run_killed(KILLED, deployed.root, last)
     (line,) = read_draws(Corpus(deployed, "c"))
     assert not is_decided(Corpus(deployed, "c"), batch)
     (record,) = decide_ready(Corpus(deployed, "c"))

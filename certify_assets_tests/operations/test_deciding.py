@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -37,6 +36,7 @@ from certify_assets.operations.layout import (
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan, draw_tasks
 from certify_assets.storage.store import Store
+from certify_assets_tests.killing import run_killed
 from certify_assets_tests.operations_builders import (
     alter_copies,
     deliver,
@@ -49,21 +49,9 @@ from certify_assets_tests.paths import REPOSITORY
 
 PLAN = SamplingPlan(0.2, 0.3, 5)
 KILLED = """
-import os, signal, sys
-from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations import decisions
 from certify_assets.operations.batches import decide_ready, receive
-from certify_assets.storage.store import Store
-
-class Doomed(Store):
-    def write_bytes(self, key, data):
-        done = super().write_bytes(key, data)
-        if key.endswith(sys.argv[2]):
-            os.kill(os.getpid(), signal.SIGKILL)
-        return done
-
 decisions._SHARE = 50
-store = Doomed(sys.argv[1])
 receive(Corpus(store, "c"), [sys.argv[3]])
 decide_ready(Corpus(store, "c"))
 """
@@ -285,9 +273,7 @@ def test_checks_find_altered_decisions_and_picked_tasks(deployed: Store, tmp_pat
 @pytest.mark.parametrize("last", KILL_POINTS)
 def test_what_was_killed_is_gone_on_with(deployed: Store, tmp_path: Path, last: str) -> None:
     path = deliver(tmp_path / "a.jsonl", tasks=40)
-    command = [sys.executable, "-c", KILLED, deployed.root, last, str(path)]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    run_killed(KILLED, deployed.root, last, str(path), after=True)
     assert load_decisions(Corpus(deployed, "c")).empty
     received = receive(Corpus(deployed, "c"), [str(path)])
     assert received.batch is not None and ready_batches(Corpus(deployed, "c")) == [received.batch]

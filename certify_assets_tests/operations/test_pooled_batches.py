@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,24 +40,20 @@ from certify_assets.operations.review_queue import load_queue
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
-from certify_assets_tests.operations_builders import agreeing, alter_copies, deliver, other_scores
-from certify_assets_tests.paths import REPOSITORY
+from certify_assets_tests.killing import run_killed
+from certify_assets_tests.operations_builders import (
+    agreeing,
+    alter_copies,
+    deliver,
+    label_draw,
+    other_scores,
+)
 
 # runs of a delivery
 RUNS = 80
 KILLED = """
-import os, signal, sys
-from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.batches import decide_ready
-from certify_assets.storage.store import Store
-
-class Doomed(Store):
-    def write_bytes(self, key, data):
-        if key.endswith(sys.argv[2]):
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().write_bytes(key, data)
-
-decide_ready(Corpus(Doomed(sys.argv[1]), "c"), draw=sys.argv[3] == "draw")
+decide_ready(Corpus(store, "c"), draw=sys.argv[3] == "draw")
 """
 
 
@@ -89,15 +82,6 @@ def decided(store: Store, folder: Path, seed: int, **given: Any) -> BatchRecord:
     receive(Corpus(store, "c"), [str(path)])
     (record,) = decide_ready(Corpus(store, "c"), **given)
     return record
-
-
-def label_draw(store: Store, home: str) -> None:
-    """Label what the draw wants until it is closed, as the judge expects."""
-    while (audit := BatchAudit.load(Corpus(store, "c"), home)) is not None and audit.wanted:
-        said = agreeing(audit)
-        labels = [Label(name, said[name], "ann", "cli", name) for name in audit.wanted]
-        append_labels(Corpus(store, "c"), labels)
-    close_batches(Corpus(store, "c"))
 
 
 def require_sound(store: Store) -> None:
@@ -298,9 +282,7 @@ def test_a_kill_leaves_the_seed_of_a_shared_draw(
     first = decided(deployed, tmp_path, 3)
     path = deliver(tmp_path / "4.jsonl", tasks=RUNS // 4, seed=4, change=of_a_new_agent)
     receive(Corpus(deployed, "c"), [str(path)])
-    command = [sys.executable, "-c", KILLED, deployed.root, last, how]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    run_killed(KILLED, deployed.root, last, how)
     killed = read_draws(Corpus(deployed, "c"))
     assert len(load_decisions(Corpus(deployed, "c"))) in (RUNS, 2 * RUNS)
     decide_ready(Corpus(deployed, "c"), draw=how == "draw")

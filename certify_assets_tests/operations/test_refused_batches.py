@@ -15,7 +15,7 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.audit_sample import drawn_decisions
 from certify_assets.operations.automatic import deploy_by_policy
 from certify_assets.operations.batch_audit import BatchAudit
-from certify_assets.operations.batches import close_batches, decide_ready, receive
+from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.checks import (
     decided_by_deployed,
     deployment_stands,
@@ -25,7 +25,6 @@ from certify_assets.operations.decisions import BatchRecord, summarize
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.deployment_record import load_deployment
 from certify_assets.operations.history import write_history
-from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.layout import decisions_of
 from certify_assets.operations.lineage import find, walk
 from certify_assets.operations.monitoring import monitor_deployed
@@ -33,11 +32,11 @@ from certify_assets.operations.rollout import deploy, redeploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.operations_builders import (
-    agreeing,
     alter_copies,
     deliver,
     empty_deployment,
     fail_audit,
+    label_draw,
     raise_alarm,
 )
 
@@ -49,15 +48,6 @@ def decided(store: Store, folder: Path) -> BatchRecord:
     receive(Corpus(store, "c"), [str(deliver(folder / "new.jsonl", tasks=RUNS // 4))])
     (document,) = decide_ready(Corpus(store, "c"))
     return document
-
-
-def label_draw(store: Store, batch: str) -> None:
-    """Label what the draw wants until the batch is closed, as the judge expects."""
-    while (audit := BatchAudit.load(Corpus(store, "c"), batch)) is not None and audit.wanted:
-        said = agreeing(audit)
-        labels = [Label(name, said[name], "ann", "cli", name) for name in audit.wanted]
-        append_labels(Corpus(store, "c"), labels)
-    close_batches(Corpus(store, "c"))
 
 
 @pytest.mark.parametrize(
