@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -38,7 +37,7 @@ from certify_assets.operations.batch_audit import (
     frozen_batch,
     read_draws,
 )
-from certify_assets.operations.batch_waiting import WaitingRuns, is_pooled, waiting_runs
+from certify_assets.operations.batch_waiting import WaitingRuns, scorer_of, waiting_runs
 from certify_assets.operations.layout import PROVISIONAL, batch_key, provisional_rows
 
 if TYPE_CHECKING:
@@ -71,15 +70,13 @@ def begin_audit(
 
     corpus = judge.corpus.current
     mine = frame[frame["decision"] == PROVISIONAL]
-    pool = WaitingRuns(corpus, deployed, (batch,), len(mine), datetime.now(UTC))
-    for item in waiting_runs(corpus):
-        if is_pooled(item.deployed, deployed):
-            batches, runs = (*item.batches, batch), item.runs + len(mine)
-            pool = replace(item, deployed=deployed, batches=batches, runs=runs)
+    earlier = {scorer_of(item.deployed): item for item in waiting_runs(corpus)}
+    alone = WaitingRuns(corpus, deployed, (), 0, datetime.now(UTC))
+    pool = earlier.get(scorer_of(deployed), alone).joined(deployed, batch, len(mine))
     if not pool.is_due:
         return frame, None, pool.sentence()
-    earlier = [provisional_rows(corpus, [name]) for name in pool.batches[:-1]]
-    frozen = _frozen(judge, deployed, pool.batches, pd.concat([*earlier, mine]))
+    rows = [provisional_rows(corpus, [name]) for name in pool.batches[:-1]]
+    frozen = _frozen(judge, deployed, pool.batches, pd.concat([*rows, mine]))
     waits = frame["trajectory_id"].isin(set(frozen.batch.trajectories))
     left = (frame["decision"] == PROVISIONAL) & ~waits
     frame = frame.assign(decision=frame["decision"].mask(left, "human"))

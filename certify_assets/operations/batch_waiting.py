@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from certify_assets.corpora.corpus import Corpus
@@ -25,6 +25,11 @@ class WaitingRuns:
     runs: int
     since: datetime
 
+    def joined(self, deployed: DeploymentRecord, batch: str, runs: int) -> WaitingRuns:
+        """Return these with the runs of a later batch."""
+        batches = (*self.batches, batch)
+        return replace(self, deployed=deployed, batches=batches, runs=self.runs + runs)
+
     @property
     def is_due(self) -> bool:
         """Whether they are enough, waited long enough, or will not be more."""
@@ -33,7 +38,7 @@ class WaitingRuns:
             self.runs >= config.batch_runs
             or datetime.now(UTC) - self.since >= timedelta(days=config.batch_days)
             or config.new_agents == "review"
-            or not is_pooled(self.deployed, read_deployments(self.corpus)[-1])
+            or scorer_of(self.deployed) != scorer_of(read_deployments(self.corpus)[-1])
         )
 
     def sentence(self) -> str:
@@ -47,16 +52,15 @@ class WaitingRuns:
         )
 
 
-def is_pooled(one: DeploymentRecord, other: DeploymentRecord) -> bool:
-    """Whether runs that two deployments scored are of one judge, whose scores compare."""
-    adapters = {item.fingerprint.get("adapter_sha256") for item in (one, other)}
-    return one.judge == other.judge and len(adapters) == 1
+def scorer_of(deployed: DeploymentRecord) -> tuple[str, str]:
+    """Return the judge that scores under a deployment: scores of one judge compare."""
+    return deployed.judge, deployed.fingerprint.get("adapter_sha256", "")
 
 
 def waiting_runs(corpus: Corpus) -> list[WaitingRuns]:
     """Return the provisional runs that wait for a draw, those of one judge together."""
     deployments = {item.number: item for item in read_deployments(corpus)}
-    found: list[WaitingRuns] = []
+    found: dict[tuple[str, str], WaitingRuns] = {}
     for name in batch_names(corpus):
         about = batch_key(corpus.name, name, "batch.json")
         document = corpus.store.read_json(about) if corpus.store.exists(about) else {}
@@ -66,11 +70,7 @@ def waiting_runs(corpus: Corpus) -> list[WaitingRuns]:
         lost = document.get("audit_sha256") and not pooled
         if not runs or made is None or lost or draw_of(corpus, name) is not None:
             continue
-        since = datetime.fromisoformat(document["time"])
-        before = next((item for item in found if is_pooled(item.deployed, made)), None)
-        if before is None:
-            found.append(WaitingRuns(corpus, made, (name,), runs, since))
-        else:
-            place, batches = found.index(before), (*before.batches, name)
-            found[place] = WaitingRuns(corpus, made, batches, before.runs + runs, before.since)
-    return found
+        scorer, since = scorer_of(made), datetime.fromisoformat(document["time"])
+        before = found.get(scorer, WaitingRuns(corpus, made, (), 0, since))
+        found[scorer] = before.joined(made, name, runs)
+    return list(found.values())

@@ -17,7 +17,7 @@ from certify_assets.errors import InputError, IntegrityError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.audit_sample import drawn_decisions
 from certify_assets.operations.batch_audit import BatchAudit, batch_audits, read_draws
-from certify_assets.operations.batch_waiting import is_pooled, waiting_runs
+from certify_assets.operations.batch_waiting import scorer_of, waiting_runs
 from certify_assets.operations.batches import close_batches, decide_ready, receive, undo_batch
 from certify_assets.operations.checks import (
     batches_certified,
@@ -198,7 +198,10 @@ def test_runs_of_another_judge_share_no_draw(deployed: Store, tmp_path: Path) ->
     trained = replace(
         waiting.deployed, fingerprint={**waiting.deployed.fingerprint, "adapter_sha256": "0"}
     )
-    assert not is_pooled(waiting.deployed, trained) and replace(waiting, deployed=trained).is_due
+    assert (
+        scorer_of(waiting.deployed) != scorer_of(trained)
+        and replace(waiting, deployed=trained).is_due
+    )
 
 
 def test_reviewers_get_runs_whose_judge_is_not_what_it_was(deployed: Store, tmp_path: Path) -> None:
