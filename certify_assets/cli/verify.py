@@ -1,0 +1,239 @@
+"""The command that recomputes certificates from their score table, and what reports use of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from certify_assets.cli.documents import (
+    CertificateFile,
+    Choice,
+    certified_splits,
+    choice_options,
+    read_certificate_file,
+)
+from certify_assets.cli.options import (
+    PATH,
+    column_options,
+    pilot_option,
+    pool_option,
+    read_pilot,
+    read_pool,
+    read_scores,
+    read_small_pool,
+    score_pieces,
+    stream_option,
+)
+from certify_assets.cli.output import NOTHING, complain, emit_json, json_option, show_line
+from certify_assets.errors import ForgedCertificateError, InputError
+
+if TYPE_CHECKING:
+    from certify_assets.certificates import CertificateSet
+    from certify_assets.cli.options import Table, Unlabelled
+    from certify_assets.evaluation.pieces import ScorePieces
+    from certify_assets.evaluation.score_table import ScoreTable
+
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+@click.command()
+@click.argument("certificate", type=PATH)
+@click.argument("scores", type=PATH)
+@pilot_option
+@pool_option
+@stream_option
+@choice_options
+@column_options
+@json_option
+@click.pass_context
+def verify(
+    ctx: click.Context,
+    /,
+    certificate: Path,
+    scores: Path,
+    pilot: Path | None,
+    pool: Path | None,
+    stream: bool,
+    choice: Choice,
+    as_json: bool,
+    **columns: Any,
+) -> None:
+    """Recompute a certificate from its scores and compare every byte.
+
+    Exit 3, with the first difference, when the certificate was altered, is incomplete, or is of
+    other scores, or when it is one of betting and its pilot table is not given. Exit 2 when it was
+    issued with a pool and none is given. What the scores
+    cannot show (the names and hashes under provenance, the selection rule) is carried as it is:
+    the data root's own checks compare those. Of a document of several each is recomputed, and
+    what it says of them together; --side, --alpha and --procedure choose from it.
+    """
+    from certify_assets.certificates import NOT_VOUCHED
+
+    given = read_certificate_file(certificate)
+    documents = [item for item in given.certificates if choice.names(item)]
+    if not documents:
+        raise InputError(f"{certificate} holds no certificate of that side, budget and procedure.")
+    unread = _unread(documents, {"--pilot": pilot, "--pool": pool})
+    certified = certified_splits(documents)
+    # tables of the platform, which name more splits, are small
+    if certified == ("cal",) and (stream or _was_in_pieces(documents, scores)):
+        unlabelled = pool_of(pool, certificate, documents, columns, read_small_pool)
+        source = score_pieces(scores, "cal", columns)
+        difference = _verify_pieces(given, documents, source, unlabelled)
+    else:
+        table = read_scores(scores, **columns).choose_split(*certified)
+        others = None if pilot is None else read_pilot(pilot, **columns)
+        unlabelled = pool_of(pool, certificate, documents, columns)
+        difference = verify_whole(given, documents, table, others, unlabelled)
+    for sentence in unread:
+        complain(sentence)
+    if as_json:
+        result = {
+            "verified": difference is None,
+            "certificates": len(documents),
+            "difference": difference,
+        }
+        emit_json({**result, "not_vouched": NOT_VOUCHED} if difference is None else result)
+    elif difference is None:
+        show_line(
+            f"Verified: {len(documents)} certificate(s) recomputed from {scores}, byte for "
+            f"byte. {NOT_VOUCHED}"
+        )
+    if difference is not None:
+        complain(f"not verified: {difference}")
+        ctx.exit(NOTHING)
+
+
+def _unread(documents: list[Any], given: dict[str, Path | None]) -> list[str]:
+    """Say which tables no procedure of the certificates reads."""
+    from certify_assets.certificates import PROCEDURES
+
+    named = [item.get("procedure") for item in documents if isinstance(item, dict)]
+    methods = [PROCEDURES[name] for name in named if isinstance(name, str) and name in PROCEDURES]
+    reads = {
+        "--pilot": any(item.pilot for item in methods),
+        "--pool": any(item.calibrated for item in methods),
+    }
+    return [
+        f"{name} changes nothing: no procedure of these certificates reads it."
+        for name, path in given.items()
+        if path is not None and methods and not reads[name]
+    ]
+
+
+def pool_of(
+    given: Path | None,
+    certificate: Path,
+    documents: list[Any],
+    columns: dict[str, Any],
+    read: Callable[..., Unlabelled] = read_pool,
+) -> Unlabelled | None:
+    """Read the pool that is given, else the one that is stored next to the certificates."""
+    path = given or _stored_pool(certificate, documents)
+    return None if path is None else read(path, **columns, certified=certified_splits(documents))
+
+
+def _stored_pool(certificate: Path, documents: list[Any]) -> Path | None:
+    """Return the file of the pool that certificates of the platform name, next to theirs."""
+    for document in documents:
+        inputs = document.get("inputs") if isinstance(document, dict) else None
+        pool = inputs.get("pool") if isinstance(inputs, dict) else None
+        named = str(pool.get("sha256")) if isinstance(pool, dict) else ""
+        for path in (
+            certificate.parent / "pools" / f"{named}.json",
+            certificate.parent / "pool.json",
+        ):
+            if _HASH.fullmatch(named) and path.is_file():
+                return path
+    return None
+
+
+def _was_in_pieces(documents: list[Any], scores: Path) -> bool:
+    """Whether a table is large, and its certificates were issued on it in pieces."""
+    from certify_assets.certificates import TASK_SCHEMA
+    from certify_assets.evaluation.pieces import is_large
+
+    schemas = [item.get("schema") for item in documents if isinstance(item, dict)]
+    return schemas == [TASK_SCHEMA] * len(documents) and is_large(scores)
+
+
+def verify_whole(
+    given: CertificateFile,
+    documents: list[Any],
+    table: ScoreTable,
+    pilot: Table | None,
+    pool: Unlabelled | None,
+) -> str | None:
+    """Recompute certificates from a table in memory; return the first difference."""
+    from certify_assets.certificates import verify_certificate, verify_set
+
+    data = (table.scores, table.labelled(), table.tasks)
+    others: dict[str, Any] = {"pilot": pilot, "pool": pool, "agents": table.agents}
+    named = table.trajectories is not None
+    return _first_difference(
+        given,
+        documents,
+        lambda item: verify_certificate(item, *data, named=named, **others),
+        lambda found: verify_set(found, *data, **others),
+    )
+
+
+def _verify_pieces(
+    given: CertificateFile,
+    documents: list[Any],
+    source: ScorePieces,
+    pool: Unlabelled | None,
+) -> str | None:
+    from certify_assets.certificates import (
+        Certificate,
+        settings_of,
+        verify_counted,
+        verify_counted_set,
+    )
+    from certify_assets.certificates.evaluation import grids_of
+    from certify_assets.certificates.pool import observe_pool
+    from certify_assets.evaluation.counting import counted_table
+
+    grids = set()
+    for document in documents:
+        # what is wrong with one is said where it is verified
+        with suppress(ForgedCertificateError, InputError):
+            asked = settings_of(Certificate.parse(document))
+            # sides that share one δ are both counted
+            sides = ("reject", "release") if given.outline else (asked.side,)
+            grids |= grids_of([asked], sides)
+    seen = None if pool is None else observe_pool(*pool)
+    with counted_table(source, grids, seen) as table:
+        return _first_difference(
+            given,
+            documents,
+            lambda item: verify_counted(item, table, seen),
+            lambda found: verify_counted_set(found, table, seen),
+        )
+
+
+def _first_difference(
+    given: CertificateFile,
+    documents: list[Any],
+    verify: Callable[[Any], str | None],
+    together: Callable[[CertificateSet], str | None],
+) -> str | None:
+    """Return the first difference of the certificates, or of what is said of them together."""
+    from certify_assets.certificates import Certificate
+
+    for place, document in enumerate(documents, 1):
+        if (found := verify(document)) is not None:
+            one = len(documents) == 1
+            return found if one else f"certificate {place} of {len(documents)}: {found}"
+    if not given.outline:
+        return None
+    try:
+        items = [Certificate.from_dict(item) for item in given.certificates]
+        return together(given.certificate_set(items))
+    except ForgedCertificateError as error:
+        return str(error)
