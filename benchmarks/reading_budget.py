@@ -13,8 +13,8 @@ SFT and certified on RL and CAL at δ = .05 on one side. Means over the seeds of
   pseudo    … by pseudo_task.
 `cut` is the share of runs that are cut and `characters` the median length of a whole run. `CPU s`
 are one training and one scoring of all runs, rendering included; `MiB` is the peak of the process
-that did both, the runs themselves included. The last rows are means over corpora. --quick: one embedded
-corpus, two seeds.
+that did both, the runs themselves included. The last rows are means over corpora. --quick: one
+embedded corpus, two seeds.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.corpora.rendering import Renderer, render_frame
 from certify_assets.corpora.splits import make_manifest
 from certify_assets.judges.lexical import LexicalJudge
+from certify_assets.judges.reading import JudgeInput
 
-WHOLE = 10**9
 BUDGETS = ("6000/1200", "6000", "20000", "60000", "whole/1200", "whole")
 PROCEDURES, ALPHAS = ("guarded_taskboot", "pseudo_task"), (0.1, 0.2)
 FIRST_SEED = 42
@@ -62,8 +62,8 @@ class Row:
 def renderer_of(budget: str) -> Renderer:
     """Return the renderer of a budget as it is written on the command line."""
     run, _, step = budget.partition("/")
-    characters, limit = (WHOLE if part in ("", "whole") else int(part) for part in (run, step))
-    return Renderer(budget_chars=characters, action_chars=limit, observation_chars=limit)
+    chars, step_chars = (None if part in ("", "whole") else int(part) for part in (run, step))
+    return JudgeInput(chars, step_chars).renderer
 
 
 def measure(path: Path, corpus: str, budget: str, seeds: int, side: str) -> Row:

@@ -104,7 +104,6 @@ def render_page(
         lineage=lineage or {},
         profile=profile,
         controls=controls or {},
-        talked_to=talked_to,
         minutes_per_review=minutes_per_review,
         score_scale=score_scale,
         left_out=left_out,

@@ -85,8 +85,6 @@ class PageSource:
     profile: CorpusProfile | None = None
     #: AUROC of the judge and of each control, by names that end in ``_auroc``
     controls: Mapping[str, float | None] = field(default_factory=dict)
-    # how far texts that claim success lift failed runs
-    talked_to: str = ""
     minutes_per_review: float = 6.0
     score_scale: str = "log-odds"
     #: every agent left out, where the judge's own training is known

@@ -62,7 +62,7 @@ def write_page(judge: JudgedCorpus) -> str:
         scores_file="scores.parquet",
         arms=arms,
         left_out=left_out_agents(judge),
-        explanation=explain(judge, deciding_sides(load_certificates(judge)).certified),
+        explanation=explain(judge, deciding_sides(certificates).certified),
         recalibration=_recalibration(judge, hashes),
         delta_spent=read_spending(judge.corpus).of(judge.name).total(),
         pool=load_pool(judge, certificates),

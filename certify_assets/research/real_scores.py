@@ -22,6 +22,7 @@ from certify_assets.evaluation.audit import load_audits
 from certify_assets.evaluation.certification import load_certificates
 from certify_assets.evaluation.judge_results import labelled_rows
 from certify_assets.evaluation.ledger import LedgerEntry, announce_study, record_result
+from certify_assets.evaluation.pool import takes_pool
 from certify_assets.files import canonical_json, rounded, sha256_bytes
 from certify_assets.judges.base import judge_auroc
 from certify_assets.judges.judged import JudgedCorpus
@@ -255,16 +256,16 @@ def _certified(
     """Certify a split; the others are RL, whose labels a pilot is, and one whose labels rest."""
     import pandas as pd
 
-    calibrated = procedure == "pseudo_task"
+    pooled = takes_pool(procedure)
     return certify(
         *columns(table),
         alpha=alpha,
         delta=DELTA,
         side=side,
-        grid=None if calibrated else GRID,
+        grid=None if pooled else GRID,
         procedure=procedure,
         pilot=columns(others[0]) if procedure == "betting" else None,
-        pool=columns(pd.concat(others))[::2] if calibrated else None,
+        pool=columns(pd.concat(others))[::2] if pooled else None,
     )
 
 

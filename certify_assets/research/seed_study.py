@@ -20,6 +20,7 @@ from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.splits import SPLITS, plan_splits
 from certify_assets.errors import InputError
 from certify_assets.evaluation.ledger import announce_study, record_result
+from certify_assets.evaluation.pool import takes_pool
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import judge_auroc, score_table
 from certify_assets.judges.lexical import LexicalJudge
@@ -289,16 +290,17 @@ def _cells(tables: Mapping[str, pd.DataFrame], plan: SeedPlan, seed: int) -> Ite
     area = judge_auroc(tables["test"])
     for rows, side, alpha, name in _asked(plan, tables):
         certifying = rows.split(" and ")
-        pool = pd.concat(table for split, table in tables.items() if split not in certifying)
+        others = [table for split, table in tables.items() if split not in certifying]
+        pooled = takes_pool(name)
         certificate = certify(
             *columns(pd.concat(tables[split] for split in certifying)),
             alpha=alpha,
             delta=plan.delta,
             side=side,
-            grid=None if name == "pseudo_task" else plan.grid,
+            grid=None if pooled else plan.grid,
             procedure=name,
             pilot=columns(tables["rl"]) if name == "betting" else None,
-            pool=columns(pool)[::2] if name == "pseudo_task" else None,
+            pool=columns(pd.concat(others))[::2] if pooled else None,
         )
         audit = audit_certificate(certificate, *columns(tables["test"]))
         yield SeedCell(
