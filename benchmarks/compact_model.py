@@ -71,7 +71,8 @@ def main() -> None:
     language_model = load_language_model(options.model)
     encoder = PromptEncoder(language_model.tokenizer, budget_tokens=options.budget)
     print(
-        f"{'corpus':15}{'split':7}{'tasks':>6}{'runs':>6}{'cut':>5}{'base':>8}{'lexical':>9}{'ms a run (CPU)':>16}"
+        f"{'corpus':15}{'split':7}{'tasks':>6}{'runs':>6}{'cut':>5}{'base':>8}{'lexical':>9}"
+        f"{'ms a run (CPU)':>16}"
     )
     for name in corpora:
         frame = load_embedded(name)
@@ -95,7 +96,8 @@ def main() -> None:
             floor = auroc(lexical.score(texts).score, outcomes)
             cut = sum(prompt.cut_tokens > 0 for prompt in prompts)
             print(
-                f"{name:15}{split:7}{part['task_id'].nunique():6}{len(part):6}{cut:5}{base:8.3f}{floor:9.3f}{spent:16.1f}",
+                f"{name:15}{split:7}{part['task_id'].nunique():6}{len(part):6}{cut:5}"
+                f"{base:8.3f}{floor:9.3f}{spent:16.1f}",
                 flush=True,
             )
 

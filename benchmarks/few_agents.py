@@ -16,8 +16,8 @@ certificate, `above` that of trials whose threshold has an error above α over t
 agents, `next` the probability that the next agent is above α under it. Two-way resampling promises
 `above` at most δ; `next` is promised by nothing here.
 
-Second table, from three agents on: the share of trials in which `agent_shift` is found, among those with a certificate
-and a decided agent; its promise is at most .05 where no agent is above the budget (`within`: the
+Second table, from three agents on: the share of trials in which `agent_shift` is found, among those
+with a certificate and a decided agent; its promise is at most .05 where no agent is above the budget (`within`: the
 trials in which the truth is so, agent by agent, and how often it is found there). `power` is the
 share of agents with a true error of .2 or more that it names.
 Standard errors are binomial. --quick: two numbers of agents, four trials.

@@ -7,8 +7,8 @@ The two embedded corpora, and those of the folder of published runs DIR (../shar
 there. Scores are lexical and out of fold: the judge of a run saw no run of its task. They are kept
 in --scores, so that a further run costs little. The tasks are halved by a seed; one half is
 certified at δ = .05 on both sides, and the realised error is read on the other, whose scores and
-sizes are the pool. A row a corpus, budget and side; for each rule the mean coverage (0 where nothing
-is certified) and, after the slash, the share of halvings whose realised error exceeds α, which
+sizes are the pool. A row a corpus, budget and side; for each rule the mean coverage (0 where
+nothing is certified) and, after the slash, the share of halvings whose realised error exceeds α, which
 contains the noise of the half it is read on.
   guarded   guarded_taskboot
   alone     pseudo_task, size ratio from the certified half

@@ -3,17 +3,18 @@
     python benchmarks/size_charge.py [--trials 300] [--pool 200] [--tasks 20 50 100]
                                      [--alphas 0.1 0.2] [--designs NAME …] [--out FILE] [--quick]
 
-δ = .05, reject side. First table: mean certified share where the judge is good (the paper's process,
-mean of ρ .1, .5 and .8) and the violations there, worst ρ. Second table: the share of trials with a
-certificate, which is a violation, because every threshold has a true error of at least 1.02 α.
+δ = .05, reject side. First table: mean certified share where the judge is good (the paper's
+process, mean of ρ .1, .5 and .8) and the violations there, worst ρ. Second table: the share of
+trials with a certificate, which is a violation, because every threshold has a true error of at
+least 1.02 α.
 Columns:
   equal    wrong tasks supposed no larger than others (R = 1)
   pool     size ratio from --pool other, unlabelled tasks, and no size charged
   charged  pseudo_task with that pool, as it is
-± is one standard error. The charge was chosen on the designs of the groups "trial" and "harder"; those
-of "fresh", and the mixtures whose names begin so (benchmarks/pseudo_task.py), were written before it
-was run on them, once; those of "untuned" after it was settled. With --out every finished cell is kept
-in FILE, and a later call resumes.
+± is one standard error. The charge was chosen on the designs of the groups "trial" and "harder";
+those of "fresh", and the mixtures whose names begin so (benchmarks/pseudo_task.py), were written
+before it was run on them, once; those of "untuned" after it was settled. With --out every finished
+cell is kept in FILE, and a later call resumes.
 --quick: two trials of some cells.
 """
 

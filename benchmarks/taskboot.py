@@ -45,7 +45,7 @@ def seconds(call: Callable[[], object], times: int) -> float:
 def algorithm_1(
     scores: np.ndarray, labels: np.ndarray, tasks: np.ndarray, draws: int = 2000, alpha: float = 0.1
 ) -> list[float]:
-    """The paper's Algorithm 1 as printed: loops over thresholds and draws, an upper quantile each."""
+    """The paper's Algorithm 1 as printed: loops over thresholds and draws, a quantile each."""
     rng = np.random.default_rng(42)
     count = int(tasks.max()) + 1
     upper = []

@@ -1,4 +1,4 @@
-"""The version, in a module that imports nothing, so that packaging and certificates read one number."""
+"""The version; imports nothing, so that packaging and certificates read one number."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ class WorkspaceJudge(JudgedCorpus):
     ) -> DeploymentRecord:
         """Let this judge decide the batches of the corpus from now on.
 
-        With `batch_only` it may certify nothing, and every batch waits for a certificate of its own.
+        With `batch_only` it may certify nothing; every batch waits for a certificate of its own.
 
         Raises
         ------

@@ -1,7 +1,10 @@
-"""Ask the advisory services about every pinned dependency: ``python tools/audit_dependencies.py [PIP_AUDIT]``.
+"""Ask the advisory services about every pinned dependency.
 
-Exit 0 with a count where every pin was audited and none has an advisory; 1 with the advisories; 0 with a sentence that begins with SKIPPED
-where no service answered. pip-audit calls a pin that its service does not know "skipped" and ends well: here that is no pass.
+    python tools/audit_dependencies.py [PIP_AUDIT]
+
+Exit 0 with a count where every pin was audited and none has an advisory; 1 with the advisories; 0
+with a sentence that begins with SKIPPED where no service answered. pip-audit calls a pin that its
+service does not know "skipped" and ends well: here that is no pass.
 """
 
 from __future__ import annotations
@@ -44,13 +47,17 @@ def asked(program: str, service: str, constraints: Path) -> tuple[list[dict[str,
         return [], (done.stderr.strip().splitlines() or ["no answer"])[-1][:200]
 
 
-def told(pins: Sequence[Mapping[str, Any]], reasons: Mapping[str, str]) -> tuple[int, str]:
+def _fixed_in(pin: Mapping[str, Any]) -> list[str]:
+    return [version for found in pin["vulns"] for version in found.get("fix_versions", ())]
+
+
+def verdict_of(pins: Sequence[Mapping[str, Any]], reasons: Mapping[str, str]) -> tuple[int, str]:
     """Return exit code and sentences for what the services said of all pins."""
     audited = [pin for pin in pins if "skip_reason" not in pin]
     bad = [pin for pin in audited if pin.get("vulns")]
     lines = [
         f"{pin['name']} {pin['version']}: {', '.join(str(found['id']) for found in pin['vulns'])} "
-        f"(fixed in {', '.join(version for found in pin['vulns'] for version in found.get('fix_versions', ())) or 'no release'})"
+        f"(fixed in {', '.join(_fixed_in(pin)) or 'no release'})"
         for pin in bad
     ]
     if bad:
@@ -61,13 +68,15 @@ def told(pins: Sequence[Mapping[str, Any]], reasons: Mapping[str, str]) -> tuple
         why = "; ".join(f"{service}: {reason}" for service, reason in reasons.items())
         return (
             0,
-            f"SKIPPED: dependencies were not audited, no advisory service answered ({why}). This is no pass; run it where one is reachable.",
+            f"SKIPPED: dependencies were not audited, no advisory service answered ({why}). This "
+            "is no pass; run it where one is reachable.",
         )
     missing = [str(pin["name"]) for pin in pins if "skip_reason" in pin]
     if missing:
         return (
             0,
-            f"SKIPPED in part: {len(audited)} of {len(pins)} pins audited, no advisory; not known to the service: {', '.join(missing)}.",
+            f"SKIPPED in part: {len(audited)} of {len(pins)} pins audited, no advisory; not known "
+            f"to the service: {', '.join(missing)}.",
         )
     return 0, f"{len(audited)} pinned dependencies audited, no advisory."
 
@@ -85,7 +94,7 @@ def main(arguments: Sequence[str]) -> int:
             best = pins
         if pins and not skipped:
             break
-    code, sentence = told(best, reasons)
+    code, sentence = verdict_of(best, reasons)
     print(sentence)
     return code
 

@@ -173,7 +173,7 @@ class Bench:
         return time.perf_counter() - start
 
     def score(self, prompts: list[Encoded], **settings: Any) -> dict[str, Any]:
-        """Score prompts after a warm-up on some of them; return rows a second and what was padded."""
+        """Score prompts after a warm-up on some; return rows a second and what was padded."""
         judge = self.judge
         config = ScoringConfig(token_budget=self.shape.budget, **settings)
         score_prompts(judge, prompts[: max(1, len(prompts) // 6)], config=config)

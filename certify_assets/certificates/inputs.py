@@ -155,7 +155,7 @@ class Observations:
         return int(np.count_nonzero(same))
 
     def at_random(self, seed: int) -> Observations:
-        """Return the same rows with the scores of other rows: those of a judge that knows nothing."""
+        """Return the same rows with scores of other rows: those of a judge that knows nothing."""
         places = np.arange(self.scores.size)
         draws = kernels.task_draws(np.uint64(seed), self.scored)
         places[: self.scored] = np.argsort(draws, kind="stable")

@@ -120,8 +120,8 @@ def check_pool(pool: Pool, table: Observations | CountedTable) -> None:
     size = (int(pool.scores.size), pool.scored)
     if len(shared) == len(pool.labels) and size == (table.rows, table.scored):
         raise InputError(
-            "The pool holds the runs of the calibration table itself; give the runs of other tasks, "
-            "or leave the pool out."
+            "The pool holds the runs of the calibration table itself; give the runs of other "
+            "tasks, or leave the pool out."
         )
     raise InputError(
         f"The pool shares {len(shared)} task(s) with the calibration table, the first being "

@@ -252,7 +252,7 @@ def _telling(
 
 
 def icc_upper(covered: NDArray[np.integer[Any]], errors: NDArray[np.integer[Any]]) -> float:
-    """One-sided 80 % profile bound of the beta-binomial correlation of errors, 1 if unidentified."""
+    """One-sided 80 % profile bound of the beta-binomial error correlation, 1 if unidentified."""
     inside = covered > 0
     n, k = covered[inside].astype(np.int64), errors[inside].astype(np.int64)
     if not n.size or not k.any() or (k == n).all() or n.max() == 1:

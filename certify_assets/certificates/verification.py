@@ -172,8 +172,8 @@ def _verify(
         if repeated and all(item["code"] != "duplicate_rows" for item in certificate.findings):
             return (
                 f"{repeated} of {table.rows} rows repeat an earlier one, and the document lacks "
-                "the finding duplicate_rows; where each is a run of its own, give its trajectory_id "
-                "(from Python named=True) or its agent."
+                "the finding duplicate_rows; where each is a run of its own, give its "
+                "trajectory_id (from Python named=True) or its agent."
             )
         again = issue(
             table,

@@ -106,8 +106,8 @@ def plan(
     """Choose thresholds, prior and weights by the share of the batch that they save.
 
     CERTIFICATE may certify nothing where --history has labelled past runs. A certified one without
-    --history means its threshold and a uniform draw, a document of both sides both of theirs. SCORES
-    is the batch, with trajectory_id.
+    --history means its threshold and a uniform draw, a document of both sides both of theirs.
+    SCORES is the batch, with trajectory_id.
     """
     given = {"CERTIFICATE": certificate, "SCORES": scores, "--history": asked.history}
     refuse_overwrite({"--out": out}, {name: path for name, path in given.items() if path})
@@ -173,8 +173,8 @@ def draw(
     """Draw the runs to label, in their order.
 
     CERTIFICATE is one or a plan. The order follows from the seed and the hash of plan and batch;
-    `close` computes it again. SCORES.draw.json keeps seed and plan: another one for the same batch is
-    refused, because draws that are repeated until one suits prove nothing.
+    `close` computes it again. SCORES.draw.json keeps seed and plan: another one for the same batch
+    is refused, because draws that are repeated until one suits prove nothing.
     """
     given = {"CERTIFICATE": certificate, "SCORES": scores, "--history": asked.history}
     refuse_overwrite({"--out": out}, {name: path for name, path in given.items() if path})

@@ -99,9 +99,9 @@ def list_(ctx: click.Context, /, store: Store, as_json: bool) -> None:
 def train(corpus: Corpus, name: str, as_json: bool) -> None:
     """Train a judge on the SFT split of a corpus, which must be split already.
 
-    Seconds for judges of words and structure; minutes on two cores for a language model, whose training
-    resumes where it was killed. An endpoint judge is not trained but registered: its server is
-    asked what it is, and settings, prompt and answer are stored.
+    Seconds for judges of words and structure; minutes on two cores for a language model, whose
+    training resumes where it was killed. An endpoint judge is not trained but registered: its
+    server is asked what it is, and settings, prompt and answer are stored.
     """
     from certify_assets.cli.launching import report_stored
 

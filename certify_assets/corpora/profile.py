@@ -182,8 +182,8 @@ def certification_gate(
         )
     elif not enough:
         reason = (
-            f"{place}; effective sample {summary.n_eff:.1f} is below n_min {floor} at δ/{WHOLE_SHARE}: "
-            "only a good judge will certify."
+            f"{place}; effective sample {summary.n_eff:.1f} is below n_min {floor} at "
+            f"δ/{WHOLE_SHARE}: only a good judge will certify."
         )
     else:
         reason = (

@@ -283,8 +283,8 @@ def _unreadable(path: Path, name: str, column: Any, before: int) -> InputError:
                 else _first_line(error)
             )
             return InputError(
-                f"{path}, row {before + index + 1}, column {name!r} cannot be read ({reason}); write the "
-                "table again."
+                f"{path}, row {before + index + 1}, column {name!r} cannot be read ({reason}); "
+                "write the table again."
             )
     return InputError(f"{path}, column {name!r} cannot be read; write the table again.")
 

@@ -1,4 +1,4 @@
-"""Scores of training runs by judges of the other training tasks: their scale, and what they rank."""
+"""Scores of training runs by judges of the other training tasks: their scale and ranking."""
 
 from __future__ import annotations
 

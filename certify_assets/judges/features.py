@@ -27,7 +27,8 @@ _WORDS: Final[Mapping[str, re.Pattern[str]]] = {
         r"\b(?:done|complete[ds]?|finish(?:ed)?|submit(?:ted)?|final|answer|solved|exit)\b", re.I
     ),
     "negation": re.compile(
-        r"\b(?:not|no|cannot|unable|never|none|without)\b|n['\u2019]t\b|\b(?:sorry|unfortunately)\b",
+        r"\b(?:not|no|cannot|unable|never|none|without)\b|n['\u2019]t\b"
+        r"|\b(?:sorry|unfortunately)\b",
         re.I,
     ),
     "error": re.compile(

@@ -22,7 +22,7 @@ from certify_assets.judges.crossfit import Scale
 class FileJudge(ABC):
     """A judge that is its files: what they hold decides every score."""
 
-    #: a document that names the hashes of other files comes last: a folder without it holds no judge
+    #: the document that names the hashes of the others is last: a folder without it is no judge
     FILES: ClassVar[tuple[str, ...]]
     ENGINE: ClassVar[str]
 

@@ -1,4 +1,4 @@
-"""The copies that deployments keep: which of them are needed, and how much space the others take."""
+"""The copies that deployments keep: which are needed, and how much space the others take."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Runs of batches that come back with labels, in a delivery of the corpus."""
 
-# A corpus takes labelled runs into RL, CAL and TEST as they are delivered. Runs of a decided batch may
-# be among them: the whole of it, once its outcomes are known, or what reviewers labelled. The
+# A corpus takes labelled runs into RL, CAL and TEST as they are delivered. Runs of a decided batch
+# may be among them: the whole of it, once its outcomes are known, or what reviewers labelled. The
 # latter were chosen by the judge's decision, all but the tasks of the audit sample, so that a
 # certificate on them would be of the hardest runs, or of the easiest. What shows the choice is what
 # is missing: where every run of an agent in the batch comes back, nothing was chosen. An agent that
@@ -50,8 +50,8 @@ class ReturnedRuns:
         """Say which runs come back."""
         return (
             f"{self.returned} new labelled runs of RL, CAL and TEST were decided in batch "
-            f"{self.batch} ({self.agent}): {self.audited} of its audit sample, {self.reviewed} others that "
-            f"reviewers labelled; {self.left_out} of its {self.runs} runs are not delivered."
+            f"{self.batch} ({self.agent}): {self.audited} of its audit sample, {self.reviewed} others "
+            f"that reviewers labelled; {self.left_out} of its {self.runs} runs are not delivered."
         )
 
 
@@ -139,8 +139,8 @@ def refuse_selected(corpus: Corpus, found: Sequence[ReturnedRuns]) -> None:
         raise InputError(
             f"{runs} runs of this delivery were labelled by reviewers of {corpus} "
             f"({', '.join(names[:_SHOWN])}{more}) because of what the judge decided, and would "
-            "enter RL, CAL or TEST without the others of their batch; deliver every run of the batch "
-            "with its outcome, or those of its audit sample only: labels of reviewers certify by "
+            "enter RL, CAL or TEST without the others of their batch; deliver every run of the "
+            "batch with its outcome, or those of its audit sample only: labels of reviewers certify by "
             f"`certify ops recertify {corpus}`."
         )
 
@@ -148,7 +148,7 @@ def refuse_selected(corpus: Corpus, found: Sequence[ReturnedRuns]) -> None:
 def checking_delivery(
     corpus: Corpus, found: list[ReturnedRuns] | None = None, *, refuse: bool = True
 ) -> DeliveryCheck | None:
-    """Return the check of a delivery, which adds what it finds to a list and refuses what is chosen.
+    """Return the check of a delivery, which lists what it finds and refuses what is chosen.
 
     None for a corpus without decided batches, whose delivery need not be read twice.
     """

@@ -286,8 +286,8 @@ def _findings(judge: JudgedCorpus, chosen: Sequence[Certificate]) -> list[dict[s
         text = (
             f"{rivals} judges have certificates on the calibration split of {corpus}, and those of "
             f"{judge} pay for {chosen[0].candidates}: if it was taken because its certificate is "
-            "the best of them, the confidence is overstated; choose by RL, with rl_labels=choose of "
-            "the corpus, or certify at δ over their number."
+            "the best of them, the confidence is overstated; choose by RL, with rl_labels=choose "
+            "of the corpus, or certify at δ over their number."
         )
         found.append({"code": "chosen_among_judges", "message": text})
     splits, others = certified_splits(corpus)

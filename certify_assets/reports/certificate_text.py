@@ -151,7 +151,8 @@ def banner(source: PageSource, reasons: Sequence[NothingCertified]) -> Banner:
         )
     sentence = f"Wrong decisions {limits}, with {trust}{both}."
     if round(source.both.overlap, 4) > 0:
-        sentence += f" {percent(source.both.overlap)} of runs fall under both thresholds and go to human review."
+        share = percent(source.both.overlap)
+        sentence += f" {share} of runs fall under both thresholds and go to human review."
     return Banner(state, heading, sentence, claims, _facts(source))
 
 

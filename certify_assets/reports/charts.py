@@ -203,7 +203,8 @@ def verdict_markdown(sides: Sides, curve: ThresholdCurve) -> str:
     """Write the verdict block of an asset: the shares, a row of numbers a side, the sparkline."""
     certificate = sides.lead
     if sides.certified:
-        status = f"**\N{CHECK MARK} {percent(sides.decided)} decided**, {percent(sides.human)} to reviewers"
+        decided, human = percent(sides.decided), percent(sides.human)
+        status = f"**\N{CHECK MARK} {decided} decided**, {human} to reviewers"
     else:
         status = "**\N{EN DASH} Nothing certified**, every run to reviewers"
     image = base64.b64encode(

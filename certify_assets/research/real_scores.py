@@ -1,6 +1,7 @@
 """Every procedure on real scores: certified on CAL, audited on TEST, and on TEST's own scores.
 
-RL is the pilot of betting; the other splits that the judge has scored are the pool of `pseudo_task`.
+RL is the pilot of betting; the other splits that the judge has scored are the pool of
+`pseudo_task`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The seed study: a corpus split again and again, and how often each certificate held on TEST.
 
 Every certificate is of RL's and CAL's labels, as that of a judge trained on SFT alone, and again of
-CAL's, where RL is the pilot of betting. The pool of `pseudo_task` is every task that does not certify,
-SFT scored out of fold; no outcome of it is read.
+CAL's, where RL is the pilot of betting. The pool of `pseudo_task` is every task that does not
+certify, SFT scored out of fold; no outcome of it is read.
 """
 
 from __future__ import annotations

@@ -194,8 +194,8 @@ _OF_EVERY_JUDGE: tuple[tuple[str, bool, Ask, str], ...] = (
         "certificate",
         False,
         certified,
-        "Something is certified on a side, and what both decide in all; says of each side and budget "
-        "without a certificate which of tasks, success rate, ranking or guard stopped it.",
+        "Something is certified on a side, and what both decide in all; says of each side and "
+        "budget without a certificate which of tasks, success rate, ranking or guard stopped it.",
     ),
     (
         "certificate",
