@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import dagster as dg
@@ -41,3 +42,5 @@ def _definitions() -> dg.Definitions:
 
 with without_collector():
     defs = _definitions()
+# what is loaded stays until the process ends, so later collections need not walk it
+gc.freeze()

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import ForgedCertificateError, IntegrityError, StaleCertificateError
+from certify_assets.evaluation.certification import recomputed_difference
 from certify_assets.evaluation.pool import named_pool, read_pool
 from certify_assets.evaluation.spending import read_spending
 from certify_assets.files import sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.record import columns
 from certify_assets.operations.layout import labels_key, operation_key, recertification_key
 from certify_assets.storage.snapshot import remembered
 
@@ -167,7 +167,7 @@ def _pool(corpus: Corpus, number: int, certificates: Sequence[Certificate]) -> P
 @remembered
 def recertification_certificates(corpus: Corpus, number: int) -> list[Certificate]:
     """Return the certificates of a recertification, recomputed from its rows."""
-    from certify_assets.certificates import Certificate, verify_certificate
+    from certify_assets.certificates import Certificate
 
     record = load_recertification(corpus, number)
     table = corpus.store.read_table(recertification_key(corpus.name, number, SCORES))
@@ -189,7 +189,7 @@ def recertification_certificates(corpus: Corpus, number: int) -> list[Certificat
                 f"recertification {number} of {corpus} belongs to another "
                 f"{stale.removesuffix('_sha256')} than the stored one; recertify."
             )
-        if difference := verify_certificate(item, *columns(table), pool=pool, named=True):
+        if difference := recomputed_difference(item, table, pool):
             raise ForgedCertificateError(
                 f"a certificate of recertification {number} of {corpus} does not recompute: "
                 f"{difference}"

@@ -23,6 +23,8 @@ from certify_assets.storage.store import Store
 
 _UI = "http://127.0.0.1:5000"
 _MAX_PARAM = 500
+# what MLflow takes in one call
+_MAX_PARAMS, _MAX_METRICS = 100, 1000
 _MAX_POINTS = 200
 # nothing that could hold a pickle
 _SUFFIXES = {".safetensors", ".json"}
@@ -123,7 +125,7 @@ class Tracker:
     def write(self, record: Record) -> str:
         """Write one finished MLflow run; return the address of its page in the MLflow UI."""
         client = self._client()
-        from mlflow.entities import Metric
+        from mlflow.entities import Metric, Param
 
         found, name = self._experiment(client)
         experiment = found.experiment_id if found else self._create_experiment(client, name)
@@ -131,19 +133,24 @@ class Tracker:
             experiment, run_name=record.name, tags=dict(record.tags)
         ).info.run_id
         try:
-            for name, value in record.params.items():
-                client.log_param(run, name, str(value)[:_MAX_PARAM])
-            for name, number in record.metrics.items():
-                if number is not None:
-                    client.log_metric(run, name, float(number))
+            now = int(time.time() * 1000)
+            params = [Param(name, str(of)[:_MAX_PARAM]) for name, of in record.params.items()]
+            metrics = [
+                Metric(name, float(number), now, 0)
+                for name, number in record.metrics.items()
+                if number is not None
+            ] + [
+                Metric(name, float(value), now, step)
+                for name, points in record.curves.items()
+                for step, value in thinned(points)
+            ]
+            # one transaction for many values: MLflow commits each call
+            for start in range(0, len(params), _MAX_PARAMS):
+                client.log_batch(run, params=params[start : start + _MAX_PARAMS])
+            for start in range(0, len(metrics), _MAX_METRICS):
+                client.log_batch(run, metrics=metrics[start : start + _MAX_METRICS])
             for name, text in record.documents.items():
                 client.log_text(run, text, name)
-            now = int(time.time() * 1000)
-            for name, points in record.curves.items():
-                places = thinned(points)
-                client.log_batch(
-                    run, metrics=[Metric(name, float(value), now, step) for step, value in places]
-                )
             for path, folder in record.files.items():
                 client.log_artifact(run, str(path), folder)
         except BaseException:
