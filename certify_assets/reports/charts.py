@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from certify_assets.certificates import Sides, ThresholdCurve
+    from certify_assets.certificates import Sides, TaskCounts
 
 _BARS_WIDTH, _HALF, _MARGIN, _TOP, _BOTTOM = 460.0, 78.0, 8.0, 22.0, 34.0
 _TICKS = 5
@@ -161,10 +161,10 @@ def _bars_median(edges: Sequence[float], counts: Sequence[float]) -> float | Non
 
 
 def sparkline_svg(
-    curve: ThresholdCurve, *, alpha: float, certified: float | None = None, side: str = "reject"
+    counts: TaskCounts, *, alpha: float, certified: float | None = None, side: str = "reject"
 ) -> str:
     """Draw error against share decided in about 400 characters."""
-    share, error = _thinned(curve)
+    share, error = _thinned(counts)
     top = max(2.5 * alpha, 1e-9)
     points = " ".join(
         f"{120 * x:.0f},{_spark_height(y, top):.0f}" for x, y in zip(share, error, strict=True)
@@ -185,13 +185,13 @@ def sparkline_svg(
     )
 
 
-def _thinned(curve: ThresholdCurve) -> tuple[list[float], list[float]]:
-    order = np.argsort(curve.coverage, kind="stable")
+def _thinned(counts: TaskCounts) -> tuple[list[float], list[float]]:
+    order = np.argsort(counts.coverage, kind="stable")
     kept = order[
         np.unique(np.linspace(0, order.size - 1, min(_POINTS, order.size)).round().astype(int))
     ]
-    return [float(x) for x in curve.coverage[kept]], [
-        float(y) for y in np.nan_to_num(curve.selective_error[kept])
+    return [float(x) for x in counts.coverage[kept]], [
+        float(y) for y in np.nan_to_num(counts.selective_error[kept])
     ]
 
 
@@ -199,7 +199,7 @@ def _spark_height(error: float, top: float) -> float:
     return 29 - 28 * min(1.0, error / top)
 
 
-def verdict_markdown(sides: Sides, curve: ThresholdCurve) -> str:
+def verdict_markdown(sides: Sides, counts: TaskCounts) -> str:
     """Write the verdict block of an asset: the shares, a row of numbers a side, the sparkline."""
     certificate = sides.lead
     if sides.certified:
@@ -209,7 +209,7 @@ def verdict_markdown(sides: Sides, curve: ThresholdCurve) -> str:
         status = "**\N{EN DASH} Nothing certified**, every run to reviewers"
     image = base64.b64encode(
         sparkline_svg(
-            curve,
+            counts,
             alpha=certificate.alpha,
             certified=certificate.coverage if certificate.certified else None,
             side=certificate.side,

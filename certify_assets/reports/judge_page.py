@@ -123,22 +123,16 @@ def write_index(store: Store) -> str:
 
 def verdict(judge: JudgedCorpus, sides: Sides) -> str:
     """Return the verdict block of the certificate asset, short enough to be shown in line."""
-    from certify_assets.certificates import threshold_curve
+    from certify_assets.certificates import count_tasks, observe
     from certify_assets.judges.record import columns
     from certify_assets.reports.charts import verdict_markdown
 
     cal, _, _ = judge.calibration
     certificate = sides.lead
-    curve = threshold_curve(
-        *columns(cal),
-        alpha=certificate.alpha,
-        delta=certificate.delta,
-        side=certificate.side,
-        procedure=certificate.procedure,
-        grid=int(certificate.parameters["grid"]),
-        candidates=certificate.candidates,
-    )
-    return verdict_markdown(sides, curve)
+    grid = int(certificate.parameters["grid"])
+    # errors and shares alone are drawn, so nothing is tested again
+    counts = count_tasks(observe(*columns(cal)), certificate.side, grid)
+    return verdict_markdown(sides, counts)
 
 
 def gates(judge: JudgedCorpus, certificate: Certificate) -> str:

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from certify_assets.certificates import Sides, certify, threshold_curve
+from certify_assets.certificates import Sides, certify, count_tasks, observe
 from certify_assets.reports.charts import (
     outcome_heatmap,
     outcome_histogram,
@@ -55,11 +55,11 @@ def test_one_outcome_alone_is_drawn() -> None:
 @pytest.mark.parametrize("signal", [0.15, 1.2])
 def test_the_verdict_block_is_shown_inline(side: str, signal: float) -> None:
     table = arrays(score_table(60, seed=5, signal=signal, spread=1.0))
-    certificate, curve = (
+    certificate, counts = (
         certify(*table, side=side, alpha=0.2, grid=20),
-        threshold_curve(*table, side=side, alpha=0.2, grid=20),
+        count_tasks(observe(*table), side, 20),
     )
-    block = verdict_markdown(Sides((certificate,)), curve)
+    block = verdict_markdown(Sides((certificate,)), counts)
     assert len(block) < 1000
     words = (
         "Nothing certified"
@@ -74,8 +74,9 @@ def test_the_verdict_block_is_shown_inline(side: str, signal: float) -> None:
 
 
 def test_the_sparkline_is_short_and_marks_the_certified_point() -> None:
-    curve = threshold_curve(*arrays(score_table(60, seed=5)), side="reject", alpha=0.1)
-    plain, marked = sparkline_svg(curve, alpha=0.1), sparkline_svg(curve, alpha=0.1, certified=0.5)
+    counts = count_tasks(observe(*arrays(score_table(60, seed=5))), "reject", 160)
+    plain = sparkline_svg(counts, alpha=0.1)
+    marked = sparkline_svg(counts, alpha=0.1, certified=0.5)
     assert len(marked) < 580
     assert "circle" not in plain and "cx='60'" in marked
 
