@@ -95,8 +95,8 @@ def _table_findings(
     if ends > 1 and ends > _SATURATED * observations.scored:
         yield (
             "saturated_scores",
-            f"{ends} of {observations.scored} scores share the lowest or the highest value; score by "
-            "the log-odds, which do not saturate.",
+            f"{ends} of {observations.scored} scores share the lowest or the highest value; score "
+            "by the log-odds, which do not saturate.",
         )
 
 

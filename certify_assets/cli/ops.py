@@ -363,16 +363,6 @@ def _status(corpus: Corpus, *, as_json: bool) -> int:
     refusal = Deployment.of(corpus).refusal
     found = load_deployment(corpus)
     earlier = read_deployments(corpus)
-    past = [
-        {
-            "number": item.number,
-            "time": item.time,
-            "judge": item.judge,
-            "alpha": dict(item.alpha),
-            "certificates": list(item.certificates),
-        }
-        for item in earlier
-    ]
     state = {"decides": refusal is None, "refusal": None if refusal is None else asdict(refusal)}
     if as_json:
         emit_json(
@@ -380,7 +370,7 @@ def _status(corpus: Corpus, *, as_json: bool) -> int:
                 "corpus": corpus.name,
                 "deployment": None if found is None else asdict(found),
                 **state,
-                "deployments": past,
+                "deployments": [_summary(item) for item in earlier],
                 "batches": [asdict(item) for item in audits],
                 "waiting": [
                     {"batches": item.batches, "runs": item.runs, "sentence": item.sentence()}
@@ -394,15 +384,7 @@ def _status(corpus: Corpus, *, as_json: bool) -> int:
     else:
         if found is not None:
             _table(found)
-        if earlier:
-            rows = [
-                [str(item.number), item.time[:16], item.judge, _words(item)] for item in earlier
-            ]
-            show_table(
-                f"Deployments, for `certify ops rollback {corpus} NUMBER`",
-                ["number", "time", "judge", "certificates"],
-                rows,
-            )
+        _show_deployments(corpus, earlier)
         show_line(f"δ spent: {spent}.")
         if automatic is not None and automatic.reason:
             show_line(f"auto_deploy is {automatic.policy}: {automatic.reason}")
@@ -418,6 +400,23 @@ def _status(corpus: Corpus, *, as_json: bool) -> int:
         for item in waiting:
             show_line(item.sentence())
     return 0 if refusal is None and not faults else NOTHING
+
+
+def _summary(deployed: DeploymentRecord) -> dict[str, object]:
+    return {
+        "number": deployed.number,
+        "time": deployed.time,
+        "judge": deployed.judge,
+        "alpha": dict(deployed.alpha),
+        "certificates": list(deployed.certificates),
+    }
+
+
+def _show_deployments(corpus: Corpus, earlier: Sequence[DeploymentRecord]) -> None:
+    rows = [[str(item.number), item.time[:16], item.judge, _words(item)] for item in earlier]
+    if rows:
+        names = ["number", "time", "judge", "certificates"]
+        show_table(f"Deployments, for `certify ops rollback {corpus} NUMBER`", names, rows)
 
 
 def _show_audits(audits: Sequence[AuditSummary], faults: Sequence[str]) -> None:

@@ -50,8 +50,9 @@ class ReturnedRuns:
         """Say which runs come back."""
         return (
             f"{self.returned} new labelled runs of RL, CAL and TEST were decided in batch "
-            f"{self.batch} ({self.agent}): {self.audited} of its audit sample, {self.reviewed} others "
-            f"that reviewers labelled; {self.left_out} of its {self.runs} runs are not delivered."
+            f"{self.batch} ({self.agent}): {self.audited} of its audit sample, {self.reviewed} "
+            f"others that reviewers labelled; {self.left_out} of its {self.runs} runs are not "
+            "delivered."
         )
 
 
@@ -140,8 +141,8 @@ def refuse_selected(corpus: Corpus, found: Sequence[ReturnedRuns]) -> None:
             f"{runs} runs of this delivery were labelled by reviewers of {corpus} "
             f"({', '.join(names[:_SHOWN])}{more}) because of what the judge decided, and would "
             "enter RL, CAL or TEST without the others of their batch; deliver every run of the "
-            "batch with its outcome, or those of its audit sample only: labels of reviewers certify by "
-            f"`certify ops recertify {corpus}`."
+            "batch with its outcome, or those of its audit sample only: labels of reviewers "
+            f"certify by `certify ops recertify {corpus}`."
         )
 
 
