@@ -326,19 +326,6 @@ def evaluate(
             f"A task has {largest} scored trajectories, above max_task_size {most}; keep at most "
             f"{most} attempts a task."
         )
-    guard = (
-        no_guard(counts.thresholds.size)
-        if settings.method.calibrated
-        else apply_guard(
-            counts,
-            guard=settings.applied_guard,
-            alpha=settings.alpha,
-            delta=settings.delta / settings.candidates,
-            error_icc_cap=settings.error_icc_cap,
-            size_ratio=settings.size_ratio,
-            max_task_size=most,
-        )
-    )
     tested = counts
     if settings.method.one_draw and isinstance(observations, Observations):
         tested = count_at(observations.one_a_task(settings.seed), side, counts.thresholds)
@@ -361,11 +348,26 @@ def evaluate(
         tails=tails,
         levels=levels,
         passed_test=passed & (missing_input is None),
-        guard=guard,
+        guard=_guard(counts, settings),
         test=test,
         starts=starts,
         plan=plan,
         missing_input=missing_input,
+    )
+
+
+def _guard(counts: TaskCounts, settings: Settings) -> GuardTest:
+    """Put every threshold to the guard; a procedure that is calibrated as a whole has none."""
+    if settings.method.calibrated:
+        return no_guard(counts.thresholds.size)
+    return apply_guard(
+        counts,
+        guard=settings.applied_guard,
+        alpha=settings.alpha,
+        delta=settings.delta / settings.candidates,
+        error_icc_cap=settings.error_icc_cap,
+        size_ratio=settings.size_ratio,
+        max_task_size=settings.max_task_size,
     )
 
 

@@ -156,13 +156,8 @@ def _verify(
         inputs: Inputs = table.fingerprint
         if certificate.schema == TASK_SCHEMA and isinstance(table, Observations):
             inputs = table.task_fingerprint
-        if not same_table(certificate.inputs, inputs):
-            key: Literal["sha256", "rows"] = "rows"
-            key = "sha256" if certificate.inputs["sha256"] != inputs["sha256"] else "rows"
-            return (
-                f"inputs.{key} is {certificate.inputs[key]!r} in the document and "
-                f"{inputs[key]!r} for these data; give the table that it was issued on."
-            )
+        if found := _table_difference(certificate.inputs, inputs):
+            return found
         if found := _pilot_difference(certificate.parameters["pilot"], pilot):
             return found
         unlabelled = None if its_pool is None else _as_named(pool, its_pool)
@@ -193,6 +188,17 @@ def _verify(
     if found := _difference({**given, "digest": ""}, {**again.to_dict(), "digest": ""}):
         return found
     return _difference(given, again.to_dict())
+
+
+def _table_difference(given: Inputs, inputs: Inputs) -> str | None:
+    """Whether a document's table is the one given."""
+    if same_table(given, inputs):
+        return None
+    key: Literal["sha256", "rows"] = "sha256" if given["sha256"] != inputs["sha256"] else "rows"
+    return (
+        f"inputs.{key} is {given[key]!r} in the document and {inputs[key]!r} for these data; give "
+        "the table that it was issued on."
+    )
 
 
 def _pilot_difference(given: str | None, pilot: Observations | None) -> str | None:

@@ -174,27 +174,19 @@ def tail_curve(
         figure, axes = canvas(460, 330, 3)
         axes.set_yscale("log")
         axes.plot(share, tail, color=svg.JUDGE, lw=1.5, label="tail P*(error > α)", zorder=3)
-        axes.plot(
-            share[passed],
-            tail[passed],
-            "o",
-            color=svg.JUDGE,
-            ms=5,
-            ls="none",
-            label="passes" if guard_level is None else "passes both tests",
-            zorder=4,
-        )
-        axes.plot(
-            share[~passed],
-            tail[~passed],
-            "o",
-            color=svg.JUDGE,
-            ms=5,
-            fillstyle="none",
-            ls="none",
-            label="fails",
-            zorder=4,
-        )
+        passes = "passes" if guard_level is None else "passes both tests"
+        for kept, label, fill in ((passed, passes, "full"), (~passed, "fails", "none")):
+            axes.plot(
+                share[kept],
+                tail[kept],
+                "o",
+                color=svg.JUDGE,
+                ms=5,
+                fillstyle=fill,
+                ls="none",
+                label=label,
+                zorder=4,
+            )
         _level_line(axes, level, f"tail level {small(level)}")
         if guard_level is not None:
             floor = np.clip(curve.floor_probability[order], _TAIL_FLOOR, 1.0)
