@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
 
 import dagster as dg
@@ -42,5 +41,5 @@ def _definitions() -> dg.Definitions:
 
 with without_collector():
     defs = _definitions()
-# what is loaded stays until the process ends, so later collections need not walk it
-gc.freeze()
+    # whoever loads them resolves them next, and finds them resolved
+    defs.resolve_asset_graph()
