@@ -12,7 +12,7 @@ from certify_assets.cli.output import emit_json, json_option, say, show_line, sh
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import JUDGES
+from certify_assets.judges.specs import judges
 
 if TYPE_CHECKING:
     from certify_assets.evaluation.arms_audit import ArmsAudit
@@ -37,9 +37,9 @@ _COLUMNS = [
 @click.option(
     "--judge",
     "name",
-    type=click.Choice(tuple(name for name, spec in JUDGES.items() if spec.arms)),
     default="grpo",
-    help="Which judge.",
+    show_default=True,
+    help="Which judge of the family grpo; that of judges.yaml too.",
 )
 @click.option(
     "--audit",
@@ -63,6 +63,9 @@ def arms(corpus: Corpus, name: str, audit: bool, as_json: bool) -> None:
     from certify_assets.storage.progress import ProgressLines
 
     judged = JudgedCorpus(corpus, name)
+    if not judged.spec.arms:
+        known = [name for name, spec in judges(judged.store.root).items() if spec.arms]
+        raise InputError(f"{name} has no arms; name one of {', '.join(known)}.")
     if not judged.store.exists(judged.key("adapter.json")):
         raise InputError(
             f"{name} was not trained on {corpus}; call `certify judge train {corpus} --judge "

@@ -104,14 +104,19 @@ def train(corpus: Corpus, name: str, as_json: bool) -> None:
     server is asked what it is, and settings, prompt and answer are stored.
     """
     from certify_assets.cli.launching import report_stored
+    from certify_assets.storage.progress import ProgressLines
 
     with corpus.writing("judge train"):
-        document = JudgedCorpus(corpus, name).train().to_dict()
+        judge = JudgedCorpus(corpus, name)
+        record = judge.train(report=ProgressLines(say))
         report_stored(corpus, "judge train", f"judges/{name}/model")
+    document = record.to_dict()
     if as_json:
         emit_json(document)
         return
-    show_table(f"{name} on {corpus}", FIGURES, [[key, str(document[key])] for key in _SHOWN])
+    shown = [[key, str(document[key])] for key in _SHOWN]
+    trained = ["training", judge.family.describe(record)]
+    show_table(f"{name} on {corpus}", FIGURES, [*shown, trained])
     if document["selection"]:
         rows = [
             [row["name"], f"{row['alpha']:g}", f"{row['coverage']:.3f}"]

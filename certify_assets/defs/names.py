@@ -24,6 +24,8 @@ LM_GROUP, TRANSFER_GROUP, HARVEST_GROUP = "judges_lm", "judges_transfer", "judge
 STRUCTURE_GROUP, ENDPOINT_GROUP = "judges_structure", "judges_endpoint"
 #: tag by which jobs separate judges that cost money, without reading the user's document
 FAMILY = "certify/family"
+#: tag by which they leave out arms, whose partitions are others
+PART = "certify/part"
 #: tag of a materialization or an observation
 VERSION = "dagster/data_version"
 COMPONENT = "certify_assets.components.Corpora"

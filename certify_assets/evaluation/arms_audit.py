@@ -24,18 +24,12 @@ from certify_assets.evaluation.ledger import (
     require_in_ledger,
 )
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.arms import (
-    Candidate,
-    arm_key,
-    candidates,
-    controls,
-    scored_candidate,
-    train_arm,
-)
+from certify_assets.judges.arms import arm_key, scored_candidate, train_arm
 from certify_assets.judges.base import judge_auroc
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.lm.rewards import ARMS, CONTROLS
+from certify_assets.judges.lm.rewards import CONTROLS
 from certify_assets.judges.record import columns
+from certify_assets.judges.reinforced import START, Candidate, candidates, controls
 from certify_assets.judges.selection import Bracket, Selection, SelectionDocument, bracket, select
 from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES, JudgeSpec
 from certify_assets.storage.progress import Report, silent
@@ -148,12 +142,12 @@ def plan_arms(
 ) -> tuple[ArmsPlan, dict[str, list[Certificate]]]:
     """Certify every candidate and control on CAL; return the plan to register, and these."""
     adapter = judge.sibling(judge.spec.name).artifact
-    keys = {arm: arm_key(judge, arm) for arm in [*ARMS, *CONTROLS]}
+    keys = {arm: arm_key(judge, arm) for arm in [*judge.spec.arms, *CONTROLS]}
     stale = (
         f"the adapter of {judge.spec.name} on {judge.corpus} was not chosen among the arms of "
         f"now; materialize judges/{judge.spec.name}/model again."
     )
-    if adapter.details["arms"] != {arm: keys[arm] for arm in ARMS}:
+    if adapter.details["arms"] != {arm: keys[arm] for arm in judge.spec.arms}:
         raise StaleCertificateError(stale)
     for arm in keys:
         train_arm(judge, arm, report=report)
@@ -290,7 +284,6 @@ def _selection(
     cell: tuple[str, float],
 ) -> Selection:
     from certify_assets.certificates import Settings
-    from certify_assets.judges.arms import START
 
     spec, grid = judge.spec, judge.corpus.config.grid
     _, outcomes, tasks = columns(tables[START])

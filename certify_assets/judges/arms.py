@@ -17,18 +17,26 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from certify_assets.certificates import Settings
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import score_table
 from certify_assets.judges.judged import JudgedCorpus, Progress
-from certify_assets.judges.lm.grpo_config import COMPACT_LEARNING_RATE, LEARNING_RATE, GrpoConfig
-from certify_assets.judges.lm.rewards import ARMS, CONTROLS, arm_named
+from certify_assets.judges.lm.grpo_config import GrpoConfig
+from certify_assets.judges.lm.rewards import CONTROLS, arm_named
 from certify_assets.judges.record import CandidateScore, columns, stored_folder, texts, workplace
+from certify_assets.judges.reinforced import (
+    START,
+    Candidate,
+    GrpoSpec,
+    candidates,
+    grpo_config,
+    reward_of,
+)
 from certify_assets.judges.selection import select
-from certify_assets.judges.specs import DELTA, PROCEDURES, CausalSpec, JudgeSpec
+from certify_assets.judges.specs import DELTA, PROCEDURES
 from certify_assets.storage.progress import Advance, Report, counted, silent
 from certify_assets.storage.store import Store
 
@@ -39,96 +47,11 @@ if TYPE_CHECKING:
     from certify_assets.corpora.rendering import Renderer
     from certify_assets.judges.selection import Selection
 
-#: name of the judge that every arm starts from, which is a candidate itself
-START = "start"
-OPTIMISERS = ("exact", "trl")
-
-
-class GrpoSpec(CausalSpec):
-    """A judge reinforced on RL from another one."""
-
-    training_splits = ("sft", "rl")
-
-    family: Literal["grpo"] = "grpo"
-    # the expected gradient, or TRL's sampled one
-    optimiser: str = "exact"
-    # the candidates, the last being the end of the training; empty for those that suit the model
-    steps: tuple[int, ...] = ()
-
-    def model_post_init(self, context: object, /) -> None:
-        """Refuse another optimiser, and steps out of order."""
-        if self.optimiser not in OPTIMISERS:
-            raise InputError(
-                f"the optimiser of {self.name} is {self.optimiser!r}; "
-                f"give one of {', '.join(OPTIMISERS)}."
-            )
-        if list(self.steps) != sorted({step for step in self.steps if step > 0}):
-            raise InputError(
-                f"the steps of {self.name} are {self.steps}; "
-                "give whole numbers from 1, each once and in order."
-            )
-
-    @property
-    def candidates(self) -> int:
-        """The start, and every arm after each number of steps."""
-        return len(candidates(self))
-
-    @property
-    def arms(self) -> tuple[str, ...]:
-        """Rewards."""
-        return tuple(ARMS)
-
-    def registration(self) -> object:
-        """Return the model, the start and how it is optimised."""
-        names = ("family", "model", "revision", "start", "optimiser")
-        return {**{name: getattr(self, name) for name in names}, "steps": list(self.steps)}
-
 
 def _spec(judge: JudgedCorpus) -> GrpoSpec:
     spec = judge.spec
     assert isinstance(spec, GrpoSpec)
     return spec
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """An arm, or a control, after a number of steps; the start has taken none."""
-
-    arm: str
-    step: int = 0
-
-    @property
-    def name(self) -> str:
-        """Name in selections, certificates and the ledger."""
-        return f"{self.arm}_{self.step}" if self.step else self.arm
-
-
-def candidates(spec: JudgeSpec) -> tuple[Candidate, ...]:
-    """What the deployed judge is chosen among: the start, and every arm after some steps."""
-    return (
-        Candidate(START),
-        *(Candidate(arm, step) for arm in ARMS for step in grpo_config(spec).evaluate_at),
-    )
-
-
-def controls(spec: JudgeSpec) -> tuple[Candidate, ...]:
-    """What the choice is held against, and never deployed."""
-    return tuple(Candidate(arm, step) for arm in CONTROLS for step in grpo_config(spec).evaluate_at)
-
-
-def grpo_config(spec: JudgeSpec, *, control: bool = False) -> GrpoConfig:
-    """Return the paper's settings; the compact model has its own rate and fewer steps."""
-    assert isinstance(spec, GrpoSpec)
-    compact = spec.model == "compact"
-    steps = spec.steps or ((30, 60) if compact else (75, 150))
-    return GrpoConfig(
-        learning_rate=COMPACT_LEARNING_RATE if compact else LEARNING_RATE,
-        steps=steps[-1],
-        evaluate_at=steps,
-        save_every=min(30 if compact else 50, steps[-1]),
-        seed=spec.seed,
-        objective="cross_entropy" if control else "reward",
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +119,7 @@ def train_arm(judge: JudgedCorpus, arm: str, *, report: Report = silent) -> ArmR
 def select_arm(judge: JudgedCorpus, *, report: Report = silent) -> ArmChoice:
     """Choose the arm and step that certify most on CAL, or the start where none beats it."""
     before, options = judge.sibling(judge.spec.start).artifact, candidates(judge.spec)
-    records = {arm: train_arm(judge, arm, report=report) for arm in ARMS}
+    records = {arm: train_arm(judge, arm, report=report) for arm in judge.spec.arms}
     tables = {each.name: scored_candidate(judge, each, "cal", report=report)[0] for each in options}
     selection, alpha = choose(tables, judge.corpus.config)
     rows: list[CandidateScore] = [
@@ -214,11 +137,9 @@ def select_arm(judge: JudgedCorpus, *, report: Report = silent) -> ArmChoice:
     details = {
         "chosen": selection.chosen,
         "training": {
-            "optimiser": _spec(judge).optimiser,
-            "config": grpo_config(judge.spec).to_dict(),
-            "arms": {name: record.reward for name, record in records.items()},
+            **_spec(judge).settings,
             "loss_curves": curves,
-            "rl_trajectories": records[next(iter(ARMS))].rl_trajectories,
+            "rl_trajectories": records[judge.spec.arms[0]].rl_trajectories,
         },
         "start_sha256": before.adapter_sha256,
         "arms": {name: record.key for name, record in records.items()},
@@ -336,7 +257,8 @@ class _Run:
 
     @classmethod
     def of(cls, judge: JudgedCorpus, arm: str) -> _Run:
-        spec, reward, rl = _spec(judge), arm_named(arm), judge.corpus.split("rl")
+        spec, rl = _spec(judge), judge.corpus.split("rl")
+        reward = arm_named(arm, spec.rewards)
         rl = rl[rl["outcome"].notna()]
         if rl.empty:
             raise InputError(
@@ -347,7 +269,7 @@ class _Run:
         inputs = ArmInputs(
             start=spec.start,
             start_sha256=judge.sibling(spec.start).artifact.adapter_sha256,
-            reward={"lam": reward.lam, "mu": reward.mu},
+            reward=reward_of(reward),
             # a weighted cross-entropy has nothing to sample
             optimiser="exact" if arm in CONTROLS else spec.optimiser,
             config=config.to_dict(),
@@ -454,7 +376,8 @@ class _Run:
 
         prompts = encoder.encode_frame(self.rows)
         outcomes = [int(outcome) for outcome in self.rows["outcome"]]
-        arm, checkpoints = arm_named(self.arm), folder / "checkpoint"
+        arm = arm_named(self.arm, _spec(self.judge).rewards)
+        checkpoints = folder / "checkpoint"
         if self.inputs.optimiser == "trl":
             from certify_assets.judges.lm.trl_grpo import train_trl
 

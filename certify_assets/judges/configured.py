@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from certify_assets.errors import InputError
 from certify_assets.judges.lm.prompt import AuditorPrompt
+from certify_assets.judges.lm.rewards import arm_of
 from certify_assets.judges.reading import COMPACT, LEXICAL, WHOLE, JudgeInput
 
 _CALLED = {
@@ -17,6 +18,7 @@ _CALLED = {
     "int_from_float": "a whole number",
     "float_type": "a number",
     "string_type": "a text",
+    "list_type": "a list",
     "dict_type": "a mapping",
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
@@ -118,6 +120,41 @@ class LocalEntry(NamedEntry):
         }
 
 
+class RewardEntry(Entry):
+    """What an error costs in the reward of GRPO, where a right verdict earns 1."""
+
+    lam: float = Field(default=1.0, alias="lambda", description="calling a failure a success")
+    mu: float = Field(default=1.0, description="calling a success a failure")
+
+
+class GrpoEntry(Entry):
+    """A judge of the family sft that GRPO trains on; it reads what that judge reads."""
+
+    name: str = Field(description="small letters, digits and '_', a letter first")
+    family: Literal["grpo"]
+    start: str = Field(default="sft", description="judge of the family sft that it starts from")
+    optimiser: str = Field(
+        default="exact", description="exact (the expected gradient) or trl (TRL's, with samples)"
+    )
+    rewards: list[RewardEntry] | None = Field(
+        default=None, description="candidates; by default accuracy, mu 3, mu 5 and lambda 5"
+    )
+    steps: list[int] | None = Field(
+        default=None, description="numbers of steps that are candidates; the last ends the training"
+    )
+    samples: int = Field(default=8, description="completions of a prompt")
+    prompts_per_step: int = 6
+    learning_rate: float | None = None
+    seed: int = 42
+
+    def specification(self) -> dict[str, Any]:
+        """Return the fields of the judge's specification."""
+        given = self.model_dump(exclude={"rewards"}, exclude_none=True)
+        if self.rewards is None:
+            return given
+        return {**given, "rewards": [arm_of(reward.lam, reward.mu) for reward in self.rewards]}
+
+
 def validated(entry: Any, kind: type[E], *, missing: Mapping[str, str] | None = None) -> E:
     """Read the settings of a judge; a sentence on the first that is wrong."""
     if not isinstance(entry, Mapping):
@@ -143,7 +180,10 @@ def _without_empty(value: Any) -> Any:
 
 def _sentence(error: Any, kind: type[Entry], missing: Mapping[str, str]) -> str:
     """Return what is wrong with a judge, with the setting and the remedy."""
-    path: Sequence[str] = [str(part) for part in error["loc"] if part not in _UNION]
+    # without the places in lists
+    path: Sequence[str] = [
+        part for part in error["loc"] if isinstance(part, str) and part not in _UNION
+    ]
     name = path[-1]
     if error["type"] == "missing":
         return missing.get(".".join(path), f"it has no {name}; give one.")
@@ -154,7 +194,9 @@ def _sentence(error: Any, kind: type[Entry], missing: Mapping[str, str]) -> str:
             if "key" in name.lower()
             else ""
         )
-        known = ", ".join(sorted(fields.model_fields))
+        known = ", ".join(
+            sorted(field.alias or name for name, field in fields.model_fields.items())
+        )
         return f"{where} has no setting {name[:40]!r}; it has {known}.{hint}"
     return (
         f"{name} is of another kind than {_CALLED.get(error['type'], 'expected')}; correct it "

@@ -171,6 +171,10 @@ class JudgeSpec(BaseModel):
         """Why there is no such comparison; None where there is one."""
         return "its scores are those of the local reference engine"
 
+    def resolved(self, known: Mapping[str, JudgeSpec]) -> JudgeSpec:
+        """Return it with what it takes from the judge that it starts from, if it starts from one."""
+        return self
+
     def registration(self) -> object:
         """Return what is registered before TEST is read; by default all that defines the judge."""
         # what it reads is the record's: see `JudgedCorpus.registration`
@@ -308,7 +312,8 @@ def _configured(root: str | None) -> _Configured:
         try:
             name = _name(entry, {*platform_judges(), *_TAKEN, *found})
             called = f"{where}, judge {name!r}"
-            found[name] = _family(entry).configure(name, entry)
+            spec = _family(entry).configure(name, entry)
+            found[name] = spec.resolved(platform_judges() | found)
         except InputError as error:
             problems.append(f"{called}: {error}")
     return _Configured(found, tuple(problems))
@@ -346,7 +351,8 @@ def _family(entry: Mapping[str, Any]) -> Family:
     named = entry.get("family") or "endpoint"
     if named not in families():
         raise InputError(
-            f"its family is {str(named)[:40]!r}; name lexical, combined, base, sft or endpoint."
+            f"its family is {str(named)[:40]!r}; name lexical, combined, base, sft, grpo or "
+            "endpoint."
         )
     return families()[named]
 

@@ -22,7 +22,7 @@ from certify_assets.evaluation.spending import read_spending
 from certify_assets.judges.explanation import explain
 from certify_assets.judges.harvest.gate import HALF_B
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import judge_spec, judges
+from certify_assets.judges.specs import judges
 from certify_assets.reports.wording import markdown_table, percent, store_page
 from certify_assets.storage.store import Store
 
@@ -39,7 +39,7 @@ def write_page(judge: JudgedCorpus) -> str:
 
     arms = None
     if judge.store.exists(judge.key("arms_audit.json")):
-        arms = load_arms_audit(JudgedCorpus.of(judge.corpus, judge_spec(judge.name)))
+        arms = load_arms_audit(judge)
     cal, hashes, adapter = judge.calibration
     audits, test = load_audits(judge)
     controls = judge.store.read_json(judge.corpus.key("controls.json"))

@@ -23,7 +23,8 @@ def test_keys_join_in_the_order_of_the_dimensions_names() -> None:
     key = dg.MultiPartitionKey({"corpus": "miniwob_weak", "arm": "reject_3"})
     assert str(key) == "reject_3|miniwob_weak"
     with partitions("a", "b") as instance:
-        keys = arm_partitions.get_partition_keys(dynamic_partitions_store=instance)
+        found = arm_partitions(JUDGES["grpo"])
+        keys = found.get_partition_keys(dynamic_partitions_store=instance)
     assert set(keys) == {f"{arm}|{corpus}" for arm in [*ARMS, *CONTROLS] for corpus in ("a", "b")}
 
 

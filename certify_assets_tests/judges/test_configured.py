@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from certify_assets.errors import InputError
+from certify_assets.judges.endpoint.config import EndpointConfig
 from certify_assets.judges.families.endpoint import EndpointSpec
 from certify_assets.judges.specs import JUDGES, judge_problems, judge_spec, judges
 from certify_assets_tests.conftest import platform_environment
@@ -27,6 +28,7 @@ GOOD: dict[str, Any] = {
     "parity": "none",
     "parity_reason": "hosted",
 }
+PAPER = {"asking": "sc_5", "preset": "paper", "parity": None, "parity_reason": None}
 SECRET = "sk-very-secret"
 
 
@@ -81,12 +83,32 @@ def test_only_what_the_scores_depend_on_is_in_the_hash(tmp_path: Path) -> None:
     assert len({first, *others}) == 8
 
 
+def test_the_preset_asks_as_the_paper_does_and_is_in_the_hash(tmp_path: Path) -> None:
+    def read(**changed: Any) -> EndpointConfig:
+        found = judge_spec("mine", _write(tmp_path, {**GOOD, **PAPER, **changed}))
+        assert isinstance(found, EndpointSpec)
+        return found.endpoint
+
+    votes = read(asking="sc_10", prompt={"system_role": "user"})
+    assert (votes.asking.votes, votes.asking.heat) == (10, 1.0)
+    assert "Answer with one word, SUCCESS or FAIL." in votes.auditor.closing
+    chain = read(asking="cot")
+    assert chain.asking.heat == 1.0 and "step by step" in chain.auditor.closing
+    assert "P_SUCCESS=n" in chain.auditor.closing
+    assert len({each.sha256 for each in (votes, chain, read(), read(preset=None))}) == 4
+    assert "preset" not in read(preset=None).settings()["asking"]
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"api_key": SECRET}, "no setting 'api_key'"),
         ({"key_variable": SECRET}, "give the variable's name, not the key"),
         ({"asking": "guess"}, "choose logprob, cot, sc_5 or sc_10"),
+        ({**PAPER, "preset": "thesis"}, "preset is 'thesis'; write paper, or take it out"),
+        ({"preset": "paper"}, "preset paper asks for words, and asking is logprob"),
+        ({**PAPER, "temperature": 0.7}, "preset paper has its own temperature"),
+        ({**PAPER, "prompt": {"closing": "?"}}, "preset paper has its own prompt.closing"),
         ({"concurrency": "many"}, "concurrency is of another kind than a whole number"),
         ({"concurrency": 0}, "give a number above 0"),
         ({"parity": None}, "does not say what its log-probabilities are compared with"),

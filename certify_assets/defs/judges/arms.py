@@ -9,6 +9,8 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.assets import AssetStep, Made, judge_asset
 from certify_assets.defs.judges.training import POOL, attempted, machine_tags, progress_lines
 from certify_assets.defs.names import (
+    FAMILY,
+    PART,
     VERSION,
     corpora_partitions,
     judge_code_version,
@@ -19,27 +21,35 @@ from certify_assets.defs.resources import DataRoot
 from certify_assets.evaluation import arms_audit
 from certify_assets.judges.arms import train_arm
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.lm.rewards import ARMS, CONTROLS
+from certify_assets.judges.lm.rewards import CONTROLS
 from certify_assets.judges.record import JudgeRecord
-from certify_assets.judges.specs import JUDGES, JudgeSpec
+from certify_assets.judges.specs import JudgeSpec, judges
 from certify_assets.reports import arms as arms_report
 
-# keys join in the alphabetical order of the dimensions: "reject_3|miniwob_weak"
-arm_partitions = dg.MultiPartitionsDefinition(
-    {"arm": dg.StaticPartitionsDefinition([*ARMS, *CONTROLS]), "corpus": corpora_partitions}
-)
 _BY_CORPUS = dg.MultiToSingleDimensionPartitionMapping(partition_dimension_name="corpus")
-REINFORCED = tuple(spec for spec in JUDGES.values() if spec.arms)
 
 
-def arm_assets(specs: Sequence[JudgeSpec] = REINFORCED) -> list[dg.AssetsDefinition]:
+def arm_partitions(spec: JudgeSpec) -> dg.MultiPartitionsDefinition:
+    """Return the arms and controls of a judge, by corpus."""
+    # keys join in the alphabetical order of the dimensions: "reject_3|miniwob_weak"
+    arms = dg.StaticPartitionsDefinition([*spec.arms, *CONTROLS])
+    return dg.MultiPartitionsDefinition({"arm": arms, "corpus": corpora_partitions})
+
+
+def _reinforced() -> list[JudgeSpec]:
+    return [spec for spec in judges().values() if spec.arms]
+
+
+def arm_assets(specs: Sequence[JudgeSpec] | None = None) -> list[dg.AssetsDefinition]:
     """Return the arms and their audit for every judge of the family grpo."""
-    return [made for spec in specs for made in (_arm(spec), _arms_audit(spec))]
+    chosen = _reinforced() if specs is None else specs
+    return [made for spec in chosen for made in (_arm(spec), _arms_audit(spec))]
 
 
-def arm_checks(specs: Sequence[JudgeSpec] = REINFORCED) -> list[dg.AssetChecksDefinition]:
+def arm_checks(specs: Sequence[JudgeSpec] | None = None) -> list[dg.AssetChecksDefinition]:
     """Return the checks of every audit of arms."""
-    return [made for spec in specs for made in (_arms_registered(spec), _beats_controls(spec))]
+    chosen = _reinforced() if specs is None else specs
+    return [made for spec in chosen for made in (_arms_registered(spec), _beats_controls(spec))]
 
 
 def arm_deps(spec: JudgeSpec) -> list[dg.AssetDep]:
@@ -76,13 +86,18 @@ def audit_deps(spec: JudgeSpec) -> list[dg.AssetKey]:
     return [judge_key(spec.name, "arms_audit")] if spec.arms else []
 
 
-#: an arm has two dimensions of partitions, so it cannot be in a job with assets that have one
-arms_job = dg.define_asset_job(
-    "grpo_arms",
-    selection=dg.AssetSelection.assets(*[judge_key(spec.name, "arm") for spec in REINFORCED]),
-    description="Train one arm, or a control, on one corpus. The job train_lm_judges trains what "
-    "is missing by itself.",
-)
+def arm_jobs() -> list[Any]:
+    """Return a job a judge, for one arm on one corpus."""
+    # an arm has two dimensions of partitions, so it cannot be in a job with assets that have one
+    return [
+        dg.define_asset_job(
+            f"{spec.name}_arms",
+            selection=dg.AssetSelection.assets(judge_key(spec.name, "arm")),
+            description=f"Train one arm of {spec.name}, or a control, on one corpus. The job "
+            "train_lm_judges trains what is missing by itself.",
+        )
+        for spec in _reinforced()
+    ]
 
 
 def _arm(spec: JudgeSpec) -> dg.AssetsDefinition:
@@ -96,7 +111,8 @@ def _arm(spec: JudgeSpec) -> dg.AssetsDefinition:
         "arm",
         "pytorch",
         code_version=judge_code_version(spec, "model"),
-        partitions_def=arm_partitions,
+        partitions_def=arm_partitions(spec),
+        tags={FAMILY: spec.kind, PART: "arm"},
         pool=POOL,
         op_tags=machine_tags(spec.model),
         deps=[dg.AssetDep(source, partition_mapping=_BY_CORPUS) for source in sources],

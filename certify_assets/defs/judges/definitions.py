@@ -2,14 +2,14 @@
 
 import dagster as dg
 
-from certify_assets.defs.judges.arms import arm_assets, arm_checks, arms_job
+from certify_assets.defs.judges.arms import arm_assets, arm_checks, arm_jobs
 from certify_assets.defs.judges.assets import judge_assets, monitor_assets
 from certify_assets.defs.judges.checks import judge_checks, monitor_checks
 from certify_assets.defs.judges.models import as_shipped, compact_model, task_disjoint
 
 
 def judge_definitions() -> dg.Definitions:
-    """Return assets, checks and the job of arms."""
+    """Return assets, checks and the jobs of arms."""
     return dg.Definitions(
         assets=[compact_model, *judge_assets(), *arm_assets(), *monitor_assets()],
         asset_checks=[
@@ -19,5 +19,5 @@ def judge_definitions() -> dg.Definitions:
             *arm_checks(),
             *monitor_checks(),
         ],
-        jobs=[arms_job],
+        jobs=arm_jobs(),
     )

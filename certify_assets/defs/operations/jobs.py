@@ -12,6 +12,7 @@ from certify_assets.defs.names import (
     HARVEST_GROUP,
     LM_GROUP,
     OPERATIONS_GROUP,
+    PART,
     RESEARCH_GROUP,
     STRUCTURE_GROUP,
     TRANSFER_GROUP,
@@ -19,7 +20,7 @@ from certify_assets.defs.names import (
     judge_key,
     key,
 )
-from certify_assets.judges.specs import HARVEST_JUDGES, JUDGES, LANGUAGE_JUDGES, judges
+from certify_assets.judges.specs import HARVEST_JUDGES, JUDGES, judges
 
 #: name of the job that the weekly schedule starts
 WEEKLY = "refresh_all_certificates"
@@ -29,9 +30,7 @@ _ENDPOINTS = dg.AssetSelection.tag(FAMILY, "endpoint")
 _COMPARED = dg.AssetSelection.assets(key("corpora/comparison"))
 _GENERATED = dg.AssetSelection.assets(key("corpora/miniwob_runs"))
 _COMPACT = dg.AssetSelection.assets(key("judges/compact_model"))
-_ARMS = dg.AssetSelection.assets(
-    *[judge_key(name, "arm") for name in LANGUAGE_JUDGES if JUDGES[name].arms]
-)
+_ARMS = dg.AssetSelection.tag(PART, "arm")
 
 _BY_POLICY = dg.AssetSelection.assets(key("operations/automatic_deployment"))
 

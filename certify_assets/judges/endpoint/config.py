@@ -11,7 +11,7 @@ from pydantic import Field
 
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.configured import Entry, LocalEntry, NamedEntry, validated
+from certify_assets.judges.configured import Entry, GrpoEntry, LocalEntry, NamedEntry, validated
 from certify_assets.judges.endpoint.questions import (
     ChatPrompt,
     CompletionPrompt,
@@ -19,7 +19,7 @@ from certify_assets.judges.endpoint.questions import (
     TokenPrompt,
     auditor_prompt,
 )
-from certify_assets.judges.endpoint.settings import Asking, Prices, Server
+from certify_assets.judges.endpoint.settings import PAPER, Asking, Prices, Server
 from certify_assets.judges.lm.prompt import AuditorPrompt
 from certify_assets.judges.reading import JudgeInput
 
@@ -64,6 +64,9 @@ class JudgeEntry(NamedEntry):
     model: str = Field(description="name that the server knows the model by")
     revision: str = Field(default="", description="commit or hash of the weights, if known")
     asking: str = Field(default="logprob", description="logprob, cot, or sc_5 for five votes")
+    preset: str = Field(
+        default="", description="paper: votes of one word, or a chain of thought, at temperature 1"
+    )
     form: str = Field(default="chat", description="chat, completion or tokens")
     tokenizer: str = Field(default="", description="of form tokens: compact, a folder, a hub name")
     tokenizer_revision: str = ""
@@ -93,7 +96,7 @@ class JudgeEntry(NamedEntry):
 class JudgesDocument(Entry):
     """The judges that users add: judges.yaml of the data root."""
 
-    judges: list[JudgeEntry | LocalEntry]
+    judges: list[JudgeEntry | LocalEntry | GrpoEntry]
 
 
 _MISSING = {
@@ -176,7 +179,8 @@ def parse_judge(entry: Mapping[str, Any]) -> EndpointConfig:
         raise InputError(
             f"form is {found.form!r}; choose chat, completion or, with asking logprob, tokens."
         )
-    auditor = found.asked(auditor_prompt(mode))
+    _check_preset(found, mode)
+    auditor = found.asked(auditor_prompt(mode, found.preset))
     parity, reason = _parity(found, mode)
     words = auditor.words
     # in a chat the verdict begins the answer, so no marker precedes it
@@ -206,6 +210,7 @@ def parse_judge(entry: Mapping[str, Any]) -> EndpointConfig:
             read=found.read,
             top=found.top,
             extra=found.extra,
+            preset=found.preset,
         ),
         auditor=auditor,
         prices=found.prices,
@@ -225,6 +230,24 @@ def _mode(asking: str) -> tuple[str, int]:
     if votes is None and asking not in ("logprob", "cot"):
         raise InputError(f"asking is {asking!r}; choose logprob, cot, sc_5 or sc_10.")
     return ("vote", int(votes.group(1))) if votes else (asking, 5)
+
+
+def _check_preset(found: JudgeEntry, mode: str) -> None:
+    """Refuse a preset that there is not, and what it says itself."""
+    if not found.preset:
+        return
+    if found.preset != PAPER:
+        raise InputError(f"preset is {found.preset!r}; write {PAPER}, or take it out.")
+    if mode == "logprob":
+        raise InputError(
+            f"preset {PAPER} asks for words, and asking is logprob; choose cot, sc_5 or sc_10, or "
+            "take preset out."
+        )
+    written = found.prompt.model_fields_set & {"closing", "success", "fail"}
+    own = ["temperature"] if found.temperature is not None else []
+    own += [f"prompt.{name}" for name in sorted(written)]
+    if own:
+        raise InputError(f"preset {PAPER} has its own {own[0]}; take either out.")
 
 
 def _tokenizer(found: JudgeEntry, parity: ParityConfig | None) -> tuple[str, str | None]:

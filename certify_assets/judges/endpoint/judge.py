@@ -23,8 +23,8 @@ from certify_assets.judges.endpoint.questions import (
     Question,
     Reply,
     conclude,
+    read_vote,
     stated_probability,
-    stated_vote,
 )
 from certify_assets.judges.endpoint.scoring import (
     AnswerJournal,
@@ -240,7 +240,7 @@ class EndpointJudge:
         for row, said in enumerate(by_row):
             reason = answers.lost.get(row)
             if reason is None:
-                *logs[row], reason = conclude(asking.mode, said, asking.votes)
+                *logs[row], reason = conclude(asking.mode, said, asking.votes, asking.preset)
             reasons.append(reason)
         replies = list(answers.replies.values())
         prompt_tokens = sum(reply.tokens[0] for reply in replies)
@@ -251,7 +251,7 @@ class EndpointJudge:
             scored=len(reasons) - sum(unscored.values()),
             unscored=dict(sorted(unscored.items())),
             answers=len(replies),
-            unparsed_answers=sum(_unparsed(asking.mode, reply) for reply in replies),
+            unparsed_answers=sum(_unparsed(asking, reply) for reply in replies),
             same_votes=sum(map(_same_votes, by_row)) if asking.mode == "vote" else 0,
             requests=answers.requests,
             retries=answers.retries,
@@ -274,10 +274,12 @@ class EndpointJudge:
         return EndpointRun(scores, report, tuple(reasons))
 
 
-def _unparsed(mode: str, reply: Reply) -> bool:
-    if mode == "logprob":
+def _unparsed(asking: Asking, reply: Reply) -> bool:
+    if asking.mode == "logprob":
         return bool(reply.reason)
-    return (stated_probability if mode == "cot" else stated_vote)(reply.text, cut=reply.cut) is None
+    if asking.mode == "cot":
+        return stated_probability(reply.text, cut=reply.cut) is None
+    return read_vote(reply, asking.preset) is None
 
 
 def _same_votes(replies: list[Reply]) -> bool:

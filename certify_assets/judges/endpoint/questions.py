@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypedDict, TypeGuard
 from certify_assets.corpora.rendering import defuse
 from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.endpoint.settings import Asking, Server
+from certify_assets.judges.endpoint.settings import PAPER, Asking, Server
 from certify_assets.judges.lm.prompt import AuditorPrompt, PromptEncoder
 
 Question = Sequence[Mapping[str, str]] | Sequence[int] | str
@@ -29,6 +29,14 @@ _CLOSINGS = {
         "VERDICT: SUCCESS or VERDICT: FAIL."
     ),
 }
+# the one word of the paper's votes is what every judge is asked for
+_PAPER_CLOSINGS = {
+    "cot": (
+        "END OF RUN\nWas the task done? Reason step by step, then end with one line P_SUCCESS=n, "
+        "where n is a whole number from 0 to 100: the probability in percent that the task was "
+        "done."
+    ),
+}
 _MARKS = re.compile(r"P_SUCCESS(?==)|VERDICT(?=:)", re.IGNORECASE)
 
 
@@ -43,9 +51,10 @@ class EndpointPrompt(Protocol):
         """Return messages, or a text or token ids that end where the verdict begins."""
 
 
-def auditor_prompt(mode: str, **texts: str) -> AuditorPrompt:
+def auditor_prompt(mode: str, preset: str = "", **texts: str) -> AuditorPrompt:
     """Return the prompt of all judges, with the question of a mode at its end."""
-    closing = {"closing": _CLOSINGS[mode]} if mode in _CLOSINGS else {}
+    known = _PAPER_CLOSINGS if preset == PAPER else _CLOSINGS
+    closing = {"closing": known[mode]} if mode in known else {}
     return replace(AuditorPrompt(), **{**closing, **texts})
 
 
@@ -121,6 +130,9 @@ _STATED = re.compile(r"P_SUCCESS")
 _PERCENT = re.compile(r"P_SUCCESS ?= ?([0-9]{1,3}(?:\.[0-9]{1,4})?)(?!\w|[.,]\d|[-–/])")
 _CLAIMED = re.compile(r"VERDICT")
 _VERDICT = re.compile(r"VERDICT: ?(SUCCESS|FAIL)(?![\w/|])(?! or\b)")
+_WORD = re.compile(
+    r"[\W_]*(?:VERDICT:[\W_]*)?(SUCCESS|FAIL)(?![^\W_]|[/|]|\W+(?:or\b|SUCCESS|FAIL))"
+)
 
 
 class MisshapenError(CertifyError):
@@ -213,7 +225,23 @@ def stated_vote(text: str, *, cut: bool = False) -> bool | None:
     return None if found is None else found == "SUCCESS"
 
 
-def conclude(mode: str, replies: Sequence[Reply], votes: int) -> tuple[float, float, str]:
+def stated_word(text: str, *, cut: bool = False) -> bool | None:
+    """Return whether the first word of a text is SUCCESS; None if it is neither verdict."""
+    match = _WORD.match(text)
+    # "FAIL" at the very end of an answer that was cut may have been another word
+    if match is None or (cut and match.end() == len(text)):
+        return None
+    return match.group(1) == "SUCCESS"
+
+
+def read_vote(reply: Reply, preset: str = "") -> bool | None:
+    """Return the vote of an answer as it was asked for; None if unreadable."""
+    return (stated_word if preset == PAPER else stated_vote)(reply.text, cut=reply.cut)
+
+
+def conclude(
+    mode: str, replies: Sequence[Reply], votes: int, preset: str = ""
+) -> tuple[float, float, str]:
     """Return log p(success), log p(failure) and, where there is no verdict (NaN twice), why."""
     # modes cot and vote state p coarsely; (100 p + ½)/101 and (k p + ½)/(k + 1) keep the order and
     # keep 0 and 1 finite; a vote needs more than half of its k answers readable
@@ -228,9 +256,7 @@ def conclude(mode: str, replies: Sequence[Reply], votes: int) -> tuple[float, fl
     if mode == "cot":
         percent = stated_probability(replies[0].text, cut=replies[0].cut)
         return (math.nan, math.nan, "unparsed") if percent is None else _logs((percent + 0.5) / 101)
-    read = [
-        vote for reply in replies if (vote := stated_vote(reply.text, cut=reply.cut)) is not None
-    ]
+    read = [vote for reply in replies if (vote := read_vote(reply, preset)) is not None]
     if 2 * len(read) <= votes:
         return math.nan, math.nan, "unparsed"
     return _logs((votes * sum(read) / len(read) + 0.5) / (votes + 1))

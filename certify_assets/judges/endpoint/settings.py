@@ -13,6 +13,8 @@ from certify_assets.errors import InputError
 from certify_assets.judges.configured import Entry
 
 MODES = ("logprob", "cot", "vote")
+#: votes of one word and a chain of thought at temperature 1, as in the paper
+PAPER = "paper"
 READS = ("token_ids", "scoring", "top")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -128,7 +130,8 @@ class Asking:
     # votes (self-consistency)
     mode: str = "logprob"
     votes: int = 5  # samples a text in mode vote: 5 and 10 are usual
-    temperature: float | None = None  # by default 0 for logprob and cot, 0.7 for vote
+    # by default 0 for logprob and cot, 0.7 for vote, 1 for either as the paper asks
+    temperature: float | None = None
     seed: int = 42  # vote i is drawn with seed + i
     max_tokens: int = 512
     # tokens of success and failure as the server writes them; with a space before them where they
@@ -144,6 +147,7 @@ class Asking:
     # further fields of the request body, such as {"chat_template_kwargs": {"enable_thinking":
     # False}}; None takes a field out
     extra: Mapping[str, Any] = field(default_factory=dict)
+    preset: str = ""  # or paper
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -167,6 +171,8 @@ class Asking:
         """The temperature that is sent."""
         if self.temperature is not None:
             return self.temperature
+        if self.preset == PAPER:
+            return 1.0
         return 0.7 if self.mode == "vote" else 0.0
 
     def to_dict(self) -> dict[str, Any]:
@@ -175,7 +181,8 @@ class Asking:
         if self.mode == "logprob":
             return {**common, "words": list(self.words), "marker": self.marker}
         drawn = {"votes": self.votes} if self.mode == "vote" else {}
-        return {**common, **drawn, "seed": self.seed, "max_tokens": self.max_tokens}
+        preset = {"preset": self.preset} if self.preset else {}
+        return {**common, **drawn, **preset, "seed": self.seed, "max_tokens": self.max_tokens}
 
 
 class Prices(Entry):

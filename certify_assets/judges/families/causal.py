@@ -8,14 +8,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import StaleCertificateError
+from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.arms import GrpoSpec, candidate_adapter, select_arm
-from certify_assets.judges.configured import LocalEntry, validated
+from certify_assets.judges.arms import candidate_adapter, select_arm
+from certify_assets.judges.configured import GrpoEntry, LocalEntry, validated
 from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, Progress, judge_family
 from certify_assets.judges.reading import COMPACT
 from certify_assets.judges.record import JudgeRecord, save_files, stored_folder, workplace
-from certify_assets.judges.specs import CausalSpec
+from certify_assets.judges.reinforced import GrpoSpec, optimised_by
+from certify_assets.judges.specs import CausalSpec, platform_judges
 from certify_assets.storage.progress import Report
 from certify_assets.storage.shards import chosen_engine, own_cores, run_shards
 from certify_assets.storage.store import Store
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from certify_assets.judges.lm.judge import CausalJudge
     from certify_assets.judges.lm.scoring import EngineFingerprint, Group, Shard
 
+_START_SAYS = {"model", "revision", "tokens", "chars", "step_chars", "prompt"}
 _LORA_FILES = ("adapter_model.safetensors", "adapter_config.json")
 
 
@@ -231,13 +233,41 @@ class GrpoFamily(CausalFamily):
 
     def describe(self, record: JudgeRecord) -> str:
         """Return the rows of SFT and RL."""
-        reinforced = record.detail("training").get("rl_trajectories")
-        more = [f"then {reinforced} runs of RL"] if reinforced else []
+        training = record.detail("training")
+        reinforced = training.get("rl_trajectories")
+        more = [f"then {reinforced} runs of RL by {optimised_by(training)}"] if reinforced else []
         return ", ".join([super().describe(record), *more])
 
+    def provenance(self, record: JudgeRecord) -> dict[str, str]:
+        """Return how it was optimised."""
+        return {"optimiser": optimised_by(record.detail("training"))}
+
+    def configure(self, name: str, entry: Mapping[str, Any]) -> GrpoSpec:
+        """Read an entry of judges.yaml."""
+        if own := sorted(_START_SAYS & entry.keys()):
+            raise InputError(
+                f"it has {own[0]}, and a judge of the family grpo has the model and the prompt of "
+                f"the judge that it starts from; take {own[0]} out, or write it there."
+            )
+        found = GrpoSpec(**validated(entry, GrpoEntry).specification(), summary="")
+        # refuses settings that cannot be trained with
+        words = optimised_by(found.settings)
+        summary = f"{found.start} trained on by {words}, on the RL split; arm and step picked on "
+        return found.model_copy(update={"summary": f"{summary}CAL and paid for in the level."})
+
     def require_current(self, judge: JudgedCorpus, record: JudgeRecord) -> None:
-        """Refuse arms that started from another judge than the stored one."""
-        start = judge.sibling(judge.spec.start)
+        """Refuse arms that started from another judge, or were trained otherwise than is said."""
+        spec, start = judge.spec, judge.sibling(judge.spec.start)
+        assert isinstance(spec, GrpoSpec)
+        then = record.detail("training")
+        # the platform's own was trained as its version did
+        differing = [] if judge.name in platform_judges() else spec.settings.items()
+        for name, value in differing:
+            if then.get(name) != value:
+                raise StaleCertificateError(
+                    f"{judge} on {judge.corpus} was trained with another {name} than judges.yaml "
+                    f"has now; materialize judges/{judge}/model again."
+                )
         if "arms" in record.details and (
             start.artifact.adapter_sha256 != record.details["start_sha256"]
         ):

@@ -30,11 +30,7 @@ class EndpointSpec(JudgeSpec):
     @classmethod
     def of(cls, name: str, config: EndpointConfig) -> EndpointSpec:
         """Return the judge of a name and a configuration."""
-        asked = {
-            "logprob": "read at its first token",
-            "cot": "asked for a probability in words",
-        }.get(config.asking.mode, f"asked {config.asking.votes} times for a vote")
-        server = config.server
+        asked, server = _asked(config.asking.to_dict()), config.server
         return cls(
             name=name,
             summary=f"{server.model} behind {server.plain_url}, {asked}; nothing is trained.",
@@ -123,7 +119,7 @@ class EndpointFamily(JudgeFamily):
 
     def describe(self, record: JudgeRecord) -> str:
         """Return that nothing was trained."""
-        return "none: a model behind a server, as it answers"
+        return f"none: a model behind a server, {_asked(record.detail('settings')['asking'])}"
 
     def require_current(self, judge: JudgedCorpus, record: JudgeRecord) -> None:
         """Refuse a registration with other settings than judges.yaml has now."""
@@ -139,6 +135,17 @@ class EndpointFamily(JudgeFamily):
     def configure(self, name: str, entry: Mapping[str, Any]) -> EndpointSpec:
         """Read an entry of judges.yaml."""
         return EndpointSpec.of(name, parse_judge(entry))
+
+
+def _asked(asking: Mapping[str, Any]) -> str:
+    """Return how a server is asked, in a few words."""
+    warmth = f"temperature {asking['temperature']:g}"
+    if asking.get("preset"):
+        warmth += f", preset {asking['preset']}"
+    return {
+        "logprob": "read at its first token",
+        "cot": f"asked for a probability in words ({warmth})",
+    }.get(asking["mode"]) or f"asked {asking['votes']} times for a vote ({warmth})"
 
 
 def _config(judge: JudgedCorpus) -> EndpointConfig:

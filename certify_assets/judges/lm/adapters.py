@@ -14,7 +14,7 @@ from certify_assets.files import canonical_json, read_json, sha256_bytes, sha256
 from certify_assets.judges.lm.contract import LanguageModel
 
 ADAPTER_SCHEMA = "certify_assets/lora_adapter/1"
-WEIGHTS = "adapter_model.safetensors"
+_WEIGHTS = "adapter_model.safetensors"
 _CONFIG = "adapter_config.json"
 _DOCUMENT = "provenance.json"
 
@@ -107,7 +107,7 @@ def write_weights(model: Any, folder: Path, *, source: str = "") -> str:
         _plain(model.peft_config["default"].to_dict())
         | {"base_model_name_or_path": source, "inference_mode": True}
     )
-    write_atomic(folder / WEIGHTS, weights)
+    write_atomic(folder / _WEIGHTS, weights)
     write_atomic(folder / _CONFIG, config)
     return _hash(sha256_bytes(weights), sha256_bytes(config))
 
@@ -129,13 +129,13 @@ def read_adapter(folder: Path) -> StoredAdapter:
             f"{folder / _DOCUMENT} is not the provenance of an adapter; train the adapter with "
             "this package."
         )
-    for name in (WEIGHTS, _CONFIG):
+    for name in (_WEIGHTS, _CONFIG):
         if not (folder / name).is_file():
             raise InputError(
                 f"{folder} has no {name}; give the folder as it was saved, pickled weights are "
                 "refused."
             )
-    sha256 = _hash(sha256_file(folder / WEIGHTS), sha256_file(folder / _CONFIG))
+    sha256 = _hash(sha256_file(folder / _WEIGHTS), sha256_file(folder / _CONFIG))
     if sha256 != document.get("adapter_sha256"):
         raise IntegrityError(
             f"the adapter in {folder} is not the one its provenance names; train it again or "
@@ -215,7 +215,7 @@ def native_inputs(model: Any) -> Iterator[None]:
 
 
 def _hash(weights: str, config: str) -> str:
-    return sha256_bytes(canonical_json({WEIGHTS: weights, _CONFIG: config}))
+    return sha256_bytes(canonical_json({_WEIGHTS: weights, _CONFIG: config}))
 
 
 def _plain(value: Any) -> Any:

@@ -77,7 +77,7 @@ def adapter_params(record: JudgeRecord) -> dict[str, Any]:
         **{name: document[name] for name in names if name in document},
         **{
             name: training[name]
-            for name in ("rl_trajectories", "trainable_parameters", "steps")
+            for name in ("optimiser", "rl_trajectories", "trainable_parameters", "steps")
             if name in training
         },
         "seed": record.seed,

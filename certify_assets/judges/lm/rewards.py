@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from certify_assets.errors import InputError
@@ -70,12 +70,18 @@ ARMS = {
 CONTROLS = {arm.name: arm for arm in (Arm("weighted_3", 0.0, 2.0), Arm("weighted_5", 0.0, 4.0))}
 
 
-def arm_named(name: str) -> Arm:
-    """Return an arm of the paper, or a control."""
-    known = ARMS | CONTROLS
+def arm_named(name: str, arms: Iterable[Arm] = ARMS.values()) -> Arm:
+    """Return one of some arms, by default the paper's, or a control."""
+    known = {arm.name: arm for arm in arms} | CONTROLS
     if name not in known:
         raise InputError(f"there is no arm {name!r}; name one of {', '.join(known)}.")
     return known[name]
+
+
+def arm_of(lam: float, mu: float) -> Arm:
+    """Return the arm of a reward: the paper's where it has it, else one named after it."""
+    same = (arm for arm in ARMS.values() if (arm.lam, arm.mu) == (lam, mu))
+    return next(same, None) or Arm(f"lambda_{lam:g}_mu_{mu:g}", float(lam), float(mu))
 
 
 def completion_reward(

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from certify_assets.errors import InputError
-from certify_assets.files import read_json
-from certify_assets.judges.lm.adapters import WEIGHTS
 from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel
 from certify_assets.judges.lm.grpo_config import GrpoConfig, check_rows, run_sha256, single_tokens
 from certify_assets.judges.lm.rewards import Arm, completion_reward
@@ -24,6 +22,9 @@ from certify_assets.judges.lm.trainer import QuietTrainer, latest_checkpoint, ow
 #   completions would weigh each verdict less.
 # * A completion that does not begin with a verdict earns −max(λ, μ).
 # * Prompts come as token ids: TRL would tokenise text again, and no longer cuts long prompts.
+# * All steps are one epoch, its rows in the order of the exact optimiser: TRL draws each epoch's
+#   order from a generator that a resumed run begins again, drops what fills no step, and takes a
+#   step too many where it is resumed after the last one in the middle of an epoch.
 # * The adapter comes with the model, trainable: with a peft_config TRL would add a second one.
 
 
@@ -50,34 +51,19 @@ def train_trl(
     """Train the adapter in place with TRL; resume from the last checkpoint in the folder."""
     sha256 = run_sha256(language, prompts, outcomes, arm=arm, config=config)
     last = latest_checkpoint(folder, sha256)
-    if last is not None and last.name == f"checkpoint-{config.steps}":
-        # the trainer would take one step more before it sees that it has taken all
-        history = _restored(language.model, last)
-    else:
-        with own_random_state():
-            trainer = make_trainer(
-                language, prompts, outcomes, arm=arm, config=config, folder=folder
-            )
-            trainer.run_sha256 = sha256
-            trainer.add_callback(_watcher(config.evaluate_at, evaluate, progress))
-            trainer.train(resume_from_checkpoint=None if last is None else str(last))
-        history = trainer.state.log_history
+    with own_random_state():
+        trainer = make_trainer(language, prompts, outcomes, arm=arm, config=config, folder=folder)
+        trainer.run_sha256 = sha256
+        trainer.add_callback(_watcher(config.evaluate_at, evaluate, progress))
+        trainer.train(resume_from_checkpoint=None if last is None else str(last))
     language.model.eval()
-    return TrlRun(sha256, [_without_seconds(entry) for entry in history if "loss" in entry])
+    history = (entry for entry in trainer.state.log_history if "loss" in entry)
+    return TrlRun(sha256, [_without_seconds(entry) for entry in history])
 
 
 def _without_seconds(entry: Mapping[str, float]) -> dict[str, float]:
-    return {name: value for name, value in entry.items() if name != "step_time"}
-
-
-def _restored(model: Any, checkpoint: Path) -> list[dict[str, float]]:
-    """Put the weights of a checkpoint on a model; return the log of its run."""
-    from peft import set_peft_model_state_dict
-    from safetensors.torch import load_file
-
-    set_peft_model_state_dict(model, load_file(checkpoint / WEIGHTS))
-    history: list[dict[str, float]] = read_json(checkpoint / "trainer_state.json")["log_history"]
-    return history
+    # a log that was read from a checkpoint has its names in order
+    return {name: value for name, value in sorted(entry.items()) if name != "step_time"}
 
 
 def make_trainer(
@@ -91,13 +77,6 @@ def make_trainer(
 ) -> Any:
     """Return TRL's GRPOTrainer on encoded prompts, not yet run; see :func:`train_trl`."""
     check_rows(prompts, outcomes)
-    if len(prompts) < config.prompts_per_step:
-        # TRL's sampler drops what does not fill a step, and its trainer then ends without one
-        raise InputError(
-            f"{len(prompts)} RL runs do not fill one step of {config.prompts_per_step} prompts, "
-            "so TRL would take none; lower prompts_per_step, "
-            "give more RL runs, or use the exact optimiser."
-        )
     success, fail = single_tokens(language.verdicts)
     _check_adapter(language.model)
     from datasets import Dataset
@@ -121,10 +100,11 @@ def make_trainer(
             for completion, given in pairs
         ]
 
+    order = [row for step in range(config.steps) for row in config.batch(len(prompts), step)]
     rows = Dataset.from_dict(
         {
-            "prompt": [str(row) for row in range(len(prompts))],
-            "outcome": [int(outcome) for outcome in outcomes],
+            "prompt": [str(row) for row in order],
+            "outcome": [int(outcomes[row]) for row in order],
         }
     )
     with _stopping_at(language.model, (success, fail)):
@@ -208,6 +188,7 @@ def _arguments(language: LanguageModel, config: GrpoConfig, folder: Path) -> Any
         temperature=1.0,
         top_p=1.0,
         top_k=0,
+        shuffle_dataset=False,
         disable_dropout=True,
         activation_checkpointing=config.activation_checkpointing,
         # TRL turns bfloat16 on by itself, on a CPU as well

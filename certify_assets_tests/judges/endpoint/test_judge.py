@@ -143,6 +143,23 @@ def test_votes_differ_by_seed_and_ten_reuse_five(tmp_path: Path) -> None:
     assert ten.report.cost_now == pytest.approx(10 * 3e-4)
 
 
+def test_votes_as_the_paper_asks_are_one_word_at_temperature_1() -> None:
+    def vote(payload: dict[str, Any], times: int) -> Action:
+        return Action(chat_body("SUCCESS" if payload["seed"] % 2 else "**FAIL**"))
+
+    asking = Asking(mode="vote", votes=5, preset="paper")
+    prompt = ChatPrompt(auditor_prompt("vote", "paper"))
+    with faulty_server(vote) as server:
+        judge = EndpointJudge.connect(Server(server.url, "m"), asking, prompt)
+        found = judge.run(["run 0"])
+        sent = [json.loads(raw) for raw in server.arrived]
+    assert {payload["temperature"] for payload in sent} == {1.0} and len(sent) == 5
+    assert all("one word, SUCCESS or FAIL" in str(payload["messages"]) for payload in sent)
+    # seeds 42 to 46
+    np.testing.assert_allclose(np.exp(found.scores.log_p_success[0]), (2 + 0.5) / 6)
+    assert found.report.parse_rate == 1.0
+
+
 def test_requests_keep_to_their_rate() -> None:
     def costly(payload: dict[str, Any], times: int) -> Action:
         return Action(

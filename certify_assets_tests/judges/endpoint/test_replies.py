@@ -15,6 +15,7 @@ from certify_assets.judges.endpoint.questions import (
     read_text,
     stated_probability,
     stated_vote,
+    stated_word,
 )
 
 
@@ -64,7 +65,37 @@ def test_the_last_vote_is_read_strictly(text: str, vote: bool | None) -> None:
     assert stated_vote(text) == vote
 
 
+@pytest.mark.parametrize(
+    ("text", "vote"),
+    [
+        ("SUCCESS", True),
+        (" FAIL\n", False),
+        ("**FAIL**.", False),
+        ("VERDICT: __SUCCESS__", True),
+        ("FAIL: the page still shows the form", False),
+        ("FAILED", None),
+        ("SUCCESSFUL", None),
+        ("SUCCESS/FAIL", None),
+        ("SUCCESS or FAIL", None),
+        ("SUCCESS, FAIL", None),
+        ("I think SUCCESS", None),
+        ("success", None),
+        ("", None),
+    ],
+)
+def test_a_vote_of_one_word_is_the_first(text: str, vote: bool | None) -> None:
+    assert stated_word(text) == vote
+
+
+def test_votes_of_one_word_conclude_as_those_with_reasons() -> None:
+    replies = [Reply(text=text) for text in ("SUCCESS", "FAIL", "FAIL", "?", "FAIL")]
+    assert conclude("vote", replies, 5)[2] == "unparsed"
+    assert math.exp(conclude("vote", replies, 5, "paper")[0]) == pytest.approx((5 / 4 + 0.5) / 6)
+
+
 def test_an_answer_cut_in_its_number_is_not_read() -> None:
+    assert stated_word("FAIL", cut=True) is None
+    assert stated_word("FAIL.", cut=True) is False
     assert stated_probability("P_SUCCESS=8", cut=True) is None
     assert stated_probability("P_SUCCESS=8\n", cut=True) == 8.0
     assert stated_vote("VERDICT: FAIL", cut=True) is None

@@ -178,10 +178,10 @@ def test_gradients_of_trl_average_to_the_exact_one(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_run_stops_at_verdicts_and_resumes_with_the_same_bits(tmp_path: Path) -> None:
-    rows = random_rows(16)
+    rows = random_rows(7)
     config = GrpoConfig(
-        # 16 runs are five steps: the last one taken is in the middle of a pass
-        steps=4,
+        # seven runs, three a step: it is resumed in the second pass, and ends in the middle of one
+        steps=6,
         prompts_per_step=3,
         learning_rate=1e-3,
         save_every=2,
@@ -196,20 +196,20 @@ def test_a_run_stops_at_verdicts_and_resumes_with_the_same_bits(tmp_path: Path) 
     assert not whole.model.training
     assert config.to_dict()["global_batch"] == 24
     steps = [line for line in run.history if "completions/mean_length" in line]
-    assert len(steps) == 4
+    assert len(steps) == 6
     # unparsable ones continue, verdicts are one token
     assert steps[0]["completions/min_length"] == 1
     # as optimiser and random states are kept, nothing of it is a pickle
-    assert {path.suffix for path in (tmp_path / "whole/checkpoint-4").iterdir()} == {
+    assert {path.suffix for path in (tmp_path / "whole/checkpoint-6").iterdir()} == {
         ".json",
         ".safetensors",
     }
     folder = tmp_path / "cut"
     folder.mkdir()
-    (tmp_path / "whole" / "checkpoint-2").rename(folder / "checkpoint-2")
-    (folder / "checkpoint-3").mkdir()
+    (tmp_path / "whole" / "checkpoint-4").rename(folder / "checkpoint-4")
+    (folder / "checkpoint-5").mkdir()
     # first from the middle, with a checkpoint that was cut short; then from the end
-    for taken in ([3, 4], []):
+    for taken in ([5, 6], []):
         again, seen = with_adapter(tiny_judge(taught=12)), list[int]()
         resumed = train_trl(
             again, *rows, arm=ARM, config=config, folder=folder, progress=seen.append
