@@ -297,7 +297,7 @@ def _tree(link: Link) -> Tree:
         else:
             hidden += 1
     if hidden:
-        made.add(f"and {hidden} more source files that hold or were told")
+        made.add(f"and {hidden} more source files, none of which differs")
     return made
 
 

@@ -518,6 +518,9 @@ def source_link(roots: Sequence[str], name: str, expected: str) -> Link:
             path = parent / name
             if path.is_file() and path.is_relative_to(parent):
                 return compared("source", name, expected, sha256_file(path))
+            if any((parent / Path(*parts[:end])).is_file() for end in range(1, len(parts))):
+                detail = "a member of an archive that is there and is not opened."
+                return Link("source", name, "told", expected, "", detail, must=False)
     where = "it is not where it was read" if roots else "its runs came with the package"
     detail = f"{where}; its hash is on record."
     return Link("source", name, "missing", expected, "", detail, must=False)

@@ -14,7 +14,7 @@ from certify_assets.evaluation import certification
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.layout import batch_key, certificate_key, decisions_of
-from certify_assets.operations.lineage import Link, adapter_link, find, walk
+from certify_assets.operations.lineage import Link, adapter_link, find, source_link, walk
 from certify_assets.operations.rollout import deploy
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
@@ -207,6 +207,13 @@ def test_a_source_that_was_moved_is_told_and_breaks_nothing(decided: Store) -> N
         not broken(link)
         and next(part for part in link.walk() if part.name == "c/a.jsonl").status == "missing"
     )
+
+
+def test_a_source_inside_an_archive_is_not_called_missing(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "a.tar.gz").write_bytes(b"an archive")
+    link = source_link([str(tmp_path / "runs")], "runs/a.tar.gz/inner/1.json", "0" * 64)
+    assert link.status == "told" and not link.broken and "is not opened" in link.detail
 
 
 def test_a_table_that_cannot_be_read_is_a_broken_document(decided: Store) -> None:
