@@ -206,8 +206,8 @@ class Audit:
         Rows without a score, left out.
     certificate_sha256 : str
     own_coverage : float or None
-        Coverage that the same procedure would certify on the audited data themselves; None for
-        betting, which would take a pilot, and where the certificate was issued with a pool.
+        Coverage that the same procedure would certify on the audited data themselves, without a
+        pool; None for betting, which would take a pilot.
     paper_rule_pass : bool
         Whether the realised error is at most α, the point rule of the paper.
     reason : str
@@ -294,8 +294,7 @@ def audit_certificate(
         return _unscored_audit(certificate, observations)
     # larger tasks than declared are a finding of an audit, not a reason to make none
     evaluation = evaluate(observations, replace(settings, max_task_size=None))
-    lacking = evaluation.missing_input or "pool" in certificate.inputs
-    own = None if lacking else evaluation.chosen_coverage
+    own = None if evaluation.missing_input else evaluation.chosen_coverage
     certified = certificate.threshold is not None
     thresholds = np.array([certificate.threshold] if certified else [])
     counts = count_at(observations, settings.side, thresholds)

@@ -22,7 +22,7 @@ OpsConfig = Mapping[str, Mapping[str, Mapping[str, int]]]
 ONBOARD = "onboard_corpus"
 _JUDGE_JOBS = (
     "train_lm_judges",
-    "structure_judges",
+    "baseline_judges",
     "transfer_judges",
     "lexical_harvest",
     "lm_harvest",

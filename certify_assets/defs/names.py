@@ -21,7 +21,7 @@ CORPORA = "corpora"
 corpora_partitions = dg.DynamicPartitionsDefinition(name=CORPORA)
 CORPORA_GROUP, OPERATIONS_GROUP, RESEARCH_GROUP = "corpora", "operations", "research"
 LM_GROUP, TRANSFER_GROUP, HARVEST_GROUP = "judges_lm", "judges_transfer", "judges_harvest"
-STRUCTURE_GROUP, ENDPOINT_GROUP = "judges_structure", "judges_endpoint"
+BASELINE_GROUP, ENDPOINT_GROUP = "judges_baseline", "judges_endpoint"
 #: tag by which jobs separate judges that cost money, without reading the user's document
 FAMILY = "certify/family"
 #: tag by which they leave out arms, whose partitions are others

@@ -87,8 +87,6 @@ class JudgeSpec(BaseModel):
     hosted: ClassVar[bool] = False
     #: whether it learns from SFT rows alone, so that it can be trained without some agents
     retrainable: ClassVar[bool] = False
-    #: whether every corpus gets it, where it is quick
-    everywhere: ClassVar[bool] = True
     #: whether it says what features add to a score
     explained: ClassVar[bool] = False
 
@@ -100,7 +98,12 @@ class JudgeSpec(BaseModel):
     @property
     def group(self) -> str:
         """Group of its assets, which jobs select by."""
-        return self.family
+        return self.family if self.everywhere else "baseline"
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether every corpus gets it, where it is quick."""
+        return True
 
     @property
     def quick(self) -> bool:

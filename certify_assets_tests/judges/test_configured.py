@@ -209,7 +209,7 @@ def test_endpoint_judges_have_a_job_of_their_own_and_run_in_no_other(tmp_path: P
     assert found["score_endpoint_judges"] == ["mine"]
     assert found["checks"] == ["parity"]
     assert found["parents"] == ["corpora/split_manifest"]
-    assert found["onboard_corpus"] == ["combined", "lexical", "lexical_weighted", "short"]
+    assert found["onboard_corpus"] == ["combined", "lexical", "short"]
     assert "mine" not in found["train_lm_judges"] and "lm" in found["train_lm_judges"]
     assert found["compared"] == ["audit", "certificate"], "the comparison comes after it"
     assert "judge 'broken': asking is 'guess'" in log

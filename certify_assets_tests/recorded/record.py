@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 __all__ = ["COMMANDS", "Product", "main", "record_embedded", "record_published"]
 
 COMMANDS = {
-    "line": "run {corpus}",
+    # the second judge is of the ones that a corpus has for comparison alone
+    "line": "run {corpus} --judge lexical_weighted",
     "import": "corpus import",
     "show": "corpus show {corpus}",
     "splits": "corpus splits {corpus}",

@@ -22,7 +22,7 @@ def operation_definitions() -> dg.Definitions:
         jobs=[
             jobs.onboard_job,
             jobs.lm_judges_job,
-            jobs.structure_judges_job,
+            jobs.baseline_judges_job,
             jobs.transfer_judges_job,
             jobs.lexical_harvest_job,
             jobs.language_harvest_job,

@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 
 from certify_assets.defs.names import (
+    BASELINE_GROUP,
     ENDPOINT_GROUP,
     FAMILY,
     HARVEST_GROUP,
@@ -14,7 +15,6 @@ from certify_assets.defs.names import (
     OPERATIONS_GROUP,
     PART,
     RESEARCH_GROUP,
-    STRUCTURE_GROUP,
     TRANSFER_GROUP,
     chains,
     judge_key,
@@ -42,7 +42,7 @@ onboard_job = dg.define_asset_job(
         - _GENERATED
         - dg.AssetSelection.groups(
             *(RESEARCH_GROUP, OPERATIONS_GROUP, LM_GROUP),
-            *(TRANSFER_GROUP, HARVEST_GROUP, ENDPOINT_GROUP, STRUCTURE_GROUP),
+            *(TRANSFER_GROUP, HARVEST_GROUP, ENDPOINT_GROUP, BASELINE_GROUP),
         )
     )
     | _BY_POLICY,
@@ -63,11 +63,12 @@ lm_judges_job = dg.define_asset_job(
     "language-model judges: minutes on two cores.",
 )
 
-structure_judges_job = dg.define_asset_job(
-    "structure_judges",
-    selection=dg.AssetSelection.groups(STRUCTURE_GROUP) | _COMPARED,
+baseline_judges_job = dg.define_asset_job(
+    "baseline_judges",
+    selection=dg.AssetSelection.groups(BASELINE_GROUP) | _COMPARED,
     description="Train, score, certify, audit and draw one corpus that is split already with the "
-    "structure judge alone: seconds. The pipeline of every corpus has it as half of combined.",
+    "judges that others are compared with, seconds each: structure, of which combined is the mean "
+    "with lexical, and lexical_weighted.",
 )
 
 transfer_judges_job = dg.define_asset_job(

@@ -46,6 +46,11 @@ class LexicalSpec(JudgeSpec):
         """Number of weights."""
         return len(self.success_weights) or 1
 
+    @property
+    def everywhere(self) -> bool:
+        """Every corpus gets the one weight; a choice of weights is for comparison."""
+        return not self.chooses
+
     def registration(self) -> object:
         """Return the weights: the oldest registrations of the TEST ledger hold nothing else."""
         return list(self.success_weights)

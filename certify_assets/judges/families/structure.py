@@ -24,12 +24,15 @@ class StructureSpec(JudgeSpec):
     library = "scikitlearn"
     retrainable = True
     explained = True
-    # every corpus gets it as half of `combined`
-    everywhere = False
 
     family: Literal["structure"] = "structure"
     # of the steps, whose features it reads
     reading: JudgeInput = WHOLE
+
+    @property
+    def everywhere(self) -> bool:
+        """Every corpus gets it as half of `combined`."""
+        return False
 
 
 @judge_family("structure")
