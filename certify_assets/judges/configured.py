@@ -10,8 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from certify_assets.errors import InputError
 from certify_assets.judges.lm.prompt import AuditorPrompt
+from certify_assets.judges.lm.recipe import Recipe
 from certify_assets.judges.lm.rewards import arm_of
-from certify_assets.judges.reading import COMPACT, LEXICAL, WHOLE, JudgeInput
+from certify_assets.judges.reading import LEXICAL, JudgeInput, usual_reading
 
 _CALLED = {
     "int_type": "a whole number",
@@ -24,6 +25,9 @@ _CALLED = {
     "model_attributes_type": "a mapping",
     "literal_error": "one of its words",
 }
+# settings of a training
+_RECIPE = ("runs", "epochs", "learning_rate")
+_USELESS: Mapping[str, tuple[str, ...]] = {"sft": ("strict",), "transfer": ()}
 # parts that a union adds to the place of an error
 _UNION = ("ParityConfig", "literal['none']", "literal['whole']", "int", "float")
 
@@ -82,22 +86,33 @@ class NamedEntry(Entry):
 class LocalEntry(NamedEntry):
     """A judge that is trained here, or a language model as it comes."""
 
-    family: Literal["lexical", "combined", "base", "sft"] = Field(
+    family: Literal["lexical", "combined", "base", "sft", "transfer"] = Field(
         description="lexical, combined (with the structure of a run), base (a language model as it "
-        "comes) or sft (with LoRA on verdicts)"
+        "comes), sft (with LoRA on verdicts) or transfer (on those of other corpora)"
     )
     model: str = Field(
-        default="", description="language model: compact, a folder with safetensors, a hub name"
+        default="",
+        description="language model: compact, smollm2, a folder with safetensors, a hub name",
     )
     revision: str | None = Field(default=None, description="commit of the hub repository")
     tokens: int | None = Field(
         default=None, description="longest prompt; by default the context, at most 5,120"
     )
+    runs: int | None = Field(default=None, description="most runs that a training reads")
+    epochs: float | None = Field(default=None, description="times that fine-tuning reads a run")
+    learning_rate: float | None = Field(default=None, description="of fine-tuning")
+    strict: bool = Field(default=False, description="transfer: without corpora of the same domain")
     seed: int = 42
 
     def specification(self) -> dict[str, Any]:
         """Return the fields of the judge's specification."""
         about = {"name": self.name, "seed": self.seed}
+        for name in _USELESS.get(self.family, ("strict", *_RECIPE)):
+            if name in self.model_fields_set:
+                raise InputError(
+                    f"it has {name}, which a judge of the family {self.family} has no use for; "
+                    f"take {name} out."
+                )
         if self.family in ("lexical", "combined"):
             read = "words" if self.family == "lexical" else "words and steps"
             for name in ("model", "revision", "tokens", "prompt"):
@@ -110,14 +125,20 @@ class LocalEntry(NamedEntry):
         if self.tokens is not None and self.tokens < 1:
             raise InputError(f"tokens is {self.tokens}; give a whole number above 0.")
         model = self.model or "compact"
-        usual = COMPACT if model == "compact" else WHOLE
+        usual = usual_reading(model)
         reading = self.reading(usual, self.asked(usual.prompt))
         return {
             **about,
             "model": model,
             "revision": self.revision,
+            "recipe": self._recipe(model),
             "reading": replace(reading, tokens=self.tokens or usual.tokens),
         }
+
+    def _recipe(self, model: str) -> Recipe | None:
+        """Return how the model is trained where something is written of it."""
+        given = {name: value for name in _RECIPE if (value := getattr(self, name)) is not None}
+        return replace(Recipe.of(model), **given) if given else None
 
 
 class RewardEntry(Entry):

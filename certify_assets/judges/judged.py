@@ -234,7 +234,31 @@ class JudgedCorpus:
     @property
     def spec(self) -> JudgeSpec:
         """Specification of the judge; refuse a name that no judge has."""
-        return self.given or judge_spec(self.name, self.store.root)
+        if self.given is not None:
+            return self.given
+        spec = judge_spec(self.name, self.store.root)
+        other = self._model if spec.uses_language_model else None
+        return spec if other is None else spec.with_model(*other)
+
+    @property
+    @remembered
+    def _model(self) -> tuple[str, str | None] | None:
+        """Model that the last training took in the place of the platform's; None for none."""
+        if self.name not in platform_judges() or not self.is_trained:
+            return None
+        found = self.stored_artifact.detail("instead")
+        return (str(found["model"]), found["revision"]) if found else None
+
+    def with_model(self, model: str, revision: str | None = None) -> JudgedCorpus:
+        """Return the judge with another language model, which its next training records."""
+        spec = judge_spec(self.name, self.store.root)
+        if not spec.uses_language_model or spec.gated or self.name not in platform_judges():
+            raise InputError(
+                f"{self} takes no other model here; give one to base, sft, grpo or transfer, or "
+                "name a judge with it in judges.yaml."
+            )
+        same = (model, revision) == (spec.model, spec.revision)
+        return JudgedCorpus.of(self.corpus, spec if same else spec.with_model(model, revision))
 
     @property
     def family(self) -> JudgeFamily:
@@ -390,6 +414,10 @@ class JudgedCorpus:
             # a folder of checkpoints is what a killed training left, or a finished one
             stage.continued = bool(self.store.names(self.key("training")))
             record = self.family.train(self, report=report)
+            spec, usual = self.spec, platform_judges().get(self.name, self.spec)
+            if spec.model != usual.model:
+                instead = {"model": spec.model, "revision": spec.revision}
+                record = replace(record, details={**record.details, "instead": instead})
             self.store.write_json(self.key("adapter.json"), record.to_dict())
             stage.rows = record.training_rows
         return record

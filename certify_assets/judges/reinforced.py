@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from certify_assets.errors import InputError
-from certify_assets.judges.lm.grpo_config import COMPACT_LEARNING_RATE, LEARNING_RATE, GrpoConfig
+from certify_assets.judges.lm.grpo_config import GrpoConfig
 from certify_assets.judges.lm.rewards import ARMS, CONTROLS, Arm
 from certify_assets.judges.specs import CausalSpec, JudgeSpec
 
@@ -134,13 +134,12 @@ def controls(spec: JudgeSpec) -> tuple[Candidate, ...]:
 
 
 def grpo_config(spec: JudgeSpec, *, control: bool = False) -> GrpoConfig:
-    """Return the paper's settings; the compact model has its own rate and fewer steps."""
+    """Return the paper's settings, with rate and steps that suit the model."""
     assert isinstance(spec, GrpoSpec)
-    compact = spec.model == "compact"
-    steps = spec.steps or ((30, 60) if compact else (75, 150))
-    usual = COMPACT_LEARNING_RATE if compact else LEARNING_RATE
+    recipe = spec.training
+    steps, usual = spec.steps or recipe.grpo_steps, recipe.grpo_learning_rate
     # a sampled step takes twenty times as long as an exact one
-    often = 5 if spec.optimiser == "trl" else 30 if compact else 50
+    often = 5 if spec.optimiser == "trl" else recipe.checkpoint_steps
     return GrpoConfig(
         learning_rate=usual if spec.learning_rate is None else spec.learning_rate,
         steps=steps[-1],

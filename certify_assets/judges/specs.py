@@ -9,14 +9,15 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
 from certify_assets.errors import CertifyError, InputError
-from certify_assets.judges.reading import JudgeInput
+from certify_assets.judges.lm.recipe import Recipe
+from certify_assets.judges.reading import JudgeInput, usual_reading
 from certify_assets.storage.store import Store, default_root
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ class JudgeSpec(BaseModel):
     start: str = ""
     # what the next training of it reads of a run; a trained judge reads what its record says
     reading: JudgeInput = JudgeInput()
+    # how a language model is trained; None is what suits the model
+    recipe: Recipe | None = None
 
     #: library that its assets show as a kind where it reads no language model
     library: ClassVar[str] = "python"
@@ -165,6 +168,17 @@ class JudgeSpec(BaseModel):
         return bool(self.model) and not self.hosted
 
     @property
+    def training(self) -> Recipe:
+        """How a language model is trained."""
+        return self.recipe or Recipe.of(self.model)
+
+    def with_model(self, model: str, revision: str | None) -> JudgeSpec:
+        """Return the same judge of another language model."""
+        summary = f"{model} in the place of {self.model}: {self.summary}"
+        given = {"model": model, "revision": revision, "reading": usual_reading(model)}
+        return self.model_copy(update={**given, "summary": summary, "recipe": None})
+
+    @property
     def parity(self) -> ParityConfig | None:
         """Local model that the log-probabilities of a server must agree with; None for none."""
         return None
@@ -181,7 +195,8 @@ class JudgeSpec(BaseModel):
     def registration(self) -> object:
         """Return what is registered before TEST is read; by default all that defines the judge."""
         # what it reads is the record's: see `JudgedCorpus.registration`
-        return self.model_dump(mode="json", exclude={"name", "summary", "seed", "reading"})
+        about = {"name", "summary", "seed", "reading", "recipe"}
+        return self.model_dump(mode="json", exclude=about)
 
 
 class CausalSpec(JudgeSpec):
@@ -193,8 +208,10 @@ class CausalSpec(JudgeSpec):
         return "lm"
 
     def registration(self) -> object:
-        """Return the model, and what it started from."""
-        return {name: getattr(self, name) for name in ("family", "model", "revision", "start")}
+        """Return the model, what it started from, and how it is trained where that was written."""
+        names = ("family", "model", "revision", "start")
+        recipe = {} if self.recipe is None else {"recipe": asdict(self.recipe)}
+        return {**{name: getattr(self, name) for name in names}, **recipe}
 
 
 class Family(Protocol):
@@ -354,8 +371,8 @@ def _family(entry: Mapping[str, Any]) -> Family:
     named = entry.get("family") or "endpoint"
     if named not in families():
         raise InputError(
-            f"its family is {str(named)[:40]!r}; name lexical, combined, base, sft, grpo or "
-            "endpoint."
+            f"its family is {str(named)[:40]!r}; name lexical, combined, base, sft, transfer, grpo "
+            "or endpoint."
         )
     return families()[named]
 

@@ -123,14 +123,18 @@ def test_a_judge_of_an_earlier_version_keeps_its_certificates(corpora: Store) ->
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"family": "forest"}, "name lexical, combined, base, sft or endpoint"),
-        ({"family": "grpo"}, "cannot be added by judges"),
+        ({"family": "forest"}, "name lexical, combined, base, sft, transfer, grpo or endpoint"),
+        ({"family": "grpo"}, "has the model and the prompt of the judge that it starts from"),
         ({"chars": 10}, "give a whole number of at least 400"),
         ({"chars": "all"}, "chars is of another kind than"),
         ({"tokens": 512}, "a lexical judge reads words of the run alone"),
         ({"model": "compact"}, "take model out"),
         ({"family": "combined", "tokens": 9}, "reads words and steps of the run alone"),
         ({"family": "base", "tokens": 0}, "give a whole number above 0"),
+        ({"runs": 9}, "it has runs, which a judge of the family lexical has no use for"),
+        ({"family": "base", "epochs": 1.0}, "take epochs out"),
+        ({"family": "sft", "strict": True}, "take strict out"),
+        ({"family": "sft", "runs": 0}, "the runs of a training is 0"),
         ({"family": "base", "prompt": {"fail": " SUCCESS"}}, "give two words"),
         (
             {"family": "base", "prompt": {"system": "", "opening": "", "closing": ""}},

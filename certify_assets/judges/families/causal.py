@@ -171,17 +171,18 @@ class SftFamily(CausalFamily):
 
     def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
         """Fine-tune on the labelled rows of SFT."""
-        from certify_assets.judges.lm.sft import fine_tuned
+        from certify_assets.judges.lm.sft import fine_tuned, training_run
 
         sft, start = judge.corpus.split("sft"), _base(judge)
         with workplace(judge.store, judge.key("training")) as folder:
             model, training = fine_tuned(
                 start,
                 sft[sft["outcome"].notna()],
-                folder / "adapter",
+                folder / training_run(judge, "adapter"),
                 model=judge.spec.model,
                 seed=judge.spec.seed,
                 report=report,
+                recipe=judge.spec.training,
             )
             return self._record(
                 judge, model, sft, training=training.to_dict(), start_sha256=start.adapter_sha256
@@ -193,6 +194,10 @@ class SftFamily(CausalFamily):
         summary = f"{found['model']} with LoRA, fine-tuned on verdicts of the SFT split."
         return SftSpec(**found, summary=summary)
 
+    def describe(self, record: JudgeRecord) -> str:
+        """Return the rows of SFT, and how many of them a cap left."""
+        return super().describe(record) + capped(record)
+
     def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> CausalJudge:
         """Fine-tune with checkpoints in a folder of its own."""
         from certify_assets.judges.lm.sft import fine_tuned
@@ -200,7 +205,12 @@ class SftFamily(CausalFamily):
         spec = judge.spec
         with workplace(judge.store, judge.key(place)) as folder:
             return fine_tuned(
-                _base(judge), rows, folder / "adapter", model=spec.model, seed=spec.seed
+                _base(judge),
+                rows,
+                folder / "adapter",
+                model=spec.model,
+                seed=spec.seed,
+                recipe=spec.training,
             )[0]
 
 
@@ -275,6 +285,12 @@ class GrpoFamily(CausalFamily):
                 f"the arms of {judge} on {judge.corpus} started from another {start} judge than "
                 f"the stored one; materialize judges/{judge}/model again."
             )
+
+
+def capped(record: JudgeRecord) -> str:
+    """Return how many runs a training read where there is a cap; empty where it read all."""
+    read = record.detail("training").get("rows", record.sft_trajectories)
+    return f", of which a cap left {read}" if read < record.sft_trajectories else ""
 
 
 def _base(judge: JudgedCorpus) -> CausalJudge:

@@ -120,7 +120,9 @@ class HarvestFamily(DerivedFamily):
         if spec.model:
             from certify_assets.judges.lm.sft import train_on_rows
 
-            model, trained = train_on_rows(judge, training, run="adapter", report=report)
+            model, trained = train_on_rows(
+                judge, training, run="adapter", recipe=spec.training, report=report
+            )
             details["training"] = trained.to_dict()
         else:
             model = train_lexical(training, spec.reading, seed=spec.seed)

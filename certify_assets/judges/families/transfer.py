@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from certify_assets.corpora.config import format_domain
 from certify_assets.errors import InputError
+from certify_assets.judges.configured import LocalEntry, validated
 from certify_assets.judges.families.lexical import train_lexical
 from certify_assets.judges.judged import DerivedFamily, JudgedCorpus, judge_family
 from certify_assets.judges.reading import COMPACT, LEXICAL, JudgeInput
 from certify_assets.judges.record import JudgeRecord, save_files
 from certify_assets.judges.specs import JudgeSpec
 from certify_assets.judges.transfer import (
+    TRANSFER_ROWS,
     PoolRecord,
     TransferPool,
     TransferRecord,
@@ -59,6 +61,7 @@ class TransferSpec(JudgeSpec):
             "model": self.model,
             "revision": self.revision,
             "pool": "transfer_strict" if self.strict else "transfer",
+            **({} if self.recipe is None else {"recipe": asdict(self.recipe)}),
         }
 
 
@@ -108,12 +111,16 @@ class TransferFamily(DerivedFamily):
         model: LexicalJudge | CausalJudge
         training: Mapping[str, Any] = {}
         if spec.model:
-            from certify_assets.judges.lm.sft import train_on_rows
+            from certify_assets.judges.lm.sft import train_on_rows, training_run
 
             # other sources are another run: its checkpoints must not stand in the way of this one
-            run = pool.sha256[:12]
+            run = training_run(judge, pool.sha256[:12])
             model, trained = train_on_rows(
-                judge, pool.frame, run=run, epochs=_EPOCHS, report=report
+                judge,
+                pool.frame,
+                run=run,
+                recipe=spec.recipe or replace(spec.training, epochs=_EPOCHS),
+                report=report,
             )
             training = trained.to_dict()
         else:
@@ -134,6 +141,12 @@ class TransferFamily(DerivedFamily):
                 ),
             },
         )
+
+    def configure(self, name: str, entry: Mapping[str, Any]) -> TransferSpec:
+        """Read an entry of judges.yaml."""
+        found = validated(entry, LocalEntry)
+        summary = f"{found.model or 'compact'}, fine-tuned on SFT splits of other corpora."
+        return TransferSpec(**found.specification(), strict=found.strict, summary=summary)
 
     def describe(self, record: JudgeRecord) -> str:
         """Return the rows with the corpora they come from."""
@@ -157,7 +170,8 @@ def pool_of(judge: JudgedCorpus) -> TransferPool:
     """Gather what a transfer judge of a corpus is trained on."""
     spec = judge.spec
     assert isinstance(spec, TransferSpec)
-    return gather_pool(judge.corpus, strict=spec.strict, seed=spec.seed)
+    limit = min(spec.training.runs or TRANSFER_ROWS, TRANSFER_ROWS)
+    return gather_pool(judge.corpus, strict=spec.strict, limit=limit, seed=spec.seed)
 
 
 def no_sources(judge: JudgedCorpus) -> str:

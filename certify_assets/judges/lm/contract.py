@@ -20,10 +20,15 @@ class Hardware:
 
     @classmethod
     def present(cls) -> Hardware:
-        """Return CUDA in bfloat16 where there is a device, a CPU in float32 otherwise."""
+        """Return CUDA where there is a device, in bfloat16; a CPU in what it multiplies fastest."""
         import torch
 
-        return cls("cuda", "bfloat16") if torch.cuda.is_available() else cls()
+        if torch.cuda.is_available():
+            return cls("cuda", "bfloat16")
+        # without such instructions bfloat16 is emulated, slower than float32
+        known = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
+        fast = any(getattr(torch.cpu, name, bool)() for name in known)
+        return cls(dtype="bfloat16" if fast else "float32")
 
     @classmethod
     def of(cls, model: Any) -> Hardware:
@@ -39,8 +44,8 @@ class Hardware:
 
     @property
     def half(self) -> bool:
-        """Whether products of a training run in bfloat16: bfloat16 weights on CUDA."""
-        return self.accelerated and self.dtype == "bfloat16"
+        """Whether products of a training run in bfloat16, as the weights are."""
+        return self.dtype == "bfloat16"
 
     @property
     def distributed(self) -> bool:
@@ -144,7 +149,14 @@ def verdict_tokens(tokenizer: Any, marker: str, words: Sequence[str]) -> Verdict
                 "the marker with another character, or begin the verdict with a space."
             )
         found.append(tuple(whole[len(before) :]))
-    return VerdictTokens(found[0], found[1])
+    success, fail = found
+    shorter = min(len(success), len(fail))
+    if success[:shorter] == fail[:shorter]:
+        raise InputError(
+            f"the verdicts {words[0]!r} and {words[1]!r} are the tokens {success} and {fail} of "
+            "this tokenizer, where one begins the other; choose other words for the verdicts."
+        )
+    return VerdictTokens(success, fail)
 
 
 def load_language_model(
@@ -158,7 +170,8 @@ def load_language_model(
 ) -> LanguageModel:
     """Load a causal language model from a hub by name, or from a folder."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from safetensors import SafetensorError
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
     # progress is the caller's to report: a bar here would break into a log
@@ -166,32 +179,56 @@ def load_language_model(
     disable_bar()
     folder = Path(source)
     local = folder.is_dir()
-    if local and not list(folder.glob("*.safetensors")):
-        raise InputError(
-            f"{folder} has no .safetensors; save the model with safetensors, pickled weights are "
-            "refused."
-        )
-    if not local and revision is None:
+    if local:
+        _require_weights(folder)
+    elif revision is None:
         raise InputError(
             f"{source} is no folder and has no revision; give the commit of the hub repository, "
             "so that the model can be loaded again."
         )
     keywords: dict[str, str | None] = {} if local else {"revision": revision}
-    tokenizer = AutoTokenizer.from_pretrained(str(source), trust_remote_code=False, **keywords)
-    model: Any = AutoModelForCausalLM.from_pretrained(
-        str(source),
-        dtype=getattr(torch, dtype),
-        use_safetensors=True,
-        trust_remote_code=False,
-        **keywords,
-    )
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(str(source), trust_remote_code=False, **keywords)
+        # a tokenizer is read in a moment, weights are not: refuse words that it cannot tell apart
+        verdicts = verdict_tokens(tokenizer, marker, words)
+        config = AutoConfig.from_pretrained(str(source), trust_remote_code=False, **keywords)
+        if device == "cpu" and config.dtype != torch.bfloat16:
+            # the type was asked for its speed, and rounding is a price that these never paid
+            dtype = "float32"
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            str(source),
+            dtype=getattr(torch, dtype),
+            use_safetensors=True,
+            trust_remote_code=False,
+            **keywords,
+        )
+    except (OSError, ValueError, SafetensorError) as error:
+        reason = str(error).strip().splitlines()[0].rstrip(".")
+        raise InputError(
+            f"the model {source} cannot be loaded ({reason}); give a folder with config.json, "
+            "tokenizer.json and .safetensors, or a hub name with its commit."
+        ) from None
     model.to(device).eval()
     return LanguageModel(
         model=model,
         tokenizer=tokenizer,
-        verdicts=verdict_tokens(tokenizer, marker, words),
+        verdicts=verdicts,
         source=folder.name if local else str(source),
         revision=weights_sha256(folder) if local else str(revision),
+    )
+
+
+def _require_weights(folder: Path) -> None:
+    """Refuse a folder without safetensors, and say where its weights are pickled."""
+    if any(folder.glob("*.safetensors")):
+        return
+    pickled = sorted(path.name for end in ("bin", "pt", "pth") for path in folder.glob(f"*.{end}"))
+    raise InputError(
+        f"{folder / pickled[0]} is pickled, which can run code and is refused; save the model with "
+        "safetensors."
+        if pickled
+        else f"{folder} has no .safetensors; give the folder of a model that was saved with "
+        "safetensors."
     )
 
 

@@ -20,8 +20,6 @@ from certify_assets.judges.lm.rewards import Arm
 STEPS = 150
 #: of the paper at 4B
 LEARNING_RATE = 2e-6
-#: of the compact model: a tenth of its SFT rate of 2e-3, as 2e-6 is a tenth of the paper's 2e-5
-COMPACT_LEARNING_RATE = 2e-4
 
 _WORDS = {
     "objective": ("reward", "cross_entropy"),

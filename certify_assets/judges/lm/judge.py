@@ -26,6 +26,7 @@ from certify_assets.judges.lm.scoring import (
     score_group,
     score_prompts,
 )
+from certify_assets.judges.lm.smollm2 import NAME, SHA256, smollm2_path
 from certify_assets.judges.reading import COMPACT, JudgeInput
 
 JUDGE_FILE = "judge.json"
@@ -169,18 +170,20 @@ def load_base(
     from certify_assets.judges.lm.contract import load_language_model
 
     on, prompt = Hardware.present(), reading.prompt
-    language = (
-        load_compact()
-        if model == "compact"
-        else load_language_model(
-            model,
+    if model == "compact":
+        language = load_compact()
+    else:
+        smollm2 = model == NAME
+        language = load_language_model(
+            smollm2_path() if smollm2 else model,
             revision=revision,
             device=on.device,
             dtype=on.dtype,
             marker=prompt.marker,
             words=prompt.words,
         )
-    )
+        if smollm2:
+            language = replace(language, source=NAME, revision=SHA256)
     encoder = PromptEncoder(
         language.tokenizer,
         prompt=prompt,
@@ -211,7 +214,8 @@ def load_tokenizer(model: str, revision: str | None = None) -> Any:
 
     from certify_assets.judges.lm.compact import compact_model_path
 
-    folder = compact_model_path() if model == "compact" else Path(model)
+    known = {"compact": compact_model_path, NAME: smollm2_path}
+    folder = known[model]() if model in known else Path(model)
     if not folder.is_dir() and revision is None:
         raise InputError(
             f"{model} is no folder and has no revision; give the commit of the hub repository of "

@@ -26,6 +26,7 @@ from certify_assets.judges.lm.adapters import (
     trainable_parameters,
 )
 from certify_assets.judges.lm.contract import Hardware, LanguageModel
+from certify_assets.judges.lm.recipe import Recipe
 from certify_assets.judges.lm.sft_config import SftConfig, SftRow, TrainingRow, training_rows
 from certify_assets.judges.lm.sft_trainer import (
     collate,
@@ -37,6 +38,7 @@ from certify_assets.judges.lm.sft_trainer import (
 from certify_assets.judges.lm.trainer import latest_checkpoint, own_random_state
 from certify_assets.judges.lm.varlen import packable, packed_attention
 from certify_assets.judges.record import save_files, workplace
+from certify_assets.judges.specs import platform_judges
 from certify_assets.storage.progress import Advance, Report, silent
 
 if TYPE_CHECKING:
@@ -153,9 +155,11 @@ def fine_tuned(
     model: str,
     seed: int,
     report: Report = silent,
-    epochs: float = 2.0,
+    recipe: Recipe | None = None,
 ) -> tuple[CausalJudge, TrainedAdapter]:
     """Fine-tune a base model; a column `label_source` may name the source of the labels."""
+    recipe = recipe or Recipe.of(model)
+    labelled = recipe.drawn(labelled, seed)
     sources = (
         labelled["label_source"].map({"harvest": "harvest"}).fillna("sft")
         if "label_source" in labelled
@@ -169,14 +173,14 @@ def fine_tuned(
     longest = judge.encoder.budget_tokens + max(
         len(judge.language.verdicts.success), len(judge.language.verdicts.fail)
     )
-    config = (
-        SftConfig.compact(epochs=epochs, max_tokens=longest) if model == "compact" else SftConfig()
-    )
+    config = SftConfig(epochs=recipe.epochs, learning_rate=recipe.learning_rate, max_tokens=longest)
     trained = train_sft(
         judge.language,
         rows,
         folder,
         config=replace(config, seed=seed),
+        checkpoint_steps=recipe.checkpoint_steps,
+        packed=None if model == "compact" else _packs(judge.language),
         progress=lambda step, steps, loss: report(Advance("sft", step, steps, loss)),
     )
     return judge.with_adapter(trained.folder), trained
@@ -187,7 +191,7 @@ def train_on_rows(
     labelled: pd.DataFrame,
     *,
     run: str,
-    epochs: float = 2.0,
+    recipe: Recipe,
     report: Report = silent,
 ) -> tuple[CausalJudge, TrainedAdapter]:
     """Fine-tune a judge on given rows, with a run's own checkpoints, and store its adapter."""
@@ -204,10 +208,25 @@ def train_on_rows(
             model=spec.model,
             seed=spec.seed,
             report=report,
-            epochs=epochs,
+            recipe=recipe,
         )
         save_files(judged.store, judged.key("adapter"), judge)
     return judge, trained
+
+
+def training_run(judge: JudgedCorpus, name: str) -> str:
+    """Name the folder of a training: checkpoints of other settings do not stand in its way."""
+    spec = judge.spec
+    if spec == platform_judges().get(judge.name):
+        return name
+    about = {"judge": spec.registration(), "reading": spec.reading.to_dict(), "seed": spec.seed}
+    return f"{name}_{sha256_bytes(canonical_json(about))[:12]}"
+
+
+def _packs(base: LanguageModel) -> bool:
+    """Whether rows of a training are packed, on a CPU too: only their verdicts go through the head."""
+    # of a large vocabulary, where the head costs as much as some layers
+    return not Hardware.of(base.model).distributed and packable(base.model)
 
 
 def _trainer(

