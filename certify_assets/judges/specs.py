@@ -189,7 +189,7 @@ class JudgeSpec(BaseModel):
         return "its scores are those of the local reference engine"
 
     def resolved(self, known: Mapping[str, JudgeSpec]) -> JudgeSpec:
-        """Return it with what it takes from the judge that it starts from, if it starts from one."""
+        """Return it with what it takes from the judge that it starts from, if from any."""
         return self
 
     def registration(self) -> object:

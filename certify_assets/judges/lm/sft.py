@@ -224,7 +224,7 @@ def training_run(judge: JudgedCorpus, name: str) -> str:
 
 
 def _packs(base: LanguageModel) -> bool:
-    """Whether rows of a training are packed, on a CPU too: only their verdicts go through the head."""
+    """Whether rows of a training are packed, on a CPU too: only verdicts go through the head."""
     # of a large vocabulary, where the head costs as much as some layers
     return not Hardware.of(base.model).distributed and packable(base.model)
 
