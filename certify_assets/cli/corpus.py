@@ -84,7 +84,11 @@ def corpus() -> None:
     default=(0.1, 0.2),
     help="Error budget to certify, the strictest first; repeat for more.",
 )
-@click.option("--grid", type=COUNT, default=40, help="Thresholds to try on each side.")
+@click.option(
+    "--grid",
+    type=COUNT,
+    help="Thresholds to try on each side. [default: 160 for pseudo_task, else 40]",
+)
 @click.option(
     "--accept-structural-leak",
     metavar="REASON",

@@ -34,6 +34,8 @@ def test_the_gates_are_those_of_cal_and_test(call: Call, root: Path, tmp_path: P
     gates = {(gate["split"], gate["alpha"]): gate["tasks"] for gate in answer.json["gates"]}
     assert set(gates) == {(split, alpha) for split in ("cal", "test") for alpha in (0.1, 0.2)}
     assert gates["cal", 0.1] == 50 and gates["test", 0.1] < 50
+    # each procedure has the number of thresholds that it was calibrated with
+    assert Corpus(Store(str(root)), "c").config.grid is None
     paper = call(f"corpus import {tmp_path}/runs.jsonl --name p --root {root} --profile paper")
     assert "CAL has 17 tasks" in paper.out or "CAL has 16 tasks" in paper.out
 
