@@ -45,7 +45,7 @@ def _shift(cal: pd.DataFrame, rows: pd.DataFrame, item: Certificate) -> Iterator
             f"the {item.side} threshold decides {100 * found.batch:.0f} % of the runs of new tasks "
             f"and {100 * found.calibration:.0f} % of the calibration table (p "
             f"{found.p_value:.1g}): they are not like the runs that the certificate is about; have "
-            "some labelled, or certify this batch by a draw (`certify batch plan`).",
+            "some labelled, or certify this batch by a draw (`certify ops ingest --draw`).",
         )
 
 

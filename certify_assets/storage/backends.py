@@ -106,7 +106,7 @@ class Backend(ABC):
         del folder
 
     def remove_parts(self, name: str) -> None:
-        """Remove what killed writes left below folders of a name; object stores show none."""
+        """Remove what killed writes left in the folders of a corpus; object stores show none."""
         del name
 
     def locate(self, key: str) -> str:
@@ -179,10 +179,13 @@ class LocalBackend(Backend):
             self.path(folder).rmdir()
 
     def remove_parts(self, name: str) -> None:
-        """Remove what killed writes left below folders of a name."""
+        """Remove what killed writes left in the folders of a corpus."""
         root = self.path("leases").parent
         for part in root.rglob(".certify.*.part"):
-            if name in part.relative_to(root).parts[:-1]:
+            above = part.relative_to(root).parts[:-1]
+            # judges/JUDGE/CORPUS, else as corpora/CORPUS: a corpus may be named like a judge
+            place = 2 if above[:1] == ("judges",) else 1
+            if above[place : place + 1] == (name,):
                 part.unlink(missing_ok=True)
 
     def names(self, folder: str) -> list[str]:

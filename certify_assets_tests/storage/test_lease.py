@@ -147,7 +147,12 @@ def test_what_a_killed_holder_had_begun_to_write_is_removed(tmp_path: Path) -> N
     store = Store(str(tmp_path))
     parts = [
         tmp_path / folder / ".certify.begun.part"
-        for folder in ("corpora/retail", "judges/lexical/retail/adapter", "corpora/other")
+        for folder in (
+            "corpora/retail",
+            "judges/lexical/retail/adapter",
+            "corpora/other",
+            "judges/retail/other",
+        )
     ]
     for part in parts:
         part.parent.mkdir(parents=True)
@@ -160,7 +165,7 @@ def test_what_a_killed_holder_had_begun_to_write_is_removed(tmp_path: Path) -> N
     assert _lease(store, "run a").take() is None
     _foreign(store, expires=0.0)
     with _lease(store, "run b").hold(_never):
-        assert [part.exists() for part in parts] == [False, False, True]
+        assert [part.exists() for part in parts] == [False, False, True, True]
 
 
 def test_a_block_is_renewed_and_says_when_the_lease_was_lost(store: Store) -> None:
