@@ -1,7 +1,7 @@
 """What a pretrained language model ranks and certifies next to the judges that need seconds.
 
     python benchmarks/pretrained.py [--data DIR] [--corpus NAME …] [--per-task 5] [--tokens 512]
-                                    [--runs N] [--seed 42] [--root DIR] [--quick]
+                                    [--runs N] [--seed 42] [--root DIR] [--speed] [--quick]
 
 Terminal-Bench, InterCode and τ-bench retail of the folder of published runs DIR (../shared/data),
 where they are there, at most --per-task runs of a task (the same for every judge; 0 for all). The
@@ -20,8 +20,9 @@ A row has
   CPU s    of the training, and of scoring RL, CAL and TEST, rendering left out; MiB: the peak of the
            process so far.
 With --root checkpoints and scores are kept there, and a run that was stopped resumes; its CPU
-seconds are then those of the rest. --quick: 60 runs of an embedded corpus, 160 tokens, 16 runs of a
-training; SmolLM2 only where it is installed.
+seconds are then those of the rest. --speed prints instead what SmolLM2 reads and trains on in a CPU
+second, in bfloat16 and in float32, prompts of --tokens tokens. --quick: both, with 60 runs of an
+embedded corpus, 160 tokens, 16 runs of a training; SmolLM2 only where it is installed.
 """
 
 from __future__ import annotations
@@ -48,15 +49,20 @@ from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.splits import make_manifest
 from certify_assets.errors import InputError
 from certify_assets.judges.base import Judge, score_table
+from certify_assets.judges.lm.contract import Encoded, Hardware, load_language_model
 from certify_assets.judges.lm.judge import CausalJudge, load_base
 from certify_assets.judges.lm.recipe import Recipe
-from certify_assets.judges.lm.sft import fine_tuned
+from certify_assets.judges.lm.scoring import score_prompts
+from certify_assets.judges.lm.sft import fine_tuned, train_sft
+from certify_assets.judges.lm.sft_config import SftConfig, SftRow
+from certify_assets.judges.lm.smollm2 import smollm2_path
 from certify_assets.judges.reading import COMPACT, SMOLLM2, JudgeInput
 from certify_assets.judges.record import columns
 from certify_assets.judges.specs import ALPHAS, DELTA, SIDES
 
 CORPORA = ("terminal_bench_core", "intercode_bash", "taubench_retail")
 MODELS = {"compact": COMPACT, "smollm2": SMOLLM2}
+SPEED_ROWS = 8
 QUICK_ROWS, QUICK_TOKENS, QUICK_RUNS = 60, 160, 16
 
 
@@ -149,6 +155,32 @@ def show(name: str, frame: pd.DataFrame, root: Path, options: argparse.Namespace
         )
 
 
+def speed(tokens: int) -> None:
+    """Print tokens per CPU second of scoring and of fine-tuning, in either type of weights."""
+    marker, words = SMOLLM2.prompt.marker, SMOLLM2.prompt.words
+    ids = np.random.default_rng(0).integers(100, 40_000, (SPEED_ROWS, tokens)).tolist()
+    prompts = [Encoded(tuple(row)) for row in ids]
+    rows = [SftRow(prompt, place % 2) for place, prompt in enumerate(prompts)]
+    config = SftConfig(max_tokens=tokens + 1)
+    here = Hardware.present().dtype
+    print(f"\nSmolLM2, {tokens} tokens a prompt, tokens per CPU second; suited to this CPU: {here}")
+    for dtype in ("bfloat16", "float32"):
+        model = load_language_model(smollm2_path(), dtype=dtype, marker=marker, words=words)
+        score_prompts(model, prompts[:1])
+        started = time.process_time()
+        score_prompts(model, prompts)
+        scored = time.process_time()
+        with tempfile.TemporaryDirectory() as folder:
+            train_sft(model, rows, Path(folder), config=config, packed=True)
+        done = time.process_time()
+        count = tokens * SPEED_ROWS
+        print(
+            f"{dtype:10}scoring{count / (scored - started):8.0f}  "
+            f"training{count / (done - scored):8.0f}",
+            flush=True,
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -161,11 +193,19 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=FIRST_SEED)
     parser.add_argument("--root", type=Path)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--speed", action="store_true")
     options = parser.parse_args()
     corpora = options.corpus or list(CORPORA)
     if options.quick:
         corpora = [next(iter(EMBEDDED))]
         options.tokens, options.runs = QUICK_TOKENS, QUICK_RUNS
+    if options.speed or options.quick:
+        try:
+            speed(options.tokens or SMOLLM2.tokens)
+        except InputError as error:
+            print(f"SmolLM2: skipped, {error}")
+    if options.speed:
+        return
     for name in corpora:
         frame = corpus_rows(name, options)
         if isinstance(frame, str):
