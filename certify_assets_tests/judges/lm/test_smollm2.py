@@ -132,7 +132,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Store:
         register_runs(store, name, path, rl=True)
         Corpus(store, name).prepare()
     about: dict[str, Any] = {"model": "smollm2", "tokens": 160, "chars": 600}
-    cap = {"runs": 16, "epochs": 1.0}
+    cap = {"runs": 10, "epochs": 1.0}
     configure(
         store.root,
         {"name": "asis", "family": "base", **about},
@@ -156,9 +156,9 @@ def test_the_installed_model_goes_from_settings_to_certificates(small: Store) ->
     facts = reading_facts(tuned, tuned.artifact)
     assert "Apache-2.0" in facts["base model"] and facts["verdict words"] == "yes and no"
     record = tuned.artifact
-    assert record.detail("training")["rows"] == 16 < record.sft_trajectories
-    assert tuned.family.describe(record).endswith("of which a cap left 16")
-    assert judged(small, "here", "moved").artifact.sft_trajectories == 16
+    assert record.detail("training")["rows"] == 10 < record.sft_trajectories
+    assert tuned.family.describe(record).endswith("of which a cap left 10")
+    assert judged(small, "here", "moved").artifact.sft_trajectories == 10
     again = judged(small, "here", "tuned").train()
     assert again.adapter_sha256 == record.adapter_sha256, "what was finished is not trained again"
 
