@@ -1,105 +1,93 @@
-"""The compact model as it is shipped, before any training on the corpus: AUROC of its verdict's
-log-odds, next to the lexical judge's.
+"""The ladder of the compact model, base → SFT → GRPO, beside the lexical judge: AUROC, certified
+coverage of the reject side on CAL, audit on TEST, CPU minutes.
 
-    python benchmarks/compact_model.py [--quick] [--model DIR] [--corpus miniwob_weak] [--split rl
-    --split cal] [--seed 42]
+    python benchmarks/compact_model.py [--root DIR] [--data DIR] [--corpus NAME …] [--judge NAME …]
+    [--quick]
 
-The lexical judge is trained on the corpus's own SFT split. TEST is not read. --quick: one corpus,
-its split CAL, two runs a task.
+Corpora, data root and the folder of published runs are as in transfer.py; published runs have an RL
+split here, for GRPO. CAL alone certifies every judge, so that all rows are of the same labels. TEST
+is read through the ledger, after the certificates. The audit is its verdict with coverage and error
+on TEST; "-" where nothing is certified. CPU minutes are of this rung alone, in this process:
+training (with GRPO every arm and the choice), scores, certificates. --quick: one embedded corpus,
+lexical and base.
 """
 
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
+from transfer import prepare
 
-from certify_assets.certificates.auroc import auroc
-from certify_assets.corpora.embedded import EMBEDDED, load_embedded
-from certify_assets.corpora.rendering import Renderer, render_frame
-from certify_assets.corpora.splits import make_manifest, select
-from certify_assets.judges.lexical import LexicalJudge
-from certify_assets.judges.lm.compact import compact_model_path
-from certify_assets.judges.lm.contract import Encoded, LanguageModel, load_language_model
-from certify_assets.judges.lm.prompt import PromptEncoder
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.evaluation.audit import CertificateAudit, audit_judge
+from certify_assets.evaluation.certification import certificate_of, certify_judge
+from certify_assets.judges.base import judge_auroc
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.specs import ALPHAS
+from certify_assets.storage.store import Store
 
-BATCH = 32
-
-
-@torch.no_grad()
-def log_odds(language_model: LanguageModel, prompts: Sequence[Encoded]) -> NDArray[np.float64]:
-    """Log-odds of success at the last position, float32 throughout."""
-    success, fail = language_model.verdicts.success[0], language_model.verdicts.fail[0]
-    found = np.empty(len(prompts))
-    order = np.argsort([len(prompt.ids) for prompt in prompts], kind="stable")
-    for start in range(0, len(order), BATCH):
-        rows = order[start : start + BATCH]
-        lengths = torch.tensor([len(prompts[row].ids) for row in rows])
-        ids = torch.zeros((len(rows), int(lengths.max())), dtype=torch.long)
-        for place, row in enumerate(rows):
-            ids[place, : lengths[place]] = torch.tensor(prompts[row].ids)
-        states = language_model.model.model(input_ids=ids).last_hidden_state[
-            torch.arange(len(rows)), lengths - 1
-        ]
-        logits = language_model.model.lm_head(states)
-        found[rows] = (logits[:, success] - logits[:, fail]).double().numpy()
-    return found
+LADDER = ("lexical", "base", "sft", "grpo")
+QUICK = ("lexical", "base")
 
 
 def main() -> None:
+    """Print the table, one line a corpus and judge, as soon as it is measured."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--model", type=Path, default=compact_model_path())
-    parser.add_argument("--corpus", action="append", choices=EMBEDDED)
-    parser.add_argument("--split", action="append", choices=("rl", "cal"))
-    parser.add_argument("--seed", type=int, default=42)
-    parser.add_argument("--budget", type=int, default=768, help="tokens of a prompt")
-    parser.add_argument(
-        "--quick", action="store_true", help="one corpus and split, two runs a task"
+    parser.add_argument("--root", help="data root (default: a temporary folder)")
+    parser.add_argument("--data", type=Path, default=None, help="folder of published runs")
+    parser.add_argument("--corpus", action="append", help="repeat for more (default: all)")
+    parser.add_argument("--judge", action="append", choices=LADDER, help="rung (default: all)")
+    parser.add_argument("--quick", action="store_true", help="one corpus, lexical and base")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(str(Path(given.root or folder).absolute()))
+        corpora = prepare(store, None if given.quick else given.data, rl=True)
+        if given.quick:
+            ladder(store, corpora[:1], QUICK)
+        else:
+            ladder(store, given.corpus or corpora, given.judge or LADDER)
+
+
+def ladder(store: Store, corpora: Sequence[str], judges: Sequence[str]) -> None:
+    """Print a table of judges on corpora, a judge after the one that it starts from."""
+    budgets = "".join(f"  CAL α={alpha:g}  TEST coverage, error" for alpha in ALPHAS)
+    print(f"{'corpus':14s} {'judge':8s} AUROC CAL  TEST{budgets}  CPU min")
+    for corpus in corpora:
+        for judge in judges:
+            print(f"{corpus:14s} {judge:8s} {row(store, corpus, judge)}", flush=True)
+
+
+def row(store: Store, corpus: str, judge: str) -> str:
+    """Train, score, certify and audit a judge; return what the table says of it."""
+    opened, started = Corpus(store, corpus), time.process_time()
+    JudgedCorpus(opened, judge).train()
+    trained = time.process_time()
+    JudgedCorpus(opened, judge).score()
+    certificates = certify_judge(JudgedCorpus(opened, judge))
+    minutes, training = (time.process_time() - started) / 60, (trained - started) / 60
+    read = audit_judge(JudgedCorpus(opened, judge))
+    audits = {audit.alpha: audit for audit in read.audits if audit.side == "reject"}
+    cal, _, record = JudgedCorpus(opened, judge).calibration
+    cells = "".join(
+        f"  {certificate_of(certificates, side='reject', alpha=alpha).coverage:9.3f}"
+        f"  {_audit(audits.get(alpha)):>20s}"
+        for alpha in ALPHAS
     )
-    options = parser.parse_args()
-    corpora, splits = options.corpus or EMBEDDED, options.split or ("rl", "cal")
-    if options.quick:
-        corpora, splits = corpora[:1], splits[-1:]
-    torch.set_num_threads(2)
-    language_model = load_language_model(options.model)
-    encoder = PromptEncoder(language_model.tokenizer, budget_tokens=options.budget)
-    print(
-        f"{'corpus':15}{'split':7}{'tasks':>6}{'runs':>6}{'cut':>5}{'base':>8}{'lexical':>9}"
-        f"{'ms a run (CPU)':>16}"
-    )
-    for name in corpora:
-        frame = load_embedded(name)
-        manifest = make_manifest(frame["task_id"], name, seed=options.seed)
-        sft = select(frame, manifest, "sft")
-        renderer = Renderer()
-        lexical = LexicalJudge.train(
-            [item.text for item in render_frame(sft, renderer)],
-            sft["outcome"].to_numpy(np.int8),
-            renderer_sha256=renderer.sha256,
-        )
-        for split in splits:
-            part = select(frame, manifest, split)
-            part = part.groupby("task_id").head(2) if options.quick else part
-            outcomes = part["outcome"].to_numpy(np.float64)
-            texts = [item.text for item in render_frame(part, renderer)]
-            prompts = encoder.encode_texts(texts)
-            started = time.process_time()
-            base = auroc(log_odds(language_model, prompts), outcomes)
-            spent = 1000 * (time.process_time() - started) / len(part)
-            floor = auroc(lexical.score(texts).score, outcomes)
-            cut = sum(prompt.cut_tokens > 0 for prompt in prompts)
-            print(
-                f"{name:15}{split:7}{part['task_id'].nunique():6}{len(part):6}{cut:5}"
-                f"{base:8.3f}{floor:9.3f}{spent:16.1f}",
-                flush=True,
-            )
+    areas = "".join(f"{judge_auroc(table) or float('nan'):8.3f}" for table in (cal, read.scores))
+    chosen = record.details.get("chosen", "")
+    return f"{areas} {cells}  {minutes:7.2f}  {training:.2f} training {chosen}".rstrip()
+
+
+def _audit(audit: CertificateAudit | None) -> str:
+    if audit is None or audit.realized_error is None:
+        return "-"
+    return f"{audit.coverage:.3f} {audit.realized_error:.3f} {audit.verdict}"
 
 
 if __name__ == "__main__":

@@ -61,8 +61,10 @@ class Row:
     seconds: float
 
 
-def prepare(store: Store, data: Path | None) -> list[str]:
-    """Import and split what is not there yet; return the corpora."""
+def prepare(store: Store, data: Path | None, *, rl: bool = False) -> list[str]:
+    """Import and split what is not there yet, published runs with an RL split or not; return the
+    corpora.
+    """
     wanted = [embedded_config(name) for name in EMBEDDED]
     for folder, (name, format_name) in PUBLISHED.items():
         archives = sorted((data / folder).glob("*.tar.gz")) if data else []
@@ -70,7 +72,7 @@ def prepare(store: Store, data: Path | None) -> list[str]:
             paths = tuple(str(path.absolute()) for path in archives)
             wanted.append(
                 CorpusConfig(
-                    name, format=format_name, paths=paths, rl=False, accept_structural_leak=ACCEPTED
+                    name, format=format_name, paths=paths, rl=rl, accept_structural_leak=ACCEPTED
                 )
             )
     for config in wanted:

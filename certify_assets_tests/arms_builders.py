@@ -1,6 +1,7 @@
 """A small corpus with a judge to start from, and a judge of the family grpo with one step an arm."""
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from certify_assets.corpora.corpus import Corpus
@@ -37,21 +38,28 @@ def small_corpus(folder: Path, *, tasks: int) -> Store:
     return store
 
 
-def start_judge(store: Store, *, seed: int = 0) -> None:
-    """Store an adapter that does nothing yet as the judge that arms start from: training one takes ten seconds."""
+def start_judge(store: Store, *, seed: int = 0, epochs: float = 0.0) -> None:
+    """Store the judge that arms start from: an adapter that does nothing yet, or with epochs a trained one, which takes ten seconds.
+
+    A base that has seen no verdict names none in a sample, so TRL has nothing to learn from without them.
+    """
     from certify_assets.judges.lm.adapters import attach_lora, save_adapter
     from certify_assets.judges.lm.judge import CausalJudge, load_base
+    from certify_assets.judges.lm.recipe import Recipe
+    from certify_assets.judges.lm.sft import fine_tuned
 
-    base, _ = load_base("compact")
-    model = attach_lora(base.model, rank=2, alpha=4, dropout=0.0, seed=seed)
+    start = CausalJudge("sft", *load_base("compact"))
     with tempfile.TemporaryDirectory() as folder:
-        save_adapter(
-            model,
-            Path(folder),
-            {"base": base.source, "base_revision": base.revision},
-            source=base.source,
-        )
-        judge = CausalJudge("sft", *load_base("compact")).with_adapter(Path(folder))
+        if epochs:
+            rows = Corpus(store, CORPUS).split("sft")
+            place, recipe = Path(folder), replace(Recipe.of("compact"), epochs=epochs)
+            judge, _ = fine_tuned(start, rows, place, model="compact", seed=42, recipe=recipe)
+        else:
+            base, _ = load_base("compact")
+            adapter = attach_lora(base.model, rank=2, alpha=4, dropout=0.0, seed=seed)
+            document = {"base": base.source, "base_revision": base.revision}
+            save_adapter(adapter, Path(folder), document, source=base.source)
+            judge = start.with_adapter(Path(folder))
         save_files(store, f"judges/sft/{CORPUS}/adapter", judge)
     manifest = Corpus(store, CORPUS).manifest
     record = JudgeRecord(

@@ -363,6 +363,6 @@ def pretraining_caveat(judges: Sequence[str], agents: Sequence[str]) -> str:
         return ""
     return (
         f"The compact model below {', '.join(named)} is no stranger to these agents: {len(both)} "
-        f"of the {len(set(agents))} ran tasks that it was pretrained on, with their outcomes (of "
-        f"{len(seen)} agents in all), so a fold keeps an agent out of the fine-tuning alone."
+        f"of the {len(set(agents))} ran tasks that it was pretrained on, without outcomes (of "
+        f"{len(seen)} agents in all), so a fold keeps an agent's verdicts from it, not its runs."
     )

@@ -99,8 +99,7 @@ def _parser() -> argparse.ArgumentParser:
 def _progress(item: Progress) -> None:
     if item.step % 10 == 0 or item.step == item.steps:
         print(
-            f"step {item.step}/{item.steps}  loss {item.loss:.3f}  verdict "
-            f"{item.verdict_loss:.3f}  {item.seconds:.0f} s",
+            f"step {item.step}/{item.steps}  loss {item.loss:.3f}  {item.seconds:.0f} s",
             file=sys.stderr,
             flush=True,
         )
@@ -118,10 +117,7 @@ def main(arguments: list[str] | None = None) -> int:
     except CertifyError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    print(
-        f"{built.folder}: {built.parameters:,} parameters, loss {built.last.loss:.3f}, verdict "
-        f"{built.last.verdict_loss:.3f}"
-    )
+    print(f"{built.folder}: {built.parameters:,} parameters, loss {built.last.loss:.3f}")
     return 0
 
 

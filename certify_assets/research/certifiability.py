@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 from certify_assets.certificates import observe
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.errors import CertifyError, InputError, StaleCertificateError
 from certify_assets.evaluation.certification import certificate_of, load_certificates
 from certify_assets.files import rounded
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
-from certify_assets.judges.specs import ALPHAS, HARVEST_JUDGES, JUDGES, judges
+from certify_assets.judges.specs import ALPHAS, HARVEST_JUDGES, judges
 from certify_assets.research import paper
 from certify_assets.research.law import (
     ENOUGH_POINTS,
@@ -41,7 +40,6 @@ _DOUBTS = {
     "carries_the_fit",
     "base_judge",
     "two_base_judges",
-    "pretrained_base",
 }
 # the paper's A₀ is that of a judge which is not fine-tuned on the corpus; the floor is read where
 # that one has not scored it
@@ -140,17 +138,6 @@ class Certifiability:
             else [("no_law", f"No line is fitted: {self.reason}")]
         )
         found.append(self._base_judges())
-        known = [
-            item.point.corpus
-            for item in self.measured
-            if item.untrained and item.point.corpus in EMBEDDED
-        ]
-        if known and JUDGES[_UNTRAINED].model == "compact":
-            words = (
-                f"The compact model was pretrained on MiniWoB++ runs with their verdicts, of other "
-                f"tasks: on {', '.join(known)} its A₀ is no stranger's."
-            )
-            found.append(("pretrained_base", words))
         words = (
             "AUROC and coverage are read off the same CAL labels: a new corpus must give its AUROC "
             "before it is certified."

@@ -63,7 +63,7 @@ with dg.DagsterInstance.ephemeral() as instance:
 def _world(folder: Path) -> Path:
     store = small_corpus(folder, tasks=100)
     Corpus(store, CORPUS).prepare()
-    start_judge(store)
+    start_judge(store, epochs=10.0)
     (Path(store.root) / "judges.yaml").write_text(yaml.safe_dump({"judges": [_ENTRY]}), "utf-8")
     return Path(store.root)
 

@@ -283,7 +283,7 @@ def test_a_judge_of_another_optimiser_is_one_line() -> None:
 def test_an_arm_is_trained_by_trl(tmp_path: Path) -> None:
     # three RL runs, of which six prompts a step are taken in turn
     arms_store = small_corpus(tmp_path, tasks=40)
-    start_judge(arms_store)
+    start_judge(arms_store, epochs=30.0)
     spec = TINY.model_copy(update={"name": "cut", "optimiser": "trl", "steps": (1, 3)})
     steps: list[int] = []
     found = arms.train_arm(grpo(arms_store, spec), "reject_5", report=noting(steps))

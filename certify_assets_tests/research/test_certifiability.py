@@ -71,14 +71,6 @@ def test_a0_is_that_of_the_untrained_judge_where_it_has_scored(corpora: Store) -
     assert not any("A₀" in said for said in doubts(corpora))
     page = render_law(untrained)
     assert page.count("<small>base</small>") == 3 and "not fine-tuned on the corpus" in page
-    embedded = replace(
-        untrained.measured[0], point=replace(untrained.measured[0].point, corpus="miniwob_weak")
-    )
-    assert (
-        "on miniwob_weak its A₀ is no stranger's"
-        in dict(fit_measured([embedded]).findings)["pretrained_base"]
-    )
-    assert "pretrained_base" not in dict(untrained.findings)
     corpora.write_json(
         "judges/base/two/scores.json",
         {**corpora.read_json("judges/base/two/scores.json"), "scores_sha256": "0" * 64},

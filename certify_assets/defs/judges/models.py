@@ -373,7 +373,7 @@ class CompactConfig(dg.Config):
     op_tags=machine_tags("compact"),
     description="Verify the causal language model that comes with the package and that base, sft "
     "and grpo read: every file as its provenance says. With rebuild: true it is pretrained again "
-    "(about four CPU minutes, resumable) and compared byte by byte; judges still read what ships.",
+    "(about a quarter of an hour on one core, resumable) and compared byte by byte; judges still read what ships.",
 )
 def compact_model(step: AssetStep, config: CompactConfig) -> Made:
     """Verify the shipped model, or build it again."""
@@ -405,10 +405,7 @@ def compact_model(step: AssetStep, config: CompactConfig) -> Made:
         params={**facts.settings, "runs": facts.runs, "tokens": facts.tokens},
         metrics={"parameters": found.parameters},
         tags={"certify.base_model": "compact", "certify.base_revision": found.revision},
-        curves={
-            name: [(point["step"], point[name]) for point in facts.loss_curve]
-            for name in ("loss", "verdict_loss")
-        },
+        curves={"loss": [(point["step"], point["loss"]) for point in facts.loss_curve]},
         files={found.folder / name: "model" for name in ("provenance.json", "config.json")},
     )
 

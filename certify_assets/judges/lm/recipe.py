@@ -60,7 +60,8 @@ class Recipe:
 _KNOWN = {
     # the paper's rates would not move models as small as these; a tenth for GRPO is its ratio
     "compact": Recipe(
-        epochs=2.0,
+        # better than two on tasks of SFT that were held out
+        epochs=4.0,
         learning_rate=2e-3,
         grpo_learning_rate=2e-4,
         grpo_steps=(30, 60),

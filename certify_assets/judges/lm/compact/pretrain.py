@@ -1,8 +1,8 @@
-"""Pretrain the compact model: next tokens of labelled runs and, after each, its verdict."""
+"""Pretrain the compact model on the next tokens of runs; it sees no verdict and no outcome."""
 
-# Deltas from a plain causal language model: the auditor's prompt around the run is read and never
-# predicted; the verdict has a loss of its own; rows are batched by length, right-padded and
-# unmasked, because a causal model never sees what follows.
+# Deltas from a plain causal language model: the auditor's text before the run is read and never
+# predicted; rows are batched by length, right-padded and unmasked, because a causal model never
+# sees what follows.
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _CLIP = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A prompt with its verdict."""
+    """The auditor's text before a run, and the run."""
 
     ids: tuple[int, ...]
-    body: tuple[int, int]  # places in `ids` where the run's own tokens begin and end
+    start: int  # place in `ids` where the run's own tokens begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,6 @@ class Progress:
     step: int
     steps: int
     loss: float
-    verdict_loss: float
     seconds: float
 
 
@@ -146,15 +145,13 @@ def _pretrain(
     for step in range(len(curve), len(steps)):
         for group in optimizer.param_groups:
             group["lr"] = settings.learning_rate * _rate(step, len(steps), settings.warmup)
-        loss, verdict_loss = _losses(model, [examples[row] for row in steps[step]], pad)
+        loss = _loss(model, [examples[row] for row in steps[step]], pad)
         optimizer.zero_grad(set_to_none=True)
-        (loss + settings.verdict_weight * verdict_loss).backward()
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), _CLIP)
         optimizer.step()
         now = time.monotonic()
-        curve.append(
-            Progress(step + 1, len(steps), loss.item(), verdict_loss.item(), now - started)
-        )
+        curve.append(Progress(step + 1, len(steps), loss.item(), now - started))
         progress(curve[-1])
         if folder is not None and now - saved > _SAVE_EVERY_S:
             history = [asdict(item) for item in curve]
@@ -163,8 +160,8 @@ def _pretrain(
     return model.eval(), curve
 
 
-def _losses(model: Any, examples: Sequence[Example], pad: int) -> tuple[Any, Any]:
-    """Mean loss of the runs' own tokens, and of the verdicts."""
+def _loss(model: Any, examples: Sequence[Example], pad: int) -> Any:
+    """Mean loss of the runs' own tokens."""
     # logits are made for these places alone
     import torch
     from torch.nn.functional import cross_entropy
@@ -176,11 +173,7 @@ def _losses(model: Any, examples: Sequence[Example], pad: int) -> tuple[Any, Any
     rows, places = _targets(examples)
     shared = _shared_prefix(examples)
     states = _states(model, ids, shared)
-    each = cross_entropy(
-        model.lm_head(states[rows, places - 1 - shared]), ids[rows, places], reduction="none"
-    )
-    verdict = torch.from_numpy(_verdict_places(examples, rows, places))
-    return each[~verdict].mean(), each[verdict].mean()
+    return cross_entropy(model.lm_head(states[rows, places - 1 - shared]), ids[rows, places])
 
 
 def _states(model: Any, ids: Any, shared: int) -> Any:
@@ -196,23 +189,13 @@ def _states(model: Any, ids: Any, shared: int) -> Any:
 
 def _shared_prefix(examples: Sequence[Example]) -> int:
     """Count the tokens before every run, but for the last, which predicts its first."""
-    shared = min(example.body[0] for example in examples) - 1
+    shared = min(example.start for example in examples) - 1
     return shared if shared > 0 and len({example.ids[:shared] for example in examples}) == 1 else 0
 
 
 def _targets(examples: Sequence[Example]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    # the run, and the verdict with what ends it: the tokens between them are the auditor's own
-    spans = [
-        np.r_[example.body[0] : example.body[1], len(example.ids) - 2 : len(example.ids)]
-        for example in examples
-    ]
+    spans = [np.arange(example.start, len(example.ids)) for example in examples]
     return np.repeat(np.arange(len(spans)), [len(span) for span in spans]), np.concatenate(spans)
-
-
-def _verdict_places(
-    examples: Sequence[Example], rows: NDArray[np.int64], places: NDArray[np.int64]
-) -> NDArray[np.bool_]:
-    return np.asarray(np.array([len(example.ids) - 2 for example in examples])[rows] == places)
 
 
 def _rate(step: int, steps: int, warmup: float) -> float:

@@ -30,19 +30,17 @@ class CompactSettings:
     # tokens of the longest prompt in pretraining; the positions are rotary, so longer prompts can
     # be read
     context: int = 768
-    epochs: int = 1
+    epochs: int = 2
     batch_tokens: int = 4096
     # peak of AdamW's rate, its decay of matrices, and the share of steps before the peak; the rate
     # then falls in a line to 0
     learning_rate: float = 4e-3
     weight_decay: float = 0.1
     warmup: float = 0.05
-    # weight of the mean loss of the verdicts against the mean loss of the runs' own tokens
-    verdict_weight: float = 2.0
     seed: int = 42
     # threads of torch: sums are taken in another order for another number, so it is part of the
     # recipe
-    threads: int = 2
+    threads: int = 1
 
     def __post_init__(self) -> None:
         require_whole(
@@ -80,11 +78,11 @@ class CompactSettings:
 class CompactProvenance:
     """How the compact model came about; stored next to it as provenance.json."""
 
-    schema: str = "certify_assets/compact_model/1"
+    schema: str = "certify_assets/compact_model/2"
     what: str = (
         "A small causal language model of the Qwen3 architecture that judges runs of agents; "
-        "built by `python -m certify_assets.research.build_compact --out DIR` from labelled runs "
-        "of the pretraining tasks."
+        "built by `python -m certify_assets.research.build_compact --out DIR` on the next tokens "
+        "of runs of the pretraining tasks; no verdict and no outcome was in them."
     )
     settings: dict[str, int | float]
     prompt: dict[str, str]
@@ -95,7 +93,6 @@ class CompactProvenance:
     versions: dict[str, str]
     parameters: int
     runs: int
-    successes: int
     tokens: int
     texts_sha256: str
     runs_file_sha256: str

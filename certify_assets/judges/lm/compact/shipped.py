@@ -172,7 +172,7 @@ def build_compact(
     texts = [item.text for item in render_frame(frame, Renderer())]
     tokenizer = train_tokenizer(texts, AuditorPrompt(), size=settings.vocabulary)
     encoder = PromptEncoder(tokenizer, budget_tokens=settings.context)
-    examples = _examples(encoder, texts, frame["outcome"].astype(int).tolist())
+    examples = pretraining_examples(encoder, texts)
     folder.mkdir(parents=True, exist_ok=True)
     end = int(tokenizer.convert_tokens_to_ids(END))
     model, curve = pretrain(
@@ -192,20 +192,12 @@ def build_compact(
         renderer_sha256=encoder.renderer.sha256,
         pretraining_tasks=list(PRETRAINING_TASKS),
         steps=len(curve),
-        loss_curve=[
-            {
-                "step": item.step,
-                "loss": round(item.loss, 4),
-                "verdict_loss": round(item.verdict_loss, 4),
-            }
-            for item in points
-        ],
+        loss_curve=[{"step": item.step, "loss": round(item.loss, 4)} for item in points],
         versions={
             name: version(name) for name in ("torch", "transformers", "tokenizers", "safetensors")
         },
         parameters=parameters,
         runs=len(frame),
-        successes=int(frame["outcome"].sum()),
         tokens=sum(len(example.ids) for example in examples),
         texts_sha256=sha256_bytes(canonical_json(texts)),
         runs_file_sha256=sha256_file(runs),
@@ -219,16 +211,10 @@ def build_compact(
     return Built(folder, parameters, curve[-1])
 
 
-def _examples(
-    encoder: PromptEncoder, texts: Sequence[str], outcomes: Sequence[int]
-) -> list[Example]:
-    end = int(encoder.tokenizer.convert_tokens_to_ids(END))
+def pretraining_examples(encoder: PromptEncoder, texts: Sequence[str]) -> list[Example]:
+    """Return the rows of the pretraining: each ends where the auditor's question begins."""
     before, after = len(encoder.prefix_ids), len(encoder.suffix_ids)
-    verdicts = (encoder.verdicts.fail, encoder.verdicts.success)
-    return [
-        Example((*prompt.ids, *verdicts[outcome], end), (before, len(prompt.ids) - after))
-        for prompt, outcome in zip(encoder.encode_texts(texts), outcomes, strict=True)
-    ]
+    return [Example(prompt.ids[:-after], before) for prompt in encoder.encode_texts(texts)]
 
 
 def _write_model(folder: Path, model: Any, tokenizer: Any) -> None:
