@@ -296,7 +296,7 @@ def _register(spec: JudgeSpec) -> dg.OpDefinition:
         artifact = judge.stored_artifact
         params, tags = lineage.adapter_params(artifact), lineage.adapter_tags(artifact)
         selection = _selection(artifact)
-        start = mlflow.find(context, step.store, lineage.start_tags(artifact))
+        start = mlflow.find(context, step.store, lineage.start_tags(artifact, step.store.root))
         metadata = {
             **{name: params[name] for name in (*_SHOWN, "chosen") if name in params},
             **selection,

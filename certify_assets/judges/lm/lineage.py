@@ -53,9 +53,9 @@ def adapter_tags(record: JudgeRecord) -> dict[str, str]:
     )
 
 
-def start_tags(record: JudgeRecord) -> dict[str, str]:
+def start_tags(record: JudgeRecord, root: str) -> dict[str, str]:
     """Return the tags by which the record of what an adapter started from is found."""
-    before = judge_spec(record.judge).upstream
+    before = judge_spec(record.judge, root).upstream
     if not before or "start_sha256" not in record.details:
         return {
             "dagster.asset": "judges/compact_model",
