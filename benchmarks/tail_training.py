@@ -225,7 +225,8 @@ def weighted(training: Training, base: Parts) -> _Floats:
 def hardness(training: Training, base: Parts) -> _Floats:
     """Weigh the lower half of the successes and the upper half of the failures, out of fold."""
     labels, scores = training.labels, base.standardised[1].mean(axis=1)
-    middle = [np.nanmedian(scores[labels == label]) for label in (0, 1)]
+    found = [scores[(labels == label) & ~np.isnan(scores)] for label in (0, 1)]
+    middle = [np.median(of) if of.size else np.nan for of in found]
     hard = np.where(labels == 1, scores < middle[1], scores > middle[0])
     return np.where(hard, HARD, 1.0)
 
