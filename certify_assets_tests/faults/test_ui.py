@@ -88,12 +88,16 @@ def page(browser: Browser) -> Iterator[Page]:
 
 
 def test_the_asset_page_has_the_verdict_with_its_curve(site: Site, page: Page) -> None:
+    from playwright.sync_api import expect
+
     page.goto(
         f"{site.address}/assets/judges/lexical/certificate?partition={CORPUS}&view=partitions"
     )
     page.get_by_text("reject_coverage_at_0.2").first.wait_for()
     cell = page.locator("tr", has_text="verdict").first
-    assert re.search(r"reject\s+[\d.]+\s*%", cell.inner_text())
+    # the row is there before what it says
+    sentence = re.compile(r"reject\s+[\d.]+\s*%")
+    expect(cell).to_contain_text(sentence, use_inner_text=True, timeout=_WAIT)
     assert "decided" in cell.inner_text()
     picture = cell.locator("img").first
     # loaded, whenever that is, and not broken
