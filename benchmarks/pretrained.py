@@ -51,12 +51,12 @@ from certify_assets.errors import InputError
 from certify_assets.judges.base import Judge, score_table
 from certify_assets.judges.lm.contract import Encoded, Hardware, load_language_model
 from certify_assets.judges.lm.judge import CausalJudge, load_base
-from certify_assets.judges.lm.recipe import Recipe
+from certify_assets.judges.lm.models import SMOLLM2, known_model
 from certify_assets.judges.lm.scoring import score_prompts
 from certify_assets.judges.lm.sft import fine_tuned, train_sft
 from certify_assets.judges.lm.sft_config import SftConfig, SftRow
 from certify_assets.judges.lm.smollm2 import smollm2_path
-from certify_assets.judges.reading import COMPACT, SMOLLM2, JudgeInput
+from certify_assets.judges.reading import COMPACT, JudgeInput
 from certify_assets.judges.record import columns
 from certify_assets.judges.specs import ALPHAS, DELTA, SIDES
 
@@ -82,7 +82,7 @@ def judges(
             print(f"{name}: skipped, {error}")
             continue
         yield f"{name} base", 0, base, 0.0
-        recipe = Recipe.of(name)
+        recipe = known_model(name).recipe
         if options.runs and name == "smollm2":
             recipe = replace(recipe, runs=options.runs)
         started = time.process_time()

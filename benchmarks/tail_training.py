@@ -59,7 +59,7 @@ from certify_assets.judges.crossfit import task_folds
 from certify_assets.judges.features import structure_features
 from certify_assets.judges.lexical import LexicalSettings
 from certify_assets.judges.specs import ALPHAS, DELTA, SIDES
-from certify_assets.judges.structure import StructureSettings
+from certify_assets.judges.structure import StructureSettings, booster
 from certify_assets.judges.task_folds import deal_tasks
 
 HARD, PAIRS, PAIR_SEED, CHOICE_SEED = 2.0, 3000, 0x9A12, 7
@@ -171,18 +171,9 @@ def words(training: Training, weights: _Floats | None = None) -> _Floats:
 
 def steps(training: Training, weights: _Floats | None = None) -> _Floats:
     """Score all runs by boosted trees on features of the steps."""
-    from sklearn.ensemble import GradientBoostingClassifier
-
-    settings = StructureSettings(seed=training.seed)
-    model = GradientBoostingClassifier(
-        n_estimators=settings.trees,
-        max_depth=settings.depth,
-        learning_rate=settings.learning_rate,
-        subsample=settings.runs_share,
-        max_features=settings.features_share,
-        min_samples_leaf=settings.fewest_runs,
-        random_state=settings.seed,
-    ).fit(training.steps[training.known], training.labels, sample_weight=weights)
+    model = booster(StructureSettings(seed=training.seed)).fit(
+        training.steps[training.known], training.labels, sample_weight=weights
+    )
     return np.asarray(model.decision_function(training.steps))
 
 

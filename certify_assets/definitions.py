@@ -41,5 +41,5 @@ def _definitions() -> dg.Definitions:
 
 with without_collector():
     defs = _definitions()
-    # whoever loads them resolves them next, and finds them resolved
+    # a caller resolves them next, and finds them resolved
     defs.resolve_asset_graph()

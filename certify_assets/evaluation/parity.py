@@ -203,14 +203,9 @@ def _ids(
 
 def _local(corpus: Corpus, config: ParityConfig) -> tuple[LanguageModel, str]:
     from certify_assets.judges.lm.adapters import load_adapter
-    from certify_assets.judges.lm.compact import load_compact
-    from certify_assets.judges.lm.contract import load_language_model
+    from certify_assets.judges.lm.models import load_model
 
-    base = (
-        load_compact()
-        if config.model == "compact"
-        else load_language_model(config.model, revision=config.revision)
-    )
+    base = load_model(config.model, config.revision)
     if not config.adapter:
         return base, ""
     with _adapter_folder(corpus, config.adapter) as folder:

@@ -9,10 +9,11 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from certify_assets.errors import InputError
+from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.lm.prompt import AuditorPrompt
 from certify_assets.judges.lm.recipe import Recipe
 from certify_assets.judges.lm.rewards import arm_of
-from certify_assets.judges.reading import LEXICAL, JudgeInput, usual_reading
+from certify_assets.judges.reading import LEXICAL, JudgeInput
 
 _CALLED = {
     "int_type": "a whole number",
@@ -125,7 +126,7 @@ class LocalEntry(NamedEntry):
         if self.tokens is not None and self.tokens < 1:
             raise InputError(f"tokens is {self.tokens}; give a whole number above 0.")
         model = self.model or "compact"
-        usual = usual_reading(model)
+        usual = known_model(model).reading
         reading = self.reading(usual, self.asked(usual.prompt))
         return {
             **about,
@@ -138,7 +139,7 @@ class LocalEntry(NamedEntry):
     def _recipe(self, model: str) -> Recipe | None:
         """Return how the model is trained where something is written of it."""
         given = {name: value for name in _RECIPE if (value := getattr(self, name)) is not None}
-        return replace(Recipe.of(model), **given) if given else None
+        return replace(known_model(model).recipe, **given) if given else None
 
 
 class RewardEntry(Entry):

@@ -10,7 +10,6 @@ from certify_assets.corpora.rendering import Renderer
 from certify_assets.errors import IntegrityError
 from certify_assets.judges.lm.compact import CONTEXT
 from certify_assets.judges.lm.prompt import AuditorPrompt
-from certify_assets.judges.lm.smollm2 import NAME
 
 _WHOLE = "whole"
 # longer than any run: nothing is cut
@@ -73,22 +72,5 @@ WHOLE = JudgeInput(chars=None, step_chars=None)
 LEXICAL = JudgeInput()
 #: what the compact model reads: the tokens that it was pretrained on
 COMPACT = JudgeInput(tokens=CONTEXT)
-#: what SmolLM2 reads: as many tokens as two cores have time for, and verdicts of one token each
-SMOLLM2 = JudgeInput(
-    tokens=512,
-    prompt=AuditorPrompt(
-        closing="END OF RUN\nWas the task done? Answer with one word, yes or no.",
-        success=" yes",
-        fail=" no",
-    ),
-)
-_USUAL = {"": LEXICAL, "compact": COMPACT, NAME: SMOLLM2}
-
-
-def usual_reading(model: str) -> JudgeInput:
-    """Return what a language model reads where nothing else is written; without one, words."""
-    return _USUAL.get(model, WHOLE)
-
-
 #: what judges read before records named it
 FORMER = (JudgeInput(), COMPACT)

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from pydantic import BaseModel, ConfigDict
 
 from certify_assets.errors import CertifyError, InputError
+from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.lm.recipe import Recipe
-from certify_assets.judges.reading import JudgeInput, usual_reading
+from certify_assets.judges.reading import JudgeInput
 from certify_assets.storage.store import Store, default_root
 
 if TYPE_CHECKING:
@@ -170,12 +171,12 @@ class JudgeSpec(BaseModel):
     @property
     def training(self) -> Recipe:
         """How a language model is trained."""
-        return self.recipe or Recipe.of(self.model)
+        return self.recipe or known_model(self.model).recipe
 
     def with_model(self, model: str, revision: str | None) -> JudgeSpec:
         """Return the same judge of another language model."""
         summary = f"{model} in the place of {self.model}: {self.summary}"
-        given = {"model": model, "revision": revision, "reading": usual_reading(model)}
+        given = {"model": model, "revision": revision, "reading": known_model(model).reading}
         return self.model_copy(update={**given, "summary": summary, "recipe": None})
 
     @property

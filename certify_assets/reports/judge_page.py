@@ -22,7 +22,7 @@ from certify_assets.evaluation.spending import read_spending
 from certify_assets.judges.explanation import explain
 from certify_assets.judges.harvest.gate import HALF_B
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.lm import smollm2
+from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.specs import judges
 from certify_assets.reports.wording import markdown_table, percent, store_page
 from certify_assets.storage.store import Store
@@ -84,7 +84,7 @@ def reading_facts(judge: JudgedCorpus, record: JudgeRecord) -> dict[str, str]:
     if judge.spec.uses_language_model:
         prompt = record.reading.prompt.to_dict()
     asked = {
-        "base model": base_model(judge.spec.model),
+        "base model": known_model(judge.spec.model).origin,
         "system text": str(prompt.get("system", "")),
         "question": str(prompt.get("closing", "")),
         "verdict words": " and ".join(
@@ -95,13 +95,6 @@ def reading_facts(judge: JudgedCorpus, record: JudgeRecord) -> dict[str, str]:
         "reads": record.reading.describe() + cut,
         **{name: text for name, text in asked.items() if text},
     }
-
-
-def base_model(name: str) -> str:
-    """Return where a pretrained model is from, and its licence; empty where nothing is known."""
-    if name != smollm2.NAME:
-        return ""
-    return f"{smollm2.TITLE}, {smollm2.LICENSE}, from the file that {smollm2.PACKAGE} installs"
 
 
 def _recalibration(

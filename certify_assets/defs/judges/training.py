@@ -11,7 +11,8 @@ from typing import TypedDict
 import dagster as dg
 
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.lm import lineage, smollm2
+from certify_assets.judges.lm import lineage
+from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.record import JudgeRecord
 from certify_assets.storage.progress import ProgressLines
 
@@ -45,7 +46,7 @@ class _Container(TypedDict):
 
 def machine_tags(model: str) -> dict[str, dict[str, int] | _Container]:
     """Return op tags for Ray and Kubernetes: a GPU, except for models that two cores train."""
-    cpus, memory, gpus = (2, "4Gi", 0) if model in ("compact", smollm2.NAME) else (4, "64Gi", 1)
+    cpus, memory, gpus = (2, "4Gi", 0) if known_model(model).small else (4, "64Gi", 1)
     wanted = {"cpu": str(cpus), "memory": memory} | ({"nvidia.com/gpu": "1"} if gpus else {})
     return {
         "dagster-ray/config": {"num_cpus": cpus, **({"num_gpus": gpus} if gpus else {})},

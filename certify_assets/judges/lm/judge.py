@@ -12,8 +12,8 @@ from certify_assets.errors import InputError, IntegrityError, StaleCertificateEr
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_atomic
 from certify_assets.judges.base import JudgeProvenance, Scores
 from certify_assets.judges.lm.adapters import bulk_weights, load_adapter
-from certify_assets.judges.lm.compact import CONTEXT
 from certify_assets.judges.lm.contract import Hardware, LanguageModel
+from certify_assets.judges.lm.models import known_model, load_model
 from certify_assets.judges.lm.parity import engine_limits, engine_parity
 from certify_assets.judges.lm.prompt import PromptEncoder
 from certify_assets.judges.lm.scoring import (
@@ -26,7 +26,6 @@ from certify_assets.judges.lm.scoring import (
     score_group,
     score_prompts,
 )
-from certify_assets.judges.lm.smollm2 import NAME, SHA256, smollm2_path
 from certify_assets.judges.reading import COMPACT, JudgeInput
 
 JUDGE_FILE = "judge.json"
@@ -165,28 +164,10 @@ def load_base(
     model: str, revision: str | None = None, reading: JudgeInput = COMPACT
 ) -> tuple[LanguageModel, PromptEncoder]:
     """Load a base model with the encoder of its prompts; refuse a reading it is not made for."""
-    # the compact model stays on the CPU, where its scores are the same bits on every machine
-    from certify_assets.judges.lm.compact import load_compact
-    from certify_assets.judges.lm.contract import load_language_model
-
-    on, prompt = Hardware.present(), reading.prompt
-    if model == "compact":
-        language = load_compact()
-    else:
-        smollm2 = model == NAME
-        language = load_language_model(
-            smollm2_path() if smollm2 else model,
-            revision=revision,
-            device=on.device,
-            dtype=on.dtype,
-            marker=prompt.marker,
-            words=prompt.words,
-        )
-        if smollm2:
-            language = replace(language, source=NAME, revision=SHA256)
+    language = load_model(model, revision, reading.prompt, Hardware.present())
     encoder = PromptEncoder(
         language.tokenizer,
-        prompt=prompt,
+        prompt=reading.prompt,
         renderer=reading.renderer,
         budget_tokens=_budget(model, language, reading),
     )
@@ -196,8 +177,7 @@ def load_base(
 def _budget(name: str, language: LanguageModel, reading: JudgeInput) -> int:
     """Return the tokens of a prompt; refuse more than the model's context."""
     declared = getattr(language.model.config, "max_position_embeddings", None)
-    # beyond what the compact model was pretrained on, nothing is known of it
-    context = CONTEXT if name == "compact" else declared
+    context = known_model(name).context or declared
     if reading.tokens is None:
         return min(_TOKENS, context or _TOKENS)
     if context is not None and reading.tokens > context:
@@ -212,10 +192,7 @@ def load_tokenizer(model: str, revision: str | None = None) -> Any:
     """Load the tokenizer of a base model alone."""
     from transformers import AutoTokenizer
 
-    from certify_assets.judges.lm.compact import compact_model_path
-
-    known = {"compact": compact_model_path, NAME: smollm2_path}
-    folder = known[model]() if model in known else Path(model)
+    folder = Path(known_model(model).path(model))
     if not folder.is_dir() and revision is None:
         raise InputError(
             f"{model} is no folder and has no revision; give the commit of the hub repository of "

@@ -1,4 +1,4 @@
-"""How a language model is trained where nothing else is written: settings that suit the model."""
+"""How a language model is trained."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from certify_assets.errors import require_positive, require_whole
-from certify_assets.judges.lm.smollm2 import NAME
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,11 +33,6 @@ class Recipe:
             require_whole(self, words, runs=1)
         require_positive(self, words, "epochs", "learning_rate", "grpo_learning_rate")
 
-    @classmethod
-    def of(cls, model: str) -> Recipe:
-        """Return what suits a model by its name."""
-        return _KNOWN.get(model, cls())
-
     def drawn(self, rows: pd.DataFrame, seed: int) -> pd.DataFrame:
         """Return at most so many runs: one of every task, then a second of every task."""
         if self.runs is None or len(rows) <= self.runs:
@@ -55,25 +49,3 @@ class Recipe:
             turn = seen[corpus, task] = seen.get((corpus, task), -1) + 1
             keys.append((turn, order(corpus, task), place))
         return rows.iloc[sorted(place for *_, place in sorted(keys)[: self.runs])]
-
-
-_KNOWN = {
-    # the paper's rates would not move models as small as these; a tenth for GRPO is its ratio
-    "compact": Recipe(
-        # better than two on tasks of SFT that were held out
-        epochs=4.0,
-        learning_rate=2e-3,
-        grpo_learning_rate=2e-4,
-        grpo_steps=(30, 60),
-        checkpoint_steps=30,
-    ),
-    # 800 readings of 512 tokens are what one core trains on in an hour in float32
-    NAME: Recipe(
-        runs=400,
-        epochs=2.0,
-        learning_rate=2e-4,
-        grpo_learning_rate=2e-5,
-        grpo_steps=(30, 60),
-        checkpoint_steps=10,
-    ),
-}

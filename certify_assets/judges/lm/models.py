@@ -1,0 +1,126 @@
+"""The language models that are known by name: their weights, and what suits them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from certify_assets.judges.lm import smollm2
+from certify_assets.judges.lm.compact import CONTEXT, compact_model_path
+from certify_assets.judges.lm.contract import Hardware, LanguageModel, load_language_model
+from certify_assets.judges.lm.prompt import AuditorPrompt
+from certify_assets.judges.lm.recipe import Recipe
+from certify_assets.judges.reading import COMPACT, WHOLE, JudgeInput
+
+__all__ = ["SMOLLM2", "KnownModel", "known_model", "load_model"]
+
+#: what SmolLM2 reads: as many tokens as two cores have time for, and verdicts of one token each
+SMOLLM2 = JudgeInput(
+    tokens=512,
+    prompt=AuditorPrompt(
+        closing="END OF RUN\nWas the task done? Answer with one word, yes or no.",
+        success=" yes",
+        fail=" no",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownModel:
+    """What is known of a language model; by default what suits one of which nothing is known."""
+
+    # what it reads, and how it is trained, where nothing else is written
+    reading: JudgeInput = WHOLE
+    recipe: Recipe = field(default_factory=Recipe)
+    # finds the folder of its weights; without it the name is a folder's or a hub's
+    folder: Callable[[], Path] | None = None
+    # that scores carry; by default the hash of its files, or the commit
+    revision: str | None = None
+    # tokens beyond which nothing is known of it; by default what its configuration declares
+    context: int | None = None
+    # stays on the CPU in float32 and padded rows: the same bits on every machine
+    exact: bool = False
+    # two cores train it
+    small: bool = False
+    # where its weights are from, and their licence, for people
+    origin: str = ""
+
+    def path(self, name: str) -> str:
+        """Return the folder or hub name of the model's files."""
+        return str(self.folder()) if self.folder else name
+
+
+def known_model(name: str) -> KnownModel:
+    """Return what is known of a model by its name in a judge's configuration."""
+    return _KNOWN.get(name, KnownModel())
+
+
+def load_model(
+    name: str,
+    revision: str | None = None,
+    prompt: AuditorPrompt | None = None,
+    on: Hardware | None = None,
+) -> LanguageModel:
+    """Load a language model by what a judge's configuration calls it.
+
+    Parameters
+    ----------
+    name, revision
+        A known name; or a folder; or a hub's name with its commit.
+    prompt
+        Whose verdict words the tokenizer must tell apart.
+    on
+        Device and type of the weights; by default a CPU and float32. An exact model is never
+        loaded elsewhere.
+
+    """
+    known, prompt = known_model(name), prompt or AuditorPrompt()
+    on = Hardware() if known.exact or on is None else on
+    language = load_language_model(
+        known.path(name),
+        revision=revision,
+        device=on.device,
+        dtype=on.dtype,
+        marker=prompt.marker,
+        words=prompt.words,
+    )
+    if known.folder is None:
+        return language
+    return replace(language, source=name, revision=known.revision or language.revision)
+
+
+_KNOWN = {
+    "compact": KnownModel(
+        reading=COMPACT,
+        # the paper's rates would not move models as small as these; a tenth for GRPO is its ratio
+        recipe=Recipe(
+            # better than two on tasks of SFT that were held out
+            epochs=4.0,
+            learning_rate=2e-3,
+            grpo_learning_rate=2e-4,
+            grpo_steps=(30, 60),
+            checkpoint_steps=30,
+        ),
+        folder=compact_model_path,
+        context=CONTEXT,
+        exact=True,
+        small=True,
+    ),
+    smollm2.NAME: KnownModel(
+        reading=SMOLLM2,
+        # 800 readings of 512 tokens are what one core trains on in an hour in float32
+        recipe=Recipe(
+            runs=400,
+            epochs=2.0,
+            learning_rate=2e-4,
+            grpo_learning_rate=2e-5,
+            grpo_steps=(30, 60),
+            checkpoint_steps=10,
+        ),
+        folder=smollm2.smollm2_path,
+        revision=smollm2.SHA256,
+        small=True,
+        origin=f"{smollm2.TITLE}, {smollm2.LICENSE}, from the file that {smollm2.PACKAGE} installs",
+    ),
+}
