@@ -3,7 +3,7 @@
 import re
 
 from certify_assets.cli.review import review
-from certify_assets.cli.review_server import ReviewLimits
+from certify_assets.cli.review_app import ReviewLimits
 from certify_assets.operations.label_files import STUDIO_CONFIG
 from certify_assets.reports import review_page
 from certify_assets_tests.paths import REPOSITORY

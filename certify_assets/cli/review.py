@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
+    from certify_assets.cli.review_server import ReviewServer
     from certify_assets.operations.review_queue import Queue
     from certify_assets.storage.store import Store
 
@@ -196,10 +198,14 @@ def import_(corpus: str, path: Path, reviewer: str | None, store: Store, as_json
 @click.option(
     "--reviewer", "reviewers", multiple=True, help="A reviewer, who gets a link; for each of them."
 )
+@click.option("--tls-cert", type=PATH, help="Certificate chain (PEM); pages are then https.")
+@click.option("--tls-key", type=PATH, help="Private key of the certificate (PEM).")
+@click.option("--root-path", default="", help="Path below which a proxy shows the page: /review.")
+@click.option("--public-host", default="", help="Name under which a proxy shows it, by https.")
 @click.option(
     "--exposed",
     is_flag=True,
-    help="Allow an address that other machines reach; nothing is encrypted.",
+    help="Allow an address that other machines reach without encryption.",
 )
 @_costs
 @store_option
@@ -209,25 +215,47 @@ def serve(
     port: int,
     host: str,
     reviewers: tuple[str, ...],
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    root_path: str,
+    public_host: str,
     exposed: bool,
     store: Store,
     as_json: bool,
     **costs: float,
 ) -> None:
-    """Serve the page on which runs are labelled, until Ctrl-C.
+    """Serve the page on which runs are labelled, until Ctrl-C or SIGTERM.
 
     Each --reviewer gets a link that labels in their name alone. Without that option there is one
     link, for one reviewer, who gives a name on the page.
     """
     from certify_assets.cli.launching import report_stored
+    from certify_assets.cli.review_server import ReviewServer, encryption
     from certify_assets.operations.layout import labels_key
+    from certify_assets.operations.review_session import ReviewSession
 
     opened = _open(store, corpus)
-    _require_reachable(host, exposed)
+    if (tls_cert is None) != (tls_key is None):
+        raise InputError("--tls-cert and --tls-key belong together; give both or neither.")
+    encrypted = encryption(tls_cert, tls_key) if tls_cert and tls_key else None
+    _require_reachable(host, exposed, encrypted is not None)
+    _require_proxy(root_path, public_host)
+    session = ReviewSession(store, corpus, **costs)
+    waiting = len(session.queue().frame)
+    server = ReviewServer(
+        session,
+        reviewers=reviewers,
+        host=host,
+        port=port,
+        encrypted=encrypted,
+        prefix=root_path,
+        public=public_host,
+    )
+    _introduce(server, corpus, waiting, as_json)
     key = labels_key(corpus)
     before = store.sha256(key) if store.exists(key) else ""
     try:
-        _serve(opened, host, port, reviewers, as_json, costs)
+        _serve(server, store.locate(key))
     finally:
         if store.exists(key) and store.sha256(key) != before:
             report_stored(opened, "review serve", "operations/reviewed_labels")
@@ -303,7 +331,7 @@ def _show(corpus: str, queue: Queue, limit: int) -> None:
     )
 
 
-def _require_reachable(host: str, exposed: bool) -> None:
+def _require_reachable(host: str, exposed: bool, encrypted: bool) -> None:
     from certify_assets.cli.review_server import is_loopback
 
     if host in {"", "0.0.0.0", "::"}:
@@ -311,36 +339,32 @@ def _require_reachable(host: str, exposed: bool) -> None:
             f"--host {host!r} is every address of this machine; give the one that reviewers "
             "will type."
         )
-    if is_loopback(host):
+    if encrypted or is_loopback(host):
         return
     if not exposed:
         raise InputError(
-            f"other machines reach {host}, and neither link nor labels are encrypted; use "
-            "127.0.0.1 and a tunnel (ssh -L), or add --exposed."
+            f"other machines reach {host}, and neither link nor labels are encrypted; give "
+            "--tls-cert and --tls-key, use 127.0.0.1 and a tunnel (ssh -L), or add --exposed."
         )
     say(f"warning: anyone who can read the traffic to {host} can label in any reviewer's name")
 
 
-def _serve(
-    corpus: Corpus,
-    host: str,
-    port: int,
-    reviewers: tuple[str, ...],
-    as_json: bool,
-    costs: dict[str, float],
-) -> None:
-    from certify_assets.cli.review_handler import ReviewHandler
-    from certify_assets.cli.review_server import ReviewServer
-    from certify_assets.operations.review_session import ReviewSession
+def _require_proxy(root_path: str, public_host: str) -> None:
+    if not re.fullmatch(r"((/[\w.~\-]+)+/?)?", root_path, re.ASCII):
+        raise InputError(f"--root-path {root_path!r} is no path; give one like /review.")
+    if not re.fullmatch(r"([a-z0-9\-]+(\.[a-z0-9\-]+)*)?", public_host.lower()):
+        raise InputError(
+            f"--public-host {public_host!r} is no name of a host; give one like "
+            "review.example.org, without https and port."
+        )
 
-    session = ReviewSession(corpus.store, corpus.name, **costs)
-    waiting = len(session.queue().frame)
-    server = ReviewServer(session, ReviewHandler, reviewers=reviewers, host=host, port=port)
-    before = signal.signal(signal.SIGTERM, _stop)
+
+def _introduce(server: ReviewServer, corpus: str, waiting: int, as_json: bool) -> None:
+    """Print the links."""
     if as_json:
         emit_json(
             {
-                "corpus": corpus.name,
+                "corpus": corpus,
                 "url": server.url,
                 "links": {name: url for name, url in server.links.items() if name},
                 "port": server.server_port,
@@ -348,23 +372,25 @@ def _serve(
             }
         )
     else:
-        whose = "Give each reviewer their link" if reviewers else "Open this link"
+        whose = "Give each reviewer their link" if "" not in server.links else "Open this link"
         shown = [f"  {name}: {url}" if name else f"  {url}" for name, url in server.links.items()]
         show_line(
             f"{waiting} runs wait. {whose}, which lets anyone who has it label:\n"
             + "\n".join(shown)
         )
     sys.stdout.flush()
+
+
+def _serve(server: ReviewServer, labels: object) -> None:
+    """Serve until a signal, which uvicorn raises again once the last answers are sent."""
+    before = signal.signal(signal.SIGTERM, _stop)
     try:
-        server.serve_forever(poll_interval=0.2)
+        server.serve()
     except KeyboardInterrupt:
-        say(
-            "stopped; every confirmed label is in "
-            f"{corpus.store.locate(f'operations/{corpus}/labels.jsonl')}"
-        )
+        say(f"stopped; every confirmed label is in {labels}")
     finally:
         signal.signal(signal.SIGTERM, before)
-        server.server_close()
+        server.close()
 
 
 def _stop(*_: object) -> None:

@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-import hmac
+import asyncio
 import ipaddress
-import secrets
 import socket
-import socketserver
+import ssl
 import sys
-import threading
-import traceback
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from certify_assets.cli.output import complain
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from certify_assets.cli.review_app import Links, ReviewApp, ReviewLimits, Site, not_understood
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
     from certify_assets.operations.review_session import ReviewSession
 
-
-@dataclass(frozen=True)
-class ReviewLimits:
-    """What one client may take."""
-
-    #: longest form
-    body_bytes: int = 16_384
-    #: most fields of a form
-    fields: int = 12
-    #: from the first byte of a request to the last of the answer
-    seconds: float = 20.0
-    #: without a byte, until the headers are complete
-    header_seconds: float = 5.0
-    #: at the same time, of all clients
-    connections: int = 64
+#: connections that are accepted before those that are there are read
+_BACKLOG: Final = 64
+_HEAD_BYTES: Final = 1 << 18
+#: for answers that are on their way when the server is stopped
+_STOP_SECONDS: Final = 5
 
 
 def is_loopback(host: str) -> bool:
@@ -49,159 +40,248 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-class _Connections:
+def encryption(certificate: Path, key: Path) -> ssl.SSLContext:
+    """Return what encrypts connections with the files of --tls-cert and --tls-key."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        # an encrypted key would ask at the terminal
+        made.load_cert_chain(certificate, key, password=lambda: b"")
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"--tls-cert {certificate} and --tls-key {key} are no certificate chain with its "
+            f"key, both PEM and the key not encrypted ({getattr(error, 'reason', '') or error}); "
+            "give others."
+        ) from None
+    return made
+
+
+class _Places:
     """Open connections, at most so many; one that has not shown a link gives way to the next."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._lock = threading.Lock()
-        self._strangers: dict[socket.socket, None] = {}
-        self._reviewers: set[socket.socket] = set()
+        self._strangers: dict[_Connection, None] = {}
+        self._reviewers: set[_Connection] = set()
 
-    def take(self, request: socket.socket) -> bool:
+    def take(self, one: _Connection) -> bool:
         """Take a place, where all are taken that of the oldest stranger; False without any."""
-        with self._lock:
-            if len(self._strangers) + len(self._reviewers) >= self._most:
-                oldest = next(iter(self._strangers), None)
-                if oldest is None:
-                    return False
-                del self._strangers[oldest]
-                _cut(oldest)
-            self._strangers[request] = None
-            return True
+        if len(self._strangers) + len(self._reviewers) >= self._most:
+            oldest = next(iter(self._strangers), None)
+            if oldest is None:
+                return False
+            del self._strangers[oldest]
+            oldest.cut()
+        self._strangers[one] = None
+        return True
 
-    def keep(self, request: socket.socket) -> None:
+    def keep(self, one: _Connection) -> None:
         """Keep the place of a connection that showed a link."""
-        with self._lock:
-            if request in self._strangers:
-                del self._strangers[request]
-                self._reviewers.add(request)
+        if one in self._strangers:
+            del self._strangers[one]
+            self._reviewers.add(one)
 
-    def leave(self, request: socket.socket) -> None:
+    def leave(self, one: _Connection) -> None:
         """Give a place back."""
-        with self._lock:
-            self._strangers.pop(request, None)
-            self._reviewers.discard(request)
+        self._strangers.pop(one, None)
+        self._reviewers.discard(one)
 
 
-class ReviewServer(ThreadingHTTPServer):
-    """Serves one review session; a thread a request, answered by `handler`.
+class _Connection(H11Protocol):
+    """One connection: uvicorn's, with limits before a request is complete.
 
-    Each of `reviewers` gets a link. Without any there is one link, whose reviewer says who they
-    are; it is theirs alone from the first form that they send. Requests that name another host
-    than `host` are refused, so that no other site can reach the page by a name of its own. Port 0
-    is any that is free; InputError where the address is taken.
-
-    Not Starlette on uvicorn (tried with 0.54): uvicorn has no time limit before a request is
-    complete and none for an idle first connection, answers 400 without headers of ours before the
-    app is asked, and gives no answer to a form that ends early; each would be a patch of its
-    private protocol class.
+    uvicorn has no time limit before a request is complete and none of its own for a handshake,
+    closes on clients that have closed their half, and answers what is not HTTP without the headers
+    of our pages. The encryption starts here, not in the listening socket, so that a connection has
+    its place and its time limits from its first byte on.
     """
 
-    daemon_threads = True
-    block_on_close = False
+    def __init__(
+        self,
+        places: _Places,
+        limits: ReviewLimits,
+        encrypted: ssl.SSLContext | None,
+        config: uvicorn.Config,
+        server_state: Any,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, {**app_state, "connection": self}, _loop)
+        self._places, self._limits, self._encrypted = places, limits, encrypted
+        self._timers: list[asyncio.TimerHandle] = []
+        self._handshake: asyncio.Task[None] | None = None
+        self._early, self._ready, self._refused = b"", False, False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a place, encrypt where that is wanted, and let uvicorn have the connection."""
+        self._raw = transport
+        if not self._places.take(self):
+            transport.abort()
+            return
+        waits = (self._limits.header_seconds, self._limits.seconds)
+        self._timers = [self.loop.call_later(wait, self.cut) for wait in waits]
+        if self._encrypted is None:
+            self._begin(transport)
+            return
+        transport.pause_reading()
+        self._handshake = self.loop.create_task(self._encrypt(transport, self._encrypted))
+
+    async def _encrypt(self, transport: asyncio.Transport, context: ssl.SSLContext) -> None:
+        limit = self._limits.header_seconds
+        try:
+            made = await self.loop.start_tls(
+                transport, self, context, server_side=True, ssl_handshake_timeout=limit
+            )
+        except OSError:
+            made = None
+        if made is None or transport.is_closing():
+            self.cut()
+            self.connection_lost(None)
+            return
+        self._begin(made)
+
+    def _begin(self, transport: asyncio.Transport) -> None:
+        self._ready = True
+        super().connection_made(transport)
+        early, self._early = self._early, b""
+        if early:
+            self.data_received(early)
+
+    def data_received(self, data: bytes) -> None:
+        """Let uvicorn have the bytes; those of a handshake's last piece wait for its end."""
+        if not self._ready:
+            self._early += data
+        elif not self._refused:
+            super().data_received(data)
+
+    def eof_received(self) -> bool | None:  # type: ignore[override]
+        """Answer a client that has closed its half and still reads, also where a form ended early."""
+        if self.conn.our_state is h11.IDLE or self._refused:
+            return None
+        self.cycle.more_body = False
+        self.cycle.message_event.set()
+        return self._encrypted is None
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP with a page of ours."""
+        # called while uvicorn handles the error
+        status = getattr(sys.exception(), "error_status_hint", HTTPStatus.BAD_REQUEST)
+        if self.conn.our_state is not h11.IDLE:
+            # a form at fault, which somebody is reading
+            self.cut()
+            return
+        self._refused = True
+        page = not_understood(status)
+        head = h11.Response(status_code=page.status_code, headers=page.raw_headers)
+        for event in (head, h11.Data(data=bytes(page.body)), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        if self.transport.can_write_eof():
+            # what still comes is read until the client closes: a close would take the answer back
+            self.transport.write_eof()
+        else:
+            self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Give the place back."""
+        for timer in self._timers:
+            timer.cancel()
+        self._places.leave(self)
+        if self._ready:
+            self._ready = False
+            super().connection_lost(exc)
+
+    def begin(self) -> None:
+        """End the time limit of the headers, which are complete."""
+        self._timers[0].cancel()
+
+    def keep(self) -> None:
+        """Keep the place, as a reviewer's."""
+        self._places.keep(self)
+
+    def cut(self) -> None:
+        """Close the connection, whatever is on its way."""
+        self._raw.abort()
+
+
+class ReviewServer:
+    """Serves one review session until it is stopped, by uvicorn.
+
+    Each of `reviewers` gets a link; see `Links`. `prefix` is the path below which a proxy shows
+    the pages and `public` the name under which it does, over https. Port 0 is any that is free;
+    InputError where the address is taken.
+    """
 
     def __init__(
         self,
         session: ReviewSession,
-        handler: type[BaseHTTPRequestHandler],
         *,
         reviewers: Sequence[str] = (),
         host: str = "127.0.0.1",
         port: int = 0,
         limits: ReviewLimits | None = None,
+        encrypted: ssl.SSLContext | None = None,
+        prefix: str = "",
+        public: str = "",
     ) -> None:
-        self.session = session
         self.limits = limits or ReviewLimits()
-        names = [session.name(name) for name in reviewers]
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            raise InputError(f"the reviewer {twice!r} is named twice; name each of them once.")
-        #: reviewer of each token; empty until the one of a common link has sent a form
-        self._links = {secrets.token_urlsafe(32): name for name in names or [""]}
-        self._binding = threading.Lock()
-        self.names = frozenset(
-            {host.lower(), "127.0.0.1", "localhost", "::1"} if is_loopback(host) else {host.lower()}
+        links = Links([session.name(name) for name in reviewers])
+        self._socket = _listening(host, port)
+        self.server_port = int(self._socket.getsockname()[1])
+        names = {"127.0.0.1", "localhost", "::1"} if is_loopback(host) else set()
+        names |= {host.lower(), *filter(None, [public.lower()])}
+        secure = encrypted is not None or bool(public)
+        self.site = Site(
+            frozenset(names), f"certify_review_{self.server_port}", prefix.rstrip("/"), secure
         )
-        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self.places = _Connections(self.limits.connections)
-        try:
-            super().__init__((host, port), handler)
-        except OSError as error:
-            raise InputError(
-                f"{host}:{port} cannot be listened on ({error.strerror or error}); give "
-                "another --host or --port."
-            ) from None
-
-    @property
-    def cookie(self) -> str:
-        """Name of the token's cookie: another port of this host may serve another corpus."""
-        return f"certify_review_{self.server_port}"
-
-    @property
-    def links(self) -> dict[str, str]:
-        """The links that let reviewers in, by their names; one under "" for whom it is given."""
-        host, port = self.server_address[:2]
-        shown = f"[{host!s}]" if ":" in str(host) else str(host)
-        return {
-            name: f"http://{shown}:{port}/?token={token}" for token, name in self._links.items()
-        }
+        at = public or f"{f'[{host}]' if ':' in host else host}:{self.server_port}"
+        home = f"{'https' if secure else 'http'}://{at}{self.site.prefix}/"
+        #: the links that let reviewers in, by their names; one under "" for whom it is given
+        self.links = {name: f"{home}?token={token}" for name, token in links.tokens.items()}
+        places = _Places(self.limits.connections)
+        protocol: Any = partial(_Connection, places, self.limits, encrypted)
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                ReviewApp(session, links, self.site, self.limits),
+                http=protocol,
+                loop="asyncio",
+                ws="none",
+                lifespan="off",
+                # the first request of every reviewer has the token in its address
+                access_log=False,
+                log_config=None,
+                log_level="error",
+                server_header=False,
+                proxy_headers=False,
+                backlog=_BACKLOG,
+                h11_max_incomplete_event_size=_HEAD_BYTES,
+                timeout_graceful_shutdown=_STOP_SECONDS,
+            )
+        )
 
     @property
     def url(self) -> str:
         """The first link."""
         return next(iter(self.links.values()))
 
-    def known(self, token: str) -> str | None:
-        """Return a token that was printed, None for another; all of them take the same time."""
-        given, found = token.encode(), None
-        for one in self._links:
-            found = one if hmac.compare_digest(given, one.encode()) else found
-        return found
+    def serve(self) -> None:
+        """Answer until `stop`, SIGINT or SIGTERM; answers on their way are finished."""
+        self._server.run(sockets=[self._socket])
 
-    def owner(self, token: str) -> str:
-        """Return whose link a token is; empty where nobody has used it."""
-        return self._links[token]
+    def stop(self) -> None:
+        """Let `serve` end."""
+        self._server.should_exit = True
 
-    def bind(self, token: str, reviewer: str) -> bool:
-        """Give a link to a reviewer; False where it is another's."""
-        with self._binding:
-            if not self._links[token]:
-                self._links[token] = reviewer
-            return self._links[token] == reviewer
-
-    def server_bind(self) -> None:
-        """Bind without asking a name server what this machine is called."""
-        socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = (
-            str(self.server_address[0]),
-            int(self.server_address[1]),
-        )
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Start a thread for a request, unless reviewers have all places."""
-        if not self.places.take(request):
-            self.shutdown_request(request)
-            return
-        super().process_request(request, client_address)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer a request, and cut it off when it takes too long."""
-        timer = threading.Timer(self.limits.seconds, _cut, [request])
-        timer.daemon = True
-        timer.start()
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            timer.cancel()
-            self.places.leave(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say what went wrong in the server, and nothing where a client went away."""
-        if not isinstance(sys.exc_info()[1], OSError):
-            complain(f"an answer failed: {traceback.format_exc(limit=-3)}")
+    def close(self) -> None:
+        """Give the address back."""
+        self._socket.close()
 
 
-def _cut(request: socket.socket) -> None:
-    # it may have ended by itself
-    with suppress(OSError):
-        request.shutdown(socket.SHUT_RDWR)
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise InputError(
+            f"{host}:{port} cannot be listened on ({error.strerror or error}); give "
+            "another --host or --port."
+        ) from None

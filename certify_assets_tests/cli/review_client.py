@@ -4,6 +4,7 @@ import html
 import http.client
 import json
 import re
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -56,6 +57,8 @@ class Client:
     url: str
     cookies: dict[str, str] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
+    #: certificates of an encrypted server
+    trusted: ssl.SSLContext | None = None
 
     def ask(
         self,
@@ -66,7 +69,10 @@ class Client:
     ) -> Page:
         """Send one request and read its answer."""
         where = urlsplit(self.url)
-        connection = http.client.HTTPConnection(str(where.hostname), where.port, timeout=30)
+        host, port = str(where.hostname), where.port
+        connection = http.client.HTTPConnection(host, port, timeout=30)
+        if where.scheme == "https":
+            connection = http.client.HTTPSConnection(host, port, timeout=30, context=self.trusted)
         body = None if form is None else urlencode(form)
         sent = (
             {"Cookie": "; ".join(f"{name}={value}" for name, value in self.cookies.items())}
@@ -82,7 +88,8 @@ class Client:
             for cookie in answer.headers.get_all("Set-Cookie") or []:
                 name, _, value = cookie.partition(";")[0].partition("=")
                 self.cookies[name] = value
-            return Page(answer.status, dict(answer.headers.items()), text)
+            headers = {name.title(): value for name, value in answer.headers.items()}
+            return Page(answer.status, headers, text)
         finally:
             connection.close()
 

@@ -137,5 +137,5 @@ def test_a_message_says_one_thing() -> None:
     text = render_message(
         "Nothing is left for you", "You skipped 2.", corpus="c", reviewer=ANN, skipped=2
     )
-    assert 'action="/again"' in text and "Show what I skipped" in text
-    assert 'href="/queue"' not in render_message("Refused", "no", onward=False)
+    assert 'action="again"' in text and "Show what I skipped" in text
+    assert 'href="queue"' not in render_message("Refused", "no", onward=False)

@@ -1,0 +1,480 @@
+"""The pages and forms of the review server: who asks, what they may ask for, and the answer."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, quote, unquote
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from certify_assets.cli.output import complain
+from certify_assets.errors import InputError
+from certify_assets.reports.review_page import (
+    Reviewer,
+    render_message,
+    render_name,
+    render_queue,
+    render_review,
+    style_hash,
+)
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from certify_assets.operations.review_session import ReviewSession
+
+_REVIEWER: Final = "certify_reviewer"
+#: of what is not wanted, read before it is refused: a close would take the answer back
+_DRAINED: Final = 1 << 20
+_HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[0-9a-z.\-]+)(:[0-9]{1,5})?")
+_HEADERS: Final = {
+    "Server": "certify",
+    # a connection a request, so that no idle one stays open
+    "Connection": "close",
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+@dataclass(frozen=True)
+class ReviewLimits:
+    """What one client may take."""
+
+    #: longest form
+    body_bytes: int = 16_384
+    #: most fields of a form
+    fields: int = 12
+    #: longest address of a request, and most headers
+    address_bytes: int = 8_192
+    headers: int = 100
+    #: from the first byte of a request to the last of the answer
+    seconds: float = 20.0
+    #: until the headers are complete, those of the encryption as well
+    header_seconds: float = 5.0
+    #: at the same time, of all clients
+    connections: int = 256
+
+
+class Links:
+    """Tokens that let reviewers in.
+
+    Each of `reviewers` has one. Without any there is one token, whose reviewer says who they are;
+    it is theirs alone from the first form that they send.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise InputError(f"the reviewer {twice!r} is named twice; name each of them once.")
+        self._names = {secrets.token_urlsafe(32): name for name in names or [""]}
+        self._binding = threading.Lock()
+
+    @property
+    def tokens(self) -> dict[str, str]:
+        """Tokens by the names of their reviewers; one under "" for whom it is given."""
+        return {name: token for token, name in self._names.items()}
+
+    def known(self, token: str) -> str | None:
+        """Return a token that was printed, None for another; all of them take the same time."""
+        given, found = token.encode(), None
+        for one in self._names:
+            found = one if hmac.compare_digest(given, one.encode()) else found
+        return found
+
+    def owner(self, token: str) -> str:
+        """Return whose link a token is; empty where nobody has used it."""
+        return self._names[token]
+
+    def bind(self, token: str, reviewer: str) -> bool:
+        """Give a link to a reviewer; False where it is another's."""
+        with self._binding:
+            if not self._names[token]:
+                self._names[token] = reviewer
+            return self._names[token] == reviewer
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where the pages are: names of the host, path of a proxy, cookie, encryption."""
+
+    names: frozenset[str]
+    #: name of the token's cookie: another port of this host may serve another corpus
+    cookie: str
+    prefix: str = ""
+    secure: bool = False
+
+
+def answer(
+    status: HTTPStatus | int,
+    page: str = "",
+    *,
+    cookie: str = "",
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """Return a page that forbids scripts, framing and storing."""
+    policy = (
+        f"default-src 'none'; style-src {style_hash()}; form-action 'self'; base-uri 'none'; "
+        "frame-ancestors 'none'"
+    )
+    made = {**_HEADERS, "Content-Security-Policy": policy, **(headers or {})}
+    if cookie:
+        made["Set-Cookie"] = cookie
+    data = page.encode("utf-8", errors="replace")
+    return Response(data, int(status), headers=made, media_type="text/html")
+
+
+def not_understood(status: int) -> Response:
+    """Refuse what is not HTTP, or an unknown method, without repeating it."""
+    sentence = "This is no request that the review page answers."
+    return answer(status, render_message("Not understood", sentence, onward=False))
+
+
+class ReviewApp:
+    """The pages of one review session, for those who have a link.
+
+    Requests that name another host than `site` are refused, so that no other site can reach the
+    page by a name of its own.
+    """
+
+    def __init__(
+        self, session: ReviewSession, links: Links, site: Site, limits: ReviewLimits
+    ) -> None:
+        self.session, self.links, self.site, self.limits = session, links, site, limits
+        posts = {
+            "/name": self._name,
+            "/label": self._label,
+            "/skip": self._skip,
+            "/undo": self._undo,
+            "/again": self._again,
+        }
+        self._pages = Starlette(
+            routes=[
+                Route("/", self._home),
+                # first, since a path of one method alone refuses the other
+                *(Route(path, form, methods=["POST"]) for path, form in posts.items()),
+                Route("/name", self._ask_name),
+                Route("/queue", self._queue),
+            ],
+            exception_handlers={
+                HTTPException: self._refused,
+                InputError: self._not_done,
+                OSError: self._not_written,
+                ClientDisconnect: lambda *_: answer(HTTPStatus.BAD_REQUEST),
+                Exception: lambda *_: not_understood(HTTPStatus.INTERNAL_SERVER_ERROR),
+            },
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, once its form has been read."""
+        # whether a proxy takes its prefix off the path or leaves it
+        inner = scope["path"].removeprefix(self.site.prefix) or "/"
+        scope["root_path"], scope["path"] = self.site.prefix, self.site.prefix + inner
+        request = Request(scope, receive)
+        request.state.connection.begin()
+        token = self.links.known(self._cookie(request, self.site.cookie))
+        if token is not None:
+            request.state.connection.keep()
+        request.state.token = token
+        try:
+            request.state.form = await self._read(request)
+            if refused := self._refusal(request, inner):
+                await refused(scope, receive, send)
+            else:
+                await self._pages(scope, receive, send)
+        except ClientDisconnect:
+            return
+
+    async def _read(self, request: Request) -> bytes:
+        """Read the body of a request, as much of it as a form may have."""
+        body, seen = b"", 0
+        async for piece in request.stream():
+            seen += len(piece)
+            body = (body + piece)[: self.limits.body_bytes + 1]
+            if seen >= _DRAINED:
+                break
+        return body
+
+    def _refusal(self, request: Request, path: str) -> Response | None:
+        """Return the answer to what no page is asked about."""
+        scope = request.scope
+        if scope["http_version"] not in ("1.0", "1.1"):
+            return not_understood(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED)
+        if len(scope["raw_path"]) + len(scope["query_string"]) > self.limits.address_bytes:
+            return not_understood(HTTPStatus.REQUEST_URI_TOO_LONG)
+        if len(scope["headers"]) > self.limits.headers:
+            return not_understood(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        if scope["method"] not in ("GET", "POST"):
+            return not_understood(HTTPStatus.NOT_IMPLEMENTED)
+        try:
+            self._require_length(request)
+            self._require_host(request)
+            if not path.startswith("/"):
+                raise _refusal(HTTPStatus.BAD_REQUEST, "There is no such address.")
+        except HTTPException as refused:
+            return self._refused(request, refused)
+        return None
+
+    def _require_length(self, request: Request) -> None:
+        given = request.headers.getlist("content-length") or ["0"]
+        if (
+            len(given) > 1
+            or not (given[0].isascii() and given[0].isdigit())
+            or "transfer-encoding" in request.headers
+        ):
+            raise _refusal(HTTPStatus.BAD_REQUEST, "The length of the form is not known.")
+
+    def _require_host(self, request: Request) -> None:
+        given = request.headers.getlist("host")
+        # the whole value: `evil@127.0.0.1` and `127.0.0.1/evil` have the right host in them
+        found = _HOST.fullmatch(given[0].lower()) if len(given) == 1 else None
+        if found is None or found[1].strip("[]") not in self.site.names:
+            raise _refusal(
+                HTTPStatus.FORBIDDEN,
+                "This page answers only under the address that was printed when it was started.",
+            )
+
+    # Starlette runs what is no coroutine in a thread, so that reading the queue stops nobody
+
+    def _home(self, request: Request) -> Response:
+        given = self._query(request).get("token")
+        if given is not None:
+            return self._enter(request, given)
+        reviewer = self._entered(request)
+        if reviewer is None:
+            return self._redirect("/name")
+        session, token = self.session, request.state.token
+        who = Reviewer(reviewer, _csrf(token, reviewer), bool(self.links.owner(token)))
+        shown, said = session.shown(reviewer), session.last(reviewer)
+        if shown is not None:
+            budget, news = session.queue().budget, session.news()
+            page = render_review(shown, said, budget, session.corpus, who, news=news)
+            return answer(HTTPStatus.OK, page)
+        skipped = session.skipped(reviewer)
+        sentence = f"You skipped {skipped}. " if skipped else ""
+        sentence += " ".join([*session.news(), "New runs appear here when they are decided."])
+        if broken := session.unreadable():
+            sentence += f" {len(broken)} runs of the queue cannot be shown: {broken[0]}"
+        page = render_message(
+            "Nothing is left for you",
+            sentence,
+            corpus=session.corpus,
+            reviewer=who,
+            said=said,
+            skipped=skipped,
+        )
+        return answer(HTTPStatus.OK, page)
+
+    def _enter(self, request: Request, given: str) -> Response:
+        token = self.links.known(given)
+        if token is None:
+            raise _refusal(
+                HTTPStatus.FORBIDDEN,
+                "The token is not the one that was printed when this server was started.",
+            )
+        request.state.token = token
+        return self._name_page(request, cookie=self._set_cookie(self.site.cookie, token))
+
+    def _ask_name(self, request: Request) -> Response:
+        self._entered(request)
+        return self._name_page(request)
+
+    def _name_page(
+        self,
+        request: Request,
+        status: HTTPStatus = HTTPStatus.OK,
+        *,
+        problem: str = "",
+        cookie: str = "",
+    ) -> Response:
+        """Ask who is reviewing, or show whose link this is."""
+        # a page, not a redirect: what a link of another site leads to gets no strict cookie
+        owner = self.links.owner(request.state.token)
+        page = render_name(
+            self.session.corpus,
+            _csrf(request.state.token, ""),
+            name=owner or self._cookie(request, _REVIEWER),
+            owned=bool(owner),
+            problem=problem,
+        )
+        return answer(status, page, cookie=cookie)
+
+    def _queue(self, request: Request) -> Response:
+        self._entered(request)
+        page = render_queue(self.session.queue(), self.session.corpus, served=True)
+        return answer(HTTPStatus.OK, page)
+
+    def _name(self, request: Request) -> Response:
+        self._entered(request)
+        given = self._form(request, "").get("reviewer", "")
+        try:
+            name = self.links.owner(request.state.token) or self.session.name(given)
+        except InputError as error:
+            status = HTTPStatus.UNPROCESSABLE_ENTITY
+            return self._name_page(request, status, problem=str(error))
+        return self._redirect("/", cookie=self._set_cookie(_REVIEWER, quote(name, safe="")))
+
+    def _label(self, request: Request) -> Response:
+        reviewer, form = self._signed(request)
+        outcome = {"0": 0, "1": 1}.get(form.get("outcome", ""))
+        if outcome is None:
+            raise _refusal(HTTPStatus.BAD_REQUEST, "The form says neither success nor failure.")
+        number, comment = _number(form, "number"), form.get("comment", "")
+        self.session.say(reviewer, form.get("run", ""), outcome, number, comment)
+        return self._redirect("/")
+
+    def _skip(self, request: Request) -> Response:
+        reviewer, form = self._signed(request)
+        self.session.skip(reviewer, form.get("run", ""))
+        return self._redirect("/")
+
+    def _undo(self, request: Request) -> Response:
+        reviewer, form = self._signed(request)
+        self.session.take_back(reviewer, _number(form, "line"))
+        return self._redirect("/")
+
+    def _again(self, request: Request) -> Response:
+        reviewer, _ = self._signed(request)
+        self.session.show_skipped(reviewer)
+        return self._redirect("/")
+
+    def _signed(self, request: Request) -> tuple[str, dict[str, str]]:
+        """Return the reviewer and the form, where both belong together."""
+        reviewer = self._entered(request)
+        if reviewer is None:
+            raise _refusal(HTTPStatus.BAD_REQUEST, "Say first who you are.")
+        form = self._form(request, reviewer)
+        if not self.links.bind(request.state.token, reviewer):
+            raise _refusal(HTTPStatus.FORBIDDEN, "This link is another reviewer's.")
+        return reviewer, form
+
+    def _query(self, request: Request) -> dict[str, str]:
+        query = request.scope["query_string"].decode("latin-1")
+        try:
+            return dict(parse_qsl(query, max_num_fields=self.limits.fields))
+        except ValueError:
+            raise _refusal(HTTPStatus.BAD_REQUEST, "There is no such address.") from None
+
+    def _entered(self, request: Request) -> str | None:
+        """Return the reviewer, None without a name; refuse those without the link."""
+        token = request.state.token
+        if token is None:
+            raise _refusal(
+                HTTPStatus.FORBIDDEN, "Open the link that was printed when this server was started."
+            )
+        try:
+            return self.links.owner(token) or self.session.name(self._cookie(request, _REVIEWER))
+        except InputError:
+            return None
+
+    def _cookie(self, request: Request, name: str) -> str:
+        return unquote(request.cookies.get(name, ""))
+
+    def _set_cookie(self, name: str, value: str) -> str:
+        secure = "; Secure" if self.site.secure else ""
+        return f"{name}={value}; HttpOnly; SameSite=Strict; Path={self.site.prefix}/{secure}"
+
+    def _form(self, request: Request, reviewer: str) -> dict[str, str]:
+        """Return the form, which must be of this site and of this reviewer."""
+        body, length = request.state.form, int(request.headers.get("content-length", "0")[:12])
+        if length > self.limits.body_bytes:
+            raise _refusal(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The form is too long; shorten the comment."
+            )
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/x-www-form-urlencoded":
+            raise _refusal(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "This is not one of the page's forms."
+            )
+        if len(body) < length:
+            raise _refusal(HTTPStatus.BAD_REQUEST, "The form ended early; send it again.")
+        try:
+            pairs = parse_qsl(
+                body.decode("ascii"),
+                keep_blank_values=True,
+                max_num_fields=self.limits.fields,
+                errors="strict",
+            )
+        except ValueError:
+            raise _refusal(
+                HTTPStatus.BAD_REQUEST, "The form cannot be read; go back and send it again."
+            ) from None
+        form, field = dict(pairs), _csrf(request.state.token, reviewer)
+        given = form.get("csrf", "").encode()
+        doubled = len(form) < len(pairs)
+        if _is_elsewhere(request) or doubled or not hmac.compare_digest(given, field.encode()):
+            raise _refusal(
+                HTTPStatus.FORBIDDEN,
+                "This form was not made by this page for you; go back to the queue and send it "
+                "from there.",
+            )
+        return form
+
+    def _redirect(self, where: str, cookie: str = "") -> Response:
+        headers = {"Location": self.site.prefix + where}
+        return answer(HTTPStatus.SEE_OTHER, cookie=cookie, headers=headers)
+
+    def _message(self, status: int, title: str, sentence: str, *, onward: bool = True) -> Response:
+        page = render_message(title, sentence, corpus=self.session.corpus, onward=onward)
+        return answer(status, page)
+
+    def _refused(self, request: Request, error: Any) -> Response:
+        if error.status_code in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
+            error = _refusal(HTTPStatus.NOT_FOUND, "There is no such page here.")
+        # links of a page are relative, so that they hold below any prefix
+        nested = request.scope["path"].count("/") > self.site.prefix.count("/") + 1
+        onward = error.status_code != HTTPStatus.FORBIDDEN and not nested
+        return self._message(error.status_code, "Refused", error.detail, onward=onward)
+
+    def _not_done(self, request: Request, error: Any) -> Response:
+        return self._message(HTTPStatus.CONFLICT, "Not done", str(error))
+
+    def _not_written(self, request: Request, error: Any) -> Response:
+        complain(f"{error.filename or 'the data root'}: {error.strerror or error}")
+        return self._message(
+            HTTPStatus.INTERNAL_SERVER_ERROR,
+            "Not written",
+            "This label could not be written; those before it stand. Send it again.",
+        )
+
+
+def _csrf(token: str, reviewer: str) -> str:
+    """Return the hidden field of a reviewer's forms; "" for the form that asks for the name."""
+    return hmac.new(token.encode(), f"csrf:{reviewer}".encode(), hashlib.sha256).hexdigest()
+
+
+def _refusal(status: HTTPStatus, sentence: str) -> HTTPException:
+    """Return the refusal of a request that is not answered with what it asks for."""
+    return HTTPException(status, sentence)
+
+
+def _is_elsewhere(request: Request) -> bool:
+    """Whether the browser says that the form is another site's."""
+    # under our no-referrer policy browsers send the origin `null` with the page's own forms
+    host = request.headers.get("host", "")
+    own = (None, "null", f"http://{host}", f"https://{host}")
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    return site not in ("same-origin", "none") or request.headers.get("origin") not in own
+
+
+def _number(form: Mapping[str, str], name: str) -> int:
+    given = form.get(name, "")
+    if not (given.isascii() and given.isdigit() and len(given) < 12):
+        raise _refusal(
+            HTTPStatus.BAD_REQUEST, f"The form's {name} is no number; go back and send it again."
+        )
+    return int(given)

@@ -1,0 +1,258 @@
+"""The review server under idle connections, with TLS, behind a proxy, and when it is stopped."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import signal
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from certify_assets.cli.review_app import ReviewLimits
+from certify_assets.cli.review_server import ReviewServer, encryption
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import InputError
+from certify_assets.operations.labels import read_labels
+from certify_assets.operations.review_session import ReviewSession
+from certify_assets.storage.store import Store
+from certify_assets_tests.cli.calling import Call
+from certify_assets_tests.cli.review_client import Client, serve
+from certify_assets_tests.review_builders import session_batch
+
+#: what clients without a link send and leave: nothing, a byte, half a head, half a form
+UNFINISHED = (
+    b"",
+    b"G",
+    b"GET / HTTP/1.1\r\nHost: localhost\r\n",
+    b"POST /label HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\nrun=",
+)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    made = Store(str(tmp_path_factory.mktemp("served")))
+    session_batch(made, undecided=40)
+    return made
+
+
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Return a certificate of 127.0.0.1, signed by itself, and its key."""
+    folder = tmp_path_factory.mktemp("pem")
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.datetime.now(datetime.UTC)
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    certificate, private = folder / "cert.pem", folder / "key.pem"
+    certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    private.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return certificate, private
+
+
+@contextmanager
+def running(server: ReviewServer) -> Iterator[ReviewServer]:
+    thread = threading.Thread(target=server.serve)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        thread.join()
+        server.close()
+
+
+@contextmanager
+def idle(port: int, many: int) -> Iterator[list[socket.socket]]:
+    """Hold that many connections that finish no request, and renew those that are closed."""
+    stopped, held = threading.Event(), []
+
+    def renew() -> None:
+        turn = 0
+        while not stopped.is_set():
+            for one in filter(_closed, list(held)):
+                one.close()
+                held.remove(one)
+            while len(held) < many and not stopped.is_set():
+                turn += 1
+                with suppress(OSError):
+                    held.append(one := socket.create_connection(("127.0.0.1", port), timeout=1))
+                    one.sendall(UNFINISHED[turn % len(UNFINISHED)])
+            time.sleep(0.02)
+
+    thread = threading.Thread(target=renew)
+    thread.start()
+    try:
+        while len(held) < many:
+            time.sleep(0.01)
+        yield held
+    finally:
+        stopped.set()
+        thread.join()
+        for one in held:
+            one.close()
+
+
+def _closed(one: socket.socket) -> bool:
+    try:
+        return one.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encrypted", [False, True], ids=["http", "https"])
+def test_300_unfinished_connections_refuse_no_reviewer(
+    store: Store, pem: tuple[Path, Path], encrypted: bool
+) -> None:
+    context = encryption(*pem) if encrypted else None
+    server = ReviewServer(ReviewSession(store, "c"), reviewers=["Ann"], encrypted=context)
+    trusted = ssl.create_default_context(cafile=pem[0])
+    with running(server):
+        client = Client(server.url, links=server.links, trusted=trusted)
+        client.enter("Ann")
+        with idle(server.server_port, 300) as held:
+            answers = [client.ask("GET", "/queue").status for _ in range(200)]
+            assert len(held) >= 200
+    assert answers == [200] * 200
+
+
+def test_a_connection_that_never_shakes_hands_is_closed_soon(
+    store: Store, pem: tuple[Path, Path]
+) -> None:
+    limits = ReviewLimits(header_seconds=0.3)
+    server = ReviewServer(ReviewSession(store, "c"), limits=limits, encrypted=encryption(*pem))
+    with running(server):
+        for sent in (b"", b"\x16\x03\x01", b"GET / HTTP/1.0\r\n\r\n"):
+            with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as one:
+                one.sendall(sent)
+                with suppress(ConnectionError):
+                    assert b"200" not in one.recv(100)
+
+
+def test_pages_are_encrypted_by_certificate_and_key(store: Store, pem: tuple[Path, Path]) -> None:
+    server = serve(store, "--reviewer", "Tess", "--tls-cert", str(pem[0]), "--tls-key", str(pem[1]))
+    try:
+        assert server.url.startswith("https://127.0.0.1:")
+        trusted = ssl.create_default_context(cafile=pem[0])
+        client = Client(server.url, links=server.links, trusted=trusted)
+        first = client.ask("GET", f"/?token={server.token}")
+        assert first.headers["Set-Cookie"].endswith("; HttpOnly; SameSite=Strict; Path=/; Secure")
+        page = client.enter("Tess")
+        assert client.label(page, 1).status == 303
+        assert read_labels(Corpus(store, "c"))[-1].reviewer == "Tess"
+        with pytest.raises(ssl.SSLCertVerificationError):
+            Client(server.url).ask("GET", "/")
+    finally:
+        server.process.send_signal(signal.SIGTERM)
+        _, err = server.process.communicate(timeout=30)
+    assert server.process.returncode == 0 and "every confirmed label is in" in err
+
+
+def test_pages_below_the_prefix_of_a_proxy(store: Store) -> None:
+    server = ReviewServer(
+        ReviewSession(store, "c"),
+        reviewers=["Prue"],
+        prefix="/judges/review",
+        public="review.example.org",
+    )
+    with running(server):
+        link = urlsplit(server.url)
+        assert (link.scheme, link.netloc, link.path) == (
+            "https",
+            "review.example.org",
+            "/judges/review/",
+        )
+        client = Client(f"http://127.0.0.1:{server.server_port}/")
+        # a proxy that takes the prefix off and keeps the name, and one that leaves both
+        shown = {"Host": "review.example.org", "Origin": "https://review.example.org"}
+        for base in ("", "/judges/review"):
+            first = client.ask("GET", f"{base}/?{link.query}", headers=shown)
+            assert first.status == 200
+            assert first.headers["Set-Cookie"].endswith("Path=/judges/review/; Secure")
+            assert 'action="name"' in first.text, "relative, so that it holds below any prefix"
+            named = client.ask("POST", f"{base}/name", {"csrf": first.field("csrf")}, shown)
+            assert (named.status, named.headers["Location"]) == (303, "/judges/review/")
+            assert client.ask("GET", f"{base}/", headers=shown).status == 200
+            assert client.ask("GET", f"{base}/none/such", headers=shown).status == 404
+        assert client.ask("GET", "/", headers={"Host": "other.example.org"}).status == 403
+
+
+def test_a_stop_finishes_the_answer_that_is_on_its_way(store: Store) -> None:
+    server = serve(store, "--reviewer", "Stan")
+    client = Client(server.url, links=server.links)
+    page = client.enter("Stan")
+    before = len(read_labels(Corpus(store, "c")))
+    body = f"csrf={page.field('csrf')}&run={page.field('run')}&number={page.field('number')}"
+    body += "&outcome=1"
+    cookies = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
+    head = (
+        f"POST /label HTTP/1.1\r\nHost: localhost\r\nCookie: {cookies}\r\nContent-Type: "
+        f"application/x-www-form-urlencoded\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    address = ("127.0.0.1", server.port)
+    with (
+        socket.create_connection(address, timeout=20) as forming,
+        socket.create_connection(address, timeout=20) as nothing,
+    ):
+        forming.sendall((head + body[:20]).encode())
+        time.sleep(0.5)
+        server.process.send_signal(signal.SIGTERM)
+        assert nothing.recv(10) == b"", "an idle connection is closed at once"
+        forming.sendall(body[20:].encode())
+        assert b" 303 " in forming.recv(1000)
+    out, err = server.process.communicate(timeout=30)
+    assert server.process.returncode == 0 and "every confirmed label is in" in err
+    assert "Traceback" not in out + err
+    assert len(read_labels(Corpus(store, "c"))) == before + 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--tls-cert", "missing.pem"], "--tls-cert and --tls-key belong together"),
+        (["--tls-cert", "missing.pem", "--tls-key", "x"], "No such file or directory"),
+        (["--root-path", "review"], "--root-path 'review' is no path"),
+        (["--root-path", "/a/../b?c"], "is no path; give one like /review"),
+        (["--public-host", "https://review.example.org"], "is no name of a host"),
+        (["--host", "192.0.2.1"], "give --tls-cert and --tls-key"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(
+    call: Call, store: Store, tmp_path: Path, options: list[str], words: str
+) -> None:
+    answer = call("review", "serve", "c", *options, "--root", store.root)
+    assert answer.code == 2 and words in " ".join(answer.err.split()), answer.err
+
+
+def test_a_key_of_another_certificate_is_refused(pem: tuple[Path, Path], tmp_path: Path) -> None:
+    other = tmp_path / "other.pem"
+    other.write_bytes(pem[0].read_bytes())
+    with pytest.raises(InputError, match=r"no certificate chain with its key"):
+        encryption(pem[0], other)
