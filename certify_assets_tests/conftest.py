@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -117,6 +118,22 @@ def _small_corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def corpora(_small_corpora: Path, tmp_path: Path) -> Store:
     """A data root with three small certified corpora, for one test alone."""
     return copy_world(_small_corpora, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def _s3() -> Iterator[dict[str, str]]:
+    from certify_assets_tests.services import object_store
+
+    with object_store() as environment:
+        yield environment
+
+
+@pytest.fixture
+def s3_root(_s3: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """URL of an empty data root on a real S3 server, for one test alone."""
+    for name, value in _s3.items():
+        monkeypatch.setenv(name, value)
+    return f"s3://certify/{uuid.uuid4().hex}"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Real servers that tests start on this machine and end with all their children: a small Ray cluster, a PostgreSQL server."""
+"""Real servers that tests start on this machine and end with all their children: a small Ray cluster, a PostgreSQL server, an S3 server."""
 
 import os
 import pwd
@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,7 +22,14 @@ import pytest
 
 from certify_assets_tests.paths import REPOSITORY
 
-__all__ = ["RayCluster", "end_group", "free_port", "postgres_server", "ray_cluster"]
+__all__ = [
+    "RayCluster",
+    "end_group",
+    "free_port",
+    "object_store",
+    "postgres_server",
+    "ray_cluster",
+]
 
 _START_S, _STOP_S = 90, 30
 
@@ -211,3 +220,39 @@ def end_group(process: subprocess.Popen[bytes], first: int = signal.SIGTERM) -> 
                 process.send_signal(number)
         with suppress(subprocess.TimeoutExpired):
             process.wait(_STOP_S)
+
+
+@contextmanager
+def object_store(*options: str) -> Iterator[dict[str, str]]:
+    """An S3 server with the bucket certify; gives the environment of its clients, and skips where it is not installed."""
+    for name in ("obstore", "moto"):
+        pytest.importorskip(
+            name, reason=f"{name} is not installed; pip install certify_assets[dev]"
+        )
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    started = subprocess.Popen(
+        [sys.executable, "-m", "certify_assets_tests.object_server", str(port), *options],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+    def made() -> bool:
+        request = urllib.request.Request(f"{address}/certify", method="PUT")
+        with suppress(urllib.error.URLError):
+            return urllib.request.urlopen(request).status == 200
+        return False
+
+    try:
+        _wait_for(started, made)
+        yield {
+            "AWS_ACCESS_KEY_ID": "certify",
+            "AWS_SECRET_ACCESS_KEY": secrets.token_hex(16),
+            "AWS_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL": address,
+            "AWS_ALLOW_HTTP": "true",
+        }
+    finally:
+        end_group(started)

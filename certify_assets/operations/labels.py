@@ -103,6 +103,7 @@ def append_labels(corpus: Corpus, labels: Sequence[Label]) -> list[Label]:
     stored: list[Label] = []
 
     def new(before: list[Label]) -> list[Label]:
+        stored.clear()
         by_token = {entry.token: entry for entry in before}
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         added = []

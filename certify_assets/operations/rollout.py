@@ -81,6 +81,7 @@ def deploy(
     # corpus, where no user asked.
     corpus, store = judge.corpus, judge.store
     _ = judge.spec
+    store.require_exclusive("a deployment")
     require_anchored(corpus)
     key = certificates_key or own_key(corpus.name, judge.name)
     batch_alpha = _of_batches(corpus, alpha) if batch_only else {}

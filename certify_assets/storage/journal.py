@@ -174,12 +174,16 @@ class Journal(Generic[T]):
         return added[0] if added else None
 
     def extend(self, make: Callable[[list[T]], Iterable[T]]) -> list[T]:
-        """Append what `make` returns for the stored entries; return it as it is stored."""
-        # no other process appends between the two
+        """Append what `make` returns for the stored entries; return it as it is stored.
+
+        No other process appends between the two: `make` may be called again for more entries.
+        """
         added: list[T] = []
         known, last = self._heads(), [Head(self.key, 0, "")]
 
         def texts(old: bytes) -> str | None:
+            # an object store asks again where another writer was faster
+            added.clear()
             lines = self._complete(self._lines(old), known)
             head, new = self._head(lines), []
             for number, entry in enumerate(make(self._entries(lines)), len(lines) + 1):

@@ -211,6 +211,7 @@ class Lease:
         mine: list[bool] = []
 
         def changed(data: bytes | None) -> bytes | None:
+            mine.clear()
             held = Held.parse(data)
             # one that is late keeps the lease as long as nobody has taken it
             if held is None or all(holder.token != self._token for holder in held.holders):

@@ -1,4 +1,4 @@
-"""The data root: one tree of tables and documents, local or on any fsspec file system."""
+"""The data root: one tree of tables and documents, local, in an object store or elsewhere."""
 
 # Layout (<corpus> and <judge> are names of letters, digits, '_', '-' and '.'):
 #
@@ -38,7 +38,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 from certify_assets.errors import InputError
 from certify_assets.files import parse_json, sha256_bytes, sha256_file
-from certify_assets.storage.backends import Backend, backend_of
+from certify_assets.storage.backend import Backend
+from certify_assets.storage.backends import backend_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,8 +100,10 @@ class Store:
 
     def read_bytes(self, key: str) -> bytes:
         """Return what is stored under the key; else name the step that writes it."""
-        self._require(key)
-        return self.backend.read(key)
+        try:
+            return self.backend.read(key)
+        except (FileNotFoundError, NotADirectoryError):
+            raise InputError(self._missing(key)) from None
 
     def write_bytes(self, key: str, data: bytes) -> str:
         """Store bytes under the key, whole or not at all; return their SHA-256."""
@@ -137,7 +140,8 @@ class Store:
 
     def append_line(self, key: str, make: Callable[[bytes], str | None]) -> None:
         """Append to a journal the line that `make` returns for its whole lines, None for none."""
-        # on a local root no other process appends between the two, and the disk has the line
+        # on a local root no other process appends between the two, and the disk has the line; an
+        # object store may call `make` again, where another process appended first
         self.backend.append_line(key, make)
 
     def sha256(self, key: str) -> str:
@@ -201,9 +205,21 @@ class Store:
         frame.to_parquet(buffer, index=False, compression="zstd")
         return self.write_bytes(key, buffer.getvalue())
 
+    def require_exclusive(self, what: str) -> None:
+        """Refuse something on a data root whose journals could lose lines to another writer."""
+        if not self.backend.is_exclusive():
+            raise InputError(
+                f"{what} needs a data root that refuses a write when another came first, which "
+                f"{self.root} does not; use a folder, or an object store with conditional writes "
+                "(S3 If-Match and If-None-Match)."
+            )
+
     def _require(self, key: str) -> None:
         if not self.exists(key):
-            raise InputError(f"{self.locate(key)} does not exist; {_remedy(key)} first.")
+            raise InputError(self._missing(key))
+
+    def _missing(self, key: str) -> str:
+        return f"{self.locate(key)} does not exist; {_remedy(key)} first."
 
 
 def _remedy(key: str) -> str:

@@ -5,7 +5,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import ClassVar
 
-from certify_assets.storage.backends import BACKENDS, Backend
+from certify_assets.storage.backend import Backend
+from certify_assets.storage.backends import BACKENDS
 
 
 class MemoryBackend(Backend):
@@ -25,7 +26,9 @@ class MemoryBackend(Backend):
 
     def read(self, key: str) -> bytes:
         """Return a file."""
-        return self.files[self.locate(key)]
+        if (place := self.locate(key)) not in self.files:
+            raise FileNotFoundError(place)
+        return self.files[place]
 
     def write(self, key: str, data: bytes) -> None:
         """Store a file."""

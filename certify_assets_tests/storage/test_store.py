@@ -114,13 +114,13 @@ def test_a_root_of_a_scheme_that_cannot_be_opened_is_told(monkeypatch: pytest.Mo
         Store("nowhere://x").names("corpora")
 
     def missing(url: str) -> None:
-        raise ImportError("Install s3fs to access S3")
+        raise ImportError("Install paramiko to access SFTP")
 
     monkeypatch.setattr(fsspec.core, "url_to_fs", missing)
     with pytest.raises(
-        MissingToolError, match=r"s3://x needs a package that is not installed \(Install s3fs"
+        MissingToolError, match=r"sftp://x needs a package that is not installed \(Install paramiko"
     ):
-        Store("s3://x").exists("corpora")
+        Store("sftp://x").exists("corpora")
 
 
 @pytest.mark.slow
