@@ -5,20 +5,30 @@ from __future__ import annotations
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import dagster as dg
 import pydantic
 
 from certify_assets.corpora.config import CorpusConfig, corpus_schema
 from certify_assets.corpora.embedded import EMBEDDED
-from certify_assets.defs.names import NAMING, parse_owners, parse_prefix
+from certify_assets.defs.setup import (
+    merged,
+    parse_judges,
+    parse_owners,
+    parse_prefix,
+    settle,
+    setup,
+)
 from certify_assets.errors import InputError
 
 # how pydantic names the branches of a union between the parts of a place
 _TYPES = ("bool", "dict", "int", "str")
+# this package's own folder of components, and the attributes that are one for a code location
+_OWN, _SETUP = "certify_assets.defs", ("key_prefix", "owners", "judges")
 _TEMPLATE = """\
 # The corpora of this project; docs/corpora.md describes the component.
 type: {type_name}
@@ -36,6 +46,8 @@ attributes:
   # of every asset, where they are not to be corpora/..., judges/... and team:evaluation
   # key_prefix: my_platform
   # owners: ["team:my_team"]
+  # of the judges, where these alone are to have assets
+  # judges: [lexical]
 """
 
 
@@ -45,12 +57,25 @@ _ABOUT = {
 }
 
 
-class DeclaredCorpus(dg.Resolvable, dg.Model):
+class _Declared(dg.Resolvable, dg.Model):
+    """A part of the YAML file; what is wrong in it is a sentence that names the field."""
+
+    @classmethod
+    def resolve_from_model(cls, context: dg.ResolutionContext, model: pydantic.BaseModel) -> Self:
+        """Return it with its templates resolved."""
+        try:
+            found: Self = super().resolve_from_model(context, model)
+        except pydantic.ValidationError as error:
+            raise InputError(_first_error(error)) from None
+        return found
+
+
+class DeclaredCorpus(_Declared):
     """One corpus: where its runs are stored and how they are split."""
 
     name: str = pydantic.Field(description=_ABOUT["name"], examples=["my_corpus"], max_length=64)
     paths: list[str] = pydantic.Field(
-        description=f"{_ABOUT['paths'].rstrip('.')}, relative to the YAML file.",
+        description=f"{_ABOUT['paths'].rstrip('.')}: absolute, relative to the YAML file, or URLs.",
         examples=[["runs"]],
         min_length=1,
     )
@@ -78,7 +103,7 @@ class DeclaredCorpus(dg.Resolvable, dg.Model):
     )
 
     def config(self, folder: Path) -> CorpusConfig:
-        """Return the configuration, with paths made absolute from the folder of the YAML file.
+        """Return the configuration, with paths absolute from the folder of the YAML file, or URLs.
 
         Raises
         ------
@@ -87,7 +112,10 @@ class DeclaredCorpus(dg.Resolvable, dg.Model):
         """
         values = {name: getattr(self, name) for name in type(self).model_fields if name != "paths"}
         config = CorpusConfig(
-            paths=tuple(str((folder / path).resolve()) for path in self.paths), **values
+            paths=tuple(
+                path if "://" in path else str((folder / path).resolve()) for path in self.paths
+            ),
+            **values,
         )
         _refuse_unknown(config)
         return config
@@ -106,16 +134,17 @@ class _Scaffolder(dg.Scaffolder[Any]):
 
 
 @dg.scaffold_with(_Scaffolder)
-class Corpora(dg.Component, dg.Resolvable, dg.Model):
-    """Register and certify corpora of agent runs once their files are complete, and on changes."""
+class Corpora(dg.Component, _Declared):
+    """The platform for corpora of agent runs, which are certified once their files are complete."""
 
-    corpora: list[DeclaredCorpus] = pydantic.Field(description="The corpora.", min_length=1)
+    corpora: list[DeclaredCorpus] = pydantic.Field(default=[], description="The corpora.")
     running: bool = pydantic.Field(
-        True, description="Whether the sensor starts with the daemon; false leaves that to the UI."
+        default=True,
+        description="Whether the sensor starts with the daemon; false leaves that to the UI.",
     )
     key_prefix: str | list[str] | None = pydantic.Field(
         None,
-        description="Prefix of the key of every asset of the code location, as plain text.",
+        description="Prefix of the key of every asset of the code location.",
         examples=["my_platform"],
     )
     owners: list[str] | None = pydantic.Field(
@@ -123,49 +152,93 @@ class Corpora(dg.Component, dg.Resolvable, dg.Model):
         description="Owners of every asset of the code location, instead of team:evaluation.",
         examples=[["team:my_team", "someone@example.com"]],
     )
+    judges: list[str] | None = pydantic.Field(
+        None,
+        description="Judges that have assets, with those that they start from: names of the "
+        "platform's and of judges.yaml's. All by default.",
+        examples=[["lexical"]],
+    )
 
-    @pydantic.field_validator("key_prefix", "owners")
+    @pydantic.field_validator("key_prefix", "owners", "judges")
     @classmethod
     def _valid(cls, value: object, info: pydantic.ValidationInfo) -> object:
         if value is not None:
-            (parse_prefix if info.field_name == "key_prefix" else parse_owners)(value)
+            parsers = {"key_prefix": parse_prefix, "owners": parse_owners, "judges": parse_judges}
+            parsers[str(info.field_name)](value)
         return value
+
+    @classmethod
+    def model(cls) -> type[pydantic.BaseModel]:
+        """Return the schema of the YAML file, where the list of corpora is no template."""
+        # a list or a template: `dg check yaml` could say of a wrong field only that neither fits
+        return _schema(super().model(), list[DeclaredCorpus.model()])  # type: ignore[misc]
 
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
         """Return who owns the component and what it makes."""
         return dg.ComponentTypeSpec(
-            owners=["team:evaluation"], tags=["certify"], produces=["sensor"]
+            owners=["team:evaluation"],
+            tags=["certify"],
+            produces=["asset", "asset_check", "job", "schedule", "sensor", "resource"],
         )
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """Return the sensor of these corpora; nothing is read or written before it runs."""
-        from certify_assets.defs.operations.sensors import declared_corpora_sensor
+        """Return the platform with the sensor of these corpora; their files are not read.
 
+        Of several files of one project, the first gives the platform and every one its sensor.
+        """
         path = context.path
         folder = path if path.is_dir() else path.parent
         configs = [corpus.config(folder) for corpus in self.corpora]
         refuse_repeated(config.name for config in configs)
-        self._require_naming()
+        if context.defs_module_name == _OWN:
+            # definitions.py gives the platform
+            self._require_setup()
+            return self._sensor(folder, configs)
+        declared = context.component_tree.get_all_components(Corpora) or [self]
+        refuse_repeated(corpus.name for found in declared for corpus in found.corpora)
+        if declared[0] is not self:
+            return self._sensor(folder, configs)
+        return dg.Definitions.merge(self.platform(declared), self._sensor(folder, configs))
+
+    def platform(self, declared: Sequence[Corpora] = ()) -> dg.Definitions:
+        """Return everything but the sensors of corpora, set up as the components together say."""
+        settle(merged([found.model_dump() for found in declared or [self]]))
+        # its modules build the keys of their assets as they are imported
+        from certify_assets.defs.platform import platform_definitions
+
+        return platform_definitions()
+
+    def _sensor(self, folder: Path, configs: Sequence[CorpusConfig]) -> dg.Definitions:
+        if not configs:
+            return dg.Definitions()
+        from certify_assets.defs.operations.sensors import declared_corpora_sensor
+
         name = "declared_" + re.sub(r"\W", "_", folder.name)
         return dg.Definitions(
             sensors=[declared_corpora_sensor(name, configs, running=self.running)]
         )
 
-    def _require_naming(self) -> None:
-        # the keys were built when the modules of the assets were imported, from the text of the
-        # YAML files of this package: another file, or a template, would be ignored silently
-        if self.key_prefix is not None and parse_prefix(self.key_prefix) != NAMING.prefix:
-            used = "/".join(NAMING.prefix) or "none"
-            raise InputError(
-                f"key_prefix is {self.key_prefix!r}, and the assets have {used}; give one prefix, "
-                "as plain text, in a defs.yaml of the package certify_assets.defs."
-            )
-        if self.owners is not None and parse_owners(self.owners) != NAMING.owners:
-            raise InputError(
-                f"owners are {self.owners}, and the assets have {list(NAMING.owners)}; name the "
-                "same, as plain text, in every defs.yaml of the package certify_assets.defs."
-            )
+    def _require_setup(self) -> None:
+        # read from the text of the YAML files of this package: another file, or a template, would
+        # be ignored silently
+        wanted = merged([self.model_dump()])
+        for name, asked, used in zip(_SETUP, wanted, setup(), strict=True):
+            given = getattr(self, name)
+            if given is not None and asked != used:
+                there = list(used or ()) if name != "key_prefix" else "/".join(used or ())
+                raise InputError(
+                    f"{name} {'is' if name == 'key_prefix' else 'are'} {given!r}, and the assets "
+                    f"have {there or 'none'}; give one, as plain text, in a defs.yaml of the "
+                    "package certify_assets.defs, or alike in several."
+                )
+
+
+@cache
+def _schema(derived: type[pydantic.BaseModel], corpora: Any) -> type[pydantic.BaseModel]:
+    about = derived.model_fields["corpora"]
+    field: Any = pydantic.Field(default=[], description=about.description)
+    return pydantic.create_model(derived.__name__, __base__=derived, corpora=(corpora, field))
 
 
 def with_declared(definitions: dg.Definitions, folder: Path) -> dg.Definitions:

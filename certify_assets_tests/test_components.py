@@ -9,10 +9,17 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.definitions_load_context import (
+    DefinitionsLoadContext,
+    DefinitionsLoadType,
+)
+from dagster._core.definitions.repository_definition import RepositoryLoadData
 
 from certify_assets.components import Corpora, with_declared
-from certify_assets.defs.names import declared_naming
+from certify_assets.defs import setup
+from certify_assets.defs.setup import declared_setup
 from certify_assets.errors import InputError
+from certify_assets_tests.builders import write_runs
 from certify_assets_tests.conftest import platform_environment
 from certify_assets_tests.paths import REPOSITORY
 
@@ -52,10 +59,23 @@ def test_a_declaration_is_a_sensor_with_paths_from_its_own_file(folder: Path) ->
     assert sensor.default_status == dg.DefaultSensorStatus.RUNNING
     assert sensor.job_name == "onboard_corpus"
     component = Corpora.from_attributes_dict(
-        attributes={"corpora": [{"name": "mine", "paths": ["runs"], "seed": 7, "rl": False}]}
+        attributes={
+            "corpora": [
+                {
+                    "name": "mine",
+                    "paths": ["runs", "/data/runs", "s3://bucket/runs"],
+                    "seed": 7,
+                    "rl": False,
+                }
+            ]
+        }
     )
     config = component.corpora[0].config(folder / "my_corpora")
-    assert config.paths == (str(folder / "my_corpora" / "runs"),)
+    assert config.paths == (
+        str(folder / "my_corpora" / "runs"),
+        "/data/runs",
+        "s3://bucket/runs",
+    )
     assert config.seed == 7
     assert not config.rl
     assert not list(folder.rglob("runs")) and not list(folder.rglob("corpus.json"))
@@ -78,6 +98,10 @@ def test_a_declaration_is_a_sensor_with_paths_from_its_own_file(folder: Path) ->
         # the assets of this process have none
         (_YAML + "  key_prefix: lab\n", "key_prefix is 'lab', and the assets have none"),
         (_YAML + "  owners: [team:lab]\n", "owners are ['team:lab'], and the assets have"),
+        (_YAML + "  judges: [lexical]\n", "judges are ['lexical'], and the assets have none"),
+        (_YAML + "  judges: lexical\n", "judges: Input should be a valid list"),
+        (_YAML + "      seed: many\n", "seed: Input should be a valid integer"),
+        (_YAML + "      seeds: 4\n", "corpora.0.seeds: Extra inputs are not permitted"),
     ],
 )
 def test_what_is_wrong_with_a_declaration_is_a_sentence_that_names_its_file(
@@ -99,23 +123,27 @@ def test_one_corpus_in_two_files_is_refused(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("attributes", "prefix", "owners"),
+    ("attributes", "expected"),
     [
-        ("", (), ("team:evaluation",)),
-        ("  key_prefix: lab/agents\n", ("lab", "agents"), ("team:evaluation",)),
-        ("  key_prefix: [lab]\n  owners: [team:lab, a@b.org]\n", ("lab",), ("team:lab", "a@b.org")),
+        ("", ((), ("team:evaluation",), None)),
+        ("  key_prefix: lab/agents\n", (("lab", "agents"), ("team:evaluation",), None)),
+        (
+            "  key_prefix: [lab]\n  owners: [team:lab, a@b.org]\n",
+            (("lab",), ("team:lab", "a@b.org"), None),
+        ),
+        ("  judges: [lexical, sft]\n", ((), ("team:evaluation",), ("lexical", "sft"))),
         # reported when the component is loaded
-        ("  key_prefix: 'a b'\n  owners: 3\n", (), ("team:evaluation",)),
+        ("  key_prefix: 'a b'\n  owners: 3\n  judges: []\n", ((), ("team:evaluation",), None)),
     ],
 )
-def test_prefix_and_owners_are_read_before_any_key_is_built(
-    folder: Path, attributes: str, prefix: tuple[str, ...], owners: tuple[str, ...]
+def test_the_setup_is_read_before_any_key_is_built(
+    folder: Path, attributes: str, expected: tuple[object, ...]
 ) -> None:
-    assert declared_naming(folder) == ((), ("team:evaluation",))
+    assert declared_setup(folder) == ((), ("team:evaluation",), None)
     _declare(folder, "type: another.Component\nattributes: {key_prefix: no}\n", name="a")
     _declare(folder, _YAML + attributes, name="b")
     _declare(folder, "[", name="c")
-    assert declared_naming(folder) == (prefix, owners)
+    assert declared_setup(folder) == expected
 
 
 _NAMED = """
@@ -198,6 +226,152 @@ def test_a_prefix_is_that_of_every_asset_and_a_job_runs_under_it(tmp_path: Path)
         if not name.startswith("__")
     }
     assert (root / "judges/lexical/mine/certificates.json").is_file()
+
+
+def test_the_processes_of_a_run_get_the_judges_that_the_code_location_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CERTIFY_ROOT", str(tmp_path))
+    (tmp_path / "judges.yaml").write_text("judges: [{name: short, family: lexical}]\n", "utf-8")
+    setup.judges_document.cache_clear()
+    try:
+        assert "short" in setup.judges()
+        kept = setup.snapshot()
+        # changed, or out of reach, since
+        (tmp_path / "judges.yaml").unlink()
+        setup.judges_document.cache_clear()
+        again = DefinitionsLoadContext(
+            DefinitionsLoadType.RECONSTRUCTION, RepositoryLoadData({}, reconstruction_metadata=kept)
+        )
+        with DefinitionsLoadContext.scoped(again):
+            assert "short" in setup.judges()
+        setup.judges_document.cache_clear()
+        assert "short" not in setup.judges()
+    finally:
+        setup.judges_document.cache_clear()
+
+
+_PROJECT = {
+    "pyproject.toml": """\
+[project]
+name = "lab"
+version = "0.1.0"
+
+[tool.dg]
+directory_type = "project"
+
+[tool.dg.project]
+root_module = "lab"
+registry_modules = ["lab.components.*"]
+""",
+    "src/lab/__init__.py": "",
+    "src/lab/components/__init__.py": "",
+    "src/lab/defs/__init__.py": "",
+    "src/lab/definitions.py": """\
+from pathlib import Path
+
+from dagster import definitions, load_from_defs_folder
+
+
+@definitions
+def defs():
+    return load_from_defs_folder(path_within_project=Path(__file__).parent)
+""",
+    # what else the project has
+    "src/lab/defs/weather.py": "import dagster as dg\n\n\n@dg.asset\ndef weather(): ...\n",
+    "src/lab/defs/agents/defs.yaml": _YAML
+    + '      rl: false\n  key_prefix: "{{ env.LAB_PREFIX }}"\n  owners: [team:lab]\n  judges: [lexical]\n',
+    "src/lab/defs/others/defs.yaml": _YAML.replace("mine", "theirs"),
+}
+_SENSE = """
+import json
+import dagster as dg
+from lab.definitions import defs as lazy
+from certify_assets.defs.resources import DataRoot
+defs = lazy()
+(sensor,) = [found for found in defs.sensors if found.name == "declared_agents"]
+with dg.DagsterInstance.get() as instance, dg.build_sensor_context(instance=instance) as context:
+    result = sensor(context, data_root=DataRoot())
+    for request in result.dynamic_partitions_requests:
+        instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
+print(json.dumps([request.partition_key for request in result.run_requests]))
+"""
+
+
+@pytest.mark.slow
+def test_a_project_of_somebody_else_certifies_its_corpus_by_the_component(tmp_path: Path) -> None:
+    project, root = tmp_path / "project", tmp_path / "root"
+    for name, text in _PROJECT.items():
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(text, "utf-8")
+    runs = project / "src/lab/defs/agents/runs/runs.jsonl"
+    runs.parent.mkdir()
+    write_runs(runs, tasks=100)
+    os.utime(runs, (1, 1))
+    (root / "dagster").mkdir(parents=True)
+    environment = {
+        **platform_environment(root),
+        "PYTHONPATH": os.pathsep.join([str(project / "src"), str(REPOSITORY)]),
+        "PYTHONWARNINGS": "ignore",
+        "VIRTUAL_ENV": sys.prefix,
+        "LAB_PREFIX": "lab",
+    }
+
+    def call(program: str, *arguments: str) -> str:
+        done = subprocess.run(
+            [str(Path(sys.prefix) / "bin" / program), *arguments],
+            env=environment,
+            cwd=project,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    call("dg", "check", "defs")
+    listed = json.loads(call("dg", "list", "defs", "--json"))
+    assets = {found["asset_key"]: found for found in listed["assets"]}
+    ours = {name for name in assets if name.startswith("lab/")}
+    assert set(assets) - ours == {"weather"}
+    assert {name.split("/")[2] for name in ours if name.startswith("lab/judges/")} == {"lexical"}
+    assert all(assets[name]["owners"] == [{"team": "lab"}] for name in ours)
+    assert "lab/corpora/trajectories:schema" in {found["key"] for found in listed["asset_checks"]}
+    named = {
+        kind: {found["name"] for found in listed[kind]}
+        for kind in ("jobs", "schedules", "sensors", "resources")
+    }
+    assert named["jobs"] == {
+        "onboard_corpus",
+        "decide_inbox",
+        "recertify_deployed",
+        "refresh_all_certificates",
+    }
+    assert named["schedules"] == {"weekly_recertification"}
+    assert {"declared_agents", "declared_others", "new_inbox"} <= named["sensors"]
+    assert named["resources"] == {"data_root", "mlflow"}
+    # the sensor registers the corpus, and its job is what it asks for
+    assert json.loads(call("python", "-c", _SENSE).splitlines()[-1]) == ["mine"]
+    one_process = json.dumps({"execution": {"config": {"in_process": {}}}})
+    call(
+        "dg",
+        "launch",
+        "--job",
+        "onboard_corpus",
+        "--partition",
+        "mine",
+        "--config-json",
+        one_process,
+    )
+    certificates = json.loads((root / "judges/lexical/mine/certificates.json").read_text("utf-8"))
+    assert certificates["certificates"]
+    assert (root / "judges/lexical/mine/page.html").is_file()
+    # a field that there is not, by its name
+    declared = project / "src/lab/defs/agents/defs.yaml"
+    declared.write_text(declared.read_text("utf-8").replace("rl:", "rlx:"), "utf-8")
+    with pytest.raises(AssertionError, match=r"attributes\.corpora\.0\.rlx.*'rlx' was unexpected"):
+        # by its folder: of several files with one component, dg reads the last alone
+        call("dg", "check", "yaml", "src/lab/defs/agents")
 
 
 @pytest.mark.slow

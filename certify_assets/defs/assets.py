@@ -14,7 +14,6 @@ import dagster as dg
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.names import (
     FAMILY,
-    NAMING,
     code_version,
     corpora_partitions,
     judge_code_version,
@@ -22,6 +21,7 @@ from certify_assets.defs.names import (
     stored_version,
 )
 from certify_assets.defs.resources import DataRoot, MlflowTracker
+from certify_assets.defs.setup import setup
 from certify_assets.judges.base import JUDGED_COLUMNS, RUN_COLUMNS
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JudgeSpec
@@ -143,9 +143,9 @@ def judge_asset(
 
 def _common(folder: str, group: str, about: Mapping[str, Any]) -> Any:
     return {
-        "key_prefix": [*NAMING.prefix, *folder.split("/")],
+        "key_prefix": [*setup().prefix, *folder.split("/")],
         "group_name": group,
-        "owners": list(NAMING.owners),
+        "owners": list(setup().owners),
         "partitions_def": corpora_partitions,
         "code_version": code_version(),
         **about,

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import dagster as dg
-import yaml
 
 from certify_assets._version import __version__
+from certify_assets.defs.setup import setup
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.reading import FORMER
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES, JudgeSpec
@@ -28,7 +25,6 @@ FAMILY = "certify/family"
 PART = "certify/part"
 #: tag of a materialization or an observation
 VERSION = "dagster/data_version"
-COMPONENT = "certify_assets.components.Corpora"
 _SPLITS = ("sft", "rl", "cal", "test")
 # asset → the documents that it stores; {c} is the corpus, {j} the judge
 _DOCUMENTS: dict[str, tuple[str, ...]] = {
@@ -61,69 +57,11 @@ _DOCUMENTS: dict[str, tuple[str, ...]] = {
     "research/simulation": ("study/simulation.json",),
     "research/report": ("study/site/index.html",),
 }
-_PREFIX = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+)*")
-# as Dagster takes them
-_OWNER = re.compile(r"team:.+|\b[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}\b")
-
-
-class Naming(NamedTuple):
-    """Prefix and owners of every asset of the code location."""
-
-    prefix: tuple[str, ...] = ()
-    owners: tuple[str, ...] = ("team:evaluation",)
-
-
-def parse_prefix(value: object) -> tuple[str, ...]:
-    """Return the parts of a key prefix, given with slashes or as a list; ValueError if invalid."""
-    parts = value if isinstance(value, list) else [value]
-    text = "/".join(map(str, parts))
-    if not _PREFIX.fullmatch(text):
-        raise ValueError("give letters, digits and underscores, with / between parts")
-    return tuple(text.split("/"))
-
-
-def parse_owners(value: object) -> tuple[str, ...]:
-    """Return owners as Dagster takes them; ValueError if one is no team and no e-mail address."""
-    owners = tuple(map(str, value)) if isinstance(value, list) else ()
-    if not owners or not all(map(_OWNER.fullmatch, owners)):
-        raise ValueError("give a list of team:NAME or e-mail addresses")
-    return owners
-
-
-def declared_naming(folder: Path) -> Naming:
-    """Return the prefix and the owners that YAML files below a folder declare first."""
-    # read as text, since every key is built while the modules of the assets are imported, which is
-    # before Dagster can load a component; what is wrong is reported when the component is loaded
-    found = Naming()
-    for attributes in _attributes(folder):
-        try:
-            if not found.prefix and (prefix := attributes.get("key_prefix")):
-                found = found._replace(prefix=parse_prefix(prefix))
-            if found.owners == Naming().owners and (owners := attributes.get("owners")):
-                found = found._replace(owners=parse_owners(owners))
-        except ValueError:
-            continue
-    return found
-
-
-def _attributes(folder: Path) -> Iterator[Mapping[str, object]]:
-    for path in sorted(folder.rglob("defs.yaml")):
-        try:
-            documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, yaml.YAMLError):
-            continue
-        for document in documents:
-            if isinstance(document, dict) and document.get("type") == COMPONENT:
-                attributes = document.get("attributes")
-                yield attributes if isinstance(attributes, dict) else {}
-
-
-NAMING = declared_naming(Path(__file__).parent)
 
 
 def key(name: str) -> dg.AssetKey:
     """Return the asset key that a name with slashes spells, such as ``corpora/trajectories``."""
-    return dg.AssetKey([*NAMING.prefix, *name.split("/")])
+    return dg.AssetKey([*setup().prefix, *name.split("/")])
 
 
 def judge_key(judge: str, part: str) -> dg.AssetKey:
@@ -133,7 +71,7 @@ def judge_key(judge: str, part: str) -> dg.AssetKey:
 
 def name_of(asset_key: dg.AssetKey) -> str:
     """Return the name of a key without the prefix of the code location."""
-    return "/".join(asset_key.path[len(NAMING.prefix) :])
+    return "/".join(asset_key.path[len(setup().prefix) :])
 
 
 def judge_of(asset_key: dg.AssetKey) -> str:
@@ -144,17 +82,17 @@ def judge_of(asset_key: dg.AssetKey) -> str:
 
 def folder_of(name: str) -> dg.AssetSelection:
     """Select every asset below a name, such as ``research``."""
-    return dg.AssetSelection.key_prefixes([*NAMING.prefix, *name.split("/")])
+    return dg.AssetSelection.key_prefixes([*setup().prefix, *name.split("/")])
 
 
 def chains(*judges: str) -> dg.AssetSelection:
     """Select every asset of some judges."""
-    return dg.AssetSelection.key_prefixes(*[[*NAMING.prefix, "judges", name] for name in judges])
+    return dg.AssetSelection.key_prefixes(*[[*setup().prefix, "judges", name] for name in judges])
 
 
 def source(name: str, group: str, **about: Any) -> dg.AssetSpec:
     """Return an asset that no run makes: files that others write, or a command."""
-    return dg.AssetSpec(key(name), group_name=group, owners=list(NAMING.owners), **about)
+    return dg.AssetSpec(key(name), group_name=group, owners=list(setup().owners), **about)
 
 
 def code_version(**facts: Any) -> str:

@@ -10,7 +10,7 @@ import pkgutil
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict
@@ -285,12 +285,12 @@ def __getattr__(name: str) -> Any:
 
 def judges(root: str | None = None) -> dict[str, JudgeSpec]:
     """Return every judge: those of the platform, then those of the data root's judges.yaml."""
-    return platform_judges() | dict(_configured(root).judges)
+    return platform_judges() | dict(read_judges_document(root).configured.judges)
 
 
 def judge_problems(root: str | None = None) -> tuple[str, ...]:
     """Return a sentence on each judge of the user's document that cannot be used."""
-    return _configured(root).problems
+    return read_judges_document(root).configured.problems
 
 
 def judge_spec(name: str, root: str | None = None) -> JudgeSpec:
@@ -312,20 +312,44 @@ def judge_spec(name: str, root: str | None = None) -> JudgeSpec:
 
 
 @dataclass(frozen=True)
-class _Configured:
+class ConfiguredJudges:
     """What the user's document holds: usable judges in its order, and a sentence on each other."""
 
     judges: Mapping[str, JudgeSpec] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
 
-def _configured(root: str | None) -> _Configured:
-    """Read the user's document; an error in one judge leaves the others."""
+@dataclass(frozen=True)
+class JudgesDocument:
+    """The user's judges.yaml as it was read: where it is, its text, or why there is none."""
+
+    where: str = ""
+    text: str | None = None
+    problem: str = ""
+
+    @cached_property
+    def configured(self) -> ConfiguredJudges:
+        """Its judges; an error in one leaves the others."""
+        return _configured(self)
+
+
+def read_judges_document(root: str | None = None) -> JudgesDocument:
+    """Read the document of a data root, or that which ``CERTIFY_JUDGES`` names."""
     try:
         where, text = Store(root or default_root()).read_settings(FILE, VARIABLE)
-        entries = _entries(where, text)
     except CertifyError as error:
-        return _Configured(problems=(str(error),))
+        return JudgesDocument(problem=str(error))
+    return JudgesDocument(where, text)
+
+
+def _configured(document: JudgesDocument) -> ConfiguredJudges:
+    if document.problem:
+        return ConfiguredJudges(problems=(document.problem,))
+    where = document.where
+    try:
+        entries = _entries(where, document.text)
+    except CertifyError as error:
+        return ConfiguredJudges(problems=(str(error),))
     found: dict[str, JudgeSpec] = {}
     problems = []
     for number, entry in enumerate(entries, 1):
@@ -337,7 +361,7 @@ def _configured(root: str | None) -> _Configured:
             found[name] = spec.resolved(platform_judges() | found)
         except InputError as error:
             problems.append(f"{called}: {error}")
-    return _Configured(found, tuple(problems))
+    return ConfiguredJudges(found, tuple(problems))
 
 
 def _entries(where: str, text: str | None) -> list[Any]:

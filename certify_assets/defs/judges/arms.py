@@ -18,12 +18,13 @@ from certify_assets.defs.names import (
     key,
 )
 from certify_assets.defs.resources import DataRoot
+from certify_assets.defs.setup import judges
 from certify_assets.evaluation import arms_audit
 from certify_assets.judges.arms import train_arm
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.rewards import CONTROLS
 from certify_assets.judges.record import JudgeRecord
-from certify_assets.judges.specs import JudgeSpec, judges
+from certify_assets.judges.specs import JudgeSpec
 from certify_assets.reports import arms as arms_report
 
 _BY_CORPUS = dg.MultiToSingleDimensionPartitionMapping(partition_dimension_name="corpus")

@@ -14,12 +14,13 @@ from certify_assets.defs.judges.arms import audit_deps
 from certify_assets.defs.judges.models import judge_model, language_scores
 from certify_assets.defs.judges.training import progress_lines
 from certify_assets.defs.names import OPERATIONS_GROUP, judge_key, key, source
+from certify_assets.defs.setup import judges
 from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.left_out_agents import left_out_agents
 from certify_assets.evaluation.pool import load_pool
 from certify_assets.evaluation.spending import read_spending
-from certify_assets.judges.specs import PROCEDURES, JudgeSpec, judges
+from certify_assets.judges.specs import PROCEDURES, JudgeSpec
 from certify_assets.operations import monitoring
 from certify_assets.reports import judge_page, monitor_page
 

@@ -7,12 +7,13 @@ import dagster as dg
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.names import corpora_partitions, judge_key
 from certify_assets.defs.resources import DataRoot
+from certify_assets.defs.setup import judges
 from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import load_audits
 from certify_assets.evaluation.left_out_agents import left_out_agents
 from certify_assets.evaluation.parity import run_parity
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import HARVEST_JUDGES, judges
+from certify_assets.judges.specs import HARVEST_JUDGES
 from certify_assets.operations import monitoring
 
 Ask = Callable[[JudgedCorpus], dg.AssetCheckResult]
@@ -21,11 +22,12 @@ _ERROR, _WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
 
 def judge_checks() -> list[dg.AssetChecksDefinition]:
     """Return the checks of every judge: the platform's, and those of the user's document."""
-    known = judges().values()
+    named = judges()
+    known = named.values()
     return [
         *(_check(spec.name, *what) for spec in known for what in _OF_EVERY_JUDGE),
         *(_check(spec.name, *_PARITY) for spec in known if spec.hosted),
-        *(_check(name, *_STAYS_OUT) for name in HARVEST_JUDGES),
+        *(_check(name, *_STAYS_OUT) for name in HARVEST_JUDGES if name in named),
     ]
 
 

@@ -12,10 +12,10 @@ from certify_assets.corpora.schema import to_frame
 from certify_assets.defs.assets import AssetStep, Made, asset, column_lineage, table_metadata
 from certify_assets.defs.judges.training import progress_lines
 from certify_assets.defs.names import OPERATIONS_GROUP, corpora_partitions, judge_key, key, source
+from certify_assets.defs.setup import judges
 from certify_assets.errors import IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import judges
 from certify_assets.operations import batches, history, layout
 from certify_assets.operations.automatic import deploy_by_policy
 from certify_assets.operations.batch_audit import STATES

@@ -21,12 +21,7 @@ def operation_definitions() -> dg.Definitions:
         asset_checks=[*operation_checks(), *review_checks(), *recertify_checks()],
         jobs=[
             jobs.onboard_job,
-            jobs.lm_judges_job,
-            jobs.baseline_judges_job,
-            jobs.transfer_judges_job,
-            jobs.lexical_harvest_job,
-            jobs.language_harvest_job,
-            *jobs.endpoint_jobs(),
+            *jobs.judge_jobs(),
             jobs.decide_job,
             jobs.recertify_job,
             jobs.refresh_job(),

@@ -17,19 +17,25 @@ from certify_assets.defs.names import (
     RESEARCH_GROUP,
     TRANSFER_GROUP,
     chains,
+    folder_of,
     judge_key,
     key,
 )
-from certify_assets.judges.specs import HARVEST_JUDGES, JUDGES, judges
+from certify_assets.defs.setup import judges
+from certify_assets.judges.specs import HARVEST_JUDGES, JUDGES
 
 #: name of the job that the weekly schedule starts
 WEEKLY = "refresh_all_certificates"
+# not all that there is: a project that has the component has assets of its own
+_PLATFORM = (
+    folder_of("corpora") | folder_of("judges") | folder_of("operations") | folder_of("research")
+)
 # they cost money, so they run when asked for and never with the rest
 _ENDPOINTS = dg.AssetSelection.tag(FAMILY, "endpoint")
 # it reads the data root in seconds, so it is in every job that changes a judge
 _COMPARED = dg.AssetSelection.assets(key("corpora/comparison"))
 _GENERATED = dg.AssetSelection.assets(key("corpora/miniwob_runs"))
-_COMPACT = dg.AssetSelection.assets(key("judges/compact_model"))
+_COMPACT = folder_of("judges/compact_model")
 _ARMS = dg.AssetSelection.tag(PART, "arm")
 
 _BY_POLICY = dg.AssetSelection.assets(key("operations/automatic_deployment"))
@@ -38,7 +44,7 @@ _BY_POLICY = dg.AssetSelection.assets(key("operations/automatic_deployment"))
 onboard_job = dg.define_asset_job(
     "onboard_corpus",
     selection=(
-        dg.AssetSelection.all()
+        _PLATFORM
         - _GENERATED
         - dg.AssetSelection.groups(
             *(RESEARCH_GROUP, OPERATIONS_GROUP, LM_GROUP),
@@ -81,7 +87,7 @@ transfer_judges_job = dg.define_asset_job(
 lexical_harvest_job = dg.define_asset_job(
     "lexical_harvest",
     selection=chains(*(name for name in HARVEST_JUDGES if not JUDGES[name].model))
-    | dg.AssetSelection.assets(key("research/harvests"))
+    | folder_of("research/harvests")
     | _COMPARED,
     description="Self-train the lexical judge on what its certificate lets through, round by "
     "round, and run the study of harvests: seconds a round.",
@@ -118,7 +124,7 @@ def refresh_job() -> Any:
     decided = (key(f"operations/{name}") for name in ("incoming_runs", "decisions"))
     return dg.define_asset_job(
         WEEKLY,
-        selection=dg.AssetSelection.all()
+        selection=_PLATFORM
         - dg.AssetSelection.assets(*paid, *decided)
         - dg.AssetSelection.groups(RESEARCH_GROUP)
         - _GENERATED
@@ -130,23 +136,33 @@ def refresh_job() -> Any:
     )
 
 
-def endpoint_jobs() -> list[Any]:
-    """Return the job of the judges that the user's document adds; none where it adds none."""
-    if not any(spec.hosted for spec in judges().values()):
-        return []
-    job = dg.define_asset_job(
-        "score_endpoint_judges",
-        selection=_ENDPOINTS | _COMPARED,
-        description="Register, score, compare, certify, audit and draw one corpus that is split "
-        "already with every endpoint judge: costs money.",
-    )
-    return [job]
+endpoint_job = dg.define_asset_job(
+    "score_endpoint_judges",
+    selection=_ENDPOINTS | _COMPARED,
+    description="Register, score, compare, certify, audit and draw one corpus that is split "
+    "already with every endpoint judge: costs money.",
+)
+
+
+def judge_jobs() -> list[Any]:
+    """Return the jobs of judges that are asked for by themselves, where there are such judges."""
+    known = judges().values()
+    harvests = [spec for spec in known if spec.name in HARVEST_JUDGES]
+    wanted = [
+        (lm_judges_job, any(spec.group == "lm" for spec in known)),
+        (baseline_judges_job, any(spec.group == "baseline" for spec in known)),
+        (transfer_judges_job, any(spec.group == "transfer" for spec in known)),
+        (lexical_harvest_job, any(not spec.model for spec in harvests)),
+        (language_harvest_job, any(spec.model for spec in harvests)),
+        (endpoint_job, any(spec.hosted for spec in known)),
+    ]
+    return [job for job, there in wanted if there]
 
 
 recertify_job = dg.define_asset_job(
     "recertify_deployed",
     # the labels and the queue too: what is decided has a job of its own
-    selection=dg.AssetSelection.groups(OPERATIONS_GROUP)
+    selection=folder_of("operations")
     - dg.AssetSelection.assets(key("operations/incoming_runs"), key("operations/decisions")),
     description="Run the monitor of one corpus's deployed judge on its labels, recertify where "
     "enough is new, and draw the history.",

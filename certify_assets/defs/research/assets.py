@@ -13,8 +13,9 @@ from certify_assets.defs.assets import AssetStep, Made, asset
 from certify_assets.defs.corpora.assets import skip
 from certify_assets.defs.judges.training import POOL, attempted, machine_tags, progress_lines
 from certify_assets.defs.names import CORPORA_GROUP, RESEARCH_GROUP, judge_key, key
+from certify_assets.defs.setup import judges
 from certify_assets.evaluation import agent_folds, comparison
-from certify_assets.judges.specs import JUDGES, judges
+from certify_assets.judges.specs import JUDGES
 from certify_assets.reports import comparison_page
 from certify_assets.research import certifiability, study
 from certify_assets.research import simulation_study as simulations
@@ -83,7 +84,7 @@ def table_assets() -> list[dg.AssetsDefinition]:
 
 
 @_compared(
-    deps=[judge_key(name, "scores") for name in agent_folds.fold_judges()]
+    deps=[judge_key(name, "scores") for name in agent_folds.fold_judges() if name in judges()]
     + [key("corpora/sft_split"), key("corpora/cal_split")],
     kinds={"json"},
     description="Evaluate judges on runs of agents they have never seen: trained on the SFT runs "

@@ -1,0 +1,200 @@
+"""What a project decides for its whole code location: prefix and owners of assets, judges."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import yaml
+
+from certify_assets.errors import InputError
+from certify_assets.files import canonical_json, parse_json
+from certify_assets.judges.specs import (
+    JudgesDocument,
+    JudgeSpec,
+    platform_judges,
+    read_judges_document,
+)
+
+COMPONENT = "certify_assets.components.Corpora"
+_SNAPSHOT = "certify_assets/judges.yaml"
+_PREFIX = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+)*")
+# as Dagster takes them
+_OWNER = re.compile(r"team:.+|\b[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}\b")
+
+
+class Setup(NamedTuple):
+    """Prefix and owners of every asset of the code location, and the judges that have assets."""
+
+    prefix: tuple[str, ...] = ()
+    owners: tuple[str, ...] = ("team:evaluation",)
+    # None for all
+    judges: tuple[str, ...] | None = None
+
+
+_settled: list[Setup] = []
+
+
+def setup() -> Setup:
+    """Return the setup of this process; where none was settled, that of this package's files."""
+    if not _settled:
+        _settled.append(declared_setup(Path(__file__).parent))
+    return _settled[0]
+
+
+def settle(wanted: Setup) -> None:
+    """Fix the setup before the modules of the assets are imported, which builds their keys.
+
+    Raises
+    ------
+    InputError
+        If this process has assets under another setup.
+    """
+    if not _settled:
+        _settled.append(wanted)
+    for name, asked, there in zip(Setup._fields, wanted, _settled[0], strict=True):
+        if asked != there:
+            raise InputError(
+                f"{name} are {_shown(asked)}, and the assets that this process has loaded have "
+                f"{_shown(there)}; a code location has one setup."
+            )
+
+
+def _shown(value: Sequence[str] | None) -> str:
+    return ", ".join(value) if value else "none"
+
+
+def parse_prefix(value: object) -> tuple[str, ...]:
+    """Return the parts of a key prefix, given with slashes or as a list; ValueError if invalid."""
+    parts = value if isinstance(value, list) else [value]
+    text = "/".join(map(str, parts))
+    if not _PREFIX.fullmatch(text):
+        raise ValueError("give letters, digits and underscores, with / between parts")
+    return tuple(text.split("/"))
+
+
+def parse_owners(value: object) -> tuple[str, ...]:
+    """Return owners as Dagster takes them; ValueError if one is no team and no e-mail address."""
+    owners = tuple(map(str, value)) if isinstance(value, list) else ()
+    if not owners or not all(map(_OWNER.fullmatch, owners)):
+        raise ValueError("give a list of team:NAME or e-mail addresses")
+    return owners
+
+
+def parse_judges(value: object) -> tuple[str, ...]:
+    """Return names of judges; ValueError if it is no list of names."""
+    if not isinstance(value, list) or not value or not all(isinstance(name, str) for name in value):
+        raise ValueError("give a list with the name of at least one judge")
+    return tuple(dict.fromkeys(value))
+
+
+# field of the setup → attribute of the YAML file, and what reads it
+_PARTS: Mapping[str, tuple[str, Callable[[object], tuple[str, ...]]]] = {
+    "prefix": ("key_prefix", parse_prefix),
+    "owners": ("owners", parse_owners),
+    "judges": ("judges", parse_judges),
+}
+
+
+def merged(declared: Sequence[Mapping[str, object]]) -> Setup:
+    """Return the setup that several files give together: each says the same of it, or nothing.
+
+    Raises
+    ------
+    InputError
+        If two files differ.
+    """
+    found = Setup()
+    for field, (attribute, parse) in _PARTS.items():
+        given = [parse(item[attribute]) for item in declared if item.get(attribute) is not None]
+        if len(set(given)) > 1:
+            raise InputError(
+                f"{attribute} is {_shown(given[0])} in one file and "
+                f"{_shown(next(item for item in given if item != given[0]))} in another; a code "
+                "location has one: write it in one file, or alike in all."
+            )
+        if given:
+            found = found._replace(**cast(Any, {field: given[0]}))
+    return found
+
+
+def declared_setup(folder: Path) -> Setup:
+    """Return the setup that YAML files below a folder declare, each part where it is first."""
+    # read as text, since every key is built while the modules of the assets are imported, which is
+    # before Dagster can load a component of this package; what is wrong is reported when it does
+    found = Setup()
+    for attributes in _attributes(folder):
+        for field, (attribute, parse) in _PARTS.items():
+            if getattr(found, field) != getattr(Setup(), field) or attribute not in attributes:
+                continue
+            try:
+                found = found._replace(**cast(Any, {field: parse(attributes[attribute])}))
+            except ValueError:
+                continue
+    return found
+
+
+def _attributes(folder: Path) -> Iterator[Mapping[str, object]]:
+    for path in sorted(folder.rglob("defs.yaml")):
+        try:
+            documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, yaml.YAMLError):
+            continue
+        for document in documents:
+            if isinstance(document, dict) and document.get("type") == COMPONENT:
+                attributes = document.get("attributes")
+                yield attributes if isinstance(attributes, dict) else {}
+
+
+@cache
+def judges_document() -> JudgesDocument:
+    """Return the user's judges.yaml as the code location read it when it started.
+
+    Processes of its runs and steps get that snapshot from Dagster and read nothing.
+    """
+    # no name for it in the public API, which has it for components in a project's folder alone
+    from dagster._core.definitions.definitions_load_context import (
+        DefinitionsLoadContext,
+        DefinitionsLoadType,
+    )
+
+    context = DefinitionsLoadContext.get()
+    if context.load_type == DefinitionsLoadType.RECONSTRUCTION:
+        kept = context.reconstruction_metadata.get(_SNAPSHOT)
+        if isinstance(kept, str):
+            return JudgesDocument(**parse_json(kept))
+    return read_judges_document()
+
+
+def snapshot() -> dict[str, str]:
+    """Return what Dagster hands to the processes of runs and steps."""
+    return {_SNAPSHOT: canonical_json(asdict(judges_document())).decode("utf-8")}
+
+
+def judges() -> dict[str, JudgeSpec]:
+    """Return the judges that have assets: those that the setup names, with what they start from.
+
+    Raises
+    ------
+    InputError
+        If it names a judge that there is none of.
+    """
+    known = platform_judges() | dict(judges_document().configured.judges)
+    named = setup().judges
+    if named is None:
+        return known
+    if unknown := [name for name in named if name not in known]:
+        raise InputError(
+            f"judges: there is no judge {unknown[0]!r}; name some of {', '.join(known)}."
+        )
+    wanted, waiting = set[str](), list(named)
+    while waiting:
+        name = waiting.pop()
+        if name not in wanted:
+            wanted.add(name)
+            waiting += [upstream for upstream in (known[name].upstream,) if upstream]
+    return {name: spec for name, spec in known.items() if name in wanted}
