@@ -19,7 +19,7 @@ EVENTS: Final = get_args(EventKind)
 EXPIRY_DAYS: Final = 90.0
 _LONGEST = 120
 _STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
-_LIMITS = f"timeout is up to {_LONGEST} seconds, attempts 1 to 5."
+_LIMITS = f"timeout and wait are up to {_LONGEST} seconds, attempts 1 to 5."
 _EXAMPLE = "docs/recertification.md shows one."
 
 #: what is wrong with a field of a target, after its name
@@ -28,6 +28,8 @@ _FIELDS: Final = {
     "command": "the command is a list of texts, the program first.",
     "timeout": _LIMITS,
     "attempts": _LIMITS,
+    "wait": _LIMITS,
+    "apprise": "apprise is the name of an environment variable, which holds the URL.",
 }
 
 
@@ -45,18 +47,26 @@ class Target(BaseModel):
     )
     command: Annotated[
         tuple[Annotated[str, Field(pattern=r"^[^\x00]+$")], ...], Field(strict=False)
-    ] = Field((), description="Program and arguments; empty for a webhook.")
+    ] = Field((), description="Program and arguments; empty for another way.")
     webhook: str = Field("", description="https address, or http to this machine.")
     secret_variable: str = Field(
         "", description="Environment variable with the key of the signature; empty for none."
     )
+    apprise: str = Field(
+        "",
+        pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?$",
+        description="Environment variable with the Apprise URL of Slack, Teams, mail and others.",
+    )
     timeout: float = Field(10.0, gt=0.0, le=_LONGEST, description="Seconds for one attempt.")
     attempts: int = Field(2, ge=1, le=5, description="Attempts of one delivery.")
+    wait: float = Field(
+        1.0, ge=0.0, le=_LONGEST, description="Seconds before the second attempt; doubled later."
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Target:
-        if bool(self.command) == bool(self.webhook):
-            raise ValueError(f"target {self.name}: give either a command or a webhook.")
+        if sum(map(bool, (self.command, self.webhook, self.apprise))) != 1:
+            raise ValueError(f"target {self.name}: give one of command, webhook and apprise.")
         if self.webhook:
             _require_safe(self.name, self.webhook)
         return self
@@ -119,7 +129,7 @@ def _sentence(document: Any, error: ValidationError) -> str:
     if len(place) == 1:
         return ": certificate_days is a number of days above zero, and targets is a list."
     if len(place) == 2:
-        return ": a target is a mapping with a name and a command or webhook."
+        return ": a target is a mapping with a name and a command, webhook or apprise."
     field = str(place[2])
     if field == "name":
         return ": a target has no name of letters, digits, '_' and '-'; give one."
@@ -136,11 +146,12 @@ def _require_safe(name: str, url: str) -> None:
     secret = parts.username or parts.password
     if secret or not parts.hostname or parts.scheme not in {"http", "https"}:
         raise ValueError(f"target {name}: the webhook is an https address without a user in it.")
-    if parts.scheme == "http" and not _is_loopback(parts.hostname):
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
         raise ValueError(f"target {name}: http goes to this machine alone (127.0.0.1); use https.")
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import hashlib
 import hmac
 import http.client
+import logging
 import os
 import signal
 import subprocess
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -29,10 +31,17 @@ from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.deployment_record import DeploymentRecord, read_deployments
 from certify_assets.operations.labels import read_labels
 from certify_assets.operations.layout import notifications_key
-from certify_assets.operations.notification_config import EXPIRY_DAYS, Target, read_notifications
+from certify_assets.operations.notification_config import (
+    EXPIRY_DAYS,
+    Target,
+    is_loopback,
+    read_notifications,
+)
 from certify_assets.storage.journal import UNCHAINED, Journal
 
 SIGNATURE: Final = "X-Certify-Signature"
+#: how a service of Apprise shows a kind; others are warnings
+_LEVELS: Final = {"alarm": "failure", "failed_audit": "failure", "deployment": "info"}
 
 
 @dataclass(frozen=True)
@@ -83,8 +92,8 @@ def certificate_age(
 
 
 def _parsed(text: str) -> datetime:
-    time = datetime.fromisoformat(text)
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
+    found = datetime.fromisoformat(text)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def gather_events(corpus: Corpus, *, now: datetime | None = None) -> list[Event]:
@@ -202,11 +211,13 @@ def _journal(corpus: Corpus) -> Journal[DeliveryAttempt]:
 
 def _send(target: Target, event: Event) -> str:
     """Send an event, several times if need be; return "" or what went wrong."""
-    body = canonical_json({**asdict(event), "id": event.id, "schema": "certify_assets/event/1"})
+    way = _run if target.command else _post if target.webhook else _apprise
     why = ""
-    for _ in range(target.attempts):
+    for attempt in range(target.attempts):
+        if attempt:
+            time.sleep(target.wait * 2 ** (attempt - 1))
         try:
-            why = _run(target, body) if target.command else _post(target, body)
+            why = way(target, event)
         except (OSError, ValueError, InputError, http.client.HTTPException) as error:
             # the text of such errors may hold the address
             why = type(error).__name__
@@ -215,7 +226,62 @@ def _send(target: Target, event: Event) -> str:
     return why
 
 
-def _run(target: Target, body: bytes) -> str:
+def _body(event: Event) -> bytes:
+    return canonical_json({**asdict(event), "id": event.id, "schema": "certify_assets/event/1"})
+
+
+def _apprise(target: Target, event: Event) -> str:
+    """Send the message of an event to the service of an Apprise URL."""
+    try:
+        import apprise
+    except ImportError:
+        return "Apprise is not installed; pip install 'certify_assets[notify]'"
+    url = os.environ.get(target.apprise, "")
+    if not url:
+        return "no address in the environment"
+    # one event at a time, nothing kept on the disk, nothing sent where an answer points
+    asset = apprise.AppriseAsset(
+        app_id="certify_assets",
+        async_mode=False,
+        http_redirects=False,
+        storage_mode="memory",
+        service_timeout=target.timeout,
+    )
+    with _silent("apprise", "urllib3.connectionpool"):
+        service = apprise.Apprise.instantiate(url, asset=asset)
+        if service is None:
+            return "no address that Apprise knows"
+        known: Any = service.protocol or ()
+        plain = {known} if isinstance(known, str) else set(known)
+        if url.partition(":")[0].lower() in plain and not is_loopback(service.host or ""):
+            return "not encrypted"
+        service.socket_connect_timeout = service.socket_read_timeout = target.timeout
+        sender = apprise.Apprise(asset=asset)
+        sender.add(service)
+        done = sender.notify(
+            body=f"{event.message}\n\nEvent {event.id}",
+            title=f"{event.kind.replace('_', ' ')}: {event.corpus}",
+            notify_type=_LEVELS.get(event.kind, "warning"),
+            body_format="text",
+        )
+    return "" if done else "not taken by the service"
+
+
+@contextmanager
+def _silent(*names: str) -> Iterator[None]:
+    """Switch loggers off that would write an address."""
+    loggers = [logging.getLogger(name) for name in names]
+    before = [logger.disabled for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.disabled = True
+        yield
+    finally:
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
+
+
+def _run(target: Target, event: Event) -> str:
     quiet = subprocess.DEVNULL
     with subprocess.Popen(
         list(target.command),
@@ -226,7 +292,7 @@ def _run(target: Target, body: bytes) -> str:
         start_new_session=True,
     ) as process:
         try:
-            process.communicate(body, timeout=target.timeout)
+            process.communicate(_body(event), timeout=target.timeout)
         except subprocess.TimeoutExpired:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -241,7 +307,8 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _post(target: Target, body: bytes) -> str:
+def _post(target: Target, event: Event) -> str:
+    body = _body(event)
     headers = {"Content-Type": "application/json", "User-Agent": "certify_assets"}
     if target.secret_variable:
         secret = os.environ.get(target.secret_variable, "")

@@ -7,6 +7,7 @@ import hmac
 import json
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -115,7 +116,7 @@ def test_an_event_is_posted_once_signed_and_nothing_of_the_address_or_key_is_kep
 def test_a_failure_is_written_down_and_tried_again_until_it_works(
     store: Store, server: Any
 ) -> None:
-    configure(store, {"name": "channel", "webhook": url(server), "attempts": 2})
+    configure(store, {"name": "channel", "webhook": url(server), "attempts": 2, "wait": 0.01})
     server.answers = [500, 503, 500]
     (sentence,) = deliver(Corpus(store, "c"), [EVENT])
     assert "status 503" in sentence and "127.0.0.1" not in sentence
@@ -149,6 +150,78 @@ def test_a_missing_secret_sends_nothing(store: Store, server: Any) -> None:
         store, {"name": "channel", "webhook": url(server), "secret_variable": "NO_SUCH_SECRET"}
     )
     assert "no secret" in deliver(Corpus(store, "c"), [EVENT])[0] and server.got == []
+
+
+def test_attempts_wait_longer_each_time(store: Store, server: Any) -> None:
+    target = {"name": "channel", "webhook": url(server), "attempts": 3, "wait": 0.2}
+    configure(store, target)
+    server.answers = [500, 500]
+    started = time.monotonic()
+    assert deliver(Corpus(store, "c"), [EVENT]) == [] and len(server.got) == 3
+    assert time.monotonic() - started >= 0.2 + 0.4
+
+
+def test_a_service_of_apprise_gets_the_message_once_and_its_address_is_kept_nowhere(
+    store: Store,
+    server: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    caplog.set_level(0)
+    address = url(server).replace("http", "json", 1).replace("hook", "confidential")
+    monkeypatch.setenv("ON_CALL", address)
+    configure(store, {"name": "chat", "apprise": "ON_CALL", "attempts": 3, "wait": 0.01})
+    server.answers = [500]
+    for _ in range(2):
+        assert deliver(Corpus(store, "c"), [EVENT, EVENT]) == []
+    assert len(server.got) == 2, "the first is refused, the second taken, and none is sent again"
+    message = json.loads(server.got[1][1])
+    assert message["title"] == "alarm: c" and message["type"] == "failure"
+    assert message["message"] == f"{EVENT.message}\n\nEvent {EVENT.id}"
+    journal = store.read_bytes(notifications_key("c")).decode()
+    kept = [journal, caplog.text, *capfd.readouterr()]
+    assert all("confidential" not in text and address not in text for text in kept)
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        (None, "no address in the environment"),
+        ("confidential address", "no address that Apprise knows"),
+        ("nothing://confidential", "no address that Apprise knows"),
+        ("json://example.org/confidential", "not encrypted"),
+        ("mailto://confidential:confidential@example.org", "not encrypted"),
+        ("json://127.0.0.1:9/confidential", "not taken by the service"),
+    ],
+)
+def test_an_address_of_apprise_that_cannot_be_used_is_said_without_it(
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    address: str | None,
+    why: str,
+) -> None:
+    if address is not None:
+        monkeypatch.setenv("ON_CALL", address)
+    configure(store, {"name": "chat", "apprise": "ON_CALL", "attempts": 1})
+    (sentence,) = deliver(Corpus(store, "c"), [EVENT])
+    assert why in sentence
+    journal = store.read_bytes(notifications_key("c")).decode()
+    assert all("confidential" not in text for text in (sentence, journal, caplog.text))
+
+
+def test_a_service_that_answers_late_or_points_elsewhere_is_a_failure(
+    store: Store, server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ON_CALL", url(server).replace("http", "json", 1))
+    configure(store, {"name": "chat", "apprise": "ON_CALL", "attempts": 1, "timeout": 0.3})
+    server.delay = 5.0
+    assert "not taken by the service" in deliver(Corpus(store, "c"), [EVENT])[0]
+    server.delay, server.answers = 0.0, [302]
+    before = len(server.got)
+    assert "not taken by the service" in deliver(Corpus(store, "c"), [EVENT])[0]
+    assert len(server.got) == before + 1, "it is not followed"
 
 
 def test_a_command_gets_the_event_on_its_input_without_a_shell(
@@ -224,6 +297,9 @@ def test_a_kill_while_it_is_written_down_tells_it_again(store: Store, server: An
         {"name": "x", "webhook": "https://user:pass@example.org/"},
         {"name": "x", "webhook": "file:///etc/passwd"},
         {"name": "x", "webhook": "https://example.org/", "command": ["ls"]},
+        {"name": "x", "webhook": "https://example.org/", "apprise": "ON_CALL"},
+        {"name": "x", "apprise": "slack://user:pass@TOKEN/#channel"},
+        {"name": "x", "command": ["ls"], "wait": -1},
         {"name": "x"},
         {"name": "x y", "command": ["ls"]},
         {"name": "x", "command": "ls -l"},
