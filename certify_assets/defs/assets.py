@@ -17,11 +17,13 @@ from certify_assets.defs.names import (
     code_version,
     corpora_partitions,
     judge_code_version,
+    judge_of,
     key,
     stored_version,
 )
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.defs.setup import setup
+from certify_assets.evaluation.judge_summary import Figures, judge_summary
 from certify_assets.judges.base import JUDGED_COLUMNS, RUN_COLUMNS
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JudgeSpec
@@ -102,10 +104,26 @@ class AssetStep:
         """Return a judge on the corpus."""
         return JudgedCorpus(self.corpus, name)
 
-    def made(self, metadata: Mapping[str, Any], *, version: str = "", **record: Any) -> Made:
-        """Return metadata, data version, and the record of it in MLflow as the asset's result."""
+    def made(
+        self,
+        metadata: Mapping[str, Any],
+        *,
+        version: str = "",
+        figures: Figures | None = None,
+        reads: Sequence[str] = (),
+        **record: Any,
+    ) -> Made:
+        """Return metadata, data version, and the record of it in MLflow as the asset's result.
+
+        Figures are metrics that judges are compared by, and `reads` the splits that made them.
+        """
         context, store = self.context, self.store
         corpus = context.partition_key if context.has_partition_key else ""
+        judge = judge_of(context.asset_key)
+        # an arm is no judge of its own
+        if judge and self.mlflow.enabled and not isinstance(corpus, dg.MultiPartitionKey):
+            record["summary"] = judge_summary(self.judge(judge), figures, reads)
+            record["metrics"] = {**(figures or {}), **record.get("metrics", {})}
         return dg.MaterializeResult(
             metadata={**metadata, **self.mlflow.record(context, store, **record)},
             # the hash of the documents that it stores, unless one is given

@@ -12,7 +12,13 @@ from certify_assets.defs.names import name_of
 from certify_assets.errors import InputError, MissingToolError
 from certify_assets.storage.lease import OWNER_VARIABLE
 from certify_assets.storage.store import Store, default_root
-from certify_assets.storage.tracking import Record, Tracker, without_credentials, write_or_keep
+from certify_assets.storage.tracking import (
+    Record,
+    Summary,
+    Tracker,
+    without_credentials,
+    write_or_keep,
+)
 
 
 class DataRoot(dg.ConfigurableResource):  # type: ignore[type-arg]
@@ -48,6 +54,7 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
         tags: Mapping[str, str] | None = None,
         curves: Mapping[str, Sequence[tuple[int, float]]] | None = None,
         files: Mapping[Path, str] | None = None,
+        summary: Summary | None = None,
     ) -> dict[str, dg.MetadataValue[Any]]:
         """Write one MLflow run and return its address as asset metadata."""
         if not self.enabled:
@@ -70,6 +77,7 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
             documents=documents or {},
             curves=curves or {},
             files=files or {},
+            summary=summary,
         )
         # what cannot be written is kept and sent with a later record
         done = write_or_keep(store, record, experiment=self.experiment)

@@ -11,6 +11,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError, InputError, StaleCertificateError
 from certify_assets.evaluation.anchors import require_anchored
 from certify_assets.evaluation.certification import certificate_of
+from certify_assets.evaluation.judge_summary import judge_summary
 from certify_assets.evaluation.ledger import certified_splits
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
@@ -353,6 +354,7 @@ def _registered(
             Record(
                 name=f"deploy {judge} on {corpus}",
                 tags={**where, **tags},
+                summary=judge_summary(judge),
                 params={f"alpha_{item.side}": item.alpha for item in certificates},
                 metrics={f"coverage_{item.side}": item.coverage for item in certificates},
                 documents={

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -23,8 +24,8 @@ from certify_assets.storage.store import Store
 
 _UI = "http://127.0.0.1:5000"
 _MAX_PARAM = 500
-# what MLflow takes in one call
-_MAX_PARAMS, _MAX_METRICS = 100, 1000
+# what MLflow takes in one call, at most 1,000 of both
+_MAX_PARAMS, _MAX_METRICS = 100, 900
 _MAX_POINTS = 200
 # nothing that could hold a pickle
 _SUFFIXES = {".safetensors", ".json"}
@@ -43,6 +44,17 @@ _PAUSE_SECONDS = 120.0
 _MOST = 50
 _LONGEST_QUEUE = 2000
 _TAG = "certify.record"
+_KEPT = "certify.kept"
+_SUMMARY = "certify.summary"
+_PARENT = "mlflow.parentRunId"
+_CONTEXT = "mlflow.data.context"
+# columns of MLflow's table of runs, which a client without global state leaves empty
+_SOURCE = {"mlflow.source.name": "certify_assets", "mlflow.source.type": "JOB"}
+# MLflow takes no longer digest of a data set
+_DIGEST = 32
+# experiments and runs of summaries that this process has found, by server, experiment, and folder or
+# hash of their tags: a search costs half as much as the rest of a small record
+_FOUND: dict[tuple[str, str, str], str] = {}
 
 _Points = Sequence[tuple[int, float]]
 T = TypeVar("T")
@@ -77,6 +89,31 @@ def tracking_uri(store: Store) -> str:
 
 
 @dataclass(frozen=True)
+class DatasetRead:
+    """Rows that a step read."""
+
+    # such as miniwob_mixed cal
+    name: str
+    # storage key, and hash of the file
+    key: str
+    sha256: str
+    # what they were read for, such as calibration
+    context: str
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The MLflow run that sums steps up: their runs are its children."""
+
+    name: str
+    # one run has all of them: the first step makes it, the others find it
+    tags: Mapping[str, str]
+    # what the step adds; None takes back what an earlier one said, which MLflow shows as NaN
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
+    datasets: Sequence[DatasetRead] = ()
+
+
+@dataclass(frozen=True)
 class Record:
     """One MLflow run of a step."""
 
@@ -90,6 +127,7 @@ class Record:
     curves: Mapping[str, _Points] = field(default_factory=dict)
     # artifact folder of each file
     files: Mapping[Path, str] = field(default_factory=dict)
+    summary: Summary | None = None
 
     def __post_init__(self) -> None:
         if wrong := [path.name for path in self.files if path.suffix not in _SUFFIXES]:
@@ -124,16 +162,23 @@ class Tracker:
 
     def write(self, record: Record) -> str:
         """Write one finished MLflow run; return the address of its page in the MLflow UI."""
-        client = self._client()
+        try:
+            return self._written(self._client(), record)
+        except BaseException:
+            # the experiment, or the run of a summary, may have been deleted since it was found
+            _FOUND.clear()
+            raise
+
+    def _written(self, client: Any, record: Record) -> str:
         from mlflow.entities import Metric, Param
 
-        found, name = self._experiment(client)
-        experiment = found.experiment_id if found else self._create_experiment(client, name)
-        run = client.create_run(
-            experiment, run_name=record.name, tags=dict(record.tags)
-        ).info.run_id
+        experiment = self._experiment_id(client)
+        tags = {**_SOURCE, **record.tags}
+        if record.summary is not None:
+            tags[_PARENT] = self._summary_run(client, experiment, record.summary)
+        run = client.create_run(experiment, run_name=record.name, tags=tags).info.run_id
         try:
-            now = int(time.time() * 1000)
+            now = _time(record)
             params = [Param(name, str(of)[:_MAX_PARAM]) for name, of in record.params.items()]
             metrics = [
                 Metric(name, float(number), now, 0)
@@ -145,14 +190,15 @@ class Tracker:
                 for step, value in thinned(points)
             ]
             # one transaction for many values: MLflow commits each call
-            for start in range(0, len(params), _MAX_PARAMS):
-                client.log_batch(run, params=params[start : start + _MAX_PARAMS])
-            for start in range(0, len(metrics), _MAX_METRICS):
-                client.log_batch(run, metrics=metrics[start : start + _MAX_METRICS])
-            for name, text in record.documents.items():
-                client.log_text(run, text, name)
+            while params or metrics:
+                client.log_batch(run, params=params[:_MAX_PARAMS], metrics=metrics[:_MAX_METRICS])
+                params, metrics = params[_MAX_PARAMS:], metrics[_MAX_METRICS:]
+            if record.documents:
+                _log_documents(client, run, record.documents)
             for path, folder in record.files.items():
                 client.log_artifact(run, str(path), folder)
+            if record.summary is not None:
+                _add(client, tags[_PARENT], record.summary, now)
         except BaseException:
             client.set_terminated(run, status="FAILED")
             raise
@@ -164,28 +210,12 @@ class Tracker:
         """Return the id of the latest finished run with these tags, if there is one."""
         client = self._client()
         experiment, _ = self._experiment(client)
-        if experiment is None:
-            return None
-        wanted = " and ".join(
-            [
-                "attributes.status = 'FINISHED'",
-                *(f"tags.`{name}` = '{value}'" for name, value in tags.items()),
-            ]
-        )
-        found = client.search_runs(
-            [experiment.experiment_id],
-            wanted,
-            max_results=1,
-            order_by=["attributes.start_time DESC"],
-        )
-        return str(found[0].info.run_id) if found else None
+        return None if experiment is None else _find(client, experiment.experiment_id, tags)
 
     def note(self, name: str, value: str) -> None:
         """Set a tag of the experiment."""
         client = self._client()
-        found, experiment = self._experiment(client)
-        number = found.experiment_id if found else self._create_experiment(client, experiment)
-        client.set_experiment_tag(number, name, value)
+        client.set_experiment_tag(self._experiment_id(client), name, value)
 
     def noted(self, name: str) -> str | None:
         """Return a tag of the experiment; None where it has none."""
@@ -205,10 +235,35 @@ class Tracker:
         name = f"{self.experiment} in {self.artifact_root}"
         return client.get_experiment_by_name(name), name
 
-    def _create_experiment(self, client: Any, name: str) -> str:
-        # a server decides for itself where artifacts go
-        location = None if self.uri.startswith("http") else self.artifact_root
-        return str(client.create_experiment(name, artifact_location=location))
+    def _summary_run(self, client: Any, experiment: str, summary: Summary) -> str:
+        """Return the run of a summary, made where there is none."""
+        digest = sha256_bytes(canonical_json(dict(summary.tags)))
+        known, name = (self.uri, experiment, digest), {_SUMMARY: digest}
+        if known not in _FOUND and (found := _find(client, experiment, name, first=True)):
+            _FOUND[known] = found
+        if known not in _FOUND:
+            tags = {**_SOURCE, **summary.tags, **name}
+            made = client.create_run(experiment, run_name=summary.name, tags=tags).info.run_id
+            client.set_terminated(made)
+            # two steps may have made one each: the first is that of both
+            _FOUND[known] = _find(client, experiment, name, first=True) or made
+            if _FOUND[known] != made:
+                client.delete_run(made)
+        return _FOUND[known]
+
+    def _experiment_id(self, client: Any) -> str:
+        """Return the id of the experiment of the records, made where there is none."""
+        known = (self.uri, self.experiment, self.artifact_root)
+        if known not in _FOUND:
+            found, name = self._experiment(client)
+            # a server decides for itself where artifacts go
+            location = None if self.uri.startswith("http") else self.artifact_root
+            _FOUND[known] = (
+                found.experiment_id
+                if found
+                else str(client.create_experiment(name, artifact_location=location))
+            )
+        return _FOUND[known]
 
     def _client(self) -> Any:
         # imported here: MLflow costs about two CPU seconds, and only steps that record pay them
@@ -223,6 +278,62 @@ class Tracker:
         # the error comes back and is said in a sentence; MLflow would print its traceback as well
         logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
         return MlflowClient(tracking_uri=self.uri)
+
+
+def _find(
+    client: Any, experiment: str, tags: Mapping[str, str], *, first: bool = False
+) -> str | None:
+    """Return the last finished run with these tags, or the first run, finished or not."""
+    conditions = [f"tags.`{name}` = '{value}'" for name, value in tags.items()]
+    found = client.search_runs(
+        [experiment],
+        " and ".join(conditions + ([] if first else ["attributes.status = 'FINISHED'"])),
+        max_results=1,
+        order_by=[f"attributes.start_time {'ASC' if first else 'DESC'}"],
+    )
+    return str(found[0].info.run_id) if found else None
+
+
+def _add(client: Any, run: str, summary: Summary, now: int) -> None:
+    """Add what a step found to the run of its summary; the latest value of a metric counts."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag, Metric
+
+    if summary.metrics:
+        figures = {
+            name: float("nan") if value is None else float(value)
+            for name, value in summary.metrics.items()
+        }
+        client.log_batch(run, metrics=[Metric(*item, now, 0) for item in figures.items()])
+    if summary.datasets:
+        inputs = [
+            DatasetInput(
+                Dataset(
+                    item.name,
+                    item.sha256[:_DIGEST],
+                    "certify_assets",
+                    canonical_json({"key": item.key, "sha256": item.sha256}).decode().strip(),
+                ),
+                [InputTag(_CONTEXT, item.context)],
+            )
+            for item in summary.datasets
+        ]
+        client.log_inputs(run, inputs)
+
+
+def _log_documents(client: Any, run: str, documents: Mapping[str, str]) -> None:
+    # in one call: each looks the run up
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in documents.items():
+            path = Path(folder) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
+        client.log_artifacts(run, folder)
+
+
+def _time(record: Record) -> int:
+    """Return when a record was made, in milliseconds: of a late one, when it was kept."""
+    kept = record.tags.get(_KEPT)
+    return int(1000 * (datetime.fromisoformat(kept).timestamp() if kept else time.time()))
 
 
 def _same_place(one: str, other: str) -> bool:
@@ -349,5 +460,8 @@ def _restored(document: Mapping[str, Any], name: str) -> Record:
         for path, folder, digest in document["files"]
         if Path(path).is_file() and sha256_file(Path(path)) == digest
     }
+    if summary := kept.pop("summary", None):
+        datasets = tuple(DatasetRead(**item) for item in summary.pop("datasets"))
+        kept["summary"] = Summary(**summary, datasets=datasets)
     record = Record(**{**kept, "files": files})
-    return replace(record, tags={**record.tags, _TAG: name, "certify.kept": document["kept"]})
+    return replace(record, tags={**record.tags, _TAG: name, _KEPT: document["kept"]})

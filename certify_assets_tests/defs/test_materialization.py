@@ -15,7 +15,10 @@ import dagster as dg
 import pytest
 
 from certify_assets.definitions import defs
+from certify_assets.files import sha256_file
 from certify_assets.judges.specs import QUICK_JUDGES
+from certify_assets.storage.store import Store
+from certify_assets.storage.tracking import Tracker
 from certify_assets_tests.conftest import Demo, platform_environment
 from certify_assets_tests.faults.servers import serving
 from certify_assets_tests.paths import REPOSITORY, assert_painted
@@ -111,7 +114,7 @@ def test_mlflow_holds_the_runs_with_their_dagster_tags(
     assert run is not None and run.status == dg.DagsterRunStatus.SUCCESS
     assert tags["dagster.asset"] == "judges/lexical/certificate"
     assert tags["dagster.partition"] == CORPUS
-    assert "reject_coverage_at_0.2" in metrics
+    assert {"coverage_reject_at_0.2", "decided"} <= set(metrics)
     stored = list((demo.root / "mlflow/artifacts").rglob("reject_0.1_pseudo_task.json"))
     assert stored and json.loads(stored[0].read_text("utf-8"))["side"] == "reject"
 
@@ -122,6 +125,48 @@ def test_every_asset_of_the_corpus_has_its_run_in_mlflow(demo: Demo) -> None:
     # nothing is deployed, so the policy has made nothing
     made = {key.to_user_string() for key in _of_the_corpus()} - {"operations/automatic_deployment"}
     assert {value for (value,) in rows} == made
+
+
+def test_mlflow_compares_the_judges_in_one_run_each(demo: Demo) -> None:
+    client = Tracker.for_store(Store(str(demo.root)))._client()
+    runs = client.search_runs(["1"], max_results=1000)
+    summaries = {run.data.tags["certify.judge"]: run for run in runs if _is_summary(run)}
+    assert set(summaries) == set(QUICK_JUDGES)
+    names = {frozenset(run.data.metrics) for run in summaries.values()}
+    budgets = [f"{side}_at_{alpha}" for side in ("reject", "release") for alpha in ("0.1", "0.2")]
+    shares = ("coverage", "error", "test_coverage")
+    assert names == {
+        frozenset(
+            [
+                "auroc",
+                "decided",
+                "decided_at_0.1",
+                "decided_at_0.2",
+                "cost",
+                "cost_per_decision",
+                "train_cpu_seconds",
+            ]
+            + ["score_cpu_seconds", "cpu_seconds_per_run"]
+            + [f"{share}_{budget}" for share in shares for budget in budgets]
+        )
+    }
+    for judge, run in summaries.items():
+        assert run.data.tags["certify.corpus"] == CORPUS
+        read = {item.tags[0].value: item.dataset for item in run.inputs.dataset_inputs}
+        assert {"training", "calibration", "test"} == set(read)
+        stored = demo.root / f"corpora/{CORPUS}/splits/test.parquet"
+        assert read["test"].digest == sha256_file(stored)[:32]
+        children = [
+            one.data.tags["dagster.asset"]
+            for one in runs
+            if one.data.tags.get("mlflow.parentRunId") == run.info.run_id
+        ]
+        parts = ("model", "scores", "certificate", "audit", "report", "monitor")
+        assert {f"judges/{judge}/{part}" for part in parts} <= set(children)
+
+
+def _is_summary(run: Any) -> bool:
+    return "certify.summary" in run.data.tags
 
 
 def test_the_demo_certifies_an_embedded_corpus(demo: Demo) -> None:

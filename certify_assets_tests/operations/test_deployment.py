@@ -308,6 +308,8 @@ def test_mlflow_gets_a_version_with_alias_certificates_and_hashes(
         version.version in (2, "2")
         and version.tags["certificate_sha256.reject"] == second.certificates[0]
     )
+    parent = client.get_run(client.get_run(version.run_id).data.tags["mlflow.parentRunId"])
+    assert parent.data.tags["certify.judge"] == "lexical"
     assert version.tags["adapter_sha256"] == second.fingerprint["adapter_sha256"]
     names = {item.path for item in client.list_artifacts(version.run_id)}
     assert names == {"adapter", "certificates", "deployment.json"}

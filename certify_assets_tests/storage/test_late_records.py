@@ -1,8 +1,10 @@
 """MLflow down, slow or refusing: records wait in the data root and are sent once."""
 
 import json
+import math
 import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,9 @@ from certify_assets.errors import InputError
 from certify_assets.storage import tracking as late_records
 from certify_assets.storage.store import Store
 from certify_assets.storage.tracking import (
+    DatasetRead,
     Record,
+    Summary,
     Tracker,
     waiting_records,
     without_credentials,
@@ -61,6 +65,11 @@ def _runs(store: Store) -> list[Any]:
     return list(client.search_runs([found.experiment_id], order_by=["attributes.start_time ASC"]))
 
 
+def _summary(version: str = "1", **metrics: float | None) -> Summary:
+    read = DatasetRead("c cal", "corpora/c/splits/cal.parquet", "ab" * 32, "calibration")
+    return Summary("lexical on c", {"certify.corpus_version": version}, metrics, [read])
+
+
 @pytest.mark.slow
 def test_records_wait_while_mlflow_is_down_and_are_sent_once_with_the_next(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -89,6 +98,79 @@ def test_records_wait_while_mlflow_is_down_and_are_sent_once_with_the_next(
     assert "certify.kept" in runs["a"].data.tags
     assert "certify.kept" not in runs["c"].data.tags
     assert list((tmp_path / "root/mlflow/artifacts").rglob("adapter/adapter.json"))
+
+
+def test_runs_of_a_judge_and_version_are_children_of_one_summary(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    for name, summary in {
+        "scores": _summary(auroc=0.8, error=0.1),
+        "audit": _summary(error=None),
+        "later": _summary("2", auroc=0.9),
+    }.items():
+        # as if each were a process of its own
+        late_records._FOUND.clear()
+        write_or_keep(store, _record(name, summary=summary), experiment="certify_assets")
+    runs = {run.data.tags.get("dagster.asset", run.info.run_id): run for run in _runs(store)}
+    parents = {name: runs[name].data.tags["mlflow.parentRunId"] for name in ("scores", "audit")}
+    (parent,) = set(parents.values())
+    assert runs["later"].data.tags["mlflow.parentRunId"] != parent and len(runs) == 5
+    summed = runs[parent]
+    assert summed.info.run_name == "lexical on c" and summed.info.status == "FINISHED"
+    assert summed.data.metrics["auroc"] == 0.8
+    assert math.isnan(summed.data.metrics["error"]), "an error that no longer holds is not shown"
+    (dataset,) = summed.inputs.dataset_inputs
+    assert (dataset.dataset.name, dataset.dataset.digest) == ("c cal", "ab" * 16)
+    assert json.loads(dataset.dataset.source)["sha256"] == "ab" * 32
+    assert {tag.key: tag.value for tag in dataset.tags} == {"mlflow.data.context": "calibration"}
+
+
+def test_a_late_record_joins_its_summary_and_replaces_no_newer_figure(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    early, late = _summary(auroc=0.5, decided=None), _summary(auroc=0.8)
+    write_or_keep(store, _record("a", summary=early), experiment="certify_assets")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    # what is kept has the second of its time
+    done = write_or_keep(store, _record("b", summary=late), experiment="certify_assets")
+    assert done.sent_late == 1
+    runs = {run.data.tags.get("dagster.asset", "summary"): run for run in _runs(store)}
+    assert runs["a"].data.tags["mlflow.parentRunId"] == runs["summary"].info.run_id
+    assert runs["summary"].data.metrics["auroc"] == 0.8
+    assert math.isnan(runs["summary"].data.metrics["decided"])
+
+
+def test_a_summary_that_was_deleted_is_made_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    write_or_keep(store, _record("a", summary=_summary(auroc=0.8)), experiment="certify_assets")
+    (parent,) = [run for run in _runs(store) if "dagster.asset" not in run.data.tags]
+    Tracker.for_store(store)._client().delete_run(parent.info.run_id)
+    kept = write_or_keep(
+        store, _record("b", summary=_summary(auroc=0.9)), experiment="certify_assets"
+    )
+    assert kept.url is None and len(waiting_records(store)) == 1
+    store.delete(late_records._FAILURE)
+    assert write_or_keep(store, _record("c"), experiment="certify_assets").sent_late == 1
+    (again,) = [run for run in _runs(store) if "dagster.asset" not in run.data.tags]
+    assert again.info.run_id != parent.info.run_id and again.data.metrics == {"auroc": 0.9}
+
+
+def test_steps_that_begin_at_once_have_one_summary(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+
+    def write(name: str) -> str | None:
+        record = _record(name, summary=_summary(**{f"of_{name}": 1.0}))
+        return write_or_keep(store, record, experiment="certify_assets").url
+
+    with ThreadPoolExecutor(3) as pool:
+        assert all(pool.map(write, "abc"))
+    (parent,) = [run for run in _runs(store) if "dagster.asset" not in run.data.tags]
+    assert set(parent.data.metrics) == {"of_a", "of_b", "of_c"}
 
 
 def test_a_kill_between_sending_and_taking_away_sends_nothing_twice(

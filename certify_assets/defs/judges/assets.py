@@ -17,6 +17,11 @@ from certify_assets.defs.names import OPERATIONS_GROUP, judge_key, key, source
 from certify_assets.defs.setup import judges
 from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import audit_judge
+from certify_assets.evaluation.judge_summary import (
+    audited_figures,
+    certified_figures,
+    scoring_figures,
+)
 from certify_assets.evaluation.left_out_agents import left_out_agents
 from certify_assets.evaluation.pool import load_pool
 from certify_assets.evaluation.spending import read_spending
@@ -64,10 +69,11 @@ def _scores(spec: JudgeSpec) -> dg.AssetsDefinition:
     @judge_asset(spec, "scores", "parquet", deps=deps, description=promise)
     def scores(step: AssetStep) -> Made:
         judge = step.judge(spec.name)
-        metadata, counts = score_metadata(judge.score(report=progress_lines(step.context)))
+        table = judge.score(report=progress_lines(step.context))
+        metadata, counts = score_metadata(table)
         metrics = {**counts, **bill_metrics(judge.bill)}
         metadata |= bill_metadata(judge.bill)
-        return step.made(metadata, metrics=metrics)
+        return step.made(metadata, metrics=metrics, figures=scoring_figures(judge, table))
 
     return scores
 
@@ -120,7 +126,8 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
                 name: getattr(headline, name)
                 for name in ("procedure", "delta", "tasks", "candidates")
             },
-            metrics={**coverage, "decided": sides.decided},
+            figures=certified_figures(certification.deciding(certificates)),
+            reads=judge.calibration_splits,
             documents={
                 **{
                     f"{item.side}_{item.alpha:g}_{item.procedure}.json": item.to_json().decode()
@@ -163,7 +170,8 @@ def _audit(spec: JudgeSpec) -> dg.AssetsDefinition:
         }
         return step.made(
             metadata,
-            metrics=metrics,
+            figures=audited_figures(result.audits),
+            reads=["test"],
             params={"ledger_read": result.entry.kind},
             tags={"ledger_head": result.ledger_head},
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypedDict
 
 import dagster as dg
 from pydantic import Field
@@ -30,6 +30,7 @@ from certify_assets.defs.judges.training import (
 from certify_assets.defs.names import LM_GROUP, corpora_partitions, judge_key, key
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.errors import GateClosedError
+from certify_assets.evaluation.judge_summary import Figures, scoring_figures, training_figures
 from certify_assets.judges.families.transfer import no_sources
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm import lineage
@@ -72,13 +73,25 @@ def _plain_model(spec: JudgeSpec, deps: Sequence[str], described: str) -> dg.Ass
         description=described,
     )
     def model(step: AssetStep) -> Made:
-        record = step.judge(spec.name).train()
+        judge = step.judge(spec.name)
+        record = judge.train()
         params, selection = _shown(record), _selection(record)
         tags = {"adapter_sha256": record.adapter_sha256}
         metadata = {**params, **selection, "sha256": record.adapter_sha256}
-        return step.made(metadata, params=params, metrics=selection, tags=tags)
+        return step.made(metadata, params=params, metrics=selection, tags=tags, **_trained(judge))
 
     return model
+
+
+class _Trained(TypedDict):
+    """What the summary of a judge says of its training."""
+
+    figures: Figures
+    reads: list[str]
+
+
+def _trained(judge: JudgedCorpus) -> _Trained:
+    return {"figures": training_figures(judge), "reads": list(judge.spec.training_splits)}
 
 
 def _shown(record: JudgeRecord) -> dict[str, float]:
@@ -126,7 +139,7 @@ def _harvest_model(spec: JudgeSpec) -> dg.AssetsDefinition:
         }
         tags = {"adapter_sha256": record.adapter_sha256}
         with adapter_artifacts(judge, record) as kept:
-            yield step.made(about_it, metrics=figures, tags=tags, **kept)
+            yield step.made(about_it, metrics=figures, tags=tags, **_trained(judge), **kept)
 
     return model
 
@@ -200,7 +213,7 @@ def _transferred(step: AssetStep, judge: JudgedCorpus, record: JudgeRecord) -> M
         "left_out": dg.MetadataValue.json(pool.left_out),
     }
     with adapter_artifacts(judge, record) as kept:
-        return step.made(metadata, params={**params, **rows}, tags=tags, **kept)
+        return step.made(metadata, params={**params, **rows}, tags=tags, **_trained(judge), **kept)
 
 
 def _language_model(spec: JudgeSpec, deps: Sequence[Dep], described: str) -> dg.AssetsDefinition:
@@ -313,6 +326,7 @@ def _register(spec: JudgeSpec) -> dg.OpDefinition:
                 tags=tags | ({lineage.START_RUN: start} if start else {}),
                 curves=lineage.adapter_curves(artifact),
                 files=lineage.adapter_files(folder),
+                **_trained(judge),
             )
 
     return register
@@ -346,9 +360,10 @@ def _record(spec: JudgeSpec) -> dg.OpDefinition:
         context: dg.OpExecutionContext, data_root: DataRoot, mlflow: MlflowTracker
     ) -> dg.MaterializeResult[None]:
         step = AssetStep(context, data_root, mlflow)
-        scores = step.judge(spec.name).score_table()
+        judge = step.judge(spec.name)
+        scores = judge.score_table()
         metadata, counts = score_metadata(scores)
-        return step.made(metadata, metrics=counts)
+        return step.made(metadata, metrics=counts, figures=scoring_figures(judge, scores))
 
     return record
 
