@@ -48,6 +48,7 @@ from certify_assets.operations.recertification_record import (
     RecertificationRecord,
 )
 from certify_assets.operations.sampling import SamplingPlan
+from certify_assets.operations.served_model import MODEL_FOLDER, log_model
 from certify_assets.storage.tracking import Record, Tracker
 
 if TYPE_CHECKING:
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
 MOST_OPEN: Final = 0.5
 #: alias of the model version that decides
 ALIAS: Final = "deployed"
-_FILES = {".safetensors", ".json"}
 
 
 def deploy(
@@ -349,24 +349,21 @@ def _registered(
         f"certificates/{item.side}.json": item.to_json().decode("utf-8") for item in certificates
     }
     where = {"dagster.asset": "operations/deployment", "dagster.partition": corpus}
-    with judge.artifact_files() as folder:
-        url = tracker.write(
-            Record(
-                name=f"deploy {judge} on {corpus}",
-                tags={**where, **tags},
-                summary=judge_summary(judge),
-                params={f"alpha_{item.side}": item.alpha for item in certificates},
-                metrics={f"coverage_{item.side}": item.coverage for item in certificates},
-                documents={
-                    "deployment.json": canonical_json(document).decode("utf-8"),
-                    **documents,
-                },
-                files={
-                    path: "adapter" for path in sorted(folder.iterdir()) if path.suffix in _FILES
-                },
-            )
+    url = tracker.write(
+        Record(
+            name=f"deploy {judge} on {corpus}",
+            tags={**where, **tags},
+            summary=judge_summary(judge),
+            params={f"alpha_{item.side}": item.alpha for item in certificates},
+            metrics={f"coverage_{item.side}": item.coverage for item in certificates},
+            documents={"deployment.json": canonical_json(document).decode("utf-8"), **documents},
         )
-    version = _version(tracker.uri, model_name(corpus), url.rsplit("/", 1)[-1], tags)
+    )
+    run = url.rsplit("/", 1)[-1]
+    if not judge.spec.hosted:
+        # a server's judge has no files, and a copy of it would have no journal of its answers
+        log_model(tracker.uri, run, judge, certificates, deployment=record.number)
+    version = _version(tracker.uri, model_name(corpus), run, tags)
     return {"model": model_name(corpus), "version": version, "alias": ALIAS, "run": url}
 
 
@@ -383,7 +380,7 @@ def _version(uri: str, name: str, run: str, tags: Mapping[str, str]) -> str:
             description="Judges that decide new runs; the alias deployed marks the one that does "
             "now.",
         )
-    source = f"{client.get_run(run).info.artifact_uri}/adapter"
+    source = f"{client.get_run(run).info.artifact_uri}/{MODEL_FOLDER}"
     # a kill may have come after the version and before the document that names it
     known = [
         item

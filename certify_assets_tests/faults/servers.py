@@ -1,10 +1,10 @@
-"""A real Dagster web server, or the whole of ``dagster dev``, on a data root; the process group is ended afterwards."""
+"""Real servers: Dagster's, or the whole of ``dagster dev``, on a data root, and any by its command."""
 
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import pytest
 from certify_assets_tests.paths import REPOSITORY
 from certify_assets_tests.services import end_group, free_port
 
-__all__ = ["serving"]
+__all__ = ["running", "serving"]
 
 
 @contextmanager
@@ -23,6 +23,16 @@ def serving(environment: Mapping[str, str], log: Path, *, daemon: bool = False) 
     folder = Path(sys.executable).parent
     program = [str(folder / "dagster"), "dev"] if daemon else [str(folder / "dagster-webserver")]
     command = [*program, "-m", "certify_assets.definitions", "-p", str(port), "-h", "127.0.0.1"]
+    address = f"http://127.0.0.1:{port}"
+    with running(command, environment, log, f"{address}/server_info"):
+        yield address
+
+
+@contextmanager
+def running(
+    command: Sequence[str], environment: Mapping[str, str], log: Path, ready: str
+) -> Iterator[None]:
+    """Run a server from when an address of it answers; end its process group afterwards."""
     with log.open("wb") as stream:
         process = subprocess.Popen(
             command,
@@ -33,8 +43,8 @@ def serving(environment: Mapping[str, str], log: Path, *, daemon: bool = False) 
             start_new_session=True,
         )
         try:
-            _wait_for(f"http://127.0.0.1:{port}/server_info", process, log)
-            yield f"http://127.0.0.1:{port}"
+            _wait_for(ready, process, log)
+            yield
         finally:
             end_group(process)
 
