@@ -13,10 +13,11 @@ import pytest
 
 from certify_assets.certificates import decide
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import IntegrityError
+from certify_assets.errors import InputError, IntegrityError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.rollout import deploy
+from certify_assets.operations.scorer import certified_scorer
 from certify_assets.operations.served import COLUMNS
 from certify_assets.storage.store import Store
 from certify_assets_tests.conftest import platform_environment
@@ -118,3 +119,24 @@ def test_a_model_that_was_altered_is_not_loaded(registered: Registered) -> None:
     path.write_bytes(path.read_bytes().replace(b'"coverage":0', b'"coverage":1'))
     with pytest.raises(IntegrityError, match="not what was deployed, so nothing is decided"):
         pyfunc.load_model(_MODEL)
+
+
+def test_the_scorer_of_a_deployed_judge_abstains(registered: Registered) -> None:
+    import mlflow
+
+    scorer = certified_scorer(_MODEL)
+    rows = [{**row} for row in registered.runs[:8]]
+    rows.append({**rows[0], "agent": "somebody else"})
+    data = [{"inputs": row, "outputs": {"steps": row.pop("steps")}} for row in rows]
+    found = mlflow.genai.evaluate(data=data, scorers=[scorer])
+    decisions = [*registered.decisions[:8], "human"]
+    decided = [decision != "human" for decision in decisions]
+    assert 0 < sum(decided) < len(decided) - 1
+    assert found.metrics["certified_judge_decided/mean"] == pytest.approx(sum(decided) / 9)
+    assert found.metrics["certified_judge/mean"] == 0.0
+    table = found.result_df
+    assert table is not None and int(table["certified_judge/value"].notna().sum()) == sum(decided)
+    said, why = scorer(inputs=data[0]["inputs"], outputs=data[0]["outputs"]["steps"])[:2]
+    assert said.metadata["certificate_sha256"] == registered.named and why.value is False
+    with pytest.raises(InputError, match="the inputs lack agent"):
+        scorer(inputs={"task_id": "t", "instruction": "i"}, outputs=[])
