@@ -355,7 +355,9 @@ def _registered(
             tags={**where, **tags},
             summary=judge_summary(judge),
             params={f"alpha_{item.side}": item.alpha for item in certificates},
-            metrics={f"coverage_{item.side}": item.coverage for item in certificates},
+            metrics={
+                f"coverage_{item.side}_at_{item.alpha:g}": item.coverage for item in certificates
+            },
             documents={"deployment.json": canonical_json(document).decode("utf-8"), **documents},
         )
     )

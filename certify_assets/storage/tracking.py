@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+import functools
+import getpass
 import os
 import re
 import tempfile
@@ -18,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from certify_assets._version import __version__
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file
 from certify_assets.storage.store import Store
@@ -48,8 +51,6 @@ _KEPT = "certify.kept"
 _SUMMARY = "certify.summary"
 _PARENT = "mlflow.parentRunId"
 _CONTEXT = "mlflow.data.context"
-# columns of MLflow's table of runs, which a client without global state leaves empty
-_SOURCE = {"mlflow.source.name": "certify_assets", "mlflow.source.type": "JOB"}
 # MLflow takes no longer digest of a data set
 _DIGEST = 32
 # experiments and runs of summaries that this process has found, by server, experiment, and folder or
@@ -77,6 +78,11 @@ def tracking_uri(store: Store) -> str:
     """Return ``MLFLOW_TRACKING_URI``, else the address of a SQLite file in the data root."""
     if uri := os.environ.get("MLFLOW_TRACKING_URI"):
         return uri
+    if not store.is_local:
+        raise InputError(
+            f"MLflow cannot keep its records in {store.root}, which is remote, so there are none; "
+            "set MLFLOW_TRACKING_URI to the address of an MLflow server or database."
+        )
     path = str(store.local_path("mlflow/mlflow.db"))
     if {"?", "%"} & set(path):
         # MLflow takes one for the end of the path and the other for a code, quoted or not, and
@@ -173,7 +179,7 @@ class Tracker:
         from mlflow.entities import Metric, Param
 
         experiment = self._experiment_id(client)
-        tags = {**_SOURCE, **record.tags}
+        tags = {**_source(), **record.tags}
         if record.summary is not None:
             tags[_PARENT] = self._summary_run(client, experiment, record.summary)
         run = client.create_run(experiment, run_name=record.name, tags=tags).info.run_id
@@ -242,7 +248,7 @@ class Tracker:
         if known not in _FOUND and (found := _find(client, experiment, name, first=True)):
             _FOUND[known] = found
         if known not in _FOUND:
-            tags = {**_SOURCE, **summary.tags, **name}
+            tags = {**_source(), **summary.tags, **name}
             made = client.create_run(experiment, run_name=summary.name, tags=tags).info.run_id
             client.set_terminated(made)
             # two steps may have made one each: the first is that of both
@@ -278,6 +284,29 @@ class Tracker:
         # the error comes back and is said in a sentence; MLflow would print its traceback as well
         logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
         return MlflowClient(tracking_uri=self.uri)
+
+
+@functools.cache
+def _source() -> dict[str, str]:
+    """Return columns of MLflow's table of runs, which a client without global state leaves empty.
+
+    The commit is that of a checkout of the package; an installed one has a version alone.
+    """
+    from mlflow.utils.git_utils import get_git_commit
+
+    found = {
+        "mlflow.source.name": "certify_assets",
+        "mlflow.source.type": "JOB",
+        "certify.version": __version__,
+    }
+    checkout = Path(__file__).parents[2]
+    # asked there alone: MLflow would take any repository above, and warns where there is no Git
+    if (checkout / ".git").exists() and (commit := get_git_commit(str(checkout))):
+        found["mlflow.source.git.commit"] = commit
+    # an account without a name, as in a container, is none
+    with suppress(KeyError, OSError):
+        found["mlflow.user"] = os.environ.get("MLFLOW_TRACKING_USERNAME") or getpass.getuser()
+    return found
 
 
 def _find(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from certify_assets._version import __version__
 from certify_assets.errors import InputError
 from certify_assets.storage import tracking as late_records
 from certify_assets.storage.store import Store
@@ -120,6 +121,9 @@ def test_runs_of_a_judge_and_version_are_children_of_one_summary(
     assert summed.info.run_name == "lexical on c" and summed.info.status == "FINISHED"
     assert summed.data.metrics["auroc"] == 0.8
     assert math.isnan(summed.data.metrics["error"]), "an error that no longer holds is not shown"
+    for run in runs.values():
+        assert run.data.tags["certify.version"] == __version__
+        assert run.info.user_id and run.data.tags["mlflow.source.type"] == "JOB"
     (dataset,) = summed.inputs.dataset_inputs
     assert (dataset.dataset.name, dataset.dataset.digest) == ("c cal", "ab" * 16)
     assert json.loads(dataset.dataset.source)["sha256"] == "ab" * 32
@@ -222,7 +226,8 @@ def test_a_queue_has_an_end_and_no_mlflow_at_all_keeps_nothing(
     )
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     remote = Store("memory://no-mlflow")
-    assert "is remote" in write_or_keep(remote, _record("c"), experiment="certify_assets").reason
+    reason = write_or_keep(remote, _record("c"), experiment="certify_assets").reason
+    assert "is remote" in reason and "set MLFLOW_TRACKING_URI to the address" in reason
     assert waiting_records(remote) == []
 
 

@@ -1,6 +1,6 @@
 """Studies of one corpus, a partition each, and tables over all corpora."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ from certify_assets.defs.judges.training import POOL, attempted, machine_tags, p
 from certify_assets.defs.names import CORPORA_GROUP, RESEARCH_GROUP, judge_key, key
 from certify_assets.defs.setup import judges
 from certify_assets.evaluation import agent_folds, comparison
+from certify_assets.files import canonical_json
 from certify_assets.judges.specs import JUDGES
 from certify_assets.reports import comparison_page
 from certify_assets.research import certifiability, study
@@ -83,6 +84,11 @@ def table_assets() -> list[dg.AssetsDefinition]:
     return [certifiability_model, simulation_study, study_report]
 
 
+def _by_judge(figures: Mapping[str, float | None]) -> dict[str, str]:
+    """Return them as a document: MLflow sorts no judges by metrics that have their names."""
+    return {"by_judge.json": canonical_json(dict(figures)).decode("utf-8")}
+
+
 @_compared(
     deps=[judge_key(name, "scores") for name in agent_folds.fold_judges() if name in judges()]
     + [key("corpora/sft_split"), key("corpora/cal_split")],
@@ -107,7 +113,7 @@ def agent_disjoint(step: AssetStep, config: AgentFoldsConfig) -> Made:
         "left_out": dg.MetadataValue.json(left_out),
     }
     params = {"folds": config.folds, "seed": config.seed}
-    return step.made(metadata, params=params, metrics=metrics)
+    return step.made(metadata, params=params, documents=_by_judge(metrics))
 
 
 @_compared(
@@ -134,8 +140,8 @@ def comparison_of_judges(step: AssetStep) -> Made:
         **comparison_page.plotted(metrics),
         "page": dg.MetadataValue.path(location),
     }
-    documents = {"comparison.html": page}
-    return step.made(metadata, metrics=metrics, documents=documents)
+    documents = {"comparison.html": page, **_by_judge(metrics)}
+    return step.made(metadata, documents=documents)
 
 
 @_table(
@@ -252,14 +258,14 @@ def real_scores(step: AssetStep) -> Made:
 
     corpus = step.corpus
     found = write_real_scores(corpus, run_id=step.run_id)
-    metrics = {
+    by_judge = {
         f"auroc_test_{item.judge}": item.auroc_test
         for item in found.judges
         if item.auroc_test is not None
     }
     missing = dg.MetadataValue.json([asdict(item) for item in found.missing])
-    metadata = {"judges": len(found.judges), "missing": missing, **metrics}
-    return step.made(metadata, metrics=metrics)
+    metadata = {"judges": len(found.judges), "missing": missing, **by_judge}
+    return step.made(metadata, documents=_by_judge(by_judge))
 
 
 @_table(
