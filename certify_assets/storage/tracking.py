@@ -245,31 +245,29 @@ class Tracker:
         """Return the run of a summary, made where there is none."""
         digest = sha256_bytes(canonical_json(dict(summary.tags)))
         known, name = (self.uri, experiment, digest), {_SUMMARY: digest}
-        if known not in _FOUND and (found := _find(client, experiment, name, first=True)):
-            _FOUND[known] = found
-        if known not in _FOUND:
+        found = _FOUND.get(known) or _find(client, experiment, name, first=True)
+        if found is None:
             tags = {**_source(), **summary.tags, **name}
             made = client.create_run(experiment, run_name=summary.name, tags=tags).info.run_id
             client.set_terminated(made)
             # two steps may have made one each: the first is that of both
-            _FOUND[known] = _find(client, experiment, name, first=True) or made
-            if _FOUND[known] != made:
+            found = _find(client, experiment, name, first=True) or made
+            if found != made:
                 client.delete_run(made)
-        return _FOUND[known]
+        _FOUND[known] = found
+        return found
 
     def _experiment_id(self, client: Any) -> str:
         """Return the id of the experiment of the records, made where there is none."""
         known = (self.uri, self.experiment, self.artifact_root)
-        if known not in _FOUND:
-            found, name = self._experiment(client)
-            # a server decides for itself where artifacts go
-            location = None if self.uri.startswith("http") else self.artifact_root
-            _FOUND[known] = (
-                found.experiment_id
-                if found
-                else str(client.create_experiment(name, artifact_location=location))
-            )
-        return _FOUND[known]
+        if number := _FOUND.get(known):
+            return number
+        found, name = self._experiment(client)
+        # a server decides for itself where artifacts go
+        place = None if self.uri.startswith("http") else self.artifact_root
+        number = str(found.experiment_id if found else client.create_experiment(name, place))
+        _FOUND[known] = number
+        return number
 
     def _client(self) -> Any:
         # imported here: MLflow costs about two CPU seconds, and only steps that record pay them
@@ -326,6 +324,7 @@ def _find(
 def _add(client: Any, run: str, summary: Summary, now: int) -> None:
     """Add what a step found to the run of its summary; the latest value of a metric counts."""
     from mlflow.entities import Dataset, DatasetInput, InputTag, Metric
+    from mlflow.exceptions import MlflowException
 
     if summary.metrics:
         figures = {
@@ -346,7 +345,11 @@ def _add(client: Any, run: str, summary: Summary, now: int) -> None:
             )
             for item in summary.datasets
         ]
-        client.log_inputs(run, inputs)
+        try:
+            client.log_inputs(run, inputs)
+        except MlflowException:
+            # another step may have written the same data set between MLflow's look and its write
+            client.log_inputs(run, inputs)
 
 
 def _log_documents(client: Any, run: str, documents: Mapping[str, str]) -> None:
