@@ -133,7 +133,7 @@ def _show_study(store: Store, done: _Study) -> None:
     show_line(f"Stages: {counted}; {done.seconds:g} s. Open {done.site}")
 
 
-_LEARNERS = ("lexical", "sft")
+_LEARNERS = ("lexical", "combined", "sft", "smollm2", "lexical_transfer", "combined_transfer")
 _PLACE = ("profile", "side", "alpha")
 _FIGURES = ("harvest", "wrong", "half B", "TEST own", "TEST deployed", "TEST error")
 
@@ -144,7 +144,8 @@ _FIGURES = ("harvest", "wrong", "half B", "TEST own", "TEST deployed", "TEST err
     "--learner",
     type=click.Choice(_LEARNERS),
     default="lexical",
-    help="Who learns: seconds, or minutes a training.",
+    help="Who learns: lexical and combined in seconds, language models in minutes a training; "
+    "with _transfer from the runs of other corpora, none of CORPUS.",
 )
 @click.option(
     "--alpha",
@@ -200,7 +201,8 @@ def harvest(
         alphas=alphas or HarvestPlan.alphas,
         gates=gates or HarvestPlan.gates,
         sides=sides or HarvestPlan.sides,
-        profiles=profiles or HarvestPlan.profiles,
+        # runs of other corpora are kept apart from the tasks of the corpus's own split
+        profiles=profiles or (("",) if learner.endswith("_transfer") else HarvestPlan.profiles),
     )
     with (
         corpus.writing("research harvest"),

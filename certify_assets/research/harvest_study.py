@@ -16,6 +16,7 @@ from certify_assets.certificates import Settings
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.corpora.splits import plan_splits, select
+from certify_assets.errors import InputError
 from certify_assets.evaluation.ledger import LedgerEntry, announce_study, record_result
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.harvest.gate import (
@@ -34,8 +35,8 @@ from certify_assets.judges.harvest.loop import (
     Parts,
     gate_of,
     language_learner,
-    lexical_learner,
     measured,
+    quick_learner,
 )
 from certify_assets.judges.harvest.rows import (
     ControlRow,
@@ -50,8 +51,10 @@ from certify_assets.judges.harvest.rows import (
     SpentLabels,
     UntrainedCut,
 )
+from certify_assets.judges.lm import smollm2
 from certify_assets.judges.record import workplace
 from certify_assets.judges.specs import ALPHAS, DELTA, PROCEDURES
+from certify_assets.judges.transfer import gather_pool
 from certify_assets.storage.progress import Report, silent
 
 if TYPE_CHECKING:
@@ -225,6 +228,9 @@ def _tasks(frame: pd.DataFrame) -> int:
 
 LearnerMaker = Callable[["Splits"], Learner]
 
+#: learners whose training takes minutes, and the model that each of them fine-tunes
+LANGUAGE_LEARNERS = {"sft": "compact", smollm2.NAME: smollm2.NAME}
+
 
 @dataclass(frozen=True)
 class HarvestPlan:
@@ -261,7 +267,7 @@ def run_harvests(
 ) -> HarvestDocument:
     """Run every loop of a plan on a corpus, store and return the document."""
     plan = plan or HarvestPlan()
-    make = learner or (lambda splits: lexical_learner(splits.sft, splits.manifest))
+    make = learner or (lambda splits: quick_learner(splits.sft, splits.manifest))
     frame, config = corpus.trajectories, corpus.config
     corpus.require_leak_checks()
     loops: list[LoopRow] = []
@@ -340,11 +346,23 @@ def learner_maker(
     corpus: Corpus, learner: str, *, report: Report = silent
 ) -> Iterator[LearnerMaker]:
     """Give the maker of a learner, with a place for its checkpoints where a training is costly."""
-    if learner == "lexical":
-        yield lambda splits: lexical_learner(splits.sft, splits.manifest)
+    quick, _, transfer = learner.partition("_")
+    if transfer:
+        pool = gather_pool(corpus)
+        if pool.missing:
+            raise InputError(pool.missing)
+        yield lambda splits: quick_learner(pool.frame, splits.manifest, quick, transfer=True)
+        return
+    if learner not in LANGUAGE_LEARNERS:
+        yield lambda splits: quick_learner(splits.sft, splits.manifest, learner)
         return
     with workplace(corpus.store, f"harvests/{corpus}/{learner}") as place:
         # checkpoints are of one split: another manifest is another folder
         yield lambda splits: language_learner(
-            splits.sft, splits.manifest, place / splits.manifest.sha256[:12], report=report
+            splits.sft,
+            splits.manifest,
+            place / splits.manifest.sha256[:12],
+            name=learner,
+            model=LANGUAGE_LEARNERS[learner],
+            report=report,
         )

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.judges.harvest.loop import lexical_learner
+from certify_assets.judges.harvest.loop import quick_learner
 from certify_assets.judges.specs import PROCEDURES
 from certify_assets.judges.transfer import gather_pool
 from certify_assets.research.harvest_study import HarvestPlan, learner_maker, run_harvests
@@ -148,7 +148,7 @@ def run_transfer_harvests(corpus: Corpus, *, run_id: str) -> str:
     run_harvests(
         corpus,
         HarvestPlan(learner="lexical_transfer", profiles=("",)),
-        learner=lambda splits: lexical_learner(pool.frame, splits.manifest, transfer=True),
+        learner=lambda splits: quick_learner(pool.frame, splits.manifest, transfer=True),
         run_id=run_id,
     )
     return ""

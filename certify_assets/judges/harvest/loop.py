@@ -20,6 +20,7 @@ from certify_assets.certificates import (
 )
 from certify_assets.files import sha256_bytes
 from certify_assets.judges.base import JUDGED_COLUMNS, SCORE_COLUMNS, judge_auroc, score_table
+from certify_assets.judges.families.combined import train_combined
 from certify_assets.judges.families.lexical import train_lexical
 from certify_assets.judges.harvest.gate import (
     HALF_A,
@@ -34,7 +35,8 @@ from certify_assets.judges.harvest.gate import (
     withhold,
 )
 from certify_assets.judges.harvest.rows import AuditedRow, MeasuredRow
-from certify_assets.judges.reading import COMPACT, LEXICAL
+from certify_assets.judges.lm.models import known_model
+from certify_assets.judges.reading import LEXICAL
 from certify_assets.judges.record import columns
 from certify_assets.judges.specs import PROCEDURES
 from certify_assets.storage.progress import Report, silent
@@ -171,10 +173,10 @@ def measured(loop: Loop, parts: Parts, judge: Judge) -> MeasuredRow:
     }
 
 
-def lexical_learner(
-    source: pd.DataFrame, manifest: SplitManifest, *, transfer: bool = False
+def quick_learner(
+    source: pd.DataFrame, manifest: SplitManifest, name: str = "lexical", *, transfer: bool = False
 ) -> Learner:
-    """Return the learner that trains TF-IDF and logistic regression."""
+    """Return a learner that is trained in seconds: lexical or combined."""
     made: dict[str, Judge] = {}
 
     def train(rows: pd.DataFrame, _place: str) -> Judge:
@@ -182,27 +184,43 @@ def lexical_learner(
         # loops of one study start from the same judge and share a control: each is trained once
         key = sha256_bytes(rows[["trajectory_id", "outcome"]].to_csv(index=False).encode("utf-8"))
         if key not in made:
-            made[key] = train_lexical(rows, seed=42)
+            made[key] = _QUICK[name](rows)
         return made[key]
 
     remembering = _remembering(score_table, LEXICAL.renderer)
-    return Learner("lexical", _labelled(source), train, remembering, transfer=transfer)
+    return Learner(name, _labelled(source), train, remembering, transfer=transfer)
+
+
+#: judges that are trained in seconds, by what a learner of them is called
+_QUICK: dict[str, Callable[[pd.DataFrame], Judge]] = {
+    "lexical": lambda rows: train_lexical(rows, seed=42),
+    "combined": lambda rows: train_combined(rows, LEXICAL, seed=42, explained=False),
+}
 
 
 def language_learner(
-    source: pd.DataFrame, manifest: SplitManifest, folder: Path, *, report: Report = silent
+    source: pd.DataFrame,
+    manifest: SplitManifest,
+    folder: Path,
+    *,
+    name: str = "sft",
+    model: str = "compact",
+    report: Report = silent,
 ) -> Learner:
-    """Return the learner that fine-tunes the compact model from its base in every round."""
+    """Return the learner that fine-tunes a language model from its base in every round."""
     from certify_assets.judges.lm.judge import CausalJudge, load_base
     from certify_assets.judges.lm.sft import fine_tuned
 
+    reading = known_model(model).reading
+
     def train(rows: pd.DataFrame, place: str) -> Judge:
         _refuse(rows, manifest)
-        judge = CausalJudge(place, *load_base("compact"), shards=folder / "shards")
-        return fine_tuned(judge, rows, folder / place, model="compact", seed=42, report=report)[0]
+        base = load_base(model, None, reading)
+        judge = CausalJudge(place, *base, shards=folder / "shards")
+        return fine_tuned(judge, rows, folder / place, model=model, seed=42, report=report)[0]
 
-    remembering = _remembering(score_table, COMPACT.renderer)
-    return Learner("sft", _labelled(source), train, remembering, costly=True)
+    remembering = _remembering(score_table, reading.renderer)
+    return Learner(name, _labelled(source), train, remembering, costly=True)
 
 
 def _remembering(

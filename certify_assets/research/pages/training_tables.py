@@ -241,7 +241,14 @@ def stages_table(reader: Reader) -> StudyTable:
     return reader.table("stages", rows, about=about)
 
 
-_LEARNERS = {"lexical": "harvests", "sft": "harvests_sft", "lexical_transfer": "harvests_transfer"}
+_LEARNERS = {
+    "lexical": "harvests",
+    "combined": "harvests",
+    "sft": "harvests_sft",
+    "smollm2": "harvests_sft",
+    "lexical_transfer": "harvests_transfer",
+    "combined_transfer": "harvests_transfer",
+}
 _WHERE = ("profile", "side", "alpha")
 
 
@@ -287,7 +294,7 @@ def _rounds(loop: LoopRow, learner: str) -> Iterator[tuple[str, ...]]:
             continue
         labels = "+0"
         if row["round"] == 0:
-            transfer = learner == "lexical_transfer"
+            transfer = learner.endswith("_transfer")
             labels = "0 of the target" if transfer else str(row["trained_on"])
         yield (name, gate, alpha, *_coverages(row, gate), harvest, labels)
     for control in loop["controls"]:

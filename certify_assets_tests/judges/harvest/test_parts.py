@@ -22,7 +22,7 @@ from certify_assets.judges.harvest.gate import (
     training_set,
     withhold,
 )
-from certify_assets.judges.harvest.loop import Loop, lexical_learner
+from certify_assets.judges.harvest.loop import Loop, quick_learner
 from certify_assets.research.harvest_study import ranking_of, uncertified_cuts
 from certify_assets_tests.builders import score_rows
 
@@ -74,7 +74,7 @@ def test_no_pseudo_label_can_be_of_a_task_that_certifies_or_audits(
 def test_training_refuses_such_rows_too_even_where_they_call_themselves_human(
     manifest: SplitManifest,
 ) -> None:
-    learner = lexical_learner(rows(manifest, "sft"), manifest)
+    learner = quick_learner(rows(manifest, "sft"), manifest)
     smuggled = pd.concat([rows(manifest, "sft"), rows(manifest, "test", 0)]).assign(
         **{LABEL_SOURCE: "human"}
     )
@@ -162,7 +162,7 @@ def test_skew_of_a_harvest_of_one_agent_and_one_task() -> None:
 
 def loop(manifest: SplitManifest, side: str) -> Loop:
     splits = Splits(*(rows(manifest, name) for name in ("sft", "rl", "cal", "test")), manifest)
-    return Loop(splits, lexical_learner(splits.sft, manifest), Settings(side=side))
+    return Loop(splits, quick_learner(splits.sft, manifest), Settings(side=side))
 
 
 def test_cuts_without_a_certificate_take_the_end_of_the_side(manifest: SplitManifest) -> None:
