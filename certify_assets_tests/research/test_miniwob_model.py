@@ -48,7 +48,16 @@ def test_a_model_acts_until_it_claims(endpoint: Endpoint, monkeypatch: pytest.Mo
     assert path == "/v1/chat/completions"
     assert headers["Authorization"] == "Bearer k-1"
     assert (body["model"], body["temperature"]) == ("small-model", 0)
-    assert "0. field" in body["messages"][1]["content"]
+    assert "0. field" in body["messages"][-1]["content"]
+
+
+def test_a_model_that_repeats_itself_is_stuck(endpoint: Endpoint) -> None:
+    endpoint.replies = ["click 99"] * 12
+    steps = agent(endpoint).attempt(boxes_page(), "click-checkboxes", 0)
+    # the first time the page was just opened; then three times the same
+    assert [action for action, _ in steps].count("click 99") == 3
+    assert steps[-1][0] == 'claim("not done: the same action on the same page, three times")'
+    assert len(endpoint.asked) == 4
 
 
 def test_without_a_key_none_is_sent(endpoint: Endpoint) -> None:

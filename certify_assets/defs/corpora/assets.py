@@ -43,6 +43,11 @@ class MiniwobConfig(dg.Config):
     seed: int = Field(default=42, description="Seed of instances and faults.")
     workers: int = Field(default=2, description="Browser processes.")
     tasks: list[str] = Field(default=[], description="Tasks to run; empty for all.")
+    agents: list[str] = Field(
+        default=[],
+        description="Agents to run; empty for the scripted ones. `model` is the one that "
+        "CERTIFY_MODEL_URL and CERTIFY_MODEL_NAME name.",
+    )
 
 
 @_asset(
@@ -62,7 +67,7 @@ def miniwob_runs(step: AssetStep, config: MiniwobConfig) -> Made:
 
     made = generate(
         step.store.local_path("generated/miniwob"),
-        **{**config.model_dump(), "tasks": config.tasks or None},
+        **config.model_dump() | {"tasks": config.tasks or None, "agents": config.agents or None},
         progress=progress,
     )
     counts = {name: getattr(made, name) for name in ("episodes", "kept", "retries")}

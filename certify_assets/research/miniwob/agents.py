@@ -6,6 +6,7 @@ import hashlib
 import os
 import random
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -167,6 +168,12 @@ def _wander(hands: Hands, *, lost: bool) -> None:
     )
 
 
+def _turn(task: str, last: str, elements: Sequence[str]) -> str:
+    """Return what a model is asked at a turn."""
+    listing = "\n".join(f"{place}. {element}".rstrip() for place, element in enumerate(elements))
+    return f"Task: {task}\nLast: {last}\n{listing}"
+
+
 MODEL_PREFIX = "model:"
 _KEY = "CERTIFY_MODEL_KEY"
 MAX_TURNS = 12
@@ -178,6 +185,17 @@ choose N "option"
 submit
 claim "what you did and whether it is done"
 Nothing else. Use claim as the last answer."""
+# two finished tasks of no page: a small model answers in form where it is shown how, not where it
+# is described to it
+EXAMPLES = (
+    (
+        _turn('Click on the "Ok" button.', "", ['text "Choose"', 'button "No"', 'button "Ok"']),
+        "click 2",
+    ),
+    (_turn('Click on the "Ok" button.', "the page ended", []), 'claim "clicked Ok"'),
+    (_turn('Enter "Joe" and press Submit.', "", ["field", 'button "Submit"']), 'type 0 "Joe"'),
+    (_turn('Enter "Joe" and press Submit.', "value: Joe", ["field", 'button "Submit"']), "click 1"),
+)
 _REPLY = re.compile(
     r"^\s*(click|type|choose|submit|claim)\b\s*(\d+)?\s*(?:\"(.*)\")?\s*$",
     re.IGNORECASE | re.MULTILINE,
@@ -236,20 +254,20 @@ class ModelAgent:
         hands = Hands(page, fault="")
         claim = "not done: out of turns"
         messages = [{"role": "system", "content": SYSTEM}]
+        for asked, answer in EXAMPLES:
+            messages += [
+                {"role": "user", "content": asked},
+                {"role": "assistant", "content": answer},
+            ]
         try:
             for _ in range(MAX_TURNS):
-                listing = "\n".join(
-                    f"{i}. {name_of(e)} {e.value}".rstrip() for i, e in enumerate(hands.view)
-                )
-                messages.append(
-                    {
-                        "role": "user",
-                        "content": f"Task: {hands.instruction}\nLast: "
-                        f"{hands.steps[-1][1]}\n{listing}",
-                    }
-                )
+                elements = [f"{name_of(e)} {e.value}" for e in hands.view]
+                asked = _turn(hands.instruction, hands.steps[-1][1], elements)
+                messages.append({"role": "user", "content": asked})
                 reply = self.ask(messages)
                 messages.append({"role": "assistant", "content": reply})
+                if messages[-2:] == messages[-4:-2] == messages[-6:-4]:
+                    raise Stuck("the same action on the same page, three times")
                 verb, number, text = parse_reply(reply)
                 if verb == "claim":
                     claim = text
