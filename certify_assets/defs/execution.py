@@ -12,7 +12,9 @@ from typing import Any
 import dagster as dg
 
 from certify_assets._version import __version__
-from certify_assets.defs.names import CORPORA, VERSION, judge_of, key, name_of
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.defs.external import SOURCE, config_version, observation, source_version
+from certify_assets.defs.names import CORPORA, judge_of, key, name_of
 from certify_assets.files import canonical_json, lock_file, sha256_bytes
 from certify_assets.storage.lease import OWNER_VARIABLE, holding, refusing
 from certify_assets.storage.store import Store, default_root
@@ -121,18 +123,16 @@ def _interrupted(event: dg.DagsterEvent) -> bool:
 
 
 def observe_sources(instance: dg.DagsterInstance, corpus: str) -> None:
-    """Report the configuration of a corpus as the data version of its source runs."""
+    """Report the data version of the source runs of a corpus, unless it was observed last."""
     if not corpus:
         return
-    source, version = key("corpora/source_runs"), _config_version(corpus)
+    source, version = key(SOURCE), source_version(Corpus(Store(default_root()), corpus))
     found = instance.fetch_observations(
         dg.AssetRecordsFilter(asset_key=source, asset_partitions=[corpus]), limit=1
     ).records
     seen = found[0].asset_observation if found else None
     if seen is None or seen.data_version != version:
-        instance.report_runless_asset_event(
-            dg.AssetObservation(source, partition=corpus, tags={VERSION: version})
-        )
+        instance.report_runless_asset_event(observation(SOURCE, corpus, version))
 
 
 def failures(result: dg.JobExecutionResult) -> dict[str, str]:
@@ -201,16 +201,11 @@ def _chains(judges: Sequence[str]) -> dict[str, set[dg.AssetKey] | None]:
     return found
 
 
-def _config_version(corpus: str) -> str:
-    store = Store(default_root())
-    name = f"corpora/{corpus}/corpus.json"
-    return store.sha256(name) if store.exists(name) else "built in"
-
-
 def _inputs(corpus: str, selection: Collection[dg.AssetKey] | None) -> str:
     """Hash of what makes a run continuable: under another one its finished steps say nothing."""
     selected = sorted(found.to_user_string() for found in selection or ())
-    facts = [__version__, _config_version(corpus) if corpus else "", selected]
+    settings = config_version(Corpus(Store(default_root()), corpus)) if corpus else ""
+    facts = [__version__, settings, selected]
     return sha256_bytes(canonical_json(facts))[:32]
 
 

@@ -219,6 +219,7 @@ def test_jobs_schedules_and_sensors_are_these() -> None:
     assert {job.name for job in repository.get_all_jobs()} >= {"onboard_corpus"}
     assert [schedule.name for schedule in repository.schedule_defs] == ["weekly_recertification"]
     assert [sensor.name for sensor in repository.sensor_defs] == [
+        "keep_current",
         "new_inbox",
         "new_runs",
         "new_versions",

@@ -11,6 +11,7 @@ from certify_assets.corpora import report as corpus_report
 from certify_assets.corpora.schema import to_frame
 from certify_assets.corpora.splits import SPLITS
 from certify_assets.defs.assets import AssetStep, Made, asset, column_lineage, table_metadata
+from certify_assets.defs.automation import KEPT_CURRENT
 from certify_assets.defs.names import CORPORA_GROUP, corpora_partitions, source
 from certify_assets.reports import corpus_page as pages
 from certify_assets.reports.corpus_page import data_docs_key
@@ -32,7 +33,8 @@ source_runs = source(
     kinds={"file"},
     partitions_def=corpora_partitions,
     description="Agent runs as their harness published them: files and folders named in the "
-    "corpus's configuration, whose hash is observed as the data version.",
+    "corpus's configuration. The data version is the hash of the configuration and, where a sensor "
+    "watches them, of the files.",
 )
 
 
@@ -206,6 +208,7 @@ def leak_controls(step: AssetStep) -> Made:
     # not leak_controls: where its check blocks, the page that shows the evidence is still drawn
     deps=[trajectories, split_manifest, corpus_profile],
     kinds={"html"},
+    automation_condition=KEPT_CURRENT,
     description="Draw the corpus before any judge reads it: profile, gates, flips, outcomes by "
     "task and attempt (TEST left out), leak controls with their evidence, labels, texts, and what "
     "the import left out. One file, without scripts.",

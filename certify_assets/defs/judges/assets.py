@@ -10,10 +10,11 @@ from certify_assets.defs.assets import (
     judge_asset,
     score_metadata,
 )
+from certify_assets.defs.automation import EXPIRES, KEPT_CURRENT
 from certify_assets.defs.judges.arms import audit_deps
 from certify_assets.defs.judges.models import judge_model, language_scores
 from certify_assets.defs.judges.training import progress_lines
-from certify_assets.defs.names import OPERATIONS_GROUP, judge_key, key, source
+from certify_assets.defs.names import OPERATIONS_GROUP, corpora_partitions, judge_key, key, source
 from certify_assets.defs.setup import judges
 from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import audit_judge
@@ -33,6 +34,7 @@ audit_sample = source(
     "operations/audit_sample",
     OPERATIONS_GROUP,
     kinds={"file"},
+    partitions_def=corpora_partitions,
     description="Score tables with outcomes in monitoring/<corpus>/<judge>/ of the data root: "
     "tasks drawn at random before scoring, every attempt labelled, in order of file name, then "
     "row. Labels from the review queue do not belong here.",
@@ -85,6 +87,7 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
         spec,
         "certificate",
         "json",
+        freshness_policy=EXPIRES,
         deps=[
             judge_key(spec.name, "scores"),
             judge_key(spec.name, "model"),
@@ -184,6 +187,7 @@ def _report(spec: JudgeSpec) -> dg.AssetsDefinition:
         spec,
         "report",
         "html",
+        automation_condition=KEPT_CURRENT,
         deps=[
             *(judge_key(spec.name, name) for name in ("certificate", "audit", "scores")),
             *_corpora("profile", "leak_controls"),
@@ -210,6 +214,8 @@ def _monitor(spec: JudgeSpec) -> dg.AssetsDefinition:
         "monitor",
         "html",
         "json",
+        automation_condition=KEPT_CURRENT,
+        freshness_policy=EXPIRES,
         deps=[
             judge_key(spec.name, "certificate"),
             audit_sample,

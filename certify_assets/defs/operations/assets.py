@@ -10,8 +10,17 @@ from pydantic import Field
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import to_frame
 from certify_assets.defs.assets import AssetStep, Made, asset, column_lineage, table_metadata
+from certify_assets.defs.automation import EXPIRES, KEPT_CURRENT
 from certify_assets.defs.judges.training import progress_lines
-from certify_assets.defs.names import OPERATIONS_GROUP, corpora_partitions, judge_key, key, source
+from certify_assets.defs.names import (
+    OPERATIONS_GROUP,
+    VERSION,
+    corpora_partitions,
+    judge_key,
+    key,
+    source,
+    stored_version,
+)
 from certify_assets.defs.setup import judges
 from certify_assets.errors import IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
@@ -48,6 +57,7 @@ inbox = source(
     "operations/inbox",
     OPERATIONS_GROUP,
     kinds={"file"},
+    partitions_def=corpora_partitions,
     description="New agent runs in inbox/<corpus>/ of the data root, in any published format; "
     "outcomes are not needed and never read.",
 )
@@ -280,6 +290,8 @@ def reviewed_labels(step: AssetStep) -> Made:
     name="monitor",
     deps=[reviewed_labels],
     kinds={"html", "json"},
+    automation_condition=KEPT_CURRENT,
+    freshness_policy=EXPIRES,
     description="Test the deployed judge's thresholds on labelled tasks of the draw: an alarm "
     "that is false with probability at most delta over all time, an interval for the error, a "
     "page. An alarm is recorded with its time, and notifications are sent.",
@@ -363,8 +375,10 @@ def automatic_deployment() -> dg.AssetsDefinition:
         if made is None:
             return dg.MaterializeResult(metadata={"reason": NOTHING_DEPLOYED})
         if len(read_deployments(corpus)) > earlier:
+            stored = stored_version(step.store, DEPLOYMENT, corpus.name)
+            tags = {VERSION: stored.value} if stored else {}
             step.context.log_event(
-                dg.AssetMaterialization(DEPLOYMENT, partition=step.context.partition_key)
+                dg.AssetMaterialization(DEPLOYMENT, partition=step.context.partition_key, tags=tags)
             )
         figures = {
             "deployment": float(made.deployed) or None,
@@ -393,6 +407,7 @@ def automatic_deployment() -> dg.AssetsDefinition:
     name="history",
     deps=[recertification, operation_monitor],
     kinds={"html", "json"},
+    automation_condition=KEPT_CURRENT,
     description="Draw certified coverage, realised error with its interval, alarms and confidence "
     "spent, over deployments and recertifications, as a page.",
 )

@@ -2,6 +2,7 @@
 
 import dagster as dg
 
+from certify_assets.defs.automation import automation_sensor
 from certify_assets.defs.operations import jobs
 from certify_assets.defs.operations.assets import operation_assets, recertify_assets, review_assets
 from certify_assets.defs.operations.checks import operation_checks, recertify_checks, review_checks
@@ -32,5 +33,6 @@ def operation_definitions() -> dg.Definitions:
             new_versions_sensor,
             new_inbox_sensor,
             reviewed_labels_sensor,
+            automation_sensor(),
         ],
     )

@@ -16,6 +16,14 @@ from certify_assets.corpora.landing import (
     scan_inbox,
     scan_incoming,
 )
+from certify_assets.defs.external import (
+    INBOX,
+    SAMPLE,
+    SOURCE,
+    observation,
+    sample_version,
+    source_version,
+)
 from certify_assets.defs.names import CORPORA, corpora_partitions
 from certify_assets.defs.operations.jobs import decide_job, onboard_job, recertify_job
 from certify_assets.defs.resources import DataRoot
@@ -178,6 +186,7 @@ def new_inbox_sensor(
         dynamic_partitions_requests=[
             corpora_partitions.build_add_request([item.corpus for item in new])
         ],
+        asset_events=[observation(INBOX, item.corpus, item.version) for item in new],
         cursor=json.dumps(seen | {item.corpus: item.version for item in new}, sort_keys=True),
     )
 
@@ -191,7 +200,7 @@ def _request_runs(
 ) -> dg.SensorResult | dg.SkipReason:
     """Register what arrived and request its runs; a corpus that cannot be registered waits."""
     seen: dict[str, str] = json.loads(context.cursor or "{}")
-    requests = []
+    requests, observed = [], []
     for arrival in arrivals:
         if seen.get(arrival.corpus) == arrival.version:
             continue
@@ -200,10 +209,12 @@ def _request_runs(
             with holding(store, corpus, what="sensor", waiting=refusing(corpus)):
                 register(arrival.corpus)
                 number = record_version(store, arrival)
+                version = source_version(Corpus(store, corpus))
         except (CertifyError, OSError, ValueError) as error:
             waiting[arrival.corpus] = str(error)
             continue
         seen[arrival.corpus] = arrival.version
+        observed.append(observation(SOURCE, corpus, version))
         requests.append(
             dg.RunRequest(
                 run_key=f"{arrival.corpus}:{number}:{arrival.version}", partition_key=arrival.corpus
@@ -223,6 +234,7 @@ def _request_runs(
                 [str(request.partition_key) for request in requests]
             )
         ],
+        asset_events=observed,
         cursor=json.dumps(seen, sort_keys=True),
     )
 
@@ -243,18 +255,34 @@ def _name(entry: str) -> str:
 def reviewed_labels_sensor(
     context: dg.SensorEvaluationContext, data_root: DataRoot
 ) -> dg.SensorResult | dg.SkipReason:
-    """Request one run a corpus whose journal changed; the hash is of its whole lines."""
+    """Request one run a corpus whose journal changed; the hash is of its whole lines.
+
+    The audit samples, which nobody reviews here, are observed: what depends on them is kept
+    current.
+    """
     store = data_root.store()
     seen: dict[str, str] = json.loads(context.cursor or "{}")
-    known = {
-        corpus: stream_source(Corpus(store, corpus))
-        for corpus in sorted(context.instance.get_dynamic_partitions(CORPORA))
+    corpora = sorted(context.instance.get_dynamic_partitions(CORPORA))
+    known = {corpus: stream_source(Corpus(store, corpus)) for corpus in corpora}
+    samples = {corpus: sample_version(Corpus(store, corpus)) for corpus in corpora}
+    # no corpus has a name with a slash
+    changed = {
+        corpus: sha256
+        for corpus, sha256 in samples.items()
+        if sha256 and seen.get(f"{SAMPLE}/{corpus}") != sha256
     }
+    seen |= {f"{SAMPLE}/{corpus}": sha256 for corpus, sha256 in changed.items()}
+    events = [observation(SAMPLE, corpus, sha256) for corpus, sha256 in changed.items()]
     now = {corpus: source.labels_sha256 for corpus, source in known.items() if source.labels}
     new = {corpus: sha256 for corpus, sha256 in now.items() if seen.get(corpus) != sha256}
     if not new:
-        return dg.SkipReason("no new label since the last tick" if now else "no label yet")
+        skipped = "no new label since the last tick" if now else "no label yet"
+        if not events:
+            return dg.SkipReason(skipped)
+        cursor = json.dumps(seen, sort_keys=True)
+        return dg.SensorResult(skip_reason=skipped, asset_events=events, cursor=cursor)
     return dg.SensorResult(
+        asset_events=events,
         run_requests=[
             dg.RunRequest(run_key=f"labels:{corpus}:{sha256}", partition_key=corpus)
             for corpus, sha256 in new.items()

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.assets import AssetStep, Made, asset
+from certify_assets.defs.automation import KEPT_CURRENT
 from certify_assets.defs.corpora.assets import skip
 from certify_assets.defs.judges.training import POOL, attempted, machine_tags, progress_lines
 from certify_assets.defs.names import CORPORA_GROUP, RESEARCH_GROUP, judge_key, key
@@ -122,6 +123,7 @@ def agent_disjoint(step: AssetStep, config: AgentFoldsConfig) -> Made:
     deps=[judge_key(name, part) for name in judges() for part in ("certificate", "audit")]
     + [agent_disjoint, key("corpora/leak_controls")],
     kinds={"json", "html"},
+    automation_condition=KEPT_CURRENT,
     description="Compare every judge that scored the corpus with the leak controls: AUROC and its "
     "interval, within tasks too, certified coverage, audit, cost; which is best at what, and what "
     "does not help. Judges that are not there are named, not waited for.",
@@ -149,6 +151,7 @@ def comparison_of_judges(step: AssetStep) -> Made:
     # every partition: the table is over all corpora
     deps=[comparison_of_judges],
     kinds={"json", "html"},
+    automation_condition=KEPT_CURRENT,
     description="Compare every judge on every corpus of the data root: AUROC, certified coverage "
     "at both budgets, audit, cost; as page, CSV, Markdown and LaTeX.",
 )
