@@ -113,7 +113,7 @@ class Certificate:
         for name, shape in {**_SHAPES, "inputs": inputs}.items():
             _check_mapping(name, getattr(self, name), shape, most)
         if "pool" in self.inputs:
-            _check_mapping("inputs.pool", self.inputs["pool"], _kinds(PoolInputs))
+            _check_mapping("inputs.pool", self.inputs["pool"], kinds_of(PoolInputs))
         for finding in self.findings:
             _check_mapping("findings", finding, {"code": (str,), "message": (str,)})
         if not all(_is_text(key) and _is_text(value) for key, value in self.provenance.items()):
@@ -216,7 +216,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _Kinds = dict[str, tuple[type, ...]]
 
 
-def _kinds(owner: type) -> _Kinds:
+def kinds_of(owner: type) -> _Kinds:
     """Return the types that the annotations of a class allow for the values of its fields."""
     found: _Kinds = {}
     for name, hint in get_type_hints(owner).items():
@@ -228,9 +228,9 @@ def _kinds(owner: type) -> _Kinds:
 
 
 _NONE = type(None)
-_TYPES = _kinds(Certificate)
-_SHAPES: dict[str, _Kinds] = {"parameters": _kinds(Parameters), "software": {"version": (str,)}}
-_TASK_INPUTS = _kinds(Inputs)
+_TYPES = kinds_of(Certificate)
+_SHAPES: dict[str, _Kinds] = {"parameters": kinds_of(Parameters), "software": {"version": (str,)}}
+_TASK_INPUTS = kinds_of(Inputs)
 _INPUTS = {name: kinds for name, kinds in _TASK_INPUTS.items() if name != "digest"}
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from certify_assets.cli.key import sign_document, sign_option
 from certify_assets.cli.options import (
     DEFAULT_PROCEDURE,
     PATH,
@@ -148,6 +149,7 @@ _PROCEDURE_HELP = (
     "need goes to the other.",
 )
 @click.option("--out", type=PATH, help="Also write the document to this file.")
+@sign_option
 @stream_option
 @column_options
 @json_option
@@ -157,6 +159,7 @@ def certificate(
     /,
     scores: Path,
     out: Path | None,
+    sign: str | None,
     as_json: bool,
     pilot: Path | None,
     pool: Path | None,
@@ -176,6 +179,9 @@ def certificate(
     given = {"SCORES": scores, "--pilot": pilot, "--pool": pool}
     refuse_overwrite({"--out": out}, {name: path for name, path in given.items() if path})
     _refuse(pilot, pool, **options)
+    named = ctx.get_parameter_source("sign") is click.core.ParameterSource.COMMANDLINE
+    if named and out is None:
+        raise click.UsageError("--sign signs the file of --out; give one.")
     refuse_inapplicable(ctx, options["procedure"])
     procedures = EVERY_PROCEDURE if options["procedure"] == "all" else (options["procedure"],)
     unread = _unread(ctx, procedures, options)
@@ -194,6 +200,8 @@ def certificate(
     document = found.certificates[0].to_dict() if single else found.to_dict()
     if out is not None:
         write_document(out, document)
+        if sign:
+            sign_document(out, sign)
     for sentence in unread:
         complain(sentence)
     if as_json:

@@ -17,6 +17,7 @@ from certify_assets.cli.documents import (
     choice_options,
     read_certificate_file,
 )
+from certify_assets.cli.key import signer_of
 from certify_assets.cli.options import (
     PATH,
     column_options,
@@ -47,6 +48,11 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 @pilot_option
 @pool_option
 @stream_option
+@click.option(
+    "--public-key",
+    type=PATH,
+    help="Also check the signature next to CERTIFICATE by these keys, and say whose it is.",
+)
 @choice_options
 @column_options
 @json_option
@@ -59,14 +65,15 @@ def verify(
     pilot: Path | None,
     pool: Path | None,
     stream: bool,
+    public_key: Path | None,
     choice: Choice,
     as_json: bool,
     **columns: Any,
 ) -> None:
     """Recompute a certificate from its scores and compare every byte.
 
-    Exit 3, with the first difference, when the certificate was altered, is incomplete, or is of
-    other scores, or when it is one of betting and its pilot table is not given. Exit 2 when it was
+    Exit 3, with the first difference, when the certificate was altered, is incomplete, is of
+    other scores or signed by none of the keys of --public-key, or when it is one of betting and its pilot table is not given. Exit 2 when it was
     issued with a pool and none is given. What the scores
     cannot show (the names and hashes under provenance, the selection rule) is carried as it is:
     the data root's own checks compare those. Of a document of several each is recomputed, and
@@ -74,6 +81,7 @@ def verify(
     """
     from certify_assets.certificates import NOT_VOUCHED
 
+    signer = None if public_key is None else signer_of(certificate, public_key)
     given = read_certificate_file(certificate)
     documents = [item for item in given.certificates if choice.names(item)]
     if not documents:
@@ -93,17 +101,20 @@ def verify(
     for sentence in unread:
         complain(sentence)
     if as_json:
-        result = {
+        result: dict[str, Any] = {
             "verified": difference is None,
             "certificates": len(documents),
             "difference": difference,
         }
+        result |= {} if signer is None else {"signed_by": signer}
         emit_json({**result, "not_vouched": NOT_VOUCHED} if difference is None else result)
     elif difference is None:
         show_line(
             f"Verified: {len(documents)} certificate(s) recomputed from {scores}, byte for "
             f"byte. {NOT_VOUCHED}"
         )
+        if signer is not None:
+            show_line(f"Signed by {signer['owner'] or 'the key'} ({signer['key']}).")
     if difference is not None:
         complain(f"not verified: {difference}")
         ctx.exit(NOTHING)

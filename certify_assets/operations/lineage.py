@@ -165,7 +165,7 @@ def _named(corpus: Corpus, name: str) -> Iterator[Found]:
         yield Found("batch", corpus.name, name)
     if _HASH.fullmatch(name):
         kept = corpus.store.names(operation_key(corpus.name, "certificates"))
-        hashes = {entry.removesuffix(".json") for entry in kept}
+        hashes = {entry.removesuffix(".json") for entry in kept if entry.endswith(".json")}
         hashes |= {_document_hash(item) for item in _issued(corpus)}
         for sha256 in sorted(hashes):
             if sha256.startswith(name):

@@ -3,10 +3,13 @@
 import json
 from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
 
+from certify_assets.certificates import SCHEMA, TASK_SCHEMA
+from certify_assets.certificates.schema import certificate_schema
 from certify_assets_tests.builders import score_rows
 from certify_assets_tests.cli.calling import Call
 
@@ -202,3 +205,17 @@ def test_probabilities_are_recognised_and_never_shown_as_log_odds(
         assert "(P = " not in shown[scale] and "log-odds of success" not in shown[scale]
     asked = f"report {out} {table} --score-scale log-odds --out {tmp_path}/page.html"
     assert call(asked).code == 0 and "(P = " in (tmp_path / "page.html").read_text("utf-8")
+
+
+def test_printed_documents_are_of_the_published_schema(
+    call: Call, scores: Path, many: Path, tmp_path: Path
+) -> None:
+    table = tmp_path / "scores.parquet"
+    pd.read_csv(scores).to_parquet(table)
+    streamed = call(f"certificate {table} --stream --json").json
+    whole = call(f"certificate {table} --joint --json").json
+    one = call(f"certificate {table} --side release --json").json
+    for document in (streamed, whole, one, json.loads(many.read_text("utf-8"))):
+        jsonschema.validate(document, certificate_schema())
+    assert {item["schema"] for item in streamed["certificates"]} == {TASK_SCHEMA}
+    assert one["schema"] == SCHEMA

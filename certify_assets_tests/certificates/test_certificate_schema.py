@@ -1,0 +1,90 @@
+"""The published JSON schema against real certificates of every procedure, and altered ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from importlib.resources import files
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+from certify_assets.certificates import EVERY_PROCEDURE, Certificate, CertificateSet, certify_sides
+from certify_assets.certificates.schema import certificate_schema
+from certify_assets.errors import ForgedCertificateError
+from certify_assets_tests.populations import paper_process
+
+
+@pytest.fixture(scope="module")
+def validator() -> jsonschema.Draft202012Validator:
+    schema = certificate_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+@pytest.fixture(scope="module")
+def found() -> CertificateSet:
+    """Return both sides of every procedure on one table, with a pilot, a pool and agents."""
+    rng = np.random.default_rng(0)
+    data, pilot, pool = (paper_process(60, 0.5, rng) for _ in range(3))
+    agents = [f"agent-{row % 4}" for row in range(len(data[0]))]
+    return certify_sides(
+        *data,
+        procedures=EVERY_PROCEDURE,
+        alpha=0.2,
+        pilot=(pilot[0], pilot[1], np.asarray(pilot[2]) + 1_000),
+        pool=(pool[0], np.asarray(pool[2]) + 2_000),
+        agents=agents,
+    )
+
+
+def test_the_shipped_schema_is_that_of_the_classes() -> None:
+    # write the schema there, with an indent of 2 and sorted keys, where this fails
+    shipped = files("certify_assets").joinpath("schemas/certificate.json").read_text("utf-8")
+    assert shipped == json.dumps(certificate_schema(), indent=2, sort_keys=True) + "\n"
+
+
+def test_certificates_of_every_procedure_are_of_the_schema(
+    found: CertificateSet, validator: jsonschema.Draft202012Validator
+) -> None:
+    items = found.certificates
+    assert {item.procedure for item in items} == set(EVERY_PROCEDURE)
+    assert {item.certified for item in items} == {True, False}
+    for item in items:
+        validator.validate(item.to_dict())
+        validator.validate(json.loads(item.to_json()))
+    validator.validate(found.to_dict())
+
+
+def edits() -> dict[str, Callable[[dict[str, Any]], object]]:
+    return {
+        "lacks a key": lambda item: item.pop("level"),
+        "has another key": lambda item: item.update(approved=True),
+        "another schema": lambda item: item.update(schema="certify_assets/certificate/9"),
+        "another side": lambda item: item.update(side="both"),
+        "a budget of one": lambda item: item.update(alpha=1.0),
+        "text for a number": lambda item: item.update(coverage="0.3"),
+        "a negative count": lambda item: item.update(errors=-1),
+        "a threshold of nothing": lambda item: item.update(certified=not item["certified"]),
+        "a finding with more": lambda item: item["findings"].append({"code": "x"}),
+        "a setting too many": lambda item: item["parameters"].update(other=1),
+        "a short hash": lambda item: item["inputs"].update(sha256="abc"),
+        "a digest in capitals": lambda item: item.update(digest=item["digest"].upper()),
+    }
+
+
+@pytest.mark.parametrize("edit", edits())
+def test_what_is_no_certificate_is_none_by_the_schema_either(
+    found: CertificateSet, validator: jsonschema.Draft202012Validator, edit: str
+) -> None:
+    for item in (found.certificates[0], found.certificates[-1]):
+        document = deepcopy(item.to_dict())
+        edits()[edit](document)
+        assert not validator.is_valid(document)
+        with pytest.raises(ForgedCertificateError):
+            Certificate.from_dict(document)
+    assert not validator.is_valid({"certificates": []})
+    assert not validator.is_valid({**found.to_dict(), "comment": "mine"})
