@@ -302,7 +302,17 @@ def remove_corpus(store: Store, name: str) -> list[str]:
     kept = ("versions.jsonl", "splits", "corpus.json")
     gone = [*splits, *(entry for entry in store.names(folder) if entry not in kept), "corpus.json"]
     for entry in gone:
-        store.delete(f"{folder}/{entry}")
+        _remove(store, f"{folder}/{entry}")
     for empty in (f"{folder}/splits", folder):
         store.remove_folder(empty)
     return gone
+
+
+def _remove(store: Store, key: str) -> None:
+    below = store.names(key)
+    for name in below:
+        _remove(store, f"{key}/{name}")
+    # a removal that was killed may have left a folder without files
+    store.remove_folder(key)
+    if not below:
+        store.delete(key)

@@ -59,6 +59,8 @@ VERDICT_PHRASES: Mapping[str, str] = {
     "test_summary": r"\b\d+ (?:passed|failed)\b(?:, \d+ \w+)*",
     "verdict_word": r"\bverdict\s*[:=]\s*\w+",
 }
+# a key as JSON and Python write it, also where the record is quoted in a text itself
+_KEY = re.compile(r"""["'](\w{1,64})\\*["']\s*:""")
 # what a phrase says: its number where it ends in one, else no where it has one of these words, else
 # yes
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?\Z")
@@ -220,18 +222,28 @@ def _limit(check: str) -> str:
 def find_leak_fields(frame: pd.DataFrame) -> list[LeakFinding]:
     """Find columns beyond the schema, and keys of harness records in instructions and steps."""
     ids = [str(identity) for identity in frame["trajectory_id"]]
-    first = ids[0] if ids else ""
     strange = [str(name) for name in frame.columns if name not in COLUMNS]
-    pattern = re.compile(rf"""\\*["']({"|".join(map(re.escape, LEAK_KEYS))})\\*["']\s*:""")
-    seen: dict[str, list[str]] = {}
-    for identity, instruction, steps in zip(ids, frame["instruction"], frame["steps"], strict=True):
-        texts = (text for step in steps for text in (step["action"], step["observation"]))
-        for name in {match for text in (instruction, *texts) for match in pattern.findall(text)}:
-            seen.setdefault(name, []).append(identity)
+    quoted = quoted_keys(frame)
     return [
-        *(LeakFinding("column", name, len(ids), first) for name in strange),
-        *(LeakFinding("key", name, len(found), found[0]) for name, found in sorted(seen.items())),
+        *(LeakFinding("column", name, len(ids), ids[0] if ids else "") for name in strange),
+        *(
+            LeakFinding("key", name, len(quoted[name]), quoted[name][0])
+            for name in sorted(LEAK_KEYS)
+            if name in quoted
+        ),
     ]
+
+
+def quoted_keys(frame: pd.DataFrame) -> dict[str, list[str]]:
+    """Return the keys that instructions and steps quote as records do, and the ids of their runs."""
+    seen: dict[str, list[str]] = {}
+    for identity, instruction, steps in zip(
+        frame["trajectory_id"], frame["instruction"], frame["steps"], strict=True
+    ):
+        texts = (text for step in steps for text in (step["action"], step["observation"]))
+        for name in {match for text in (instruction, *texts) for match in _KEY.findall(text)}:
+            seen.setdefault(name, []).append(str(identity))
+    return dict(sorted(seen.items()))
 
 
 def _codes(names: Sequence[str]) -> _Ints:

@@ -1,60 +1,99 @@
-"""Great Expectations suites over a corpus and its splits, in memory: nothing written or sent."""
+"""Data quality of a corpus: Great Expectations suites, a checkpoint a table, results that stay."""
+
+# The library compares everything itself, but sees the steps of a run as facts: how many there are,
+# the hash of what a judge reads, the keys that texts quote. So no text of a run is in a stored
+# result. That no task is in two splits does not rest on the library: `verify_manifest` is asked
+# next to it, and by every reader.
 
 from __future__ import annotations
 
 import importlib
+import tempfile
+import uuid
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from certify_assets.certificates.clustering import n_min
-from certify_assets.corpora.leakage import LEAK_KEYS, find_leak_fields
-from certify_assets.corpora.profile import duplicated
-from certify_assets.corpora.rendering import Outline, Rendered
+from certify_assets.corpora.leakage import quoted_keys
+from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.schema import COLUMNS
 from certify_assets.corpora.splits import SPLITS, SplitManifest, verify_manifest
+from certify_assets.corpora.suites import BLOCKING, Rule, rules_of
+from certify_assets.corpora.validations import (
+    FEW,
+    MISSING,
+    TABLES,
+    Outcome,
+    Validation,
+    Validations,
+    project_key,
+)
 from certify_assets.errors import ManifestError
+from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-BLOCKING: tuple[str, ...] = (
-    "schema",
-    "unique_trajectory_id",
-    "binary_outcome",
-    "disjoint_tasks",
-    "no_leak_field",
-    "manifest",
-)
-
-_REQUIRED = ("corpus", "task_id", "trajectory_id", "agent", "attempt")
-_TABLE_SUITES = ("schema", "unique_trajectory_id", "binary_outcome", "no_leak_field", "duplicates")
-_FEW = 3
-_DELTA = 0.05
+#: tables that are made of the runs themselves, before there are splits
+RUN_TABLES: Final = ("trajectories", "renderings", "keys")
+_NAMESPACE: Final = uuid.UUID("6f2a1c0e-7d5b-5c53-9a3e-0f5b6d1f4c11")
+_STORES: Final = {
+    "expectations": "ExpectationsStore",
+    "validation_definition_store": "ValidationDefinitionStore",
+    "checkpoints": "CheckpointStore",
+    "validations": "ValidationResultsStore",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class QualityResult:
-    """Outcome of one suite; a failed error blocks everything downstream, a warning does not."""
+    """Outcome of one check; a failed error blocks everything downstream, a warning does not."""
 
     name: str
     passed: bool
     severity: str
     detail: str
-    # how many expectations the suite has
+    # how many expectations the check has
     expectations: int
 
 
 @dataclass(frozen=True)
 class QualityReport:
-    """Outcome of all suites, in the order of the checks."""
+    """Outcome of all checks, in their order, and what was validated for them."""
 
     results: tuple[QualityResult, ...]
-    # what Great Expectations renders of every validated table for its Data Docs
-    documents: dict[str, Any]
+    validations: tuple[Validation, ...]
+
+
+@dataclass(frozen=True)
+class Project:
+    """The Great Expectations project of a corpus: suites, checkpoints and results over time."""
+
+    store: Store
+    corpus: str
+    # hash of the trajectories that are validated
+    sha256: str
+
+    @property
+    def folder(self) -> str:
+        """Storage key of the project."""
+        return project_key(self.corpus)
+
+    @property
+    def version(self) -> str:
+        """Name of what is validated, among the results."""
+        return self.sha256[:12]
+
+    def latest(self, *tables: str) -> list[Validation]:
+        """Return the last results of these tables in this version, as far as there are some."""
+        stored = Validations(self.store, self.corpus)
+        found = (stored.latest(table, self.version) for table in tables)
+        return [validation for validation in found if validation is not None]
 
 
 def evaluate_suites(
@@ -62,45 +101,164 @@ def evaluate_suites(
     manifest: SplitManifest | None = None,
     *,
     splits: Mapping[str, pd.DataFrame] | None = None,
-    rendered: Sequence[Rendered | Outline] | None = None,
     alpha: float = 0.2,
+    project: Project | None = None,
+    known: Sequence[Validation] = (),
 ) -> QualityReport:
-    """Check a corpus and its splits, and render the findings for Data Docs."""
+    """Validate a corpus and its splits; what is `known` of a table is not validated again.
+
+    Suites and results are stored in the project, or nowhere without one.
+    """
+    members = _members(manifest, splits)
+    tables = {} if len(known) == len(RUN_TABLES) else _run_tables(frame)
+    if members:
+        tables["splits"] = _task_table(members)
+    tables |= {name: table for name, table in (splits or {}).items() if name in SPLITS}
+    validated = {item.table: item for item in known} | {
+        item.table: item for item in _validate(tables, list(members), alpha, project)
+    }
+    validations = tuple(validated[table] for table in TABLES if table in validated)
+    results = _results([item for table in validations for item in table.outcomes])
+    if manifest is not None:
+        results.append(_manifest_result(manifest, frame, splits))
+    return QualityReport(tuple(results), validations)
+
+
+def _run_tables(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return the tables of the runs; where a column is missing, those of their texts have none."""
     import pandas as pd
 
-    members = _members(frame, manifest, splits)
-    complete = set(COLUMNS) <= set(frame.columns)
-    rows = frame.drop(columns=[name for name in ("steps", "instruction") if name in frame.columns])
-    leaks = [f"{item.kind} {item.name}" for item in find_leak_fields(frame)] if complete else None
-    tables = {
-        "columns": frame.head(0),
-        "rows": rows.assign(copy=duplicated(frame, rendered)) if complete else rows,
-        "leaks": pd.DataFrame({} if leaks is None else {"finding": leaks}, dtype=object),
-        "tasks": _task_table(members),
-        "cal": pd.DataFrame(
-            {"tasks": [len(tasks) for name, tasks in members.items() if name == "cal"]}
-        ),
+    rows = frame.assign(steps=frame["steps"].map(len)) if "steps" in frame.columns else frame
+    tables = dict.fromkeys(RUN_TABLES, pd.DataFrame()) | {"trajectories": rows}
+    if set(COLUMNS) <= set(frame.columns):
+        digests = [item.digest.hex() for item in render_frame(frame)]
+        keys = [(key, len(runs), runs[0]) for key, runs in quoted_keys(frame).items()]
+        tables["renderings"] = pd.DataFrame({"rendering": digests}, dtype=object)
+        tables["keys"] = pd.DataFrame(keys, columns=["key", "runs", "example"], dtype=object)
+    return tables
+
+
+def _validate(
+    tables: Mapping[str, pd.DataFrame],
+    members: Sequence[str],
+    alpha: float,
+    project: Project | None,
+) -> Iterator[Validation]:
+    """Run the checkpoint of every table; its result is stored before the next one runs."""
+    gx = _great_expectations()
+    run = importlib.import_module("great_expectations.core.run_identifier").RunIdentifier(
+        run_name=project.version if project else "unstored", run_time=datetime.now(UTC)
+    )
+    with _opened(gx, project) as context:
+        for table, frame in tables.items():
+            checkpoint = _checkpoint(gx, context, table, rules_of(table, members, alpha))
+            ran = checkpoint.run(
+                batch_parameters={"dataframe": frame},
+                expectation_parameters={"rows": len(frame)},
+                run_id=run,
+            )
+            (result,) = ran.run_results.values()
+            yield Validation.parse(result.to_json_dict())
+
+
+def _checkpoint(gx: Any, context: Any, table: str, rules: Sequence[Rule]) -> Any:
+    """Store suite, validation definition and checkpoint of a table; the same for the same rules."""
+    suite = gx.ExpectationSuite(name=table, id=_id("suite", table))
+    for position, rule in enumerate(rules):
+        made = getattr(gx.expectations, rule.expectation)(
+            **rule.arguments,
+            description=rule.expected,
+            severity="critical" if rule.check in BLOCKING else "warning",
+            meta={
+                "check": rule.check,
+                "fine": rule.fine,
+                "problem": rule.problem,
+                "position": position,
+            },
+        )
+        suite.expectations.append(made)
+        made.id = _id("expectation", f"{table}/{position}")
+    # `add` of the library gives every object a random id, and a process that wrote the same objects
+    # at the same time would make these ones stale
+    context.expectations_store.set(context.expectations_store.get_key(name=table), suite)
+    data = context.data_sources.get("corpus").get_asset(table).get_batch_definition("whole")
+    definition = gx.ValidationDefinition(
+        name=table, data=data, suite=context.suites.get(table), id=_id("definition", table)
+    )
+    store = context.validation_definition_store
+    store.set(store.get_key(name=table), definition)
+    checkpoint = gx.Checkpoint(
+        name=table,
+        validation_definitions=[definition],
+        result_format={"result_format": "BASIC", "partial_unexpected_count": FEW},
+        id=_id("checkpoint", table),
+    )
+    context.checkpoint_store.set(context.checkpoint_store.get_key(name=table), checkpoint)
+    return checkpoint
+
+
+@contextmanager
+def _opened(gx: Any, project: Project | None) -> Iterator[Any]:
+    """Open the file context of a project; that of none, or of a remote one, is a temporary one."""
+    import yaml
+
+    backend: dict[str, str] = {"class_name": "InMemoryStoreBackend"}
+    if project is not None:
+        backend = {
+            "module_name": "certify_assets.corpora.expectation_store",
+            "class_name": "DataRootBackend",
+        }
+        settings = yaml.safe_dump(_settings(backend), sort_keys=False).encode("utf-8")
+        key = f"{project.folder}/great_expectations.yml"
+        if not project.store.exists(key) or project.store.read_bytes(key) != settings:
+            project.store.write_bytes(key, settings)
+        if project.store.is_local:
+            yield gx.get_context(
+                mode="file", context_root_dir=project.store.local_path(project.folder)
+            )
+            return
+        # the library opens project files on a disk only; what it stores goes to the data root
+        backend["root"] = project.store.locate(project.folder).replace("$", r"\$")
+    with tempfile.TemporaryDirectory() as folder:
+        text = yaml.safe_dump(_settings(backend), sort_keys=False)
+        (Path(folder) / "great_expectations.yml").write_text(text, encoding="utf-8")
+        yield gx.get_context(mode="file", context_root_dir=folder)
+
+
+def _settings(backend: Mapping[str, str]) -> dict[str, Any]:
+    """Return the project file: stores of one backend, and a data asset for every table."""
+    in_memory = backend["class_name"] == "InMemoryStoreBackend"
+    stores = {
+        name: {
+            "class_name": kind,
+            "store_backend": {**backend, **({} if in_memory else {"base_directory": name})},
+        }
+        for name, kind in _STORES.items()
     }
-    validated = _validate(tables, _expectations(tables, members, alpha))
-    results = list(validated.results)
-    # a suite that had nothing to look at fails: what is missing must not pass for what is sound
-    results += [
-        _suite_result(name, False, "its column is missing: see schema.", 0)
-        for name in _TABLE_SUITES
-        if name not in {result.name for result in results}
-    ]
-    results += [] if manifest is None else [_manifest_result(manifest, frame, splits)]
-    return QualityReport(tuple(results), validated.documents)
+    assets = {
+        table: {
+            "type": "dataframe",
+            "id": _id("asset", table),
+            "batch_definitions": {"whole": {"id": _id("batch", table), "partitioner": None}},
+        }
+        for table in TABLES
+    }
+    return {
+        "config_version": 4.0,
+        "analytics_enabled": False,
+        "progress_bars": {"globally": False},
+        "expectations_store_name": "expectations",
+        "validation_results_store_name": "validations",
+        "checkpoint_store_name": "checkpoints",
+        "stores": stores,
+        "fluent_datasources": {
+            "corpus": {"type": "pandas", "id": _id("source", "corpus"), "assets": assets}
+        },
+    }
 
 
-@dataclass(frozen=True)
-class _Check:
-    """One expectation: the suite and table it belongs to, and what is true where it is met."""
-
-    suite: str
-    table: str
-    expectation: Any
-    fine: str
+def _id(kind: str, name: str) -> str:
+    return str(uuid.uuid5(_NAMESPACE, f"{kind}/{name}"))
 
 
 def _great_expectations() -> Any:
@@ -112,128 +270,28 @@ def _great_expectations() -> Any:
         return importlib.import_module("great_expectations")
 
 
-def _expectations(
-    tables: Mapping[str, pd.DataFrame], members: Mapping[str, set[str]], alpha: float
-) -> list[_Check]:
-    gxe, checks = _great_expectations().expectations, list[_Check]()
-
-    def expect(suite: str, table: str, expectation: Any, fine: str = "") -> None:
-        checks.append(_Check(suite, table, expectation, fine))
-
-    columns = set(tables["rows"].columns)
-    whole = f"the table has the {len(COLUMNS)} columns of a trajectory and no identity is missing"
-    named = gxe.ExpectTableColumnsToMatchSet(column_set=list(COLUMNS), exact_match=False)
-    expect("schema", "columns", named, whole)
-    for name in _REQUIRED:
-        if name in columns:
-            expect("schema", "rows", gxe.ExpectColumnValuesToNotBeNull(column=name))
-    if "trajectory_id" in columns:
-        unique = gxe.ExpectColumnValuesToBeUnique(column="trajectory_id")
-        fine = f"{len(tables['rows'])} trajectories, every id once"
-        expect("unique_trajectory_id", "rows", unique, fine)
-    if "outcome" in columns:
-        binary = gxe.ExpectColumnValuesToBeInSet(column="outcome", value_set=[0, 1])
-        expect("binary_outcome", "rows", binary, "every outcome that is there is 0 or 1")
-    if "finding" in tables["leaks"]:
-        fine = f"none of {len(LEAK_KEYS)} harness keys, no column beyond the schema"
-        expect("no_leak_field", "leaks", gxe.ExpectTableRowCountToEqual(value=0), fine)
-    if "copy" in columns:
-        different = gxe.ExpectColumnValuesToBeInSet(column="copy", value_set=[False])
-        expect("duplicates", "rows", different, "no two renderings are equal")
-    for pair in tables["tasks"].columns[1:]:
-        apart = gxe.ExpectColumnValuesToBeInSet(column=pair, value_set=[0])
-        expect("disjoint_tasks", "tasks", apart, f"no task is in two of {', '.join(members)}")
-    if "cal" in members:
-        needed = n_min(alpha, _DELTA)
-        large = gxe.ExpectColumnValuesToBeBetween(column="tasks", min_value=needed)
-        fine = f"CAL has at least the {needed} tasks that α={alpha:g} needs"
-        expect("n_min_tasks", "cal", large, fine)
-    return checks
+def _results(outcomes: Sequence[Outcome]) -> list[QualityResult]:
+    """Sum up the outcomes of every check."""
+    checks: dict[str, list[Outcome]] = {}
+    for item in outcomes:
+        checks.setdefault(item.check, []).append(item)
+    results = []
+    for check, items in checks.items():
+        found = list(dict.fromkeys(item.sentence for item in items if not item.passed))
+        problems = [sentence for sentence in found if sentence != MISSING] or found
+        fine = list(dict.fromkeys(item.sentence for item in items))
+        detail = "; ".join(problems) or fine[0]
+        results.append(_result(check, not problems, f"{detail}.", len(items)))
+    return results
 
 
-def _validate(tables: Mapping[str, pd.DataFrame], checks: Sequence[_Check]) -> QualityReport:
-    gx = _great_expectations()
-    renderer = importlib.import_module(
-        "great_expectations.render.renderer"
-    ).ValidationResultsPageRenderer()
-    report = QualityReport((), {})
-    context = gx.get_context(mode="ephemeral")
-    context.enable_analytics(False)
-    context.variables.progress_bars = {"globally": False}
-    source = context.data_sources.add_pandas("corpus")
-    problems: dict[int, str] = {}
-    for name, table in tables.items():
-        numbers = [number for number, check in enumerate(checks) if check.table == name]
-        if not numbers:
-            continue
-        for number in numbers:
-            checks[number].expectation.meta = {"number": number}
-        suite = gx.ExpectationSuite(
-            name=name, expectations=[checks[number].expectation for number in numbers]
-        )
-        batch = (
-            source.add_dataframe_asset(name)
-            .add_batch_definition_whole_dataframe("whole")
-            .get_batch({"dataframe": table})
-        )
-        validated = batch.validate(
-            suite, result_format={"result_format": "BASIC", "partial_unexpected_count": _FEW}
-        )
-        report.documents[name] = renderer.render(validated).to_json_dict()
-        for result in validated.results:
-            if not result.success:
-                number = result.expectation_config.meta["number"]
-                problems[number] = _problem(checks[number], result, table)
-    names = dict.fromkeys(check.suite for check in checks)
-    results = (
-        _result(name, {n: check for n, check in enumerate(checks) if check.suite == name}, problems)
-        for name in names
-    )
-    return QualityReport(tuple(results), report.documents)
-
-
-def _problem(check: _Check, result: Any, table: pd.DataFrame) -> str:
-    column = check.expectation.configuration.kwargs.get("column", "")
-    if result.exception_info.get("raised_exception"):
-        message = result.exception_info.get("exception_message")
-        return f"{column or check.suite} could not be checked ({message})"
-    if check.table == "columns":
-        missing = set(COLUMNS) - set(table.columns)
-        return f"the columns {', '.join(sorted(missing))} are missing: import the corpus again"
-    if check.table == "leaks":
-        return (
-            f"{', '.join(sorted(set(table['finding']))[:_FEW])}: remove what speaks of the "
-            "outcome before a judge reads it"
-        )
-    if check.table == "tasks":
-        shared = table["task_id"][table[column] != 0].tolist()
-        example = f"{len(shared)} tasks are in both {column}, such as {shared[0]!r}"
-        return f"{example}: make the splits again"
-    if check.table == "cal":
-        needed = check.fine.removeprefix("CAL has at least the ")
-        return f"CAL has {table['tasks'].iloc[0]} tasks, {needed}"
-    if check.suite == "duplicates":
-        return f"{int(table['copy'].sum())} of {len(table)} renderings equal an earlier one"
-    count = result.result["unexpected_count"]
-    if check.suite == "schema":
-        return f"{column} is missing in {count} rows: give every trajectory its {column}"
-    values = ", ".join(dict.fromkeys(map(str, result.result["partial_unexpected_list"])))
-    return f"{count} rows have a {column} such as {values}: correct them"
-
-
-def _result(name: str, checks: Mapping[int, _Check], problems: Mapping[int, str]) -> QualityResult:
-    found = [problems[number] for number in checks if number in problems]
-    detail = "; ".join(found) or next(check.fine for check in checks.values() if check.fine)
-    return _suite_result(name, not found, f"{detail}.", len(checks))
-
-
-def _suite_result(name: str, passed: bool, detail: str, expectations: int) -> QualityResult:
+def _result(name: str, passed: bool, detail: str, expectations: int) -> QualityResult:
     severity = "error" if name in BLOCKING else "warning"
     return QualityResult(name, passed, severity, detail, expectations)
 
 
 def _members(
-    frame: pd.DataFrame, manifest: SplitManifest | None, splits: Mapping[str, pd.DataFrame] | None
+    manifest: SplitManifest | None, splits: Mapping[str, pd.DataFrame] | None
 ) -> dict[str, set[str]]:
     if splits is not None:
         return {name: set(table["task_id"]) for name, table in splits.items()}
@@ -243,18 +301,11 @@ def _members(
 
 
 def _task_table(members: Mapping[str, set[str]]) -> pd.DataFrame:
-    """Return one row a task and one column a pair of splits, 1 where the task is in both."""
+    """Return one row a split and task."""
     import pandas as pd
 
-    tasks = sorted(set().union(*members.values()))
-    pairs = {
-        f"{one} and {other}": members[one] & members[other]
-        for one, other in combinations(members, 2)
-    }
-    return pd.DataFrame(
-        {"task_id": tasks}
-        | {name: [int(task in shared) for task in tasks] for name, shared in pairs.items()}
-    )
+    rows = [(split, task) for split, tasks in members.items() for task in sorted(tasks)]
+    return pd.DataFrame(rows, columns=["split", "task_id"], dtype=object)
 
 
 def _manifest_result(
@@ -269,6 +320,6 @@ def _manifest_result(
                     "write the splits again."
                 )
     except ManifestError as error:
-        return _suite_result("manifest", False, str(error), 1)
+        return _result("manifest", False, str(error), 1)
     detail = f"seed {manifest.seed}, profile {manifest.profile}, hash {manifest.sha256[:12]}."
-    return _suite_result("manifest", True, detail, 1)
+    return _result("manifest", True, detail, 1)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.validations import TABLES, Validation, Validations
 from certify_assets.reports.charts import outcome_heatmap, outcome_histogram
 from certify_assets.reports.wording import (
     DASH,
@@ -31,13 +32,8 @@ if TYPE_CHECKING:
 _MOST_AGENTS = 60
 Fact = tuple[str, str]
 _MOST = 20
-_TABLES = {
-    "columns": "Columns of the trajectory table",
-    "rows": "Rows of the trajectory table",
-    "leaks": "Leak findings: columns and keys that speak of the outcome",
-    "tasks": "Tasks that are in two splits",
-    "cal": "Size of CAL",
-}
+_MOST_VALIDATED = 100
+_HISTORY = "validated.html"
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,14 +344,24 @@ def data_docs_key(corpus: str) -> str:
 
 
 def write_data_docs(corpus: Corpus, report: QualityReport) -> str:
-    """Store a corpus's Data Docs; return where they are."""
-    return store_page(
-        corpus.store, data_docs_key(corpus.name), render_data_docs(corpus.name, report)
+    """Store a corpus's Data Docs, and what was validated before; return where they are."""
+    runs, unreadable = Validations(corpus.store, corpus.name).history(_MOST_VALIDATED)
+    numbers = {item.trajectories_sha256[:12]: item.number for item in corpus.deliveries.read()}
+    history = render(
+        "quality_history.html",
+        title=f"Data Docs of {corpus}: history",
+        corpus=corpus.name,
+        rows=[_validated(run, numbers) for run in runs],
+        unreadable=unreadable,
     )
+    # times are on a page of their own: the same results give the same Data Docs
+    store_page(corpus.store, f"corpora/{corpus}/data_docs/{_HISTORY}", history)
+    page = render_data_docs(corpus.name, report, history=_HISTORY)
+    return store_page(corpus.store, data_docs_key(corpus.name), page)
 
 
-def render_data_docs(corpus: str, report: QualityReport) -> str:
-    """Render the validation results of a corpus."""
+def render_data_docs(corpus: str, report: QualityReport, *, history: str = "") -> str:
+    """Render the validation results of a corpus; `history` is the address of its page."""
     from importlib.metadata import version
 
     failed = [result for result in report.results if not result.passed]
@@ -369,96 +375,33 @@ def render_data_docs(corpus: str, report: QualityReport) -> str:
         if failed
         else f"All {len(report.results)} suites passed",
         suites=report.results,
-        tables=[
-            _DocsTable(_TABLES.get(name, name), _statistics(document), _sections(document))
-            for name, document in report.documents.items()
-        ],
+        tables=[(TABLES[item.table], item) for item in report.validations],
+        history=history,
         library=f"Great Expectations {version('great-expectations')}",
     )
 
 
-class _Expectation(NamedTuple):
-    """What was expected and seen; `found` are count and samples of what did not meet it."""
+@dataclass(frozen=True, slots=True)
+class ValidatedRow:
+    """What was validated at one time, as the history shows it."""
 
-    passed: bool
-    expected: str
-    found: list[str]
-    seen: str
-
-
-class _DocsSection(NamedTuple):
-    """The expectations of one column."""
-
-    name: str
-    rows: list[_Expectation]
+    moment: str
+    version: str
+    # each table with its rows and how many of its expectations were met
+    tables: tuple[str, ...]
+    failed: tuple[str, ...]
 
 
-class _DocsTable(NamedTuple):
-    """The results of one suite."""
-
-    heading: str
-    statistics: list[Fact]
-    sections: list[_DocsSection]
-
-
-def _sections(document: Mapping[str, Any]) -> list[_DocsSection]:
-    # the first section is the overview
-    return [
-        _DocsSection(
-            section["section_name"],
-            [
-                _expectation(row)
-                for block in section["content_blocks"]
-                if block["content_block_type"] == "table"
-                for row in block["table"]
-                if len(row) >= 3
-            ],
-        )
-        for section in document["sections"][1:]
-    ]
-
-
-def _expectation(row: list[Any]) -> _Expectation:
-    status, expected, seen = row[0], row[1], row[2]
-    blocks = expected if isinstance(expected, list) else [expected]
-    return _Expectation(
-        passed=_parameters(status).get("markdown_status_icon") != "\N{CROSS MARK}",
-        expected=_text(blocks[0]),
-        found=[text for text in (_text(block) for block in blocks[1:]) if text],
-        seen=_text(seen),
+def _validated(run: Sequence[Validation], numbers: Mapping[str, int]) -> ValidatedRow:
+    version = run[0].version
+    number = f"{numbers[version]} · " if numbers.get(version) else ""
+    return ValidatedRow(
+        moment=run[0].moment,
+        version=f"{number}{version}",
+        tables=tuple(
+            f"{item.table}: {item.met} of {len(item.outcomes)} met"
+            + ("" if item.rows is None else f" in {counted(item.rows, 'row')}")
+            for item in run
+        ),
+        failed=tuple(dict.fromkeys(check for item in run for check in item.failed)),
     )
-
-
-def _statistics(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    blocks = document["sections"][0]["content_blocks"]
-    table: list[Any] = next(
-        (block["table"] for block in blocks if block["content_block_type"] == "table"), []
-    )
-    return [(_text(name), _text(value)) for name, value in table]
-
-
-def _parameters(block: Any) -> Mapping[str, Any]:
-    return block.get("string_template", {}).get("params", {}) if isinstance(block, dict) else {}
-
-
-def _text(block: Any) -> str:
-    """Return a rendered block as plain text; a table as its heading and cells."""
-    from string import Template
-
-    if isinstance(block, list):
-        return ", ".join(_text(item) for item in block)
-    if not isinstance(block, dict):
-        return "" if block is None else str(block)
-    if "string_template" in block:
-        template = block["string_template"]
-        return (
-            Template(template["template"].replace("<br>", " "))
-            .safe_substitute(template.get("params", {}))
-            .strip()
-        )
-    if block.get("content_block_type") == "table":
-        return (
-            f"{', '.join(map(str, block.get('header_row', [])))}: "
-            f"{', '.join(_text(row) for row in block['table'])}"
-        )
-    return ""

@@ -20,7 +20,7 @@ __all__ = ["CORPUS", "command", "environment", "is_whole", "moments", "prepare",
 CORPUS = "small"
 #: what is of the moment, not of the work: times, run ids, and the databases of Dagster and MLflow
 _OF_THE_MOMENT = ("ledger", "leases", "dagster", "mlflow", "tracking", "incoming")
-_MEASURED = ("timings.json", "comparison.html")
+_MEASURED = ("timings.json", "comparison.html", "validated.html")
 _CHAIN = ("time", "previous")  # a line's hash has its time in it
 _HEAD = re.compile(rb'"ledger_head": "[0-9a-f]{64}"')
 
@@ -83,7 +83,10 @@ def results(root: Path) -> dict[str, bytes]:
     files = [
         path
         for path in sorted(root.rglob("*"))
-        if path.is_file() and path.relative_to(root).parts[0] not in _OF_THE_MOMENT
+        if path.is_file()
+        and path.relative_to(root).parts[0] not in _OF_THE_MOMENT
+        # results of Great Expectations are stored by their time
+        and "validations" not in path.parts
     ]
     kept = [path for path in files if path.name not in _MEASURED and not path.name.startswith(".")]
     return {path.relative_to(root).as_posix(): _without_moment(path) for path in kept}

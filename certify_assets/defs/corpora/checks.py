@@ -1,4 +1,4 @@
-"""Data quality: Great Expectations suites behind blocking checks, one evaluation a table."""
+"""Data quality: Great Expectations checkpoints behind blocking checks."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -54,7 +54,7 @@ def trajectory_quality(
                 "disjoint_tasks",
                 asset=key(f"corpora/{split}_split"),
                 description="No task is in two splits, and the stored splits are those of the "
-                "manifest.",
+                "manifest, with no id twice.",
                 blocking=True,
                 additional_deps=[
                     key(f"corpora/{other}_split") for other in SPLITS if other != split
@@ -77,7 +77,7 @@ def split_quality(
 ) -> Iterator[dg.AssetCheckResult]:
     """Run the suites of the stored splits: one evaluation, one result a split."""
     results, docs = _evaluated(data_root, context.partition_key, stored_splits=True)
-    together = [results["disjoint_tasks"], results["manifest"]]
+    together = [results[name] for name in ("disjoint_tasks", "split_rows", "manifest")]
     for split in SPLITS:
         yield dg.AssetCheckResult(
             check_name="disjoint_tasks",
@@ -135,11 +135,10 @@ def _evaluated(
     data_root: DataRoot, corpus: str, *, stored_splits: bool
 ) -> tuple[dict[str, "QualityResult"], str]:
     """Run the suites and write their Data Docs: an asset that a failed check blocks would not."""
-    store = data_root.store()
-    report = Corpus(store, corpus).quality_report(stored_splits=stored_splits)
-    return {result.name: result for result in report.results}, write_data_docs(
-        Corpus(store, corpus), report
-    )
+    opened = Corpus(data_root.store(), corpus)
+    report = opened.quality_report(stored_splits=stored_splits)
+    docs = write_data_docs(opened, report)
+    return {result.name: result for result in report.results}, docs
 
 
 def _check_result(result: "QualityResult", asset: dg.AssetKey, docs: str) -> dg.AssetCheckResult:
