@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from configparser import ConfigParser
-from importlib.metadata import packages_distributions
+from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 
 import pytest
@@ -86,26 +86,41 @@ def _named_in_calls(path: Path) -> set[str]:
     }
 
 
-def _declared() -> dict[str, str]:
-    """Distributions that setup.cfg names, with the requirement, extras included."""
+def _declared(*, extras: bool = True) -> dict[str, str]:
+    """Distributions that setup.cfg names, with the requirement."""
     config = ConfigParser()
     config.read(REPOSITORY / "setup.cfg", encoding="utf-8")
-    lists = [config["options"]["install_requires"], *config["options.extras_require"].values()]
+    lists = [config["options"]["install_requires"]]
+    if extras:
+        lists += config["options.extras_require"].values()
     lines = [line for text in lists for line in text.split("\n") if line.strip()]
     return {canonicalize_name(Requirement(line).name): line for line in lines}
 
 
 @pytest.mark.slow
 def test_every_import_is_of_a_declared_requirement_that_is_pinned() -> None:
-    # of the Python that reads Inspect's logs, which is the user's
-    foreign = {"inspect_ai"}
+    # imported here and an interface of what brings them, so setup.cfg names that alone
+    brought = {
+        "markupsafe": "jinja2",
+        "safetensors": "transformers",
+        "threadpoolctl": "scikit-learn",
+        "tokenizers": "transformers",
+    }
     roots = {
         name.partition(".")[0]
         for path in PACKAGE.rglob("*.py")
         for name in _imports(path) | _named_in_calls(path)
     }
-    others = roots - set(sys.stdlib_module_names) - {"certify_assets"} - foreign
+    others = roots - set(sys.stdlib_module_names) - {"certify_assets"} - set(brought)
     distributions, declared = packages_distributions(), _declared()
+    for name, by in brought.items():
+        named = {Requirement(line).name.lower() for line in requires(by) or []}
+        assert by in declared and name in named
+    imported = {
+        canonicalize_name(name) for root in others for name in distributions.get(root, [root])
+    }
+    # programs that the docs call
+    assert set(_declared(extras=False)) - imported == {"dagster-dg-cli", "dagster-webserver"}
     missing = {
         root
         for root in others
@@ -114,9 +129,12 @@ def test_every_import_is_of_a_declared_requirement_that_is_pinned() -> None:
     assert {"numpy", "yaml", "aiohttp", "great_expectations"} <= others and not missing, (
         f"not in setup.cfg: {sorted(missing)}"
     )
+    # inspect-ai and those pins exclude one another
+    files = ("constraints.txt", "requirements/inspect.txt")
     pinned = dict(
         line.split("==")
-        for line in (REPOSITORY / "constraints.txt").read_text("utf-8").splitlines()
+        for name in files
+        for line in (REPOSITORY / name).read_text("utf-8").splitlines()
         if "==" in line
     )
     pins = {

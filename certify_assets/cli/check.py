@@ -242,7 +242,19 @@ def _decide(
         return decide_pieces(certificates, source, decisions=decisions, queue=queue)
     table = read_scores(scores, **columns).choose_split(split, required=True)
     result = decide_table(certificates, table)
-    write_tables((queue, result.queue()), (decisions, result.frame))
+    write_tables(
+        *(
+            (
+                path,
+                # CSV and JSON Lines ask for no pandas
+                result.frame.iloc[rows]
+                if path.suffix.lower() in PARQUET_ENDINGS
+                else result.columns(rows),
+            )
+            for path, rows in ((queue, result.queue()), (decisions, slice(None)))
+            if path is not None
+        )
+    )
     return result
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from certify_assets.cli.options import OPEN_SHARE, SIDE
+from certify_assets.corpora import CERTIFYING
 from certify_assets.errors import ForgedCertificateError, InputError, quoted
 from certify_assets.files import read_json
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 def certified_splits(documents: Sequence[Any]) -> tuple[str, ...]:
     """Return the splits of a score table that certificates are of; CAL where they name none."""
-    from certify_assets.judges.specs import CERTIFYING
-
     named = {
         name
         for document in documents

@@ -16,8 +16,9 @@ from certify_assets.errors import InputError
 from certify_assets.files import write_atomic
 
 if TYPE_CHECKING:
-    import pandas as pd
     from rich.console import Console
+
+    from certify_assets.evaluation.table_files import Writable
 
 NOTHING = 3
 _MOST_SHOWN = 20
@@ -225,7 +226,7 @@ def write_text(path: Path, text: str) -> None:
         ) from None
 
 
-def write_tables(*outputs: tuple[Path | None, pd.DataFrame]) -> None:
+def write_tables(*outputs: tuple[Path | None, Writable]) -> None:
     """Write the tables that have a path, none of them where one cannot be written as it is."""
     from certify_assets.evaluation.table_files import check_table_file, write_table_file
 

@@ -1,1 +1,4 @@
 """Corpora: from published or incoming agent runs to rendered, checked, task-disjoint splits."""
+
+#: splits whose labels certify judges that did not learn from them, in the order of score tables
+CERTIFYING = ("rl", "cal")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,37 +32,80 @@ _RANGES = 100
 class Decisions:
     """What happens to each trajectory, and the hashes of the certificates that decided."""
 
-    # the score table's columns, decision, reason, thresholds and certificate_sha256
-    frame: pd.DataFrame
+    table: ScoreTable
+    # of every row, as `decision_codes` has them
+    codes: npt.NDArray[np.uint8]
     certificate_sha256: tuple[str, ...]
-    # of the sides that certify something
-    thresholds: tuple[float, ...]
+    # a side's, None where it certifies nothing
+    sides: Mapping[str, float | None]
+
+    @cached_property
+    def thresholds(self) -> tuple[float, ...]:
+        """Thresholds of the sides that certify something."""
+        return tuple(value for value in self.sides.values() if value is not None)
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """The score table's columns, decision, reason, thresholds and certificate_sha256."""
+        import pandas as pd
+
+        return pd.DataFrame(self._columns(_arrow_texts))
+
+    def columns(self, places: npt.NDArray[np.int64] | slice) -> dict[str, npt.NDArray[Any]]:
+        """Return rows of the frame as plain columns, which need no pandas."""
+        return {name: values[places] for name, values in self._columns(_texts).items()}
+
+    def _columns(self, texts: Callable[..., Any]) -> dict[str, Any]:
+        from certify_assets.certificates.decision import DECISIONS, REASONS
+
+        thresholds = {
+            f"{side}_threshold": np.full(
+                self.codes.size, np.nan if self.sides.get(side) is None else self.sides[side]
+            )
+            for side in ("reject", "release")
+        }
+        return {
+            **self.table.columns(),
+            "decision": texts(DECISIONS, self.codes),
+            "reason": texts(REASONS, self.codes),
+            **thresholds,
+            "certificate_sha256": texts(
+                (";".join(self.certificate_sha256),), np.zeros_like(self.codes)
+            ),
+        }
 
     def count(self, decision: str) -> int:
         """Return how many trajectories got a decision."""
-        return int((self.frame["decision"] == decision).sum())
+        return int(np.count_nonzero(self._is(decision)))
 
     def reasons(self) -> dict[str, int]:
         """Return how many trajectories have each reason."""
+        from certify_assets.certificates.decision import REASONS
+
+        numbers = np.bincount(self.codes, minlength=len(REASONS)).tolist()
         return {
-            str(name): int(number)
-            for name, number in self.frame["reason"].value_counts().sort_index().items()
+            name: number for name, number in sorted(zip(REASONS, numbers, strict=True)) if number
         }
 
     def human(self) -> npt.NDArray[np.bool_]:
         """Say of every row whether it goes to human review."""
-        return np.asarray(self.frame["decision"] == "human", dtype=bool)
+        return self._is("human")
 
-    def queue(self) -> pd.DataFrame:
-        """Return the rows for human review, those in the middle between the thresholds first."""
-        rows = self.frame[self.human()]
-        scores = rows["score"].to_numpy(dtype=np.float64)
-        return rows.iloc[np.argsort(_distances(scores, self.thresholds), kind="stable")]
+    def _is(self, decision: str) -> npt.NDArray[np.bool_]:
+        from certify_assets.certificates.decision import DECISIONS
+
+        return np.array([name == decision for name in DECISIONS])[self.codes]
+
+    def queue(self) -> npt.NDArray[np.int64]:
+        """Return the places of the rows for human review, the middle between thresholds first."""
+        places = np.flatnonzero(self.human())
+        away = _distances(self.table.scores[places], self.thresholds)
+        return places[np.argsort(away, kind="stable")]
 
 
 def decide_table(certificates: Sequence[Certificate], table: ScoreTable) -> Decisions:
     """Apply one certificate a side to a score table."""
-    from certify_assets.certificates.decision import DECISIONS, REASONS, decision_codes
+    from certify_assets.certificates.decision import decision_codes
 
     sides = [certificate.side for certificate in certificates]
     if repeated := next((side for side in sides if sides.count(side) > 1), None):
@@ -69,17 +113,11 @@ def decide_table(certificates: Sequence[Certificate], table: ScoreTable) -> Deci
             f"there are {sides.count(repeated)} certificates of the {repeated} side; give one a "
             "side, of the procedure and budget to use."
         )
-    codes = decision_codes(certificates, table.scores)
-    hashes = tuple(certificate.sha256 for certificate in certificates)
-    thresholds = {certificate.side: certificate.threshold for certificate in certificates}
-    frame = table.to_frame().assign(
-        decision=_named(DECISIONS, codes), reason=_named(REASONS, codes)
-    )
-    for side in ("reject", "release"):
-        frame[f"{side}_threshold"] = np.nan if thresholds.get(side) is None else thresholds[side]
-    frame["certificate_sha256"] = _named((";".join(hashes),), np.zeros_like(codes))
     return Decisions(
-        frame, hashes, tuple(value for value in thresholds.values() if value is not None)
+        table,
+        decision_codes(certificates, table.scores),
+        tuple(certificate.sha256 for certificate in certificates),
+        {certificate.side: certificate.threshold for certificate in certificates},
     )
 
 
@@ -101,7 +139,9 @@ class DecisionCounts:
 
     def add(self, decided: Decisions) -> None:
         """Count the rows of a piece."""
-        self.decisions.update(decided.frame["decision"].value_counts().to_dict())
+        self.decisions.update(
+            {name: decided.count(name) for name in ("reject", "release", "human")}
+        )
         self.why.update(decided.reasons())
         self.certificate_sha256 = decided.certificate_sha256
 
@@ -210,7 +250,14 @@ def _named_errors(path: Path) -> Iterator[None]:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
-def _named(names: Sequence[str], codes: npt.NDArray[np.uint8]) -> pd.api.extensions.ExtensionArray:
+def _texts(names: Sequence[str], codes: npt.NDArray[np.uint8]) -> npt.NDArray[np.object_]:
+    texts: npt.NDArray[np.object_] = np.array(names, dtype=object)[codes]
+    return texts
+
+
+def _arrow_texts(
+    names: Sequence[str], codes: npt.NDArray[np.uint8]
+) -> pd.api.extensions.ExtensionArray:
     """Return a column of text from codes; without a Python string a row."""
     import pandas as pd
     import pyarrow as pa

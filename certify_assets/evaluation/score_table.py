@@ -126,12 +126,16 @@ class ScoreTable:
         """Name a row as a reader finds it in the file."""
         return Rows(self.rows, self.lines).name(index)
 
-    def to_frame(self) -> pd.DataFrame:
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
         """Return the table under the platform's own column names."""
+        columns = {name: getattr(self, field) for field, name in _FRAME_NAMES.items()}
+        return {name: value for name, value in columns.items() if value is not None}
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the table as a frame, under the platform's own column names."""
         import pandas as pd
 
-        columns = {name: getattr(self, field) for field, name in _FRAME_NAMES.items()}
-        return pd.DataFrame({name: value for name, value in columns.items() if value is not None})
+        return pd.DataFrame(self.columns())
 
     def to_arrow(self) -> pa.RecordBatch:
         """Return the columns, with the places of the rows in their file."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,9 @@ from certify_assets.files import SEPARATORS, long_fields, parse_json, write_atom
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    #: a frame, or plain columns, which are written as CSV and JSON Lines without pandas
+    Writable: TypeAlias = pd.DataFrame | Mapping[str, npt.NDArray[Any]]
 
 _BUFFER = 1 << 20
 PARQUET_ENDINGS = frozenset({".parquet", ".pq"})
@@ -360,7 +364,7 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
-def check_table_file(path: Path, frame: pd.DataFrame) -> None:
+def check_table_file(path: Path, frame: Writable) -> None:
     """Refuse a table that its kind of file cannot hold, before anything is written."""
     # names of tasks, runs and agents are untrusted, and reviewers open the queue in a spreadsheet;
     # a name in another spelling would be lost to every later join, so it is not altered either
@@ -384,15 +388,31 @@ def check_table_file(path: Path, frame: pd.DataFrame) -> None:
             )
 
 
-def write_table_file(path: Path, frame: pd.DataFrame) -> None:
+def write_table_file(path: Path, frame: Writable) -> None:
     """Write a table as CSV, Parquet or JSON Lines, by the ending, atomically."""
     check_table_file(path, frame)
     suffix = path.suffix.lower()
-    buffer = io.BytesIO()
+    if suffix in PARQUET_ENDINGS:
+        import pandas as pd
+
+        buffer = io.BytesIO()
+        pd.DataFrame(frame).to_parquet(buffer, index=False)
+        write_atomic(path, buffer.getvalue())
+        return
+    names = list(frame.keys())
+    rows = zip(*(_cells(frame[name]) for name in names), strict=True)
+    text = io.StringIO()
     if suffix == ".csv":
-        buffer.write(frame.to_csv(index=False).encode("utf-8"))
-    elif suffix in {".jsonl", ".ndjson"}:
-        frame.to_json(buffer, orient="records", lines=True, double_precision=15, force_ascii=False)
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(names)
+        writer.writerows(rows)
     else:
-        frame.to_parquet(buffer, index=False)
-    write_atomic(path, buffer.getvalue())
+        encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+        text.writelines(f"{encode(dict(zip(names, row, strict=True)))}\n" for row in rows)
+    write_atomic(path, text.getvalue().encode("utf-8"))
+
+
+def _cells(column: npt.NDArray[Any] | pd.Series[Any]) -> list[Any]:
+    """Return plain values, None where there is none."""
+    values = column if isinstance(column, np.ndarray) else column.to_numpy(object, na_value=None)
+    return [None if value != value else value for value in values.tolist()]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
+from certify_assets.corpora import CERTIFYING
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.lm.recipe import Recipe
@@ -30,8 +31,6 @@ ALPHAS = (0.1, 0.2)
 DELTA = 0.05
 GRID = 40
 SIDES = ("reject", "release")
-#: splits whose labels certify judges that did not learn from them, in the order of score tables
-CERTIFYING = ("rl", "cal")
 # the first one decides; the page shows the others for comparison
 PROCEDURES = ("pseudo_task", "guarded_taskboot", "taskboot", "naive")
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from certify_assets.corpora import CERTIFYING
 from certify_assets.corpora.corpus import Corpus, DeliveryCheck
 from certify_assets.errors import InputError
-from certify_assets.judges.specs import CERTIFYING
 from certify_assets.operations.audit_sample import OPEN_SHARE
 from certify_assets.operations.labels import read_labels, resolve_labels
 from certify_assets.operations.layout import batch_key, batch_names, decisions_of

@@ -15,6 +15,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from certify_assets.certificates import audit_certificate, certify
+from certify_assets.corpora import CERTIFYING
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.splits import SPLITS, plan_splits
@@ -26,7 +27,7 @@ from certify_assets.judges.base import judge_auroc, score_table
 from certify_assets.judges.lexical import LexicalJudge
 from certify_assets.judges.reading import LEXICAL
 from certify_assets.judges.record import columns
-from certify_assets.judges.specs import ALPHAS, CERTIFYING, DELTA, GRID, SIDES
+from certify_assets.judges.specs import ALPHAS, DELTA, GRID, SIDES
 from certify_assets.judges.task_folds import deal_tasks
 from certify_assets.storage.journal import kept_lines
 from certify_assets.storage.store import Store

@@ -296,7 +296,7 @@ def test_decisions_and_queue_in_pieces_are_those_of_the_whole_table(tmp_path: Pa
         outputs = {name: tmp_path / f"{number}-{name}.parquet" for name in ("decisions", "queue")}
         counts = decide_pieces(given, source, **outputs)
         whole = decide_table(given, read_score_table(source.path))
-        for name, frame in (("decisions", whole.frame), ("queue", whole.queue())):
+        for name, frame in (("decisions", whole.frame), ("queue", whole.frame.iloc[whole.queue()])):
             pd.testing.assert_frame_equal(
                 pd.read_parquet(outputs[name]), frame.reset_index(drop=True)
             )

@@ -1,0 +1,179 @@
+"""What pip installs: the statistics alone in an environment of their own, and the wheel outside the repository."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from configparser import ConfigParser
+from importlib.metadata import requires
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from certify_assets_tests.builders import score_rows
+from certify_assets_tests.paths import REPOSITORY
+
+PAGE = (REPOSITORY / "docs" / "install.md").read_text("utf-8")
+UNREACHED = re.compile("No matching distribution|Could not (find|fetch)|Connection|resolution")
+#: without what would be imported, and taken by pip for installed, in an environment's place
+CLEAN = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
+def requirements() -> dict[str, set[str]]:
+    """Names of the distributions that setup.cfg asks for, by extra; "" for all installs."""
+    config = ConfigParser()
+    config.read(REPOSITORY / "setup.cfg", encoding="utf-8")
+    lists = {"": config["options"]["install_requires"], **config["options.extras_require"]}
+    return {
+        extra: {Requirement(line).name for line in text.split("\n") if line.strip()}
+        for extra, text in lists.items()
+    }
+
+
+def test_the_page_has_a_row_for_every_extra() -> None:
+    first = re.findall(r"^\| (`.*?`) \|", PAGE, flags=re.MULTILINE)
+    rows = set(re.findall(r"`(\w+)`", " ".join(first)))
+    assert rows == set(requirements()) - {"", "dev"}
+
+
+def test_the_line_of_the_statistics_is_complete() -> None:
+    """With --no-deps every package is named: those that are imported, and what they need."""
+    named = set(statistics_line().split()) - {"pip", "install", "--no-deps", "-c"}
+    named -= {"constraints.txt", "."}
+    assert named >= {"numpy", "scipy", "numba", "click", "rich"}
+    needed = {
+        Requirement(line).name.lower()
+        for name in named
+        for line in requires(name) or []
+        if (marker := Requirement(line).marker) is None or marker.evaluate({"extra": ""})
+    }
+    assert needed <= named
+    # and no other than those five and theirs
+    assert named - needed <= {"numpy", "scipy", "numba", "click", "rich"}
+
+
+def statistics_line() -> str:
+    (line,) = re.findall(r"^ *(pip install --no-deps -c .*)$", PAGE, flags=re.MULTILINE)
+    return str(line)
+
+
+def pip(*arguments: str, cwd: Path) -> None:
+    """Call pip; skip where it reaches no index."""
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
+    done = subprocess.run(command, cwd=cwd, env=CLEAN, capture_output=True, text=True, check=False)
+    if done.returncode and UNREACHED.search(done.stderr):
+        pytest.skip(f"pip reaches no package index here: {done.stderr[-300:]}")
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def environment(folder: Path) -> Path:
+    """Make a virtual environment; return its Python."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    return folder / "bin" / "python"
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a build reads, where it leaves nothing in the repository."""
+    folder = tmp_path_factory.mktemp("source")
+    for name in ("setup.cfg", "pyproject.toml", "constraints.txt", "README.md", "LICENSE"):
+        shutil.copy(REPOSITORY / name, folder)
+    shutil.copytree(
+        REPOSITORY / "certify_assets",
+        folder / "certify_assets",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def statistics(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment made by the line of the page, with two score tables beside it."""
+    folder = tmp_path_factory.mktemp("statistics")
+    python = environment(folder / "venv")
+    pip("--python", str(python), *statistics_line().split()[1:], cwd=source)
+    rows = score_rows(tasks=120, attempts=6)
+    for name, part in (("cal", rows[:480]), ("later", rows[480:])):
+        part.to_csv(folder / f"{name}.csv", index=False)
+        part.to_json(folder / f"{name}.jsonl", orient="records", lines=True, double_precision=15)
+        part.to_parquet(folder / f"{name}.parquet", index=False)
+    return folder
+
+
+def certify(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Call the installed program, in a folder without the package and without PYTHONPATH."""
+    return subprocess.run(
+        [folder / "venv" / "bin" / "certify", *arguments],
+        cwd=folder,
+        env={**CLEAN, "CERTIFY_ROOT": str(folder / "root")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def outcome(folder: Path, *arguments: str) -> dict[str, object]:
+    done = certify(folder, *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_the_statistics_work_alone(statistics: Path, ending: str) -> None:
+    certificate, cal, later = f"{ending}.json", f"cal.{ending}", f"later.{ending}"
+    outcome(statistics, "certificate", cal, "--alpha", "0.2", "--out", certificate)
+    assert outcome(statistics, "verify", certificate, cal)["verified"] is True
+    assert "audits" in outcome(statistics, "audit", certificate, later)
+    queue = statistics / f"queue.{ending}"
+    decided = outcome(statistics, "decide", certificate, later, "--queue", str(queue))
+    assert sum(int(str(decided[name])) for name in ("reject", "release", "human")) == 240
+    # a header, and a line a row
+    rows = len(queue.read_text("utf-8").splitlines()) - (ending == "csv")
+    assert rows == decided["human"]
+    assert certify(statistics, "plan", cal).returncode == 0
+
+
+@pytest.mark.slow
+def test_without_the_platform_a_sentence_names_what_is_missing(statistics: Path) -> None:
+    for arguments, package in (
+        (("certificate", "cal.parquet"), "pyarrow"),
+        (("corpus", "list"), "pydantic"),
+    ):
+        done = certify(statistics, *arguments)
+        assert done.returncode == 2
+        assert f"No module named '{package}'" in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_the_wheel_has_every_file_and_works_outside_the_repository(
+    source: Path, tmp_path: Path
+) -> None:
+    pip("wheel", "--no-deps", "-w", str(tmp_path), ".", cwd=source)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name for name in archive.namelist() if ".dist-info/" not in name}
+    package = source / "certify_assets"
+    assert held == {str(path.relative_to(source)) for path in package.rglob("*") if path.is_file()}
+    python = environment(tmp_path / "venv")
+    pip("--python", str(python), "install", "--no-deps", str(wheel), cwd=tmp_path)
+    # the platform's libraries are those of these tests; the package itself is found before theirs
+    site = next((tmp_path / "venv" / "lib").glob("python*/site-packages"))
+    (site / "platform.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
+    score_rows().to_parquet(tmp_path / "cal.parquet", index=False)
+    for arguments in (
+        ("certificate", "cal.parquet", "--alpha", "0.2", "--out", "certificate.json"),
+        ("report", "certificate.json", "cal.parquet", "--alpha", "0.2"),
+    ):
+        done = certify(tmp_path, *arguments)
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "certificate.html").is_file()
+    load = "import certify_assets.definitions as d; assert d.defs; print(d.__file__)"
+    printed = subprocess.check_output([python, "-c", load], cwd=tmp_path, env=CLEAN, text=True)
+    assert printed.startswith(str(site))
