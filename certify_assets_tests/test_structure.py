@@ -48,7 +48,9 @@ HEAVY = [
     "numba",
 ]
 #: extras that only who asks for them pays for
-HEAVY += ["ray", "dagster_ray", "dagster_postgres", "psycopg2"]
+HEAVY += ["ray", "dagster_ray", "dagster_postgres", "psycopg2", "apprise"]
+# of one command each
+HEAVY += ["starlette", "uvicorn", "cryptography"]
 
 
 def _imports(path: Path) -> set[str]:
