@@ -104,6 +104,10 @@ class AssetStep:
         """Return a judge on the corpus."""
         return JudgedCorpus(self.corpus, name)
 
+    def read_text(self, key: str) -> str:
+        """Return a stored page."""
+        return self.store.read_bytes(key).decode("utf-8")
+
     def made(
         self,
         metadata: Mapping[str, Any],
@@ -111,11 +115,13 @@ class AssetStep:
         version: str = "",
         figures: Figures | None = None,
         reads: Sequence[str] = (),
+        page: str = "",
         **record: Any,
     ) -> Made:
         """Return metadata, data version, and the record of it in MLflow as the asset's result.
 
         Figures are metrics that judges are compared by, and `reads` the splits that made them.
+        `page` is where the page of the asset is stored, which is among its documents as well.
         """
         context, store = self.context, self.store
         corpus = context.partition_key if context.has_partition_key else ""
@@ -124,14 +130,30 @@ class AssetStep:
         if judge and self.mlflow.enabled and not isinstance(corpus, dg.MultiPartitionKey):
             record["summary"] = judge_summary(self.judge(judge), figures, reads)
             record["metrics"] = {**(figures or {}), **record.get("metrics", {})}
+        recorded = self.mlflow.record(context, store, **record)
+        links = _page_links(page, record.get("documents", {}), recorded)
         return dg.MaterializeResult(
-            metadata={**metadata, **self.mlflow.record(context, store, **record)},
+            metadata={**metadata, **links, **recorded},
             # the hash of the documents that it stores, unless one is given
             data_version=dg.DataVersion(version)
             if version
             else stored_version(store, context.asset_key, corpus),
             value=None,
         )
+
+
+def _page_links(
+    page: str, documents: Mapping[str, str], recorded: Mapping[str, Any]
+) -> dict[str, dg.MetadataValue[Any]]:
+    """Return where a page opens: in MLflow, as far as it is recorded there, and its file."""
+    if not page:
+        return {}
+    run, place = recorded.get("mlflow_run"), dg.MetadataValue.path(page)
+    name = next(name for name in documents if name.endswith(".html"))
+    if not isinstance(run, dg.UrlMetadataValue):
+        return {"page": place}
+    # a reader of the UI may have no access to the disk of the data root
+    return {"page": dg.MetadataValue.url(f"{run.url}/artifacts/{name}"), "page_file": place}
 
 
 def asset(

@@ -20,8 +20,9 @@ from certify_assets.judges.specs import QUICK_JUDGES
 from certify_assets.storage.store import Store
 from certify_assets.storage.tracking import Tracker
 from certify_assets_tests.conftest import Demo, platform_environment
-from certify_assets_tests.faults.servers import serving
+from certify_assets_tests.faults.servers import running, serving
 from certify_assets_tests.paths import REPOSITORY, assert_painted
+from certify_assets_tests.services import free_port
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -81,7 +82,7 @@ def test_asset_metadata_is_what_the_pages_need(instance: dg.DagsterInstance) -> 
     assert isinstance(block, dg.MarkdownMetadataValue)
     assert block.md_str is not None
     assert len(block.md_str) < 1000
-    for name in ("page", "data_docs"):
+    for name in ("page_file", "data_docs"):
         assert Path(str(page[name].value)).is_file()
     assert (
         0
@@ -240,6 +241,27 @@ def test_the_dagster_ui_shows_the_lineage(webserver: str, browser: Browser, tmp_
     page.get_by_text("reject_coverage_at_0.2").first.wait_for(timeout=60_000)
     page.get_by_text("Materialized").first.wait_for(timeout=60_000)
     page.close()
+
+
+@pytest.mark.browser
+def test_the_page_of_an_asset_opens_in_mlflow_by_its_link(
+    demo: Demo, instance: dg.DagsterInstance, browser: Browser, tmp_path: Path
+) -> None:
+    link = str(_materialization(instance, "judges", "lexical", "report").metadata["page"].value)
+    place, _, run = link.partition("/#/")
+    address = f"http://127.0.0.1:{free_port()}"
+    database = f"sqlite:///{demo.root}/mlflow/mlflow.db"
+    command = [Path(sys.executable).with_name("mlflow"), "server", "--backend-store-uri", database]
+    options = ["--port", address.rpartition(":")[2], "--workers", "1"]
+    environment = {**demo.environment, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    server = [*map(str, command), *options]
+    with running(server, environment, tmp_path / "mlflow.log", f"{address}/health"):
+        page = browser.new_page(viewport={"width": 1400, "height": 900})
+        page.goto(f"{address}/#/{run}")
+        shown = page.frame_locator("iframe").get_by_text(re.compile("lexical judge")).first
+        shown.wait_for(timeout=60_000)
+        page.close()
+    assert place == "http://127.0.0.1:5000"
 
 
 def _run_corpus(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,7 @@ from certify_assets.corpora.schema import to_frame
 from certify_assets.corpora.splits import SPLITS
 from certify_assets.defs.assets import AssetStep, Made, asset, column_lineage, table_metadata
 from certify_assets.defs.automation import KEPT_CURRENT
-from certify_assets.defs.names import CORPORA_GROUP, corpora_partitions, source
+from certify_assets.defs.names import CORPORA_GROUP, RESEARCH_GROUP, corpora_partitions, source
 from certify_assets.reports import corpus_page as pages
 from certify_assets.reports.corpus_page import data_docs_key
 from certify_assets.reports.gates import profile_markdown
@@ -52,7 +52,11 @@ class MiniwobConfig(dg.Config):
     )
 
 
-@_asset(
+# no step reads it: a corpus of others would miss it upstream, and the embedded ones come with the
+# package
+@asset(
+    "corpora",
+    RESEARCH_GROUP,
     partitions_def=None,
     kinds={"chromium", "parquet"},
     description="Generate the runs of scripted agents on the MiniWoB++ pages in a real Chromium, "
@@ -79,7 +83,7 @@ def miniwob_runs(step: AssetStep, config: MiniwobConfig) -> Made:
 
 
 @_asset(
-    deps=[source_runs, miniwob_runs],
+    deps=[source_runs],
     kinds={"parquet"},
     description="Import every attempt of the corpus into one schema, with what was dropped and "
     "why.",
@@ -223,10 +227,11 @@ def corpus_page(step: AssetStep) -> Made:
     metadata = {
         "corpus": dg.MetadataValue.md(pages.corpus_markdown(report)),
         **{name: float(value) for name, value in flips.items() if value is not None},
-        "page": dg.MetadataValue.path(pages.write_corpus_page(step.store, report)),
         "data_docs": dg.MetadataValue.path(step.store.locate(data_docs_key(step.corpus.name))),
     }
-    return step.made(metadata, metrics=flips)
+    page = pages.write_corpus_page(step.store, report)
+    documents = {"corpus.html": step.read_text(f"corpora/{step.corpus}/page.html")}
+    return step.made(metadata, metrics=flips, page=page, documents=documents)
 
 
 split_assets = [_split_asset(split) for split in SPLITS]

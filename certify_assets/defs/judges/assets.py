@@ -113,7 +113,6 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
             "gates": dg.MetadataValue.md(judge_page.gates(judge, headline)),
             **coverage,
             "decided": sides.decided,
-            "page": dg.MetadataValue.path(step.store.locate(judge.key("page.html"))),
             "largest_agent_error": judge_page.largest_agents(judge),
             "agent_shift": [item["message"] for item in left_out_agents(judge).findings],
             "cal_tasks": headline.tasks,
@@ -198,12 +197,10 @@ def _report(spec: JudgeSpec) -> dg.AssetsDefinition:
     )
     def report(step: AssetStep) -> Made:
         judge = step.judge(spec.name)
-        metadata = {
-            "page": dg.MetadataValue.path(judge_page.write_page(judge)),
-            "index": dg.MetadataValue.path(judge_page.write_index(step.store)),
-        }
-        html = step.store.read_bytes(judge.key("page.html")).decode("utf-8")
-        return step.made(metadata, documents={"certificate.html": html})
+        location = judge_page.write_page(judge)
+        metadata = {"index": dg.MetadataValue.path(judge_page.write_index(step.store))}
+        documents = {"certificate.html": step.read_text(judge.key("page.html"))}
+        return step.made(metadata, documents=documents, page=location)
 
     return report
 
@@ -232,10 +229,14 @@ def _monitor(spec: JudgeSpec) -> dg.AssetsDefinition:
         metadata = {
             "verdict": dg.MetadataValue.md(monitor_page.monitor_markdown(document)),
             "reason": document.reason,
-            "page": dg.MetadataValue.path(monitor_page.write_monitor_page(judge)),
             **metrics,
         }
-        params = {"status": document.status, "files": len(document.files)}
-        return step.made(metadata, params=params, metrics=metrics)
+        return step.made(
+            metadata,
+            params={"status": document.status, "files": len(document.files)},
+            metrics=metrics,
+            page=monitor_page.write_monitor_page(judge),
+            documents={"monitor.html": step.read_text(judge.key("monitor.html"))},
+        )
 
     return monitor

@@ -253,6 +253,7 @@ def review_queue(step: AssetStep, config: ReviewCosts) -> Made:
     metadata = {
         **table_metadata(made.frame),
         **column_lineage({name: [(decisions.key, name)] for name in _QUEUED}),
+        # of no use to others than reviewers, whose data root it is: it has the texts of runs
         "page": dg.MetadataValue.path(review_page.write_queue_page(corpus, made)),
         "budget": dg.MetadataValue.md(review_page.budget_markdown(budget)),
         **counts,
@@ -303,13 +304,11 @@ def operation_monitor(step: AssetStep) -> Made:
     if document is None:
         return dg.MaterializeResult(metadata={"reason": NOTHING_DEPLOYED})
     metrics = monitor_page.monitor_metrics(document)
+    judge = JudgedCorpus(corpus, document.judge)
     metadata = {
         "verdict": dg.MetadataValue.md(monitor_page.monitor_markdown(document)),
         "reason": document.reason,
         "judge": document.judge,
-        "page": dg.MetadataValue.path(
-            monitor_page.write_monitor_page(JudgedCorpus(corpus, document.judge))
-        ),
         "not_told": dg.MetadataValue.json(notify(corpus)),
         **metrics,
     }
@@ -318,6 +317,8 @@ def operation_monitor(step: AssetStep) -> Made:
         version=sha256_bytes(canonical_json(asdict(document))),
         params={"status": document.status, "judge": document.judge},
         metrics=metrics,
+        page=monitor_page.write_monitor_page(judge),
+        documents={"monitor.html": step.read_text(judge.key("monitor.html"))},
     )
 
 
@@ -418,9 +419,10 @@ def operation_history(step: AssetStep) -> Made:
     metrics = history_page.history_metrics(document)
     metadata = {
         "verdict": dg.MetadataValue.md(history_page.history_markdown(document)),
-        "page": dg.MetadataValue.path(history_page.write_history_page(step.store, document)),
         "joint": document.joint,
         "not_told": dg.MetadataValue.json(notify(corpus)),
         **metrics,
     }
-    return step.made(metadata, metrics=metrics)
+    page = history_page.write_history_page(step.store, document)
+    documents = {"history.html": history_page.render_history(document)}
+    return step.made(metadata, metrics=metrics, page=page, documents=documents)

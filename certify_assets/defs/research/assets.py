@@ -140,10 +140,9 @@ def comparison_of_judges(step: AssetStep) -> Made:
         "findings": dg.MetadataValue.json([item["message"] for item in document["findings"]]),
         "missing": dg.MetadataValue.json(document["missing"]),
         **comparison_page.plotted(metrics),
-        "page": dg.MetadataValue.path(location),
     }
     documents = {"comparison.html": page, **_by_judge(metrics)}
-    return step.made(metadata, documents=documents)
+    return step.made(metadata, documents=documents, page=location)
 
 
 @_table(
@@ -164,9 +163,9 @@ def main_table_of_judges(step: AssetStep) -> Made:
         "corpora": dg.MetadataValue.md(comparison_page.table_markdown(document["corpora"])),
         "rows": sum(len(item["rows"]) for item in document["corpora"]),
         "left_out": dg.MetadataValue.json(document["left_out"]),
-        "page": dg.MetadataValue.path(comparison_page.write_comparison_page(step.store, page)),
     }
-    return step.made(metadata, documents={"main_table.html": page})
+    location = comparison_page.write_comparison_page(step.store, page)
+    return step.made(metadata, documents={"main_table.html": page}, page=location)
 
 
 @_study(
@@ -290,10 +289,10 @@ def certifiability_model(step: AssetStep) -> Made:
         **metrics,
         "corpora": len(found.measured),
         "left_out": dg.MetadataValue.json(dict(found.left_out)),
-        "page": dg.MetadataValue.path(law_page.write_law_page(step.store, page)),
     }
+    location = law_page.write_law_page(step.store, page)
     documents = {"certifiability.html": page}
-    return step.made(metadata, metrics=metrics, documents=documents)
+    return step.made(metadata, metrics=metrics, documents=documents, page=location)
 
 
 @_table(
@@ -327,13 +326,13 @@ def simulation_study(step: AssetStep, config: SimulationConfig) -> Made:
     metadata = {
         **metrics,
         "study": dg.MetadataValue.md(study_markdown(simulation, truth)),
-        "page": dg.MetadataValue.path(location),
     }
     return step.made(
         metadata,
         params=config.model_dump(),
         metrics=metrics,
-        documents={"simulation.html": step.store.read_bytes(simulations.PAGE).decode("utf-8")},
+        page=location,
+        documents={"simulation.html": step.read_text(simulations.PAGE)},
     )
 
 
@@ -359,6 +358,5 @@ def study_report(step: AssetStep) -> Made:
     location = study_site.write_study_site(step.store)
     blocks = [block for found in study_site.study_tables(step.store).values() for block in found]
     counts = {"tables": len(blocks), "not_run": sum(len(block.missing) for block in blocks)}
-    page = step.store.read_bytes(f"{study_site.SITE}/index.html").decode("utf-8")
-    metadata = {**counts, "page": dg.MetadataValue.path(location)}
-    return step.made(metadata, metrics=counts, documents={"study.html": page})
+    documents = {"study.html": step.read_text(f"{study_site.SITE}/index.html")}
+    return step.made(counts, metrics=counts, documents=documents, page=location)
