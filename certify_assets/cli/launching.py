@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _EXECUTION, _STUDY = "certify_assets.defs.execution", "certify_assets.defs.research.study"
 _REPORTING = "certify_assets.defs.reporting"
-_VARIABLES = ("DAGSTER_HOME", "CERTIFY_ROOT")
+_VARIABLES = ("DAGSTER_HOME", "CERTIFY_ROOT", "CERTIFY_SHOWN")
 
 
 def open_store(root: str | None) -> Store:
@@ -80,7 +80,8 @@ def platform(store: Store, module: str = _EXECUTION) -> Iterator[Any]:
     It is loaded by its name: the command line depends on no module of the code location. What
     the jobs print goes to stderr, since stdout is the command's own.
     """
-    wanted = dagster_environment(store)
+    # a command may make what the UI does not show
+    wanted = {**dagster_environment(store), "CERTIFY_SHOWN": ""}
     before = {name: os.environ.get(name) for name in _VARIABLES}
     os.environ.update({name: wanted[name] for name in _VARIABLES})
     try:

@@ -214,10 +214,18 @@ def _show_ledger(state: LedgerStatus) -> None:
 @click.option(
     "--host", default="127.0.0.1", help="Address to listen on; neither UI asks for a password."
 )
+@click.option(
+    "--all", "everything", is_flag=True, help="Show the assets of every judge and of the study."
+)
 @store_option
-def ui(port: int, mlflow_port: int, host: str, store: Store) -> None:
-    """Start the Dagster UI, and MLflow next to it; stop both with Ctrl-C."""
+def ui(port: int, mlflow_port: int, host: str, everything: bool, store: Store) -> None:
+    """Start the Dagster UI, and MLflow next to it; stop both with Ctrl-C.
+
+    It shows the judges that every corpus gets, those of judges.yaml, and others once the data root
+    has something of them; the study where one was made. CERTIFY_SHOWN names others, with commas.
+    """
     from certify_assets.cli.launching import dagster_environment, find_program
+    from certify_assets.judges.specs import SHOWN_VARIABLE
     from certify_assets.storage.tracking import tracking_uri
 
     dagster, mlflow = find_program("dagster"), find_program("mlflow")
@@ -226,7 +234,9 @@ def ui(port: int, mlflow_port: int, host: str, store: Store) -> None:
             "the program dagster is not installed next to this Python; install dagster-webserver."
         )
     environment = {
+        **shown_judges(store),
         **dagster_environment(store),
+        **({SHOWN_VARIABLE: ""} if everything else {}),
         "MLFLOW_UI_URL": f"http://{host}:{mlflow_port}",
         # only its pages are wanted here; its job runner keeps seven processes awake
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
@@ -252,6 +262,17 @@ def ui(port: int, mlflow_port: int, host: str, store: Store) -> None:
         say(f"MLflow: http://{host}:{mlflow_port}")
     say(f"Dagster: http://{host}:{port}  (data root {store.root})")
     _run_together(commands, environment)
+
+
+def shown_judges(store: Store) -> dict[str, str]:
+    """Return the setting that limits the assets of a UI to what a data root has a use for."""
+    from certify_assets.judges.specs import JUDGES, QUICK_JUDGES, SHOWN_VARIABLE
+
+    if any(store.names(folder) for folder in ("seeds", "study", "harvests", "real_scores")):
+        return {}
+    used = {name for name in JUDGES if store.names(f"judges/{name}")}
+    shown = [name for name in JUDGES if name in used.union(QUICK_JUDGES)]
+    return {SHOWN_VARIABLE: ",".join(shown)}
 
 
 def _run_together(commands: list[list[str]], environment: dict[str, str]) -> None:

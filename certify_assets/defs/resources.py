@@ -10,6 +10,7 @@ from pydantic import Field
 
 from certify_assets.defs.names import name_of
 from certify_assets.errors import InputError, MissingToolError
+from certify_assets.judges.specs import SHOWN_VARIABLE
 from certify_assets.storage.lease import OWNER_VARIABLE
 from certify_assets.storage.store import Store, default_root
 from certify_assets.storage.tracking import (
@@ -125,6 +126,7 @@ _HANDED_ON = [
     "DAGSTER_HOME",
     "CERTIFY_ROOT",
     "CERTIFY_JUDGES",
+    SHOWN_VARIABLE,
     "CERTIFY_EXECUTOR",
     "CERTIFY_SHARDS",
     OWNER_VARIABLE,

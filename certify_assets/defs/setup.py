@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -14,6 +15,7 @@ import yaml
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, parse_json
 from certify_assets.judges.specs import (
+    SHOWN_VARIABLE,
     JudgesDocument,
     JudgeSpec,
     platform_judges,
@@ -42,8 +44,16 @@ _settled: list[Setup] = []
 def setup() -> Setup:
     """Return the setup of this process; where none was settled, that of this package's files."""
     if not _settled:
-        _settled.append(declared_setup(Path(__file__).parent))
+        _settled.append(_as_shown(declared_setup(Path(__file__).parent)))
     return _settled[0]
+
+
+def _as_shown(declared: Setup) -> Setup:
+    shown = os.environ.get(SHOWN_VARIABLE)
+    if declared.judges is not None or not shown:
+        return declared
+    configured = judges_document().configured.judges
+    return declared._replace(judges=(*shown.split(","), *configured))
 
 
 def settle(wanted: Setup) -> None:

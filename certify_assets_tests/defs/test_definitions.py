@@ -1,14 +1,18 @@
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
+from certify_assets.cli.platform import shown_judges
 from certify_assets.definitions import defs
 from certify_assets.defs.execution import _chains, _steps
 from certify_assets.defs.operations.sensors import new_runs_sensor
-from certify_assets.judges.specs import HARVEST_JUDGES, JUDGES, TRANSFER_JUDGES
+from certify_assets.judges.specs import HARVEST_JUDGES, JUDGES, QUICK_JUDGES, TRANSFER_JUDGES
+from certify_assets.storage.store import Store
 from certify_assets_tests.defs.running import tick
 
 
@@ -280,3 +284,37 @@ def test_a_demo_with_language_models_takes_their_chains_and_the_comparison() -> 
     assert chains_of("grpo").isdisjoint({dg.AssetKey(["judges", "grpo", "arm"])}), (
         "an arm has a partition of its own"
     )
+
+
+def test_a_ui_shows_what_a_data_root_has_a_use_for(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    shown = shown_judges(store)
+    assert shown == {"CERTIFY_SHOWN": ",".join(QUICK_JUDGES)}
+    (tmp_path / "judges.yaml").write_text(
+        "judges: [{name: mine, family: lexical, chars: 2000}]\n", "utf-8"
+    )
+    code = (
+        "import json\n"
+        "from certify_assets.definitions import defs\n"
+        "graph = defs.get_repository_def().asset_graph\n"
+        "job = defs.resolve_job_def('onboard_corpus').asset_layer.executable_asset_keys\n"
+        "missed = {above for key in job for above in graph.get(key).parent_keys} - set(job)\n"
+        "print(json.dumps([[key.to_user_string() for key in keys] for keys in (\n"
+        "    graph.get_all_asset_keys(), [key for key in missed if graph.get(key).is_executable]\n"
+        ")]))"
+    )
+    environment = {**os.environ, **shown, "CERTIFY_ROOT": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    names, missed = map(set, json.loads(done.stdout.splitlines()[-1]))
+    corpus = CORPUS_ASSETS - {"corpora/miniwob_runs"}
+    chains = {f"judges/{judge}/{name}" for judge in (*QUICK_JUDGES, "mine") for name in CHAIN}
+    assert names == corpus | OPERATION_ASSETS | {"research/main_table"} | chains
+    assert missed == {"operations/recertification"}, "no judge is missed that was not asked for"
+    (tmp_path / "judges/lexical_transfer/c").mkdir(parents=True)
+    assert "lexical_transfer" in shown_judges(store)["CERTIFY_SHOWN"].split(",")
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study/main_table.json").touch()
+    assert shown_judges(store) == {}, "the study needs every judge"

@@ -241,7 +241,6 @@ def corpus_assets() -> list[Any]:
     """Return every asset of a corpus before its judges."""
     return [
         source_runs,
-        miniwob_runs,
         trajectories,
         split_manifest,
         *split_assets,

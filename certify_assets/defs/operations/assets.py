@@ -253,7 +253,7 @@ def review_queue(step: AssetStep, config: ReviewCosts) -> Made:
     metadata = {
         **table_metadata(made.frame),
         **column_lineage({name: [(decisions.key, name)] for name in _QUEUED}),
-        # of no use to others than reviewers, whose data root it is: it has the texts of runs
+        # no artifact of MLflow, which more people may read: it has the texts of runs
         "page": dg.MetadataValue.path(review_page.write_queue_page(corpus, made)),
         "budget": dg.MetadataValue.md(review_page.budget_markdown(budget)),
         **counts,

@@ -34,7 +34,6 @@ _PLATFORM = (
 _ENDPOINTS = dg.AssetSelection.tag(FAMILY, "endpoint")
 # it reads the data root in seconds, so it is in every job that changes a judge
 _COMPARED = dg.AssetSelection.assets(key("corpora/comparison"))
-_GENERATED = dg.AssetSelection.assets(key("corpora/miniwob_runs"))
 _COMPACT = folder_of("judges/compact_model")
 _ARMS = dg.AssetSelection.tag(PART, "arm")
 
@@ -45,7 +44,6 @@ onboard_job = dg.define_asset_job(
     "onboard_corpus",
     selection=(
         _PLATFORM
-        - _GENERATED
         - dg.AssetSelection.groups(
             *(RESEARCH_GROUP, OPERATIONS_GROUP, LM_GROUP),
             *(TRANSFER_GROUP, HARVEST_GROUP, ENDPOINT_GROUP, BASELINE_GROUP),
@@ -127,7 +125,6 @@ def refresh_job() -> Any:
         selection=_PLATFORM
         - dg.AssetSelection.assets(*paid, *decided)
         - dg.AssetSelection.groups(RESEARCH_GROUP)
-        - _GENERATED
         - _COMPACT
         - _ARMS,
         description="Certify every judge of one corpus again, and recertify the deployed one. The "
