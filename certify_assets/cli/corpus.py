@@ -48,7 +48,7 @@ def corpus() -> None:
 
 
 @corpus.command("import")
-@click.argument("paths", type=PATH, nargs=-1, required=True)
+@click.argument("paths", nargs=-1, required=True)
 @click.option(
     "--format",
     "format_name",
@@ -157,7 +157,7 @@ def corpus() -> None:
 def import_(
     ctx: click.Context,
     /,
-    paths: tuple[Path, ...],
+    paths: tuple[str, ...],
     format_name: str,
     name: str,
     options: tuple[str, ...],
@@ -171,12 +171,14 @@ def import_(
 ) -> None:
     """Read agent runs into a corpus and add its partition.
 
-    PATHS are files, folders or archives. Prints what was read, what was left out, by reason, and
+    PATHS are files, folders or archives, or URLs such as s3://bucket/runs, whose files are copied
+    to be read. Prints what was read, what was left out, by reason, and
     whether CAL and TEST of its split are large enough for a certificate and its audit.
     """
     from certify_assets.cli.launching import add_partitions
     from certify_assets.corpora.config import CorpusConfig
     from certify_assets.corpora.embedded import EMBEDDED
+    from certify_assets.storage.urls import is_url
 
     if add and replace:
         raise InputError("give --add or --replace: PATHS are added, or the only ones.")
@@ -184,14 +186,14 @@ def import_(
         raise InputError(
             f"{name} is the name of a corpus that comes with the package; choose another."
         )
-    missing = next((path for path in paths if not path.exists()), None)
+    missing = next((path for path in paths if not is_url(path) and not Path(path).exists()), None)
     if missing is not None:
         # before the lease makes a data root
         raise InputError(f"{missing} does not exist; check the path.")
     config = CorpusConfig(
         name,
         format=format_name,
-        paths=tuple(str(path.absolute()) for path in paths),
+        paths=tuple(path if is_url(path) else str(Path(path).absolute()) for path in paths),
         options=parse_options(options),
         leak_thresholds=parse_options(leak_thresholds, "--leak-threshold", "length=.8"),
         **split,
@@ -314,10 +316,14 @@ def _delivered(
 def _require_runs(path: str, config: CorpusConfig) -> None:
     """Refuse an addition without any usable run, which would pass for one that changes nothing."""
     from certify_assets.corpora.formats.importing import gather_corpus
+    from certify_assets.storage.urls import local_copies
 
     # of formats that make one corpus together a delivery may have one alone
     if "+" not in config.format:
-        with gather_corpus([path], format=config.format, name=config.name, options=config.options):
+        with (
+            local_copies([path]) as roots,
+            gather_corpus(roots, format=config.format, name=config.name, options=config.options),
+        ):
             pass
 
 

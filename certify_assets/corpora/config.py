@@ -13,6 +13,7 @@ from pydantic.dataclasses import dataclass as validated
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.errors import InputError
 from certify_assets.storage.store import Store
+from certify_assets.storage.urls import shown_url
 
 #: AUROC from which a leak check counts as a structural leak
 THRESHOLDS: Mapping[str, float] = {"length": 0.85, "steps": 0.85, "agent": 0.85, "phrases": 0.85}
@@ -50,7 +51,8 @@ class CorpusConfig:
         str, _field("Source format, several joined by +, auto for the one that fits, or embedded.")
     ] = "auto"
     paths: Annotated[
-        tuple[str, ...], _field("Files, folders and archives with the runs.", examples=[["runs"]])
+        tuple[str, ...],
+        _field("Files, folders, archives and URLs with the runs.", examples=[["runs"]]),
     ] = ()
     options: Annotated[Mapping[str, Any], _field("Options of the source format.")] = pydantic.Field(
         default_factory=dict
@@ -153,6 +155,11 @@ class CorpusConfig:
             raise InputError(
                 f"{self.name!r} cannot name a corpus; use a letter followed by letters, digits, "
                 "'_' or '-', at most 64 characters."
+            )
+        if secret := [path for path in self.paths if shown_url(path) != path]:
+            raise InputError(
+                f"the path {shown_url(secret[0])} has a user, a password or a query, which "
+                "corpus.json would keep; give the URL without, and credentials by the environment."
             )
         complete_thresholds(self.leak_thresholds)
         if not self.alphas or any(not 0 < alpha < 1 for alpha in self.alphas):

@@ -46,6 +46,7 @@ from certify_assets.errors import InputError, LeakError, ManifestError
 from certify_assets.files import stored_as
 from certify_assets.storage.lease import holding
 from certify_assets.storage.snapshot import Snapshot, remembered
+from certify_assets.storage.urls import local_copies
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -341,12 +342,12 @@ class Corpus:
         from certify_assets.corpora.formats import gather_corpus
 
         known = self.import_summary.format if self.has("import.json") else "embedded"
-        with gather_corpus(
-            [Path(path) for path in config.paths],
-            format=config.format,
-            name=self.name,
-            options=dict(config.options),
-        ) as (runs, facts):
+        with (
+            local_copies(config.paths) as roots,
+            gather_corpus(
+                roots, format=config.format, name=self.name, options=dict(config.options)
+            ) as (runs, facts),
+        ):
             same = not {*known.split("+")}.isdisjoint(("embedded", *facts.format.split("+")))
             if config.format == "auto" and not same:
                 raise InputError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import gzip
 import hashlib
-import json
 import lzma
 import os
 import tarfile
@@ -13,21 +12,22 @@ import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
-from certify_assets.corpora.config import CorpusConfig, load_config, registered_corpora, save_config
+from certify_assets.corpora.config import CorpusConfig, registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.formats.files import DAMAGE, SmallHeader
 from certify_assets.errors import InputError
-from certify_assets.files import canonical_json, parse_json, sha256_bytes, stored_as
+from certify_assets.files import canonical_json, sha256_bytes, stored_as
 from certify_assets.storage.store import Store
+from certify_assets.storage.urls import RemoteFiles, is_url, shown_url
 
 # incoming/<corpus>/ and the paths of declared corpora hold the runs that a corpus consists of,
 # inbox/<corpus>/ holds runs to decide. A folder is read until nothing in it changes; a file is
-# hashed again only after it changed.
+# hashed again only after it changed. What is behind a URL is not read: two looks in a row that find
+# the same, by what the other side says of its files, make it complete.
 _UNFINISHED = (
     ".part",
     ".partial",
@@ -129,6 +129,40 @@ class FolderWatch:
         if not found:
             raise WaitingError("the folder is empty")
         return FolderContent(sha256_bytes(canonical_json(files)), files)
+
+    def read_places(self, places: Sequence[str | Path]) -> FolderContent:
+        """Return the content of paths and URLs, as `read`; of URLs the stamps stand for hashes."""
+        urls = [str(place) for place in places if is_url(place)]
+        here = [Path(place) for place in places if not is_url(place)]
+        files = self.read(here).files if here else {}
+        if urls:
+            files = {**files, **self._behind(urls)}
+        return FolderContent(sha256_bytes(canonical_json(files)), files)
+
+    def _behind(self, urls: Sequence[str]) -> dict[str, str]:
+        key = self.journal.replace(".json", "_urls.json")
+        try:
+            before = self.store.read_json(key) if self.store.exists(key) else {}
+        except InputError:
+            before = {}
+        found = {url: RemoteFiles.of(url).stamps() for url in urls}
+        seen = {
+            "/".join(filter(None, (shown_url(url), place))): stamp
+            for url, stamps in found.items()
+            for place, stamp in stamps.items()
+        }
+        if seen != before:
+            self.store.write_json(key, seen)
+        if empty := [url for url, stamps in found.items() if not stamps]:
+            raise WaitingError(f"there is no file in {shown_url(empty[0])}")
+        for name, stamp in seen.items():
+            if name.lower().endswith(_UNFINISHED):
+                raise _UnsettledError(f"{name} may still be written")
+            if before.get(name) != stamp:
+                raise _UnsettledError(f"{name} is new or changed since the last look")
+        if seen != before:
+            raise _UnsettledError("files are gone since the last look")
+        return seen
 
     def _remembered(self) -> dict[str, _SeenFile]:
         if not self.store.exists(self.journal):
@@ -298,20 +332,33 @@ class _Scan:
     def result(self) -> tuple[list[Arrival], dict[str, str]]:
         return self.arrivals, self.waiting
 
-    def folders(self, folder: Path) -> Iterator[Path]:
-        """Go through the visible entries of a folder."""
-        for entry in sorted(folder.iterdir()) if folder.is_dir() else []:
-            if not entry.name.startswith(".") and not entry.is_symlink():
-                yield entry
+    def entries(self, folder: str | Path) -> Iterator[tuple[str, bool]]:
+        """Go through the visible names in a folder; say of each whether it is a folder."""
+        if is_url(folder):
+            places = [place.partition("/") for place in sorted(RemoteFiles.of(str(folder)).sizes())]
+            found = {name: bool(below) for name, _, below in places}
+        else:
+            path = Path(folder)
+            found = {
+                entry.name: entry.is_dir()
+                for entry in (sorted(path.iterdir()) if path.is_dir() else [])
+                if not entry.is_symlink()
+            }
+        yield from ((name, below) for name, below in found.items() if not name.startswith("."))
 
-    def look(self, corpus: str, roots: Sequence[Path], version: Callable[[str], str] = str) -> None:
+    def look(
+        self,
+        corpus: str,
+        roots: Sequence[str],
+        version: Callable[[str], str] = str,
+    ) -> None:
         """Note the corpus as arrived or as waiting; `version` adds to the hash of the files."""
         try:
             journal = _journal(self._source, CorpusConfig(corpus).name)
             watch = FolderWatch(
                 self._store, journal, self._settle_seconds, now=self._now, until=self._until
             )
-            found = watch.read(roots)
+            found = watch.read_places(roots)
         except (InputError, OSError) as error:
             self.waiting[corpus] = str(error)
         else:
@@ -324,17 +371,22 @@ def _journal(source: str, corpus: str) -> str:
     return f"{area}/{corpus}/landed_{source}.json"
 
 
+def place_of(store: Store, key: str) -> str:
+    """Return where a folder of the data root is: its path, or its URL on a remote root."""
+    return str(store.local_path(key)) if store.is_local else store.locate(key)
+
+
 def scan_incoming(
-    store: Store, folder: Path, *, settle_seconds: float = 5.0, now: float | None = None
+    store: Store, folder: str | Path, *, settle_seconds: float = 5.0, now: float | None = None
 ) -> tuple[list[Arrival], dict[str, str]]:
     """Scan a folder of corpora: those whose files are complete, and why the others wait."""
     scan = _Scan(store, "incoming", settle_seconds, now)
-    for entry in scan.folders(folder):
-        if entry.is_dir():
-            scan.look(entry.name, [entry])
+    for name, is_folder in scan.entries(folder):
+        if is_folder:
+            scan.look(name, [f"{folder}/{name}"])
         else:
-            scan.waiting[entry.name] = (
-                f"it is next to the folders of corpora; move it into {folder.name}/<corpus>/"
+            scan.waiting[name] = (
+                f"it is next to the folders of corpora; move it into {Path(folder).name}/<corpus>/"
             )
     return scan.result
 
@@ -352,7 +404,7 @@ def scan_declared(
         document = asdict(config)
         scan.look(
             config.name,
-            [Path(path) for path in config.paths],
+            config.paths,
             lambda version, document=document: sha256_bytes(  # type: ignore[misc]
                 canonical_json({"config": document, "content": version})
             ),
@@ -366,82 +418,15 @@ def scan_inbox(
     """Scan the inboxes of all registered corpora, as `scan_incoming` does."""
     scan = _Scan(store, "inbox", settle_seconds, None)
     known = set(registered_corpora(store))
-    for entry in scan.folders(store.local_path("inbox")):
-        if entry.is_dir() and entry.name in known:
-            scan.look(entry.name, [entry])
+    folder = place_of(store, "inbox")
+    for name, is_folder in scan.entries(folder):
+        if is_folder and name in known:
+            scan.look(name, [f"{folder}/{name}"])
         else:
-            scan.waiting[entry.name] = (
+            scan.waiting[name] = (
                 "no corpus has this name; put new runs into inbox/<corpus>/ of a registered one"
             )
     return scan.result
-
-
-def adopt(store: Store, folder: Path, corpus: str) -> CorpusConfig:
-    """Register the corpus of an incoming folder, or add the folder to a registered one."""
-    path = str(folder / corpus)
-    config = (
-        load_config(store, corpus) if corpus in registered_corpora(store) else CorpusConfig(corpus)
-    )
-    if config.format == "embedded":
-        raise InputError(
-            f"{corpus} comes with the package; give the folder {path} the name of another corpus."
-        )
-    if path not in config.paths:
-        config = replace(config, paths=(*config.paths, path))
-        save_config(store, config)
-    return config
-
-
-def declare(store: Store, config: CorpusConfig) -> CorpusConfig:
-    """Register a corpus as declared; its incoming folder, once adopted, stays among its paths."""
-    key = f"corpora/{config.name}/corpus.json"
-    registered = load_config(store, config.name) if store.exists(key) else None
-    incoming = str(store.local_path(f"incoming/{config.name}")) if store.is_local else ""
-    if registered is not None and incoming in registered.paths and incoming not in config.paths:
-        config = replace(config, paths=(*config.paths, incoming))
-    if config != registered:
-        save_config(store, config)
-    return config
-
-
-@dataclass(frozen=True)
-class CorpusVersion:
-    """One line of ``versions.jsonl``: what the files of a corpus were when they arrived."""
-
-    number: int
-    version: str
-    source: str
-    time: str
-    files: dict[str, str]
-
-
-def read_versions(corpus: Corpus) -> list[CorpusVersion]:
-    """Return the versions of a corpus's files, the oldest first."""
-    key = "versions.jsonl"
-    data = corpus.store.read_bytes(corpus.key(key)) if corpus.has(key) else b""
-    # a last line without its end is the trace of a kill
-    lines = data[: data.rfind(b"\n") + 1].splitlines()
-    return [CorpusVersion(**parse_json(line.decode("utf-8"))) for line in lines]
-
-
-def record_version(store: Store, arrival: Arrival) -> int:
-    """Add an arrival to the versions of its corpus, unless it is the last; return its number."""
-    # The number, from 1, makes the run key: content that comes back is a new version, and a scan
-    # that was killed before it requested its run finds its own line and uses the same key.
-    corpus, number = Corpus(store, arrival.corpus), 0
-
-    def line(old: bytes) -> str:
-        nonlocal number
-        number = len(old.splitlines()) + 1
-        moment = datetime.now(UTC).isoformat(timespec="seconds")
-        entry = CorpusVersion(number, arrival.version, arrival.source, moment, arrival.files)
-        return json.dumps(asdict(entry), ensure_ascii=False)
-
-    of_source = [entry for entry in read_versions(corpus) if entry.source == arrival.source]
-    if of_source and of_source[-1].version == arrival.version:
-        return of_source[-1].number
-    store.append_line(corpus.key("versions.jsonl"), line)
-    return number
 
 
 def inbox_key(corpus: str) -> str:
@@ -460,16 +445,16 @@ def is_inbox_empty(corpus: Corpus) -> bool:
 @contextmanager
 def settled_inbox(corpus: Corpus, *, watched: bool) -> Iterator[Callable[[], None]]:
     """Wait until an inbox is complete; give a call that refuses later changes."""
-    if not watched or not corpus.store.is_local:
+    if not watched:
         yield lambda: None
         return
     watch = FolderWatch(corpus.store, _journal("inbox", corpus.name))
-    folder = [corpus.store.local_path(inbox_key(corpus.name))]
+    folder = [place_of(corpus.store, inbox_key(corpus.name))]
     before = _patient(watch, folder)
 
     def unchanged() -> None:
         try:
-            same = watch.read(folder) == before
+            same = watch.read_places(folder) == before
         except WaitingError:
             same = False
         if not same:
@@ -480,12 +465,12 @@ def settled_inbox(corpus: Corpus, *, watched: bool) -> Iterator[Callable[[], Non
     yield unchanged
 
 
-def _patient(watch: FolderWatch, folder: Sequence[Path]) -> FolderContent:
+def _patient(watch: FolderWatch, folder: Sequence[str]) -> FolderContent:
     """Scan again for a while: a copy that ended a second ago is complete in a few more."""
     end = time.monotonic() + _PATIENCE
     while True:
         try:
-            return watch.read(folder)
+            return watch.read_places(folder)
         except WaitingError as error:
             if time.monotonic() > end or not isinstance(error, _UnsettledError):
                 raise WaitingError(

@@ -2,8 +2,8 @@
 
 import dagster as dg
 
+from certify_assets.corpora.arrivals import read_versions
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.landing import read_versions
 from certify_assets.defs.names import VERSION, key
 from certify_assets.files import canonical_json, sha256_bytes
 

@@ -27,7 +27,7 @@ from certify_assets.operations.batch_closing import close_settled
 from certify_assets.operations.batch_drawing import draw_waiting
 from certify_assets.operations.batch_waiting import waiting_runs
 from certify_assets.operations.decisions import BatchRecord, Refusal
-from certify_assets.operations.delivery import DeliveredRun, Identities, local_copies, shown_url
+from certify_assets.operations.delivery import DeliveredRun, Identities
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.deployment_record import load_deployment
 from certify_assets.operations.labels import read_labels
@@ -43,6 +43,7 @@ from certify_assets.operations.monitoring import monitor_deployed
 from certify_assets.operations.sampling import Draw
 from certify_assets.storage.lease import holding, refusing
 from certify_assets.storage.progress import Report, silent
+from certify_assets.storage.urls import local_copies, shown_url
 
 if TYPE_CHECKING:
     from certify_assets.corpora.formats import ImportFacts
@@ -108,8 +109,6 @@ def receive(
             sentence = str(error)
             if not format and (other := _other_format(roots, own)):
                 sentence = _other_kind(corpus, own, other)
-            for root, place in zip(roots, places, strict=True):
-                sentence = sentence.replace(str(root), shown_url(place))
             raise InputError(sentence) from None
 
 

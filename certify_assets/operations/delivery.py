@@ -1,18 +1,14 @@
-"""A delivery of new runs: copies of remote files, and which of its runs came before."""
+"""A delivery of new runs: which of them came before."""
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit, urlunsplit
+from typing import TYPE_CHECKING
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import InputError, IntegrityError, MissingToolError
+from certify_assets.errors import IntegrityError
 from certify_assets.operations.layout import batch_key
 
 if TYPE_CHECKING:
@@ -20,91 +16,7 @@ if TYPE_CHECKING:
 
     from certify_assets.corpora.schema import Trajectory
 
-#: most files, and bytes in all, that one call copies
-FILES = 100_000
-TOTAL_BYTES = 8 << 30
 _COLUMNS = ("trajectory_id", "task_id", "agent", "source_sha256", "content_sha256", "changed")
-
-
-@contextmanager
-def local_copies(places: Sequence[str]) -> Iterator[list[Path]]:
-    """Yield local paths for paths and URLs, those of URLs as copies while the block lasts."""
-    with tempfile.TemporaryDirectory(prefix="certify-incoming-") as folder:
-        yield [
-            _copied(place, Path(folder) / str(number)) if "://" in place else Path(place)
-            for number, place in enumerate(places)
-        ]
-
-
-def shown_url(place: str) -> str:
-    """Return a path or URL as it may be logged: without name, password and query of a URL."""
-    if "://" not in place:
-        return place
-    parts = urlsplit(place)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-
-
-def _copied(url: str, folder: Path) -> Path:
-    shown = shown_url(url)
-    filesystem, root = _opened(url, shown)
-    try:
-        single = bool(filesystem.isfile(root))
-        if single:
-            sizes = {root: filesystem.size(root)}
-        else:
-            found = filesystem.find(root, detail=True)
-            sizes = {str(name): info.get("size") for name, info in found.items()}
-        _refuse_too_much(sizes, shown)
-        root = str(root).rstrip("/")
-        label = PurePosixPath(root).name or "runs"
-        for name in sorted(sizes):
-            target = folder / label if single else folder / label / _inside(name, root, shown)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            filesystem.get_file(name, str(target))
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"{shown} cannot be read ({type(error).__name__}); check the address and the right to "
-            "read it."
-        ) from None
-    return folder / label
-
-
-def _opened(url: str, shown: str) -> tuple[Any, str]:
-    import fsspec
-
-    try:
-        filesystem, root = fsspec.core.url_to_fs(url)
-    except ImportError as error:
-        raise MissingToolError(
-            f"{shown} needs a package that is not installed ({error})."
-        ) from None
-    except (ValueError, OSError) as error:
-        raise InputError(
-            f"{shown} cannot be opened ({type(error).__name__}); give a path or a URL that fsspec "
-            "knows."
-        ) from None
-    return filesystem, root
-
-
-def _refuse_too_much(sizes: Mapping[str, int | None], shown: str) -> None:
-    if not sizes:
-        raise InputError(f"there is no file in {shown}; check the address.")
-    total = sum(int(size or 0) for size in sizes.values())
-    if len(sizes) > FILES or total > TOTAL_BYTES:
-        raise InputError(
-            f"{shown} holds {len(sizes):,} files of {total:,} bytes; at most {FILES:,} files of "
-            f"{TOTAL_BYTES:,} bytes are copied at once, so give less."
-        )
-
-
-def _inside(name: str, root: str, shown: str) -> Path:
-    """Return the place of a remote file below its root; the other side chose its name."""
-    relative = PurePosixPath(name.removeprefix(root).lstrip("/"))
-    if relative.is_absolute() or not relative.parts or ".." in relative.parts or "\0" in name:
-        raise InputError(
-            f"{shown} names a file {name!a} that would lie outside of it; it is not read."
-        )
-    return Path(*relative.parts)
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,10 @@ from typing import IO, Any, Final
 from certify_assets.errors import InputError, MissingToolError
 from certify_assets.files import lock_file, replacing, sha256_file, write_atomic
 from certify_assets.storage.backend import Backend, whole_lines
-from certify_assets.storage.objects import ObjectBackend
+from certify_assets.storage.objects import OBJECT_STORES, ObjectBackend
 
 # of the guards of a remote file system: until who wrote last is seen, and until one is given up
 _SETTLE_SECONDS, _GUARD_SECONDS = 0.2, 20.0
-#: schemes of URLs that obstore opens
-OBJECT_STORES: Final = ("s3", "gs", "az")
 
 
 class LocalBackend(Backend):

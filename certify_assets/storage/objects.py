@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from obstore import PutMode
     from obstore.store import ObjectStore
 
+#: schemes of URLs that obstore opens
+OBJECT_STORES: Final = ("s3", "gs", "az")
 # a larger object goes up in parts, which appear together at the end
 _PART, _PARTS_AT_ONCE = 64 << 20, 4
 _WRITER: Final = "certify-writer"
@@ -178,6 +180,15 @@ class ObjectBackend(Backend):
                 f"{place} cannot be read or written ({type(error).__name__}); check the address, "
                 "and the credentials and rights that the environment gives."
             ) from None
+
+
+def reasons_of_obstore() -> tuple[type[Exception], ...]:
+    """Return the errors of obstore, none where it is not installed."""
+    try:
+        from obstore.exceptions import BaseError
+    except ImportError:
+        return ()
+    return (BaseError,)
 
 
 @cache

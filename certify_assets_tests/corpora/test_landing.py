@@ -8,16 +8,10 @@ from typing import Literal
 
 import pytest
 
+from certify_assets.corpora.arrivals import adopt, declare, read_versions, record_version
 from certify_assets.corpora.config import CorpusConfig, load_config, registered_corpora, save_config
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.landing import (
-    adopt,
-    declare,
-    read_versions,
-    record_version,
-    scan_declared,
-    scan_incoming,
-)
+from certify_assets.corpora.landing import scan_declared, scan_incoming
 from certify_assets.errors import InputError
 from certify_assets.storage.store import Store
 

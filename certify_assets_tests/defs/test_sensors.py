@@ -7,11 +7,15 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from certify_assets.corpora.arrivals import read_versions
 from certify_assets.corpora.config import CorpusConfig, load_config
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.landing import read_versions
 from certify_assets.defs.names import CORPORA
-from certify_assets.defs.operations.sensors import declared_corpora_sensor, new_runs_sensor
+from certify_assets.defs.operations.sensors import (
+    declared_corpora_sensor,
+    new_inbox_sensor,
+    new_runs_sensor,
+)
 from certify_assets.defs.resources import DataRoot
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import write_runs
@@ -122,8 +126,36 @@ def test_what_lies_in_the_wrong_place_is_told(store: Store) -> None:
     assert "\u202e" not in reason and "'a\\u202eb': " in reason
 
 
-def test_a_remote_data_root_has_no_incoming_folder() -> None:
-    assert "is remote" in _tick(Store("memory://sensors"), new_runs_sensor)[2]
+def test_incoming_folder_and_inbox_of_an_object_store_are_watched(
+    s3_root: str, tmp_path: Path
+) -> None:
+    store = Store(s3_root)
+    assert "no new runs" in _tick(store, new_runs_sensor)[2]
+    runs = write_runs(tmp_path / "runs.jsonl", tasks=2).read_bytes()
+    store.write_bytes("incoming/mine/day/runs.jsonl", runs)
+    store.write_bytes("incoming/loose.jsonl", runs)
+    reason = _tick(store, new_runs_sensor)[2]
+    assert "mine/day/runs.jsonl is new or changed since the last look" in reason
+    assert "loose.jsonl: it is next to the folders of corpora" in reason
+    requests, cursor, _ = _tick(store, new_runs_sensor)
+    assert [request.partition_key for request in requests] == ["mine"]
+    assert load_config(store, "mine").paths == (f"{s3_root}/incoming/mine",)
+    Corpus(store, "mine").import_trajectories()
+    assert list(Corpus(store, "mine").import_summary.files) == ["mine/day/runs.jsonl"]
+    assert _tick(store, new_runs_sensor, cursor)[2]
+    # other content is another version, which two looks have to find
+    store.write_bytes(
+        "incoming/mine/day/runs.jsonl",
+        write_runs(tmp_path / "more.jsonl", tasks=3).read_bytes(),
+    )
+    assert not _tick(store, new_runs_sensor, cursor)[0]
+    (request,), _, _ = _tick(store, new_runs_sensor, cursor)
+    assert request.run_key is not None and request.run_key.startswith("mine:2:")
+    store.write_bytes("inbox/mine/a.jsonl", runs)
+    store.write_bytes("inbox/stranger/a.jsonl", runs)
+    assert "stranger: no corpus has this name" in _tick(store, new_inbox_sensor)[2]
+    (request,), _, _ = _tick(store, new_inbox_sensor)
+    assert request.partition_key == "mine"
 
 
 def test_declared_corpora_are_registered_and_run_again_when_settings_or_files_change(

@@ -8,9 +8,10 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from certify_assets.corpora import landing
+from certify_assets.corpora import arrivals
+from certify_assets.corpora.arrivals import read_versions, record_version
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.landing import Arrival, read_versions, record_version, scan_incoming
+from certify_assets.corpora.landing import Arrival, scan_incoming
 from certify_assets.definitions import defs
 from certify_assets.defs.names import CORPORA
 from certify_assets.defs.operations.schedules import weekly_recertification
@@ -101,7 +102,7 @@ def test_versions_count_on_when_the_clock_goes_back(
         def now(cls, tz: object = None) -> datetime:  # type: ignore[override]
             return datetime.fromtimestamp(max(0.0, time.time() + next(cls.jump)), UTC)
 
-    monkeypatch.setattr(landing, "datetime", Clock)
+    monkeypatch.setattr(arrivals, "datetime", Clock)
     numbers = [
         record_version(store, Arrival("c", "incoming", str(place), {}))
         for place in range(len(JUMPS))

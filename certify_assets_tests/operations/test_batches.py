@@ -17,12 +17,12 @@ from certify_assets.corpora.config import load_config, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.landing import scan_inbox
 from certify_assets.errors import InputError
-from certify_assets.operations import delivery
 from certify_assets.operations.batches import receive, undo_batch
-from certify_assets.operations.delivery import local_copies, shown_url
 from certify_assets.operations.labels import Label, append_label
 from certify_assets.operations.layout import batch_key, batch_runs, ready_batches
+from certify_assets.storage import urls
 from certify_assets.storage.store import Store
+from certify_assets.storage.urls import local_copies, shown_url
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.corpora.builders import tau_record, write_json
 from certify_assets_tests.operations_builders import deliver
@@ -297,7 +297,7 @@ def test_urls_are_copied_within_limits_and_written_down_without_secrets(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fsspec.filesystem("memory").pipe_file("/large/a", b"12345")
-    monkeypatch.setattr(delivery, "TOTAL_BYTES", 4)
+    monkeypatch.setattr(urls, "TOTAL_BYTES", 4)
     with (
         pytest.raises(InputError, match="1 files of 5 bytes; at most"),
         local_copies(["memory://large"]),
@@ -312,7 +312,7 @@ def test_urls_are_copied_within_limits_and_written_down_without_secrets(
 @pytest.mark.parametrize("name", ["/root/../x", "/root/a/../../x", "/root"])
 def test_a_name_that_leads_out_of_its_folder_is_refused(name: str) -> None:
     with pytest.raises(InputError, match="would lie outside"):
-        delivery._inside(name, "/root", "memory://root")
+        urls._inside(name, "/root", "memory://root")
 
 
 def test_two_that_receive_at_once_make_one_batch(store: Store, tmp_path: Path) -> None:

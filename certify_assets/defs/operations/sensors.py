@@ -5,13 +5,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import dagster as dg
 
+from certify_assets.corpora.arrivals import adopt, declare, record_version
 from certify_assets.corpora.config import CorpusConfig
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.landing import (
     Arrival,
-    adopt,
-    declare,
-    record_version,
+    place_of,
     scan_declared,
     scan_inbox,
     scan_incoming,
@@ -55,12 +54,7 @@ def new_runs_sensor(
 ) -> dg.SensorResult | dg.SkipReason:
     """Request one run a corpus whose files changed; the cursor keeps what was seen."""
     store = data_root.store()
-    if not store.is_local:
-        return dg.SkipReason(
-            f"the data root {store.root} is remote and has no incoming folder; declare corpora "
-            "with a component instead"
-        )
-    folder = store.local_path("incoming")
+    folder = place_of(store, "incoming")
     arrivals, waiting = scan_incoming(store, folder)
     return _request_runs(
         context, store, arrivals, waiting, lambda corpus: adopt(store, folder, corpus)
@@ -162,11 +156,6 @@ def new_inbox_sensor(
 ) -> dg.SensorResult | dg.SkipReason:
     """Request one run a corpus whose inbox changed since the last tick."""
     store = data_root.store()
-    if not store.is_local:
-        return dg.SkipReason(
-            f"the data root {store.root} is remote; call `certify ops ingest` there, which reads "
-            "its inbox"
-        )
     seen: dict[str, str] = json.loads(context.cursor or "{}")
     arrivals, waiting = scan_inbox(store)
     new = [arrival for arrival in arrivals if seen.get(arrival.corpus) != arrival.version]

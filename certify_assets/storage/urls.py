@@ -1,0 +1,162 @@
+"""Files behind URLs: what is there, and copies of them within limits."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
+
+from certify_assets.errors import InputError, MissingToolError
+from certify_assets.files import sha256_bytes
+from certify_assets.storage.objects import OBJECT_STORES, reasons_of_obstore
+
+#: most files, and bytes in all, that one call copies
+FILES = 100_000
+TOTAL_BYTES = 8 << 30
+_CHUNK = 1 << 20
+# what file systems say of a file that changes with its content, each by its own name
+_STAMPS: Final = ("e_tag", "ETag", "etag", "version", "mtime", "LastModified", "created")
+
+
+def is_url(place: str | Path) -> bool:
+    """Whether a place is a URL and no path of this machine."""
+    return "://" in str(place)
+
+
+def shown_url(place: str) -> str:
+    """Return a path or URL as it may be logged: without name, password and query of a URL."""
+    if not is_url(place):
+        return place
+    parts = urlsplit(place)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+@contextmanager
+def local_copies(places: Sequence[str]) -> Iterator[list[Path]]:
+    """Yield local paths for paths and URLs, those of URLs as copies while the block lasts.
+
+    Sentences on a copy name its URL.
+    """
+    if not any(map(is_url, places)):
+        yield [Path(place) for place in places]
+        return
+    with tempfile.TemporaryDirectory(prefix="certify-incoming-") as folder:
+        found = {
+            place: RemoteFiles.of(place).copied(Path(folder) / str(number))
+            for number, place in enumerate(places)
+            if is_url(place)
+        }
+        try:
+            yield [found.get(place, Path(place)) for place in places]
+        except InputError as error:
+            sentence = str(error)
+            for place, root in found.items():
+                sentence = sentence.replace(str(root), shown_url(place))
+            if sentence == str(error):
+                raise
+            raise type(error)(sentence) from None
+
+
+@dataclass(frozen=True)
+class RemoteFiles:
+    """A file or folder behind a URL."""
+
+    shown: str  # the URL without secrets
+    filesystem: Any
+    root: str
+
+    @classmethod
+    def of(cls, url: str) -> RemoteFiles:
+        """Open a URL; raise an InputError where it cannot be."""
+        shown, scheme = shown_url(url), urlsplit(url).scheme
+        try:
+            if scheme in OBJECT_STORES:
+                from obstore.fsspec import FsspecStore
+
+                return cls(shown, FsspecStore(scheme), url.partition("://")[2].rstrip("/"))
+            import fsspec
+
+            filesystem, root = fsspec.core.url_to_fs(url)
+        except ImportError as error:
+            raise MissingToolError(
+                f"{shown} needs a package that is not installed ({error}); object stores need "
+                "certify_assets[s3] or certify_assets[gcs]."
+            ) from None
+        except (ValueError, OSError) as error:
+            raise InputError(
+                f"{shown} cannot be opened ({type(error).__name__}); give a path or a URL that "
+                "fsspec knows."
+            ) from None
+        return cls(shown, filesystem, str(root).rstrip("/"))
+
+    def sizes(self) -> dict[str, int]:
+        """Return the bytes of every file by its path below the root; "" is the root itself."""
+        return {place: int(info.get("size") or 0) for place, info in self._found().items()}
+
+    def stamps(self) -> dict[str, str]:
+        """Return for every file what differs once its content does, without reading any."""
+        return {
+            place: sha256_bytes(
+                repr([info.get("size"), *(str(info.get(name)) for name in _STAMPS)]).encode("utf-8")
+            )
+            for place, info in self._found().items()
+        }
+
+    def copied(self, folder: Path) -> Path:
+        """Copy the file or folder into a folder, within limits; return the copy."""
+        sizes = self.sizes()
+        self._refuse_too_much(sizes)
+        target = folder / (PurePosixPath(self.root).name or "runs")
+        with self._asking():
+            for place in sorted(sizes):
+                path = target / place if place else target
+                path.parent.mkdir(parents=True, exist_ok=True)
+                name = f"{self.root}/{place}" if place else self.root
+                with self.filesystem.open(name, "rb") as source, path.open("wb") as sink:
+                    shutil.copyfileobj(source, sink, _CHUNK)
+        return target
+
+    def _found(self) -> dict[str, Any]:
+        with self._asking():
+            self.filesystem.invalidate_cache()
+            if self.filesystem.isfile(self.root):
+                return {"": self.filesystem.info(self.root)}
+            found = self.filesystem.find(self.root, detail=True)
+        return {_inside(str(name), self.root, self.shown): info for name, info in found.items()}
+
+    def _refuse_too_much(self, sizes: dict[str, int]) -> None:
+        if not sizes:
+            raise InputError(f"there is no file in {self.shown}; check the address.")
+        total = sum(sizes.values())
+        if len(sizes) > FILES or total > TOTAL_BYTES:
+            raise InputError(
+                f"{self.shown} holds {len(sizes):,} files of {total:,} bytes; at most {FILES:,} "
+                f"files of {TOTAL_BYTES:,} bytes are copied at once, so give less."
+            )
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        refusals: tuple[type[Exception], ...] = (OSError, ValueError, *reasons_of_obstore())
+        try:
+            yield
+        except refusals as error:
+            # what a server answers may repeat an address that is signed
+            raise InputError(
+                f"{self.shown} cannot be read ({type(error).__name__}); check the address and the "
+                "right to read it."
+            ) from None
+
+
+def _inside(name: str, root: str, shown: str) -> str:
+    """Return the place of a remote file below its root; the other side chose its name."""
+    relative = PurePosixPath(name.removeprefix(root).lstrip("/"))
+    if relative.is_absolute() or not relative.parts or ".." in relative.parts or "\0" in name:
+        raise InputError(
+            f"{shown} names a file {name!a} that would lie outside of it; it is not read."
+        )
+    return str(relative)
