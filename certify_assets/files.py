@@ -196,8 +196,14 @@ def _integer(digits: str) -> int:
 
 def read_json(path: Path) -> Any:
     """Read a JSON document, with a sentence instead of a traceback where it cannot be read."""
+    return read_json_bytes(path)[0]
+
+
+def read_json_bytes(path: Path) -> tuple[Any, bytes]:
+    """Read a JSON document once; return it and the bytes that it was read from."""
     try:
-        return parse_json(path.read_text(encoding="utf-8"))
+        data = path.read_bytes()
+        return parse_json(data.decode("utf-8")), data
     except FileNotFoundError:
         raise InputError(f"{path} does not exist; check the path.") from None
     except ValueError as error:

@@ -13,7 +13,7 @@ import click
 from certify_assets.cli.options import OPEN_SHARE, SIDE
 from certify_assets.corpora import CERTIFYING
 from certify_assets.errors import ForgedCertificateError, InputError, quoted
-from certify_assets.files import read_json
+from certify_assets.files import read_json_bytes
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate, CertificateSet
@@ -37,6 +37,8 @@ class CertificateFile(NamedTuple):
     certificates: list[Any]
     #: what a document says next to its certificates
     outline: dict[str, Any]
+    #: what was read, which a signature is of
+    data: bytes
 
     def certificate_set(self, certificates: list[Certificate]) -> CertificateSet:
         """Return its certificates as one set, once they are checked; its outline must be theirs."""
@@ -58,9 +60,9 @@ def read_certificate_file(path: Path) -> CertificateFile:
     """Read one certificate, or a document of several."""
     from certify_assets.certificates.sides import OUTLINE
 
-    document = read_json(path)
+    document, data = read_json_bytes(path)
     if not isinstance(document, dict) or "certificates" not in document:
-        return CertificateFile([document], {})
+        return CertificateFile([document], {}, data)
     outline = {name: value for name, value in document.items() if name != "certificates"}
     inner = document["certificates"]
     if not set(outline) <= set(OUTLINE) or not isinstance(inner, list) or not inner:
@@ -68,7 +70,7 @@ def read_certificate_file(path: Path) -> CertificateFile:
             f"{path} is not a list of certificates as the command writes it; give the file as it "
             "was written."
         )
-    return CertificateFile(inner, outline)
+    return CertificateFile(inner, outline, data)
 
 
 @dataclass(frozen=True)

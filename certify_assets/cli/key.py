@@ -53,20 +53,20 @@ def sign_document(path: Path, given: str) -> None:
     write_text(path.with_name(path.name + SUFFIX), signature.decode("utf-8"))
 
 
-def signer_of(path: Path, public: Path) -> dict[str, str]:
-    """Return fingerprint and owner of the key that signed a document; refuse any other."""
+def signer_of(path: Path, document: bytes, public: Path) -> dict[str, str]:
+    """Return fingerprint and owner of the key that signed what a file held; refuse any other."""
     from certify_assets.storage.signature import SUFFIX, check_signature, read_public_keys
 
     keys, place = read_public_keys(public), path.with_name(path.name + SUFFIX)
     try:
-        document, signature = path.read_bytes(), place.read_bytes()
-    except FileNotFoundError as error:
+        signature = place.read_bytes()
+    except FileNotFoundError:
         raise ForgedCertificateError(
-            f"{error.filename} does not exist, so nobody signed {path}; ask its issuer for it."
+            f"{place} does not exist, so nobody signed {path}; ask its issuer for it."
         ) from None
     except OSError as error:
         raise InputError(
-            f"{error.filename} cannot be read ({error.strerror}); check its permissions."
+            f"{place} cannot be read ({error.strerror}); check its permissions."
         ) from None
     fingerprint, owner = check_signature(document, signature, keys)
     return {"key": fingerprint, "owner": owner}

@@ -332,7 +332,7 @@ def _show(corpus: str, queue: Queue, limit: int) -> None:
 
 
 def _require_reachable(host: str, exposed: bool, encrypted: bool) -> None:
-    from certify_assets.cli.review_server import is_loopback
+    from certify_assets.operations.notification_config import is_loopback
 
     if host in {"", "0.0.0.0", "::"}:
         raise InputError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
 import ssl
 import sys
@@ -19,6 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from certify_assets.cli.review_app import Links, ReviewApp, ReviewLimits, Site, not_understood
 from certify_assets.errors import InputError
+from certify_assets.operations.notification_config import is_loopback
 
 if TYPE_CHECKING:
     from certify_assets.operations.review_session import ReviewSession
@@ -28,16 +28,6 @@ _BACKLOG: Final = 64
 _HEAD_BYTES: Final = 1 << 18
 #: for answers that are on their way when the server is stopped
 _STOP_SECONDS: Final = 5
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def encryption(certificate: Path, key: Path) -> ssl.SSLContext:

@@ -81,8 +81,8 @@ def verify(
     """
     from certify_assets.certificates import NOT_VOUCHED
 
-    signer = None if public_key is None else signer_of(certificate, public_key)
     given = read_certificate_file(certificate)
+    signer = None if public_key is None else signer_of(certificate, given.data, public_key)
     documents = [item for item in given.certificates if choice.names(item)]
     if not documents:
         raise InputError(f"{certificate} holds no certificate of that side, budget and procedure.")

@@ -16,11 +16,12 @@ from pathlib import Path
 import pytest
 
 from certify_assets.cli.review_app import ReviewLimits
-from certify_assets.cli.review_server import ReviewServer, is_loopback
+from certify_assets.cli.review_server import ReviewServer
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.operations.labels import read_labels
 from certify_assets.operations.layout import labels_key
+from certify_assets.operations.notification_config import is_loopback
 from certify_assets.operations.review_session import ReviewSession
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.review_client import Client, Served, serve
