@@ -304,7 +304,7 @@ def _task_table(members: Mapping[str, set[str]]) -> pd.DataFrame:
     """Return one row a split and task."""
     import pandas as pd
 
-    rows = [(split, task) for split, tasks in members.items() for task in sorted(tasks)]
+    rows = [(split, task) for split, tasks in members.items() for task in sorted(tasks, key=str)]
     return pd.DataFrame(rows, columns=["split", "task_id"], dtype=object)
 
 

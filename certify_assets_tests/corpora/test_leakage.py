@@ -271,6 +271,12 @@ def test_columns_and_keys_that_speak_of_the_outcome_are_found() -> None:
     ]
 
 
+def test_a_long_run_of_backslashes_is_searched_once() -> None:
+    # each of them used to be the start of a search to the end: minutes for this one
+    frame = to_frame([trajectory(0, steps=(Step("\\" * 300_000, '"reward": 1'),))])
+    assert [item.name for item in find_leak_fields(frame)] == ["reward"]
+
+
 def test_an_adapter_says_what_it_leaves_unread() -> None:
     assert {"reward", "info.task.actions", "info.task.outputs", "info.reward_info"} <= set(
         FORMATS["taubench_v1"].leak_fields

@@ -9,6 +9,7 @@ from certify_assets.corpora.schema import Step, from_frame, to_frame
 from certify_assets.corpora.splits import SPLITS, make_manifest, select
 from certify_assets_tests.corpora.builders import corpus
 
+NASTY = "<b>${count}{0.__class__}" + "A" * 100_000
 FRAME = corpus(tasks=60, attempts=4)
 MANIFEST = make_manifest(FRAME["task_id"], "made")
 
@@ -124,3 +125,28 @@ def test_too_few_cal_tasks_are_a_warning() -> None:
     assert result.severity == "warning"
     assert "CAL has 9 tasks" in result.detail
     assert "29" in result.detail
+
+
+@pytest.mark.parametrize(
+    ("frame", "check"),
+    [
+        (FRAME.assign(**{NASTY: 1}), "no_leak_field"),
+        (FRAME.assign(trajectory_id=NASTY), "unique_trajectory_id"),
+        (FRAME.assign(outcome=NASTY), "binary_outcome"),
+    ],
+)
+def test_hostile_text_is_cut_and_fills_no_sentence(frame: pd.DataFrame, check: str) -> None:
+    result = by_name(frame)[check]
+    assert not result.passed and len(result.detail) < 400
+    # what stands for a fact in a sentence of ours is text in theirs
+    assert "<b>${count}{0.__class__}" in result.detail
+
+
+def test_a_split_without_tasks_is_named_and_stops_no_other_finding() -> None:
+    splits = stored()
+    splits["cal"] = splits["cal"].assign(
+        task_id=splits["cal"]["task_id"].where(splits["cal"].index > 1)
+    )
+    results = by_name(FRAME, splits=splits)
+    assert "cal: task_id is missing in" in results["split_rows"].detail
+    assert results["disjoint_tasks"].passed
