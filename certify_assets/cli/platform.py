@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import click
 
@@ -261,7 +262,16 @@ def ui(port: int, mlflow_port: int, host: str, everything: bool, store: Store) -
         )
         say(f"MLflow: http://{host}:{mlflow_port}")
     say(f"Dagster: http://{host}:{port}  (data root {store.root})")
+    say(f"A first look, from runs to a certificate: {first_look(f'http://{host}:{port}')}")
     _run_together(commands, environment)
+
+
+def first_look(address: str) -> str:
+    """Return the page of the Dagster UI with 12 assets: a corpus and its splits, and one judge."""
+    names = ("judges/combined/*", "corpora/trajectories", "corpora/split_manifest")
+    wanted = " or ".join(f'key:"{name}"' for name in (*names, "corpora/*_split"))
+    opened = quote("global@global:judges_combined", safe="")
+    return f"{address}/asset-groups~{quote(wanted, safe='')}/?expanded={opened}"
 
 
 def shown_judges(store: Store) -> dict[str, str]:
