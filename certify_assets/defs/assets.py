@@ -13,6 +13,7 @@ import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.names import (
+    COST,
     FAMILY,
     code_version,
     corpora_partitions,
@@ -173,7 +174,7 @@ def judge_asset(
         "name": part,
         "kinds": set(kinds),
         "code_version": judge_code_version(spec, part),
-        "tags": {FAMILY: spec.kind},
+        "tags": {FAMILY: spec.kind, COST: spec.cost},
         **about,
     }
     return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
@@ -21,6 +22,8 @@ LM_GROUP, TRANSFER_GROUP, HARVEST_GROUP = "judges_lm", "judges_transfer", "judge
 BASELINE_GROUP, ENDPOINT_GROUP = "judges_baseline", "judges_endpoint"
 #: tag by which jobs separate judges that cost money, without reading the user's document
 FAMILY = "certify/family"
+#: tag of what a judge takes: seconds, minutes (a language model here) or money
+COST = "certify/cost"
 #: tag by which they leave out arms, whose partitions are others
 PART = "certify/part"
 #: tag of a materialization or an observation
@@ -95,6 +98,16 @@ def source(name: str, group: str, **about: Any) -> dg.AssetSpec:
     return dg.AssetSpec(key(name), group_name=group, owners=list(setup().owners), **about)
 
 
+#: what decides a certificate, besides its rows
+CERTIFYING: Mapping[str, Any] = {
+    "procedures": PROCEDURES,
+    "alphas": ALPHAS,
+    "delta": DELTA,
+    "grid": GRID,
+    "sides": SIDES,
+}
+
+
 def code_version(**facts: Any) -> str:
     """Return the version of an asset's code: the package's, and what decides the content."""
     return sha256_bytes(canonical_json({"version": __version__, **facts}))[:16]
@@ -103,9 +116,7 @@ def code_version(**facts: Any) -> str:
 def judge_code_version(spec: JudgeSpec, part: str) -> str:
     """Return the code version of a judge's asset: renderer and prompt, or the procedures."""
     if part not in ("model", "scores"):
-        return code_version(
-            part=part, procedures=PROCEDURES, alphas=ALPHAS, delta=DELTA, grid=GRID, sides=SIDES
-        )
+        return code_version(part=part, **CERTIFYING)
     prompt = {}
     if spec.uses_language_model:
         from certify_assets.judges.lm.prompt import ENCODER_VERSION

@@ -170,6 +170,11 @@ class JudgeSpec(BaseModel):
         return bool(self.model) and not self.hosted
 
     @property
+    def cost(self) -> str:
+        """What a corpus takes: money where a server scores, minutes or seconds of this machine."""
+        return "money" if self.hosted else "minutes" if self.uses_language_model else "seconds"
+
+    @property
     def training(self) -> Recipe:
         """How a language model is trained."""
         return self.recipe or known_model(self.model).recipe

@@ -318,3 +318,28 @@ def test_a_ui_shows_what_a_data_root_has_a_use_for(tmp_path: Path) -> None:
     (tmp_path / "study").mkdir()
     (tmp_path / "study/main_table.json").touch()
     assert shown_judges(store) == {}, "the study needs every judge"
+
+
+def test_a_code_version_says_what_decides_the_content_and_a_tag_what_a_judge_takes() -> None:
+    graph = defs.resolve_asset_graph()
+
+    def version(name: str) -> str:
+        found = graph.get(dg.AssetKey(name.split("/"))).code_version
+        assert found is not None and len(found) == 16
+        return found
+
+    names = [
+        "corpora/trajectories",
+        "corpora/split_manifest",
+        "judges/lexical/model",
+        "judges/sft/scores",
+        "judges/lexical/certificate",
+        "operations/recertification",
+        "research/main_table",
+    ]
+    assert len({version(name) for name in names}) == len(names)
+    # the same code, on the same rows
+    assert version("judges/lexical/certificate") == version("judges/sft/certificate")
+    for judge, spec in JUDGES.items():
+        tags = graph.get(dg.AssetKey(["judges", judge, "scores"])).tags
+        assert tags["certify/cost"] == ("minutes" if spec.uses_language_model else "seconds")

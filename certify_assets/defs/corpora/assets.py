@@ -8,16 +8,31 @@ import dagster as dg
 from pydantic import Field
 
 from certify_assets.corpora import report as corpus_report
-from certify_assets.corpora.schema import to_frame
-from certify_assets.corpora.splits import SPLITS
+from certify_assets.corpora.config import SCHEMA, THRESHOLDS
+from certify_assets.corpora.schema import ARROW_SCHEMA, to_frame
+from certify_assets.corpora.splits import PROFILES, SPLITS
 from certify_assets.defs.assets import AssetStep, Made, asset, column_lineage, table_metadata
 from certify_assets.defs.automation import KEPT_CURRENT
-from certify_assets.defs.names import CORPORA_GROUP, RESEARCH_GROUP, corpora_partitions, source
+from certify_assets.defs.names import (
+    CORPORA_GROUP,
+    RESEARCH_GROUP,
+    code_version,
+    corpora_partitions,
+    source,
+)
+from certify_assets.files import canonical_json, sha256_bytes, sha256_file
 from certify_assets.reports import corpus_page as pages
 from certify_assets.reports.corpus_page import data_docs_key
 from certify_assets.reports.gates import profile_markdown
 
-_asset = partial(asset, "corpora", CORPORA_GROUP)
+_SCHEMA = {"schema": str(ARROW_SCHEMA), "config": SCHEMA}
+_SPLITTING = {"profiles": {name: dict(shares) for name, shares in PROFILES.items()}}
+_asset = partial(
+    asset,
+    "corpora",
+    CORPORA_GROUP,
+    code_version=code_version(**_SCHEMA, **_SPLITTING, leaks=dict(THRESHOLDS)),
+)
 _DISJOINT = " Shares no task with any other split."
 _SPLITS = {
     "sft": "Trajectories that train the judge.",
@@ -79,11 +94,16 @@ def miniwob_runs(step: AssetStep, config: MiniwobConfig) -> Made:
     counts = {name: getattr(made, name) for name in ("episodes", "kept", "retries")}
     tables = {name: dg.MetadataValue.path(str(path)) for name, path in made.tables.items()}
     failed = dg.MetadataValue.json(made.failed)
-    return dg.MaterializeResult(metadata={**counts, **tables, "failed": failed})
+    hashes = {name: sha256_file(path) for name, path in made.tables.items()}
+    return dg.MaterializeResult(
+        metadata={**counts, **tables, "failed": failed},
+        data_version=dg.DataVersion(sha256_bytes(canonical_json(hashes))),
+    )
 
 
 @_asset(
     deps=[source_runs],
+    code_version=code_version(**_SCHEMA),
     kinds={"parquet"},
     description="Import every attempt of the corpus into one schema, with what was dropped and "
     "why.",

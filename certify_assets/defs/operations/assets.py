@@ -1,5 +1,6 @@
 """Assets of operation: inbox, batches, decisions, review queue, labels, recertification."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -13,8 +14,10 @@ from certify_assets.defs.assets import AssetStep, Made, asset, column_lineage, t
 from certify_assets.defs.automation import EXPIRES, KEPT_CURRENT
 from certify_assets.defs.judges.training import progress_lines
 from certify_assets.defs.names import (
+    CERTIFYING,
     OPERATIONS_GROUP,
     VERSION,
+    code_version,
     corpora_partitions,
     judge_key,
     key,
@@ -47,7 +50,7 @@ from certify_assets.operations.recertification import NOTHING_DEPLOYED, recertif
 from certify_assets.operations.review_queue import KINDS, load_queue
 from certify_assets.reports import history_page, monitor_page, review_page
 
-_asset = partial(asset, "operations", OPERATIONS_GROUP)
+_asset = partial(asset, "operations", OPERATIONS_GROUP, code_version=code_version(**CERTIFYING))
 _COPIED = ("trajectory_id", "task_id", "agent", "attempt", "source_file", "source_sha256")
 _QUEUED = ("trajectory_id", "task_id", "batch", "attempt", "agent", "score", "decision")
 _LABELLED = ("trajectory_id", "task_id", "batch", "asked", "decision")
@@ -173,6 +176,11 @@ def decisions(step: AssetStep) -> Made:
             "certificate_sha256": ";".join(certificates),
         },
     )
+
+
+def _unchanged(metadata: Mapping[str, str]) -> Made:
+    # a version of its own, or every run without a result would be news for what depends on it
+    return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion("nothing"))
 
 
 def _sources(corpus: Corpus) -> dict[str, list[tuple[dg.AssetKey, str]]]:
@@ -302,7 +310,7 @@ def operation_monitor(step: AssetStep) -> Made:
     corpus = step.corpus
     document = monitor_deployed(corpus)
     if document is None:
-        return dg.MaterializeResult(metadata={"reason": NOTHING_DEPLOYED})
+        return _unchanged({"reason": NOTHING_DEPLOYED})
     metrics = monitor_page.monitor_metrics(document)
     judge = JudgedCorpus(corpus, document.judge)
     metadata = {
@@ -334,7 +342,7 @@ def recertification(step: AssetStep, config: RecertifyConfig) -> Made:
     corpus = step.corpus
     record, said = recertify_deployed(corpus, deploy=config.deploy)
     if record is None:
-        return dg.MaterializeResult(metadata={"said": said})
+        return _unchanged({"said": said})
     metrics = record.metrics
     metadata = {
         "said": said,
@@ -374,7 +382,7 @@ def automatic_deployment() -> dg.AssetsDefinition:
         earlier = len(read_deployments(corpus))
         made = deploy_by_policy(corpus)
         if made is None:
-            return dg.MaterializeResult(metadata={"reason": NOTHING_DEPLOYED})
+            return _unchanged({"reason": NOTHING_DEPLOYED})
         if len(read_deployments(corpus)) > earlier:
             stored = stored_version(step.store, DEPLOYMENT, corpus.name)
             tags = {VERSION: stored.value} if stored else {}
