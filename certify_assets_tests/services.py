@@ -50,8 +50,13 @@ def free_port() -> int:
 
 
 @contextmanager
-def ray_cluster(*, dashboard: bool = False, **environment: str) -> Iterator[RayCluster]:
-    """`ray start --head` with two cores and 200 MB of shared memory; skips where Ray is not installed."""
+def ray_cluster(
+    *, dashboard: bool = False, gpus: int = 0, **environment: str
+) -> Iterator[RayCluster]:
+    """`ray start --head` with two cores and 200 MB of shared memory; skips where Ray is not installed.
+
+    GPUs are counted only: Ray hands out their numbers, whether or not there are such devices.
+    """
     pytest.importorskip("ray", reason="ray is not installed; pip install certify_assets[ray]")
     port, web = free_port(), free_port()
     # sockets have short paths
@@ -67,6 +72,7 @@ def ray_cluster(*, dashboard: bool = False, **environment: str) -> Iterator[RayC
     command += [
         f"--port={port}",
         "--num-cpus=2",
+        f"--num-gpus={gpus}",
         f"--object-store-memory={200 * 10**6}",
         "--node-ip-address=127.0.0.1",
     ]

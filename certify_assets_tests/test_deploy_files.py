@@ -1,13 +1,17 @@
 """The example files of deploy/: Dagster takes each, they agree with one another and with the code, and the page names every switch."""
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import time
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
@@ -16,6 +20,7 @@ from certify_assets.defs import resources as executors
 from certify_assets.storage.shards import ENGINE_VARIABLE, ENGINES
 from certify_assets.storage.store import Store
 from certify_assets_tests.paths import REPOSITORY
+from certify_assets_tests.services import end_group, free_port
 
 DEPLOY = REPOSITORY / "deploy"
 PAGE = (DEPLOY / "README.md").read_text("utf-8")
@@ -37,7 +42,7 @@ def path_of(name: str) -> Path:
 
 
 def manifests() -> list[dict[str, Any]]:
-    files = ("raycluster.yaml", "platform.yaml")
+    files = ("raycluster.yaml", "volume.yaml")
     return [
         found
         for name in files
@@ -142,7 +147,125 @@ def test_service_files_start_programs_that_are_installed() -> None:
     assert programs == {"dagster-webserver", "dagster-daemon"}
 
 
-def test_manifests_have_one_data_root_and_the_pinned_ray() -> None:
+def test_an_image_gets_nothing_but_what_pip_builds_from(tmp_path: Path) -> None:
+    """What `COPY . .` takes of a working copy with labels, seeds, keys and environments in it."""
+    hidden = (
+        ".certify/reviews/mine/labels.jsonl",
+        ".git/config",
+        ".venv/bin/python",
+        ".ci/run",
+        "labels.csv",
+        "incoming/mine/runs.jsonl",
+        "signing.key",
+        ".env",
+        "certify_assets/__pycache__/files.pyc",
+        "certify_assets/.certify/batches/draw.json",
+        "certify_assets/cli/signing.key",
+        "certify_assets_tests/conftest.py",
+    )
+    for name in (*hidden, "certify_assets/cli/main.py", "setup.cfg"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert _copied(tmp_path) == {"certify_assets/cli/main.py", "setup.cfg"}
+    real = {name.partition("/")[0] for name in _copied(REPOSITORY)}
+    files = {"LICENSE", "README.md", "constraints.txt", "pyproject.toml", "setup.cfg"}
+    assert real == {"certify_assets", *files}
+
+
+def _copied(root: Path) -> set[str]:
+    """Files of a build's context that .dockerignore leaves: of each, the last pattern that matches it or a folder of it decides."""
+    patterns = [
+        line
+        for line in (REPOSITORY / ".dockerignore").read_text("utf-8").splitlines()
+        if line and not line.startswith("#")
+    ]
+
+    def ignored(name: str) -> bool:
+        found = False
+        folders = [name, *(str(parent) for parent in Path(name).parents)][:-1]
+        for pattern in patterns:
+            wanted = pattern.removeprefix("!")
+            loose = wanted.removeprefix("**/")
+            if any(
+                fnmatch(folder if loose == wanted else Path(folder).name, loose)
+                for folder in folders
+                if "/" not in folder or wanted != "*"
+            ):
+                found = not pattern.startswith("!")
+        return found
+
+    found = set()
+    for folder, folders, names in os.walk(root):
+        # nothing below them is let in again
+        folders[:] = [name for name in folders if name not in (".git", ".venv", ".certify")]
+        paths = [str((Path(folder) / name).relative_to(root)) for name in names]
+        found |= {path for path in paths if not ignored(path)}
+    return found
+
+
+def values() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((DEPLOY / "helm" / "values.yaml").read_text("utf-8"))
+    return found
+
+
+def helm_pods() -> list[dict[str, Any]]:
+    found = values()
+    deployments = found["dagster-user-deployments"]["deployments"]
+    return [*deployments, found["dagsterWebserver"], found["dagsterDaemon"]]
+
+
+def test_helm_values_have_documented_keys_and_say_what_the_ray_example_says() -> None:
+    """The chart is not rendered here: its keys are checked, and what becomes its dagster.yaml."""
+    found, ray = values(), example("ray")
+    schema = json.loads((DEPLOY / "helm" / "documented_keys.json").read_text("utf-8"))
+    jsonschema.validate(found, schema)
+    for wrong in ({"dagsterWebserver": {"resource": {}}}, {"concurency": {}}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({**found, **wrong}, schema)
+    snake = _snake({name: found[name] for name in ("concurrency", "retention")})
+    assert snake["concurrency"].pop("enabled") and snake["retention"].pop("enabled")
+    assert snake["concurrency"] == _snake(ray["concurrency"])
+    assert snake["retention"] == ray["retention"]
+    assert found["runLauncher"]["config"]["customRunLauncher"] == ray["run_launcher"]
+    monitoring = _snake(found["dagsterDaemon"]["runMonitoring"])
+    assert monitoring == ray["run_monitoring"]
+    assert found["additionalInstanceConfig"] == {"nux": ray["nux"]}
+    assert found["telemetry"] == ray["telemetry"]
+
+
+def _snake(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            re.sub("[A-Z]", lambda m: f"_{m[0].lower()}", k): _snake(v) for k, v in value.items()
+        }
+    return [_snake(item) for item in value] if isinstance(value, list) else value
+
+
+def pods() -> list[dict[str, Any]]:
+    """Pods as Kubernetes sees them: those of the Ray cluster, and the chart's from the values."""
+    cluster, _ = manifests()
+    groups = (cluster["spec"]["headGroupSpec"], *cluster["spec"]["workerGroupSpecs"])
+    found = [group["template"]["spec"] for group in groups]
+    for pod in helm_pods():
+        probes = {
+            name: {key: value for key, value in pod[name].items() if key != "enabled"}
+            for name in ("readinessProbe", "livenessProbe", "startupProbe")
+            if name in pod
+        }
+        container = {
+            "name": "certify",
+            "image": f"{pod['image']['repository']}:{pod['image']['tag']}",
+            "env": pod["env"],
+            "envFrom": [{"secretRef": secret} for secret in pod["envSecrets"]],
+            "volumeMounts": pod["volumeMounts"],
+            "resources": pod["resources"],
+            **probes,
+        }
+        found.append({"containers": [container], "volumes": pod["volumes"]})
+    return found
+
+
+def test_pods_have_one_data_root_limits_and_the_pinned_ray() -> None:
     pins = dict(
         re.findall(
             r"^([\w-]+)==(\S+)$",
@@ -150,20 +273,117 @@ def test_manifests_have_one_data_root_and_the_pinned_ray() -> None:
             flags=re.MULTILINE,
         )
     )
-    cluster, claim, platform = manifests()
+    cluster, claim = manifests()
     assert cluster["kind"] == "RayCluster" and cluster["spec"]["rayVersion"] == pins["ray"]
-    pods = [
-        group["template"]["spec"]
-        for group in (cluster["spec"]["headGroupSpec"], *cluster["spec"]["workerGroupSpecs"])
+    assert f"--version {pins['dagster']} " in (DEPLOY / "helm/values.yaml").read_text("utf-8")
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    root = {"persistentVolumeClaim": {"claimName": claim["metadata"]["name"]}, "name": "root"}
+    for pod in pods():
+        assert root in pod["volumes"]
+        (container,) = pod["containers"]
+        assert {"name": "root", "mountPath": "/var/lib/certify"} in container["volumeMounts"]
+        assert container["image"] == "IMAGE:TAG" and container["resources"]["limits"]
+        assert container["envFrom"] == [{"secretRef": {"name": "certify-urls"}}]
+    assert all("livenessProbe" in pod for pod in helm_pods())
+
+
+def test_kubernetes_takes_the_pods_and_the_volume() -> None:
+    validate = pytest.importorskip(
+        "kubernetes_validate", reason="kubernetes-validate is not installed; pip install it"
+    ).validate
+    _, claim = manifests()
+    whole = [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"}, "spec": spec}
+        for spec in pods()
     ]
-    pods.append(platform["spec"]["template"]["spec"])
-    for pod in pods:
-        assert {
-            "persistentVolumeClaim": {"claimName": claim["metadata"]["name"]},
-            "name": "root",
-        } in pod["volumes"]
-        for container in pod["containers"]:
-            assert {"name": "root", "mountPath": "/var/lib/certify"} in container["volumeMounts"]
-            assert container["image"] == "IMAGE"
-            assert container["envFrom"] == [{"secretRef": {"name": "certify-urls"}}]
-    assert claim["spec"]["accessModes"] == ["ReadWriteMany"] and platform["spec"]["replicas"] == 1
+    for document in (claim, *whole):
+        validate(document, "1.33", strict=True)
+    with pytest.raises(Exception, match="nonsense"):
+        validate({**whole[0], "spec": {**whole[0]["spec"], "nonsense": 1}}, "1.33", strict=True)
+
+
+def test_compose_has_one_code_server_and_opens_nothing_to_the_outside() -> None:
+    text = (DEPLOY / "compose/compose.yaml").read_text("utf-8")
+    services = yaml.safe_load(text)["services"]
+    assert set(services) == {"postgres", "mlflow", "code", "webserver", "daemon"}
+    for name, service in services.items():
+        assert {"healthcheck", "deploy"} <= set(service), name
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
+    (location,) = yaml.safe_load((DEPLOY / "compose/workspace.yaml").read_text("utf-8"))[
+        "load_from"
+    ]
+    server = location["grpc_server"]
+    assert server["host"] == "code" and str(server["port"]) in services["code"]["command"]
+    for name in ("webserver", "daemon"):
+        assert "/var/lib/certify/workspace.yaml" in services[name]["command"]
+    (last,) = re.findall(r"^CMD (.*)$", (DEPLOY / "Dockerfile").read_text("utf-8"), re.MULTILINE)
+    assert json.loads(last) == services["code"]["command"]
+    assert set(re.findall(r"POSTGRES_PASSWORD: (.*)", text)) == {
+        '"${POSTGRES_PASSWORD:?is the password of the databases}"'
+    }
+
+
+def test_docker_compose_takes_the_file() -> None:
+    if (program := shutil.which("docker-compose")) is None:
+        pytest.skip("docker-compose is not installed; Debian: apt-get install docker-compose")
+    command = [program, "-f", str(DEPLOY / "compose/compose.yaml"), "config"]
+    environment = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
+    without = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert without.returncode != 0 and "is the password of the databases" in without.stderr
+    environment["POSTGRES_PASSWORD"] = "p"
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    resolved = yaml.safe_load(done.stdout)["services"]
+    url = "postgresql+psycopg2://certify:p@postgres:5432"
+    assert resolved["code"]["environment"]["DAGSTER_POSTGRES_URL"] == f"{url}/dagster"
+    assert resolved["mlflow"]["environment"]["MLFLOW_BACKEND_STORE_URI"] == f"{url}/mlflow"
+
+
+@pytest.mark.slow
+def test_the_code_server_serves_the_definitions(tmp_path: Path) -> None:
+    """The command of the image, its probe, and a workspace with nothing but its address."""
+    text = (DEPLOY / "compose/compose.yaml").read_text("utf-8")
+    port, services = str(free_port()), yaml.safe_load(text)["services"]
+    place = {"4000": port, "0.0.0.0": "127.0.0.1"}
+    serve = [place.get(word, word) for word in services["code"]["command"]]
+    probe = [place.get(word, word) for word in services["code"]["healthcheck"]["test"][1:]]
+    programs = Path(sys.executable).parent
+    home, log = tmp_path / "home", tmp_path / "log"
+    home.mkdir()
+    environment = {
+        **os.environ,
+        "CERTIFY_ROOT": str(tmp_path / "root"),
+        "DAGSTER_HOME": str(home),
+        "PATH": f"{programs}:{os.environ['PATH']}",
+    }
+    workspace = (DEPLOY / "compose/workspace.yaml").read_text("utf-8")
+    for old, new in {"host: code": "host: 127.0.0.1", "port: 4000": f"port: {port}"}.items():
+        workspace = workspace.replace(old, new)
+    (tmp_path / "workspace.yaml").write_text(workspace, encoding="utf-8")
+    with log.open("wb") as stream:
+        server = subprocess.Popen(
+            serve,
+            env=environment,
+            cwd=tmp_path,
+            stdout=stream,
+            stderr=stream,
+            start_new_session=True,
+        )
+    try:
+        until = time.monotonic() + 300
+        while subprocess.run(probe, env=environment, capture_output=True, check=False).returncode:
+            assert server.poll() is None and time.monotonic() < until, log.read_text("utf-8")[
+                -2000:
+            ]
+        listed = subprocess.run(
+            ["dagster", "job", "list", "-w", str(tmp_path / "workspace.yaml")],
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert listed.returncode == 0, listed.stderr[-2000:]
+        assert "baseline_judges" in listed.stdout
+    finally:
+        end_group(server)

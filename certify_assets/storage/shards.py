@@ -24,6 +24,7 @@ _Answer = TypeVar("_Answer")
 # inputs out of memory
 _AHEAD = 4
 _PATIENCE_S = 10.0
+_GPU_PATIENCE_S = 1800.0
 
 
 def chosen_engine(workers: int = 1) -> str:
@@ -56,6 +57,7 @@ def run_shards(
     workers: int = 1,
     prepare: Callable[[], None] = ignore_interrupts,
     fresh: bool = False,
+    gpus: float = 0,
 ) -> Iterator[tuple[int, _Answer]]:
     """Yield the place of every shard and its answer, in the order in which answers come in."""
     # function: of a module, so that another process can import it; its errors are raised unwrapped
@@ -63,6 +65,7 @@ def run_shards(
     # this machine, which has its own number of workers
     # prepare: called in each process before its first shard; Ray tasks have one thread each instead
     # fresh: every shard has its own process, whose memory is freed at its end
+    # gpus: what a Ray task asks for; other engines share the devices that this process sees
     engine = engine or chosen_engine(workers)
     if engine not in ENGINES:
         raise InputError(
@@ -71,7 +74,7 @@ def run_shards(
     if not shards:
         return
     if engine == "ray":
-        yield from _in_tasks(function, shards, fresh=fresh)
+        yield from _in_tasks(function, shards, fresh=fresh, gpus=gpus)
     elif engine == "processes":
         yield from _in_processes(function, shards, workers, prepare, fresh=fresh)
     else:
@@ -111,13 +114,20 @@ def _in_processes(
 
 
 def _in_tasks(
-    function: Callable[[_Shard], _Answer], shards: Sequence[_Shard], *, fresh: bool
+    function: Callable[[_Shard], _Answer], shards: Sequence[_Shard], *, fresh: bool, gpus: float
 ) -> Iterator[tuple[int, _Answer]]:
     with _cluster() as ray:
+        # a worker answers many shards with what it loaded for the first, as an actor would; Ray by
+        # itself ends one that has a GPU after each
         task = ray.remote(
-            num_cpus=1, max_calls=1 if fresh else 0, runtime_env={"env_vars": ONE_THREAD}
+            num_cpus=1,
+            num_gpus=gpus,
+            max_calls=1 if fresh else 0,
+            runtime_env={"env_vars": ONE_THREAD},
         )(function)
-        most = _AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
+        most = _AHEAD * max(1, int(ray.cluster_resources().get("GPU" if gpus else "CPU", 1)))
+        # for the first answer: without a free GPU Ray would wait for ever
+        patience = _GPU_PATIENCE_S if gpus else None
         waiting: dict[Any, int] = {}
         places = iter(range(len(shards)))
         try:
@@ -126,8 +136,15 @@ def _in_tasks(
                     waiting[task.remote(shards[place])] = place
                 if not waiting:
                     return
-                answered = ray.wait(list(waiting), num_returns=1)[0][0]
-                yield waiting.pop(answered), _answer(ray, answered)
+                answered, _ = ray.wait(list(waiting), num_returns=1, timeout=patience)
+                if not answered:
+                    raise CertifyError(
+                        f"no GPU of the Ray cluster was free for a shard within {patience:.0f} s; "
+                        "a step that leads shards holds one itself, so add another or set "
+                        f"{ENGINE_VARIABLE}=inline."
+                    )
+                patience = None
+                yield waiting.pop(answered[0]), _answer(ray, answered[0])
         finally:
             for left in waiting:
                 ray.cancel(left)

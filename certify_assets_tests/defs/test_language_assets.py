@@ -111,7 +111,7 @@ def test_what_needs_the_device_is_in_its_pool(judge: str) -> None:
         "record": None,
     }
     for op in (adapter["train"], scores["score"]):
-        assert {"dagster-ray/config", "dagster-k8s/config"} <= set(op.tags)
+        assert "dagster-ray/config" in op.tags
     # nothing is handed on between ops, so no I/O manager pickles anything
     assert all(
         out.dagster_type.is_nothing
@@ -134,7 +134,6 @@ def test_the_lexical_judges_stay_plain_assets_outside_the_pool() -> None:
 def test_a_large_model_asks_for_a_gpu_and_the_compact_one_for_none() -> None:
     assert machine_tags("Qwen/Qwen3-4B")["dagster-ray/config"]["num_gpus"] == 1
     assert "num_gpus" not in machine_tags("compact")["dagster-ray/config"]
-    assert "nvidia" not in str(machine_tags("compact"))
 
 
 def test_base_is_the_model_as_it_comes_and_its_scores_are_a_table(

@@ -89,6 +89,34 @@ def test_a_worker_that_ends_is_told(engine: str) -> None:
         list(run_shards(end_at_once, [1, 2], engine=engine, workers=2))
 
 
+def devices_of_worker(_: int) -> tuple[str, int]:
+    import os
+
+    return os.environ.get("CUDA_VISIBLE_DEVICES", ""), os.getpid()
+
+
+@pytest.mark.slow
+def test_a_shard_asks_ray_for_a_gpu_and_its_worker_answers_further_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with ray_cluster(gpus=1) as cluster:
+        monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+        answers = [
+            answer for _, answer in run_shards(devices_of_worker, range(5), engine="ray", gpus=1)
+        ]
+    assert {devices for devices, _ in answers} == {"0"}, "one GPU, and every shard on it"
+    assert len({process for _, process in answers}) == 1, "what it loaded stays loaded"
+
+
+@pytest.mark.slow
+def test_a_cluster_without_a_free_gpu_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("certify_assets.storage.shards._GPU_PATIENCE_S", 3.0)
+    with ray_cluster() as cluster:
+        monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+        with pytest.raises(CertifyError, match="no GPU of the Ray cluster was free"):
+            list(run_shards(square, [1], engine="ray", gpus=1))
+
+
 @pytest.mark.slow
 def test_no_cluster_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray", reason="ray is not installed")

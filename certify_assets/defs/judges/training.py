@@ -40,20 +40,10 @@ class Kept(TypedDict, total=False):
     curves: dict[str, list[tuple[int, float]]]
 
 
-class _Container(TypedDict):
-    container_config: dict[str, dict[str, dict[str, str]]]
-
-
-def machine_tags(model: str) -> dict[str, dict[str, int] | _Container]:
-    """Return op tags for Ray and Kubernetes: a GPU, except for models that two cores train."""
-    cpus, memory, gpus = (2, "4Gi", 0) if known_model(model).small else (4, "64Gi", 1)
-    wanted = {"cpu": str(cpus), "memory": memory} | ({"nvidia.com/gpu": "1"} if gpus else {})
-    return {
-        "dagster-ray/config": {"num_cpus": cpus, **({"num_gpus": gpus} if gpus else {})},
-        "dagster-k8s/config": {
-            "container_config": {"resources": {"requests": wanted, "limits": wanted}}
-        },
-    }
+def machine_tags(model: str) -> dict[str, dict[str, int]]:
+    """Return op tags for Ray: a GPU, except for models that two cores train."""
+    small = known_model(model).small
+    return {"dagster-ray/config": {"num_cpus": 2} if small else {"num_cpus": 4, "num_gpus": 1}}
 
 
 @contextmanager

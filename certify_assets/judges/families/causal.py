@@ -13,6 +13,7 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.arms import candidate_adapter, select_arm
 from certify_assets.judges.configured import GrpoEntry, LocalEntry, validated
 from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, Progress, judge_family
+from certify_assets.judges.lm.contract import Hardware
 from certify_assets.judges.reading import COMPACT
 from certify_assets.judges.record import JudgeRecord, save_files, stored_folder, workplace
 from certify_assets.judges.reinforced import GrpoSpec, optimised_by
@@ -76,6 +77,8 @@ class CausalFamily(JudgeFamily):
         engine = chosen_engine()
         if engine == "inline":
             return ready
+        # a worker on another device than this process would be refused
+        gpus = int(Hardware.of(ready.language.model).accelerated)
         corpus = judge.corpus
         stored = _Stored(
             judge.store.root, corpus.name, corpus.kept, judge.name, judge.artifact.adapter_sha256
@@ -85,7 +88,7 @@ class CausalFamily(JudgeFamily):
             groups: Sequence[Group], fingerprint: EngineFingerprint
         ) -> Iterator[tuple[int, Shard]]:
             shares = [_Share(stored, group, fingerprint) for group in groups]
-            return run_shards(_answer, shares, engine=engine, workers=own_cores())
+            return run_shards(_answer, shares, engine=engine, workers=own_cores(), gpus=gpus)
 
         return replace(ready, spread=spread)
 
