@@ -20,7 +20,10 @@ FILES = 100_000
 TOTAL_BYTES = 8 << 30
 _CHUNK = 1 << 20
 # what file systems say of a file that changes with its content, each by its own name
-_STAMPS: Final = ("e_tag", "ETag", "etag", "version", "mtime", "LastModified", "created")
+_STAMPS: Final = (
+    *("e_tag", "ETag", "etag", "version"),
+    *("mtime", "LastModified", "Last-Modified", "created"),
+)
 
 
 def is_url(place: str | Path) -> bool:
