@@ -1,4 +1,4 @@
-"""The ladder of the compact model, base → SFT → GRPO, beside the lexical judge: AUROC, certified
+"""The ladder of the compact model, base → SFT → GRPO, next to the lexical judge: AUROC, certified
 coverage of the reject side on CAL, audit on TEST, CPU minutes.
 
     python benchmarks/compact_model.py [--root DIR] [--data DIR] [--corpus NAME …] [--judge NAME …]

@@ -19,7 +19,7 @@ from certify_assets.certificates.inputs import (
 )
 from certify_assets.errors import InputError, quoted
 
-#: who chose the tasks of a pool, as a certificate says it: whoever gave it, or the rule of the
+#: who chose the tasks of a pool, as a certificate says it: who gave it, or the rule of the
 #: platform, which takes every task that is not in the calibration table
 GIVEN: Final = "given"
 EVERY_TASK: Final = "every_task"

@@ -168,11 +168,12 @@ def certificate(
 ) -> None:
     """Certify what share of trajectories a judge may decide alone, on both sides.
 
-    SCORES is a table (CSV, Parquet or JSON Lines) with the columns task_id, score (higher = more
-    likely a success; empty = unscored) and outcome (0 or 1), optionally trajectory_id, agent and
-    split (then the rows with split=cal are used). The document holds a certificate a side, and the
-    shares decided and left to people; with --side, one certificate. A large Parquet file is read
-    in pieces where the procedure can do with that; then its tasks' digests name it.
+    SCORES is a table (CSV, TSV, Parquet, Arrow, JSON, JSON Lines or Excel) with the columns
+    task_id, score (higher = more likely a success; empty = unscored) and outcome (0 or 1, or words
+    such as fail and pass), optionally trajectory_id, agent and split (then the rows with split=cal
+    are used). The document holds a certificate a side, and the shares decided and left to people;
+    with --side, one certificate. A large Parquet file is read in pieces where the procedure can do
+    with that; then its tasks' digests name it.
     """
     from certify_assets.certificates import EVERY_PROCEDURE
 

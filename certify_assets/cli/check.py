@@ -121,6 +121,7 @@ def resample(
     score_col: str,
     outcome_col: str,
     lower_is_better: bool,
+    success_label: str | None,
     **options: Any,
 ) -> None:
     """How often a threshold's error exceeds α when tasks are resampled.
@@ -132,7 +133,7 @@ def resample(
 
     if draws != "exact" and not (draws.isdecimal() and int(draws) > 0):
         raise click.UsageError(f"--draws is {draws!r}; give a whole number above zero, or exact.")
-    columns = (task_col, score_col, outcome_col, lower_is_better)
+    columns = (task_col, score_col, outcome_col, lower_is_better, success_label)
     table = read_scores(scores, *columns).choose_split(split, required=True)
     result = resample_audit(
         table.scores,

@@ -87,6 +87,7 @@ def monitor(
     score_col: str,
     outcome_col: str,
     lower_is_better: bool,
+    success_label: str | None,
     **options: Any,
 ) -> None:
     """Raise an alarm when newly labelled tasks show an error above α.
@@ -107,7 +108,7 @@ def monitor(
 
     refuse_overwrite({"--html": page}, {"CERTIFICATE": certificate, "LABELS": labels})
     certificates = one_a_side(certificate, load_certificates(certificate, choice))
-    columns = (task_col, score_col, outcome_col, lower_is_better)
+    columns = (task_col, score_col, outcome_col, lower_is_better, success_label)
     table = read_scores(labels, *columns).choose_split(split, required=True)
     stated = require_audit_sample(labels)
     entries = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
@@ -11,10 +12,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import numpy as np
+from click.core import ParameterSource
 from numpy.typing import NDArray
 
+from certify_assets.cli.output import say
 from certify_assets.errors import InputError
-from certify_assets.evaluation.score_table import ColumnNames, ScoreTable, read_score_table
+from certify_assets.evaluation.score_table import (
+    ColumnNames,
+    ScoreTable,
+    TableError,
+    read_score_table,
+)
 
 if TYPE_CHECKING:
     from certify_assets.corpora.corpus import Corpus
@@ -95,11 +103,17 @@ def refuse_inapplicable(ctx: click.Context, procedure: str) -> None:
 
 
 #: what `column_options` gives a command, for `read_scores`
-READING = ("task_col", "score_col", "outcome_col", "lower_is_better")
+READING = ("task_col", "score_col", "outcome_col", "lower_is_better", "success_label")
 
 
 def column_options(command: _Command) -> _Command:
-    """Add --task-col, --score-col, --outcome-col and --lower-is-better."""
+    """Add options of how a score table is read."""
+    command = click.option(
+        "--success-label",
+        metavar="LABEL",
+        help="The outcome that is a success; every other one is then a failure. [default: 1, yes, "
+        "true, pass and the like]",
+    )(command)
     command = click.option(
         "--lower-is-better",
         is_flag=True,
@@ -122,13 +136,48 @@ def read_scores(
     score_col: str,
     outcome_col: str,
     lower_is_better: bool = False,
+    success_label: str | None = None,
     *,
     outcomes: bool = True,
 ) -> ScoreTable:
-    """Read a score table as the options say."""
+    """Read a score table as the options say; say what was understood that is not plain."""
     names = ColumnNames(task=task_col, score=score_col, outcome=outcome_col)
-    table = read_score_table(path, columns=names, outcomes=outcomes)
+    try:
+        table = read_score_table(
+            path, columns=names, outcomes=outcomes, success_label=success_label
+        )
+    except TableError as problems:
+        raise _with_command(problems) from None
+    if table.read_as:
+        say(f"{path.name} read as: {'; '.join(table.read_as)}")
     return replace(table, scores=-table.scores) if lower_is_better else table
+
+
+def _with_command(problems: TableError) -> InputError:
+    """Add the command line that would read a table, where options settle what it lacks."""
+    context = click.get_current_context(silent=True)
+    if context is None or not problems.options:
+        return problems
+    words = context.command_path.split()
+    given = [param for param in context.command.params if param.name is not None]
+    for param in given:
+        value = context.params.get(param.name or "")
+        if context.get_parameter_source(param.name or "") is not ParameterSource.COMMANDLINE:
+            continue
+        if isinstance(param, click.Argument):
+            words += map(str, value if isinstance(value, tuple) else [value])
+        elif param.opts[0] not in problems.options:
+            words += _given(param, value)
+    words += [word for pair in problems.options.items() for word in pair]
+    return InputError(f"{problems}\n  try: {shlex.join(words)}")
+
+
+def _given(param: click.Parameter, value: Any) -> list[str]:
+    """Return an option as it was given."""
+    if isinstance(param, click.Option) and param.is_flag:
+        return [param.opts[0]] if value else []
+    values = value if isinstance(value, tuple) else (value,)
+    return [word for one in values for word in (param.opts[0], str(one))]
 
 
 def score_pieces(
@@ -138,7 +187,8 @@ def score_pieces(
     from certify_assets.evaluation.pieces import ScorePieces
 
     names = ColumnNames(columns["task_col"], columns["score_col"], columns["outcome_col"])
-    return ScorePieces(path, names, split, required, columns["lower_is_better"])
+    lower, label = columns["lower_is_better"], columns["success_label"]
+    return ScorePieces(path, names, split, required, lower, label)
 
 
 def read_pilot(path: Path, **columns: Any) -> Table:

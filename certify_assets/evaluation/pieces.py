@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from certify_assets.errors import ChangedInputError, InputError
+from certify_assets.evaluation.cells import id_used_twice
 from certify_assets.evaluation.score_table import (
     ColumnNames,
     ScoreTable,
-    id_used_twice,
     no_such_split,
     score_table_pieces,
 )
@@ -64,6 +64,7 @@ class ScorePieces:
     required: bool = False
     # every score is negated as it is read
     lower_is_better: bool = False
+    success_label: str | None = None
     size: int = _PIECE
     mark: tuple[int, ...] = field(init=False)
     parts: int = field(init=False)
@@ -119,7 +120,8 @@ class ScorePieces:
 
     def _tables(self) -> Iterator[ScoreTable]:
         try:
-            for table in score_table_pieces(self.path, self.names, self.size):
+            pieces = score_table_pieces(self.path, self.names, self.size, self.success_label)
+            for table in pieces:
                 yield replace(table, scores=-table.scores) if self.lower_is_better else table
         except InputError:
             # half a file cannot be read either

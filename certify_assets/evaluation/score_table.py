@@ -2,48 +2,24 @@
 
 from __future__ import annotations
 
-import datetime
-import decimal
-import math
-import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from certify_assets.errors import InputError
-from certify_assets.evaluation.table_files import (
-    Columns,
-    Rows,
-    Texts,
-    read_columns,
-    read_pieces,
-    read_rows,
-    rows_of,
-    texts_of,
-)
+from certify_assets.evaluation.cells import Cells, shown
+from certify_assets.evaluation.columns import Columns, Rows
+from certify_assets.evaluation.table_files import read_columns, read_pieces, read_rows, texts_of
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
 
-_MISSING_TEXT = frozenset({"", "nan", "na", "n/a", "null", "none", "<na>"})
-_MISSING_ID = frozenset({"", "nan", "<na>"})
-_LONGEST_MISSING = max(map(len, _MISSING_ID))
-_ID_TYPES = (
-    str,
-    int,
-    float,
-    np.integer,
-    np.floating,
-    decimal.Decimal,
-    datetime.date,
-    datetime.time,
-)
 _Array = TypeVar("_Array", bound=npt.NDArray[Any])
 #: columns of a frame by the fields of a score table
 _FRAME_NAMES = {
@@ -54,7 +30,6 @@ _FRAME_NAMES = {
     "agents": "agent",
     "splits": "split",
 }
-_UNWRITABLE = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -85,6 +60,10 @@ class ScoreTable:
     # as `Rows` has them
     rows: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     lines: npt.NDArray[np.int64] | None = None
+    # what was understood that is not as a score table has it
+    read_as: tuple[str, ...] = ()
+    # all that the file has, as it calls them
+    found: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return int(self.scores.size)
@@ -115,7 +94,8 @@ class ScoreTable:
         if self.outcomes is None:
             raise InputError(
                 f"{self.path} has no outcome column; certification and audits need one with 0 "
-                "and 1 (or name it with --outcome-col)."
+                "and 1 (or name it with --outcome-col)"
+                + (f"; its columns are {', '.join(self.found[:12])}." if self.found else ".")
             )
         missing = np.flatnonzero(self.outcomes < 0)
         if missing.size:
@@ -178,40 +158,75 @@ def no_outcome(path: Path, row: str, missing: int) -> InputError:
     )
 
 
-def id_used_twice(path: Path, row: str, column: str, label: str, other: str) -> InputError:
-    """Return the error of a trajectory id that another row has too."""
-    return InputError(
-        f"{path}, {row}, column {column!r}: {_shown(label)} was already used in {other}; give "
-        "every trajectory its own id, or leave the column out."
-    )
-
-
 def read_score_table(
-    path: Path, *, columns: ColumnNames | None = None, outcomes: bool = True
+    path: Path,
+    *,
+    columns: ColumnNames | None = None,
+    outcomes: bool = True,
+    success_label: str | None = None,
 ) -> ScoreTable:
-    """Read and check a CSV, Parquet or JSON Lines file, maybe under other names of columns.
+    """Read and check a table, maybe under other names of columns.
 
-    Without ``outcomes`` the column of outcomes is left unread, whatever it holds.
+    Parameters
+    ----------
+    path
+        CSV or TSV, Parquet, Arrow, JSON, JSON Lines or Excel, by its ending.
+    columns
+        What its columns are called; upper and lower case, spaces and hyphens count for nothing.
+    outcomes
+        Whether the column of outcomes is read; else it may hold whatever it does.
+    success_label
+        The value of that column that is a success; every other one is then a failure. By default
+        0 and 1, yes and no, true and false, pass and fail and the like.
+
+    Raises
+    ------
+    InputError
+        Where anything can be read in two ways, or not at all: every such thing of the file.
+
     """
     names = columns or ColumnNames()
     wanted, numbers = _wanted(path, names)
     if not outcomes:
         wanted.discard(names.outcome)
-    return _checked(path, names, *read_columns(path, wanted, numbers))
+    found = read_columns(path, wanted, numbers)
+    table = _checked(path, names, *found, success_label=success_label)
+    if success_label is not None and table.outcomes is not None and 1 not in table.outcomes:
+        raise _no_success(path, names.outcome, success_label)
+    return table
 
 
-def score_table_pieces(path: Path, names: ColumnNames, size: int) -> Iterator[ScoreTable]:
+def score_table_pieces(
+    path: Path, names: ColumnNames, size: int, success_label: str | None = None
+) -> Iterator[ScoreTable]:
     """Go through a Parquet file as `read_score_table` reads it, a number of rows at a time.
 
     That a trajectory id occurs once is checked within a piece only.
     """
     wanted, numbers = _wanted(path, names)
-    empty = True
+    empty, failures = True, success_label is not None
     for found, raw, rows in read_pieces(path, wanted, numbers, size):
-        yield _checked(path, names, found, raw, rows)
+        table = _checked(path, names, found, raw, rows, success_label=success_label)
+        # a piece does not show how the others are written
+        if note := next((note for note in table.read_as if note.startswith("scores")), None):
+            raise InputError(
+                f"{path} has {note}, and a table that is read in pieces has numbers; write them as "
+                "numbers, or leave --stream out."
+            )
+        failures &= table.outcomes is not None and not (table.outcomes == 1).any()
+        yield table
         empty = False
     if empty:
         raise _no_rows(path)
+    if failures:
+        raise _no_success(path, names.outcome, str(success_label))
+
+
+def _no_success(path: Path, column: str, label: str) -> InputError:
+    return InputError(
+        f"{path}, column {column!r} has no {shown(label)}, which --success-label names; give one of "
+        "its values, or write 0 for each failure."
+    )
 
 
 def _no_rows(path: Path) -> InputError:
@@ -231,34 +246,85 @@ def _wanted(path: Path, names: ColumnNames) -> tuple[set[str], set[str]]:
     return wanted, {names.score, names.outcome} - others
 
 
+class TableError(InputError):
+    """What keeps a table from being read, and options of the commands that would settle it."""
+
+    def __init__(self, problems: Sequence[str], options: Mapping[str, str]) -> None:
+        self.options = dict(options)
+        one, several = problems[0], "\n".join(f"  {problem}" for problem in problems)
+        super().__init__(one if len(problems) == 1 else f"the table has several faults:\n{several}")
+
+
 def _checked(
-    path: Path, names: ColumnNames, found: list[str], raw: Columns, rows: Rows
+    path: Path,
+    names: ColumnNames,
+    found: list[str],
+    raw: Columns,
+    rows: Rows,
+    *,
+    success_label: str | None = None,
 ) -> ScoreTable:
-    for name in (names.task, names.score):
-        if name not in raw:
-            shown = ", ".join(found[:12])
-            raise InputError(
-                f"{path} has no column {name!r}; its columns are {shown}; rename one or name it "
-                "with --task-col or --score-col."
-            )
-    if not len(rows.numbers):
+    if not len(rows.numbers) and {names.task, names.score} <= raw.keys():
         raise _no_rows(path)
-    cells = {name: _Cells(path, name, values, rows) for name, values in raw.items()}
+    notes, problems, options = list(rows.read_as), list[str](), dict[str, str]()
+    for option, name in (("--task-col", names.task), ("--score-col", names.score)):
+        if name not in raw:
+            problems.append(
+                f"{path} has no column {name!r}; its columns are {', '.join(found[:12])}; rename "
+                f"one or name it with {option}."
+            )
+            options |= _likely(option, found, raw)
+    cells = {
+        name: Cells(path, name, values, rows, success_label, notes) for name, values in raw.items()
+    }
 
-    def optional(name: str, read: Callable[[_Cells], _Array]) -> _Array | None:
-        return read(cells[name]) if name in cells else None
+    def read(name: str, of: Callable[[Cells], _Array]) -> _Array | None:
+        try:
+            return of(cells[name]) if name in cells else None
+        except InputError as error:
+            problems.append(str(error))
+            return None
 
+    scores, outcomes = read(names.score, Cells.scores), read(names.outcome, Cells.outcomes)
+    tasks = read(names.task, Cells.ids)
+    trajectories = read(names.trajectory, lambda column: column.ids(unique=True))
+    agents, splits = read(names.agent, Cells.labels), read(names.split, Cells.labels)
+    if problems or scores is None or tasks is None:
+        if names.outcome not in raw:
+            options |= _likely("--outcome-col", found, raw)
+        if any("--success-label" in problem for problem in problems):
+            options["--success-label"] = "LABEL"
+        raise TableError(problems, options)
     return ScoreTable(
         path=path,
-        scores=cells[names.score].scores(),
-        outcomes=optional(names.outcome, _Cells.outcomes),
-        tasks=cells[names.task].ids(),
-        trajectories=optional(names.trajectory, lambda found: found.ids(unique=True)),
-        agents=optional(names.agent, _Cells.labels),
-        splits=optional(names.split, _Cells.labels),
+        scores=scores,
+        outcomes=outcomes,
+        tasks=tasks,
+        trajectories=trajectories,
+        agents=agents,
+        splits=splits,
         rows=rows.numbers,
         lines=rows.lines,
+        read_as=tuple(notes),
+        found=tuple(found),
     )
+
+
+#: words in the names of columns that an option may mean, the likelier first
+_LIKELY = {
+    "--task-col": ("task", "problem", "instance", "question", "item", "case", "scenario"),
+    "--score-col": ("score", "prob", "logit", "confidence", "grade", "rating"),
+    "--outcome-col": ("outcome", "label", "success", "pass", "resolved", "correct", "solved"),
+}
+
+
+def _likely(option: str, found: Sequence[str], raw: Columns) -> dict[str, str]:
+    """Return the option with the one column that it may mean, if there is one."""
+    for word in _LIKELY[option]:
+        named = [name for name in found if word in name.lower() and name not in raw]
+        if named:
+            return {option: named[0]} if len(named) == 1 else {}
+    return {}
 
 
 def read_labels(
@@ -271,7 +337,7 @@ def read_labels(
         raise InputError(
             f"{path} has no column {missing[0]!r}; its columns are {', '.join(found[:12])}."
         )
-    ids, outcomes = (_Cells(path, name, raw[name], rows) for name in wanted)
+    ids, outcomes = (Cells(path, name, raw[name], rows) for name in wanted)
     return ids.ids(), outcomes.outcomes(), rows
 
 
@@ -284,186 +350,6 @@ def _refuse_one_column_twice(path: Path, names: ColumnNames) -> None:
                 f"{path}: {' and '.join(same)} both name the column {name!r}; give each a column "
                 "of its own."
             )
-
-
-@dataclass(frozen=True)
-class _Cells:
-    """A column of a file with what names its cells in messages."""
-
-    path: Path
-    column: str
-    values: npt.NDArray[Any] | Texts
-    rows: Rows
-
-    def error(self, index: int, problem: str) -> InputError:
-        """Return the error of a cell."""
-        return InputError(f"{self.path}, {self.rows.name(index)}, column {self.column!r}{problem}")
-
-    def scores(self) -> npt.NDArray[np.float64]:
-        """Return finite numbers, NaN where there is none."""
-        values = rows_of(self.values)
-        quick = _plain_numbers(values)
-        if quick is not None and not np.isinf(quick).any():
-            return quick
-        scores = np.empty(len(values), dtype=np.float64)
-        for index, value in enumerate(values.tolist()):
-            number = _number(value)
-            if number is None:
-                raise self.error(
-                    index,
-                    f": {_shown(value)} is not a number; give the judge's score as a number, or "
-                    "leave it empty where the judge gave none.",
-                )
-            if math.isinf(number):
-                raise self.error(
-                    index, ": the score is infinite; give a finite number, or leave it empty."
-                )
-            scores[index] = number
-        return scores
-
-    def outcomes(self) -> npt.NDArray[np.int8]:
-        """Return 0 and 1, −1 where there is none."""
-        values = rows_of(self.values)
-        quick = _plain_numbers(values)
-        if quick is not None and ((missing := np.isnan(quick)) | (quick == 0) | (quick == 1)).all():
-            return np.where(missing, -1, quick).astype(np.int8)
-        outcomes = np.empty(len(values), dtype=np.int8)
-        for index, value in enumerate(values.tolist()):
-            number = float(value) if isinstance(value, bool | np.bool_) else _number(value)
-            if number is None or not (math.isnan(number) or number in (0.0, 1.0)):
-                raise self.error(
-                    index,
-                    f": {_shown(value)} is not an outcome; write 1 for a success, 0 for a "
-                    "failure, or leave it empty where there is no label.",
-                )
-            outcomes[index] = -1 if math.isnan(number) else int(number)
-        return outcomes
-
-    def ids(self, *, unique: bool = False) -> npt.NDArray[np.object_]:
-        """Return a name a row, none of them empty."""
-        labels, distinct = self._named()
-        # a longer text is none of them, unless it is one between spaces
-        doubtful = (
-            min(map(len, distinct)) <= _LONGEST_MISSING or len("".join(distinct).split(None, 1)) > 1
-        )
-        if doubtful and not _MISSING_ID.isdisjoint(map(str.lower, map(str.strip, distinct))):
-            missing = (place for place, label in enumerate(labels) if _is_missing(label))
-            raise self.error(
-                next(missing),
-                " is empty; every trajectory needs the task that it attempts and its own id.",
-            )
-        if unique and len(distinct) < len(labels):
-            self._refuse_repeated(labels)
-        return labels
-
-    def labels(self) -> npt.NDArray[np.object_]:
-        """Return a name a row, empty ones too."""
-        return self._named()[0]
-
-    def _refuse_repeated(self, labels: npt.NDArray[np.object_]) -> None:
-        first: dict[str, int] = {}
-        for index, label in enumerate(labels):
-            if label in first:
-                raise id_used_twice(
-                    self.path,
-                    self.rows.name(index),
-                    self.column,
-                    label,
-                    self.rows.name(first[label]),
-                )
-            first[label] = index
-
-    def _named(self) -> tuple[npt.NDArray[np.object_], Collection[str]]:
-        """Return a name a row, and the distinct names."""
-        if isinstance(self.values, Texts) and _plain_texts(self.values.distinct):
-            return self.values.rows(), cast("list[str]", self.values.distinct)
-        values = rows_of(self.values)
-        labels = values if _plain_texts(values.tolist()) else self._one_by_one(values)
-        return labels, set(labels.tolist())
-
-    def _one_by_one(self, values: npt.NDArray[Any]) -> npt.NDArray[np.object_]:
-        labels = np.empty(len(values), dtype=object)
-        for index, value in enumerate(values):
-            label = _label(value)
-            if label is None:
-                raise self.error(
-                    index,
-                    f": {_shown(value)} is no name but a {type(value).__name__}; give text or a "
-                    "whole number.",
-                )
-            if _UNWRITABLE.search(label):
-                raise self.error(
-                    index, f": {_shown(label)} holds a NUL or half a character; correct the text."
-                )
-            labels[index] = label
-        return labels
-
-
-def _is_missing(label: str) -> bool:
-    return label.strip().lower() in _MISSING_ID
-
-
-def _plain_numbers(values: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
-    """Return a whole column of numbers, or None where values are to be read one by one."""
-    if values.dtype != object:
-        return np.array(values, dtype=np.float64)
-    listed = values.tolist()
-    if set(map(type, listed)) != {str} or any("_" in text for text in listed):
-        return None
-    try:
-        return np.fromiter(map(float, listed), dtype=np.float64, count=len(listed))
-    except ValueError:
-        return None
-
-
-def _number(value: Any) -> float | None:
-    if value is None:
-        return math.nan
-    if isinstance(value, bool | np.bool_):
-        return None
-    if isinstance(value, int | float | np.integer | np.floating):
-        return _as_float(value)
-    if not isinstance(value, str):
-        # decimals of a Parquet file are numbers; lists, dates and objects are not
-        return _as_float(value) if type(value).__name__ == "Decimal" else None
-    text = value.strip()
-    if text.lower() in _MISSING_TEXT:
-        return math.nan
-    return None if "_" in text else _as_float(text)
-
-
-def _as_float(value: Any) -> float | None:
-    try:
-        return float(value)
-    except ValueError:
-        return None
-    except OverflowError:
-        return math.inf
-
-
-def _plain_texts(listed: list[Any]) -> bool:
-    """Whether these are texts that a file can hold: most tables have no others."""
-    if set(map(type, listed)) != {str}:
-        return False
-    joined = "".join(listed)
-    return "\0" not in joined and (joined.isascii() or not _UNWRITABLE.search(joined))
-
-
-def _label(value: Any) -> str | None:
-    """Return a name as text, or None where it is none."""
-    if value is None:
-        return ""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, _ID_TYPES):
-        return None
-    # a task numbered 7 is the same task whether the file holds 7, 7.0 or "7"
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))
-    return str(value)
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 PROVENANCE_COLUMNS = ("provenance", "audit_sample", "asked")
@@ -484,9 +370,9 @@ def require_audit_sample(path: Path) -> bool:
     for name, values in columns.items():
         other = [index for index, value in enumerate(values) if not _is_audit_sample(name, value)]
         if other:
-            raise _Cells(path, name, values, rows).error(
+            raise Cells(path, name, values, rows).error(
                 other[0],
-                f": {_shown(values[other[0]])} is no audit sample ({len(other)} of {len(values)} "
+                f": {shown(values[other[0]])} is no audit sample ({len(other)} of {len(values)} "
                 "rows are none); labels from the review queue are of what the judge could not "
                 "decide, so give only tasks drawn at random before scoring, with all their "
                 "attempts.",

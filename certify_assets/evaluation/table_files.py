@@ -1,4 +1,4 @@
-"""Table files: CSV, Parquet and JSON Lines, read to columns of plain values and written."""
+"""Table files of every kind, read to columns of plain values, and written."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,7 +15,21 @@ import numpy as np
 import numpy.typing as npt
 
 from certify_assets.errors import InputError
-from certify_assets.files import SEPARATORS, long_fields, parse_json, write_atomic
+from certify_assets.evaluation.columns import (
+    Columns,
+    Rows,
+    Texts,
+    array_of,
+    first_line,
+    matched,
+    objects,
+    refuse_repeated,
+    renamed,
+    rows_of,
+)
+from certify_assets.evaluation.delimited import read_delimited
+from certify_assets.evaluation.sheets import read_sheet
+from certify_assets.files import parse_json, write_atomic
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,46 +42,6 @@ PARQUET_ENDINGS = frozenset({".parquet", ".pq"})
 _ENDINGS = PARQUET_ENDINGS | {".csv", ".jsonl", ".ndjson"}
 # a whole number with its sign is no formula; a sign before anything else is
 _FORMULA = re.compile(r"\s*([=@＝＠]|[+\-＋－](?!\d+(\.\d+)?\s*$))|[\t\r\n]")
-
-
-@dataclass(frozen=True)
-class Texts:
-    """A column of texts that holds each distinct one once."""
-
-    # in the order of their first rows; None, where a row has none, comes last
-    distinct: list[str | None]
-    # of each row's text among them
-    places: npt.NDArray[np.integer[Any]]
-
-    def rows(self) -> npt.NDArray[np.object_]:
-        """Return a text a row, equal ones as one object."""
-        texts: npt.NDArray[np.object_] = _array(self.distinct)[self.places]
-        return texts
-
-
-#: plain values as objects, or as a Parquet file stores them
-Columns = dict[str, "npt.NDArray[Any] | Texts"]
-
-
-def rows_of(values: npt.NDArray[Any] | Texts) -> npt.NDArray[Any]:
-    """Return a column with a value a row."""
-    return values.rows() if isinstance(values, Texts) else values
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Places of rows in their file."""
-
-    # the first data row is 1; in JSON Lines, the line
-    numbers: npt.NDArray[np.int64]
-    # of a CSV, that the rows begin on: blank lines and fields of several lines shift them
-    lines: npt.NDArray[np.int64] | None = None
-
-    def name(self, index: int) -> str:
-        """Name a row as a reader finds it."""
-        return f"row {self.numbers[index]}" + (
-            "" if self.lines is None else f" (line {self.lines[index]})"
-        )
 
 
 def read_rows(
@@ -88,86 +61,12 @@ def read_columns(
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise InputError(
-            f"{path} does not end in .csv, .parquet or .jsonl; save the score table in one of "
-            "these formats."
+            f"{path} does not end in .csv, .tsv, .parquet, .jsonl, .json, .arrow or .xlsx; save "
+            "the score table in one of these formats."
         )
     if not path.is_file():
         raise InputError(f"{path} does not exist or is not a file; check the path.")
     return reader(path, wanted, numbers)
-
-
-def _read_csv(
-    path: Path, wanted: AbstractSet[str], _: AbstractSet[str] | None
-) -> tuple[list[str], Columns, Rows]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as stream, long_fields():
-            return _csv_columns(path, wanted, _csv_records(stream))
-    except UnicodeDecodeError:
-        raise InputError(
-            f"{path} is not UTF-8 text; save it as CSV in UTF-8, or as Parquet."
-        ) from None
-    except csv.Error as error:
-        raise InputError(
-            f"{path} cannot be read as CSV ({_first_line(error)}); save it as comma-separated "
-            "UTF-8 text with one header row."
-        ) from None
-
-
-def _csv_records(stream: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
-    """Go through the records that are not blank, each with the line that it begins on."""
-    reader = csv.reader(stream, strict=True)
-    line = 1
-    while True:
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise csv.Error(f"line {line}: {error}") from None
-        if len(cells) > 1 or any(cell.strip() for cell in cells):
-            yield line, cells
-        line = reader.line_num + 1
-
-
-def _csv_columns(
-    path: Path, wanted: AbstractSet[str], records: Iterator[tuple[int, list[str]]]
-) -> tuple[list[str], Columns, Rows]:
-    _, header = next(records, (1, []))
-    if not header:
-        raise InputError(f"{path} holds blank lines only; write a header and one row a trajectory.")
-    _check_header(path, header)
-    places = {name: place for place, name in enumerate(header) if name in wanted}
-    values: dict[str, list[str]] = {name: [] for name in places}
-    lines: list[int] = []
-    for number, (line, cells) in enumerate(records, 1):
-        if len(cells) != len(header):
-            raise InputError(
-                f"{path}, row {number} (line {line}) has {len(cells)} fields, its header has "
-                f"{len(header)}; give every row as many fields as the header, with quotes around "
-                "text that holds a comma."
-            )
-        lines.append(line)
-        for name, place in places.items():
-            values[name].append(cells[place])
-    return (
-        header,
-        _objects(values),
-        Rows(np.arange(1, len(lines) + 1), np.asarray(lines, dtype=np.int64)),
-    )
-
-
-def _check_header(path: Path, header: Sequence[str]) -> None:
-    _refuse_repeated(path, header)
-    for separator, called in SEPARATORS.items():
-        if len(header) == 1 and separator in header[0]:
-            raise InputError(
-                f"{path} is separated by {called}; save it with commas between the fields and "
-                "points in the numbers."
-            )
-    if any("\0" in name for name in header):
-        raise InputError(
-            f"{path} has NUL bytes in its header: it is damaged or UTF-16; save it as CSV in UTF-8."
-        )
 
 
 def _read_parquet(
@@ -179,18 +78,42 @@ def _read_parquet(
     try:
         with pq.ParquetFile(path) as file:
             names = list(file.schema_arrow.names)
-            _refuse_repeated(path, names)
-            table = file.read(columns=[name for name in names if name in wanted])
-            count = file.metadata.num_rows
+            refuse_repeated(path, names)
+            found = matched(names, wanted)
+            table = file.read(columns=list(found.values()))
     except (pa.ArrowException, OSError) as error:
         raise InputError(
-            f"{path} cannot be read as Parquet ({_first_line(error)}); write the table again."
+            f"{path} cannot be read as Parquet ({first_line(error)}); write the table again."
         ) from None
+    return names, *_arrow_columns(path, table, found, numbers)
+
+
+def _arrow_columns(
+    path: Path, table: Any, found: Mapping[str, str], numbers: AbstractSet[str] | None
+) -> tuple[Columns, Rows]:
     columns: Columns = {
-        name: _arrow_values(path, name, table[name].combine_chunks(), numbers)
-        for name in table.column_names
+        name: _arrow_values(path, name, table[written].combine_chunks(), numbers)
+        for name, written in found.items()
     }
-    return names, columns, Rows(np.arange(1, count + 1))
+    return columns, Rows(np.arange(1, table.num_rows + 1), read_as=renamed(found))
+
+
+def _read_arrow(
+    path: Path, wanted: AbstractSet[str], numbers: AbstractSet[str] | None
+) -> tuple[list[str], Columns, Rows]:
+    import pyarrow as pa
+    from pyarrow import feather
+
+    try:
+        # a Feather file of version 2 is an Arrow file
+        table = feather.read_table(path, memory_map=False)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(
+            f"{path} cannot be read as Arrow ({first_line(error)}); write the table again."
+        ) from None
+    names = list(table.column_names)
+    refuse_repeated(path, names)
+    return names, *_arrow_columns(path, table, matched(names, wanted), numbers)
 
 
 def read_pieces(
@@ -204,20 +127,22 @@ def read_pieces(
         # pages of a row group one after the other, however large the group is
         with pq.ParquetFile(path, buffer_size=_BUFFER) as file:
             names = list(file.schema_arrow.names)
-            _refuse_repeated(path, names)
-            columns = [name for name in names if name in wanted]
+            refuse_repeated(path, names)
+            called = matched(names, wanted)
+            columns, said = list(called.values()), renamed(called)
             before = 0
             for groups in _row_groups(file, size):
                 for batch in file.iter_batches(size, row_groups=groups, columns=columns):
                     found: Columns = {
-                        name: _arrow_values(path, name, batch.column(name), numbers, before)
-                        for name in batch.schema.names
+                        name: _arrow_values(path, name, batch.column(written), numbers, before)
+                        for name, written in called.items()
                     }
-                    yield names, found, Rows(np.arange(before + 1, before + batch.num_rows + 1))
+                    places = np.arange(before + 1, before + batch.num_rows + 1)
+                    yield names, found, Rows(places, read_as=said)
                     before += batch.num_rows
     except (pa.ArrowException, OSError) as error:
         raise InputError(
-            f"{path} cannot be read as Parquet ({_first_line(error)}); write the table again."
+            f"{path} cannot be read as Parquet ({first_line(error)}); write the table again."
         ) from None
 
 
@@ -260,7 +185,7 @@ def _arrow_values(
             and (pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
         ):
             return texts_of(column)
-        return _array(column.to_pylist())
+        return array_of(column.to_pylist())
     except (ValueError, OverflowError):
         raise _unreadable(path, name, column, before) from None
 
@@ -284,7 +209,7 @@ def _unreadable(path: Path, name: str, column: Any, before: int) -> InputError:
             reason = (
                 "its text is not UTF-8"
                 if isinstance(error, UnicodeDecodeError)
-                else _first_line(error)
+                else first_line(error)
             )
             return InputError(
                 f"{path}, row {before + index + 1}, column {name!r} cannot be read ({reason}); "
@@ -296,23 +221,54 @@ def _unreadable(path: Path, name: str, column: Any, before: int) -> InputError:
 def _read_jsonl(
     path: Path, wanted: AbstractSet[str], _: AbstractSet[str] | None
 ) -> tuple[list[str], Columns, Rows]:
-    records: list[dict[str, Any]] = []
-    rows: list[int] = []
-    names: dict[str, None] = {}
     try:
         with path.open(encoding="utf-8-sig") as stream:
-            for number, line in enumerate(stream, 1):
-                if line.strip():
-                    record = _json_record(path, number, line)
-                    names.update(dict.fromkeys(record))
-                    records.append(
-                        {name: value for name, value in record.items() if name in wanted}
-                    )
-                    rows.append(number)
+            lines = ((number, line) for number, line in enumerate(stream, 1) if line.strip())
+            return _record_columns(
+                ((number, _json_record(path, number, line)) for number, line in lines), wanted
+            )
     except UnicodeDecodeError:
         raise InputError(f"{path} is not UTF-8 text; save it as JSON Lines in UTF-8.") from None
-    columns = {name: [record.get(name) for record in records] for name in names if name in wanted}
-    return list(names), _objects(columns), Rows(np.asarray(rows, dtype=np.int64))
+
+
+def _read_json(
+    path: Path, wanted: AbstractSet[str], _: AbstractSet[str] | None
+) -> tuple[list[str], Columns, Rows]:
+    try:
+        records = parse_json(path.read_text(encoding="utf-8-sig"))
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not UTF-8 text; save it as JSON Lines in UTF-8.") from None
+    except ValueError as error:
+        raise InputError(
+            f"{path} is not JSON ({first_line(error)}); write a list of objects, one a row."
+        ) from None
+    if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
+        raise InputError(f"{path} is not a list of JSON objects; write one object a row.")
+    return _record_columns(enumerate(records, 1), wanted)
+
+
+def _record_columns(
+    records: Iterable[tuple[int, dict[str, Any]]], wanted: AbstractSet[str]
+) -> tuple[list[str], Columns, Rows]:
+    names: dict[str, None] = {}
+    kept: list[dict[str, Any]] = []
+    rows: list[int] = []
+    # most records have the same keys
+    wished: dict[tuple[str, ...], list[str]] = {}
+    for number, record in records:
+        keys = tuple(record)
+        if keys not in wished:
+            names.update(dict.fromkeys(keys))
+            wished[keys] = list(matched(keys, wanted).values())
+        kept.append({name: record[name] for name in wished[keys]})
+        rows.append(number)
+    found = matched(list(names), wanted)
+    columns = {name: [record.get(written) for record in kept] for name, written in found.items()}
+    return (
+        list(names),
+        objects(columns),
+        Rows(np.asarray(rows, dtype=np.int64), read_as=renamed(found)),
+    )
 
 
 def _json_record(path: Path, number: int, line: str) -> dict[str, Any]:
@@ -320,7 +276,7 @@ def _json_record(path: Path, number: int, line: str) -> dict[str, Any]:
         record = parse_json(line)
     except ValueError as error:
         raise InputError(
-            f"{path}, line {number} is not JSON ({_first_line(error)}); write one JSON object a "
+            f"{path}, line {number} is not JSON ({first_line(error)}); write one JSON object a "
             "line."
         ) from None
     if not isinstance(record, dict):
@@ -335,33 +291,15 @@ _READERS: Mapping[
     str,
     Callable[[Path, AbstractSet[str], AbstractSet[str] | None], tuple[list[str], Columns, Rows]],
 ] = {
-    ".csv": _read_csv,
+    **dict.fromkeys((".csv", ".tsv", ".tab", ".txt"), read_delimited),
     ".parquet": _read_parquet,
     ".pq": _read_parquet,
     ".jsonl": _read_jsonl,
     ".ndjson": _read_jsonl,
+    ".json": _read_json,
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), _read_arrow),
+    **dict.fromkeys((".xlsx", ".xlsm"), read_sheet),
 }
-
-
-def _objects(values: Mapping[str, Sequence[Any]]) -> Columns:
-    return {name: _array(items) for name, items in values.items()}
-
-
-def _array(items: Sequence[Any]) -> npt.NDArray[np.object_]:
-    # item by item: np.array would take lists inside for further axes
-    return np.fromiter(items, dtype=object, count=len(items))
-
-
-def _refuse_repeated(path: Path, header: Sequence[str]) -> None:
-    seen: set[str] = set()
-    for name in header:
-        if name in seen:
-            raise InputError(f"{path} has two columns called {name!r}; keep one of them.")
-        seen.add(name)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 def check_table_file(path: Path, frame: Writable) -> None:

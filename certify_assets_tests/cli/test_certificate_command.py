@@ -44,6 +44,39 @@ def noise(path: Path) -> None:
     frame.to_csv(path, index=False)
 
 
+def test_what_was_understood_is_said_and_changes_nothing(
+    call: Call, scores: Path, tmp_path: Path
+) -> None:
+    frame = pd.read_csv(scores)
+    frame["outcome"] = np.where(frame["outcome"] == 1, "pass", "fail")
+    odd = tmp_path / "odd.csv"
+    frame.rename(columns={"task_id": "Task ID"}).to_csv(odd, index=False, sep=";", decimal=",")
+    plain, read = call(f"certificate {scores} --json"), call(f"certificate {odd} --json")
+    assert read.json == plain.json and read.code == plain.code == 0
+    assert (
+        "odd.csv read as: semicolons between fields; column 'Task ID' as task_id; scores with "
+        "decimal commas; outcome: 'pass' as 1 and 'fail' as 0" in read.err
+    )
+    assert "read as" not in plain.err
+
+
+def test_the_command_that_would_read_a_table_works(
+    call: Call, scores: Path, tmp_path: Path
+) -> None:
+    frame = pd.read_csv(scores)
+    frame["outcome"] = np.where(frame["outcome"] == 1, "good", "bad")
+    odd = tmp_path / "odd.csv"
+    frame.rename(columns={"task_id": "instance"}).to_csv(odd, index=False)
+    refused = call(f"certificate {odd} --side reject --json")
+    assert refused.code == 2 and "which of 'bad', 'good' is one" in refused.err
+    line = refused.err.partition("try: ")[2].strip()
+    assert line == (
+        f"certify certificate {odd} --side reject --json --task-col instance --success-label LABEL"
+    )
+    read = call(line.removeprefix("certify ").replace("LABEL", "good"))
+    assert read.json == call(f"certificate {scores} --side reject --json").json
+
+
 def test_all_lists_every_procedure_of_the_contract(
     call: Call, scores: Path, tmp_path: Path
 ) -> None:

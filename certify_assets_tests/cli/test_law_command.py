@@ -90,7 +90,7 @@ def test_a_data_root_with_too_little_is_exit_three(call: Call, tmp_path: Path) -
         ("{table} --paper", "two sets of points"),
         ("{table} --out {table}", "would be overwritten"),
         ("missing.csv", "does not exist"),
-        ("points.txt", "does not end in"),
+        ("points.odt", "does not end in"),
     ],
 )
 def test_refusals(call: Call, table: Path, arguments: str, words: str) -> None:

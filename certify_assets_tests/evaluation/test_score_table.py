@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from certify_assets.errors import InputError
-from certify_assets.evaluation import score_table
+from certify_assets.evaluation import cells
 from certify_assets.evaluation.score_table import ColumnNames, read_score_table
 from certify_assets_tests.builders import score_rows, write_scores
 
@@ -33,7 +33,7 @@ def test_the_same_table_reads_alike_from_every_format(tmp_path: Path) -> None:
     [
         ([HEADER, "t1,0.5,2,a"], ["row 1", "'outcome'", "'2'"]),
         ([HEADER, "t1,0.5,0.5,a"], ["row 1", "'outcome'"]),
-        ([HEADER, "t1,0.5,yes,a"], ["row 1", "'outcome'", "'yes'"]),
+        ([HEADER, "t1,0.5,maybe,a"], ["row 1", "'outcome'", "'maybe'", "--success-label"]),
         ([HEADER, "t1,0.5,1,a", "t1,high,1,b"], ["row 2", "'score'", "'high'"]),
         ([HEADER, "t1,inf,1,a"], ["row 1", "'score'", "infinite"]),
         ([HEADER, "t1,1e999,1,a"], ["row 1", "infinite"]),
@@ -49,8 +49,9 @@ def test_the_same_table_reads_alike_from_every_format(tmp_path: Path) -> None:
         ([HEADER, "", "t1,.5,1,a", "   ", "t1,high,1,b"], ["row 2 (line 5)", "'high'"]),
         (["task_id,score,note", 't1,.5,"two', 'lines"', "t1,high,x"], ["row 2 (line 4)", "'high'"]),
         ([HEADER, 't1,.5,1,"a'], ["cannot be read as CSV", "line 2"]),
-        (["task_id;score;outcome", "t1;0,5;1"], ["separated by semicolons", "save it with commas"]),
-        (["task_id\tscore\toutcome", "t1\t0.5\t1"], ["separated by tabs"]),
+        (["task_id,score\tscore,outcome", "t1,.5\t.5,1"], ["no column 'score'"]),
+        (["task_id;score", "t1;0,5", "t1;0.5"], ["row 1", "'0,5'", "not a number"]),
+        (["task_id;score", "t1;1,234", "t1;2,500"], ["row 1", "'1,234'", "not a number"]),
         (["task_id,score", "t\0,.5"], ["row 1 (line 2)", "'task_id'", "NUL"]),
         (["", "  "], ["blank lines only"]),
     ],
@@ -90,7 +91,10 @@ def test_bad_tables_get_one_sentence(tmp_path: Path, lines: list[str], words: li
             "row 1, column 'task_id'.*half a character",
         ),
         ("a.jsonl", b"\xff\xfe\n", "UTF-8"),
-        ("a.xlsx", b"zip", "does not end in"),
+        ("a.xlsx", b"zip", "cannot be read as an Excel workbook"),
+        ("a.arrow", b"ARROW1 not really", "cannot be read as Arrow"),
+        ("a.json", b"{}", "not a list of JSON objects"),
+        ("a.pickle", b"x", "does not end in"),
     ],
 )
 def test_unreadable_files_get_one_sentence(
@@ -271,8 +275,8 @@ def test_a_column_read_whole_is_the_column_read_value_by_value(
         }[ending]
         write(path) if ending == "jsonl" else write(path, index=False)
         tables[path] = read_score_table(path)
-    monkeypatch.setattr(score_table, "_plain_numbers", lambda _: None)
-    monkeypatch.setattr(score_table, "_plain_texts", lambda _: False)
+    monkeypatch.setattr(cells, "_plain_numbers", lambda _: None)
+    monkeypatch.setattr(cells, "_plain_texts", lambda _: False)
     for path, whole in tables.items():
         slow = read_score_table(path)
         for column in ("scores", "outcomes", "tasks", "trajectories", "agents"):

@@ -1,0 +1,332 @@
+"""The cells of a table's column, read as scores, outcomes or names."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from certify_assets.errors import InputError
+from certify_assets.evaluation.columns import Rows, Texts, rows_of
+
+_MISSING_TEXT = frozenset({"", "nan", "na", "n/a", "null", "none", "<na>"})
+_MISSING_ID = frozenset({"", "nan", "<na>"})
+_LONGEST_MISSING = max(map(len, _MISSING_ID))
+_ID_TYPES = (
+    str,
+    int,
+    float,
+    np.integer,
+    np.floating,
+    decimal.Decimal,
+    datetime.date,
+    datetime.time,
+)
+# a number as every program writes one, and with a comma for its point
+_PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
+_WITH_COMMA = re.compile(r"[+-]?(\d+,?\d*|,\d+)(e[+-]?\d+)?", re.IGNORECASE)
+# 1,234 may be a thousand and more
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
+_YES_OR_NO = {"true": 1, "t": 1, "yes": 1, "y": 1, "false": 0, "f": 0, "no": 0, "n": 0}
+#: words that say what became of a run, whatever their column is called
+_OUTCOMES = _YES_OR_NO | {
+    **dict.fromkeys(("pass", "passed", "success", "successful", "succeeded"), 1),
+    **dict.fromkeys(("resolved", "solved", "correct"), 1),
+    **dict.fromkeys(("fail", "failed", "failure", "unsuccessful"), 0),
+    **dict.fromkeys(("unresolved", "unsolved", "incorrect"), 0),
+}
+# of a column whose yes is a failure
+_CONTRARY = re.compile(r"fail|error|incorrect|wrong|un(re)?solved|unsuccess")
+_MOST_LABELS = 6
+_UNWRITABLE = re.compile("[\0\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A column of a file with what names its cells in messages."""
+
+    path: Path
+    column: str
+    values: npt.NDArray[Any] | Texts
+    rows: Rows
+    # whose value is a success, all others being failures
+    success_label: str | None = None
+    # what is read otherwise than it is written
+    notes: list[str] = field(default_factory=list)
+
+    def error(self, index: int, problem: str) -> InputError:
+        """Return the error of a cell."""
+        return InputError(f"{self.path}, {self.rows.name(index)}, column {self.column!r}{problem}")
+
+    def scores(self) -> npt.NDArray[np.float64]:
+        """Return finite numbers, NaN where there is none."""
+        values = rows_of(self.values)
+        quick = _plain_numbers(values)
+        if quick is not None and not np.isinf(quick).any():
+            return quick
+        listed = values.tolist()
+        if (read := _other_numbers(listed)) is not None:
+            self.notes.append(read[1])
+            return read[0]
+        scores = np.empty(len(values), dtype=np.float64)
+        for index, value in enumerate(listed):
+            number = _number(value)
+            if number is None:
+                raise self.error(
+                    index,
+                    f": {shown(value)} is not a number; give the judge's score as a number, or "
+                    "leave it empty where the judge gave none.",
+                )
+            if math.isinf(number):
+                raise self.error(
+                    index, ": the score is infinite; give a finite number, or leave it empty."
+                )
+            scores[index] = number
+        return scores
+
+    def outcomes(self) -> npt.NDArray[np.int8]:
+        """Return 0 and 1, −1 where there is none."""
+        values = rows_of(self.values)
+        listed = values.tolist()
+        quick = None if self.success_label is not None else _plain_numbers(values)
+        if (
+            quick is not None
+            and ((missing := np.isnan(quick)) | (quick == 0) | (quick == 1)).all()
+            # 1e-400 is no zero
+            and (values.dtype != object or all(self._read(one) is not None for one in set(listed)))
+        ):
+            return np.where(missing, -1, quick).astype(np.int8)
+        # a column has few distinct values; 1, 1.0 and True are equal and hash alike
+        known: dict[tuple[type, Any], int | None] = {}
+        outcomes = np.empty(len(listed), dtype=np.int8)
+        for index, value in enumerate(listed):
+            key = (type(value), value)
+            try:
+                outcome = known[key] if key in known else known.setdefault(key, self._read(value))
+            except TypeError:
+                outcome = None
+            if outcome is None:
+                raise self._no_outcome(index, listed)
+            outcomes[index] = outcome
+        self._describe([str(value).strip() for _, value in known if isinstance(value, str)])
+        return outcomes
+
+    def _read(self, value: Any) -> int | None:
+        """Return an outcome, None for what is none; the column's name may say the contrary."""
+        number = _number(value)
+        if number is not None and math.isnan(number):
+            return -1
+        if self.success_label is not None:
+            return int(str(value).strip().lower() == self.success_label.strip().lower())
+        contrary = _CONTRARY.search(self.column.lower()) is not None
+        if isinstance(value, bool | np.bool_):
+            return None if contrary else int(value)
+        if isinstance(value, str) and (word := value.strip().lower()) in _OUTCOMES:
+            return None if contrary and word in _YES_OR_NO else _OUTCOMES[word]
+        if number not in (0.0, 1.0):
+            return None
+        exact = decimal.Decimal(value.strip()) if isinstance(value, str) else value
+        return int(number) if exact in (0, 1) else None
+
+    def _no_outcome(self, index: int, listed: list[Any]) -> InputError:
+        """Return the error of a column with other values than outcomes."""
+        labels = sorted({shown(value) for value in listed if self._read(value) != -1})
+        if len(labels) <= _MOST_LABELS:
+            return self.error(
+                index,
+                f": {shown(listed[index])} is not an outcome; write 1 for a success and 0 for a "
+                f"failure, or say with --success-label which of {', '.join(labels)} is one.",
+            )
+        return self.error(
+            index,
+            f": {shown(listed[index])} is not an outcome; write 1 for a success, 0 for a "
+            "failure, or leave it empty where there is no label.",
+        )
+
+    def _describe(self, texts: list[str]) -> None:
+        """Note which words are successes."""
+        words = sorted({text for text in texts if _number(text) is None or self.success_label})
+        words = [word for word in words if word.lower() not in _MISSING_TEXT]
+        if not words:
+            return
+        found: dict[int, list[str]] = {1: [], 0: []}
+        for word in words:
+            found[self._read(word) or 0].append(word)
+        said = [
+            f"{', '.join(map(shown, named[:_MOST_LABELS]))} as {outcome}"
+            for outcome, named in found.items()
+            if named
+        ]
+        self.notes.append(f"{self.column}: {' and '.join(said)}")
+
+    def ids(self, *, unique: bool = False) -> npt.NDArray[np.object_]:
+        """Return a name a row, none of them empty."""
+        labels, distinct = self._named()
+        # a longer text is none of them, unless it is one between spaces
+        doubtful = (
+            min(map(len, distinct)) <= _LONGEST_MISSING or len("".join(distinct).split(None, 1)) > 1
+        )
+        if doubtful and not _MISSING_ID.isdisjoint(map(str.lower, map(str.strip, distinct))):
+            missing = (place for place, label in enumerate(labels) if _is_missing(label))
+            raise self.error(
+                next(missing),
+                " is empty; every trajectory needs the task that it attempts and its own id.",
+            )
+        if unique and len(distinct) < len(labels):
+            self._refuse_repeated(labels)
+        return labels
+
+    def labels(self) -> npt.NDArray[np.object_]:
+        """Return a name a row, empty ones too."""
+        return self._named()[0]
+
+    def _refuse_repeated(self, labels: npt.NDArray[np.object_]) -> None:
+        first: dict[str, int] = {}
+        for index, label in enumerate(labels):
+            if label in first:
+                raise id_used_twice(
+                    self.path,
+                    self.rows.name(index),
+                    self.column,
+                    label,
+                    self.rows.name(first[label]),
+                )
+            first[label] = index
+
+    def _named(self) -> tuple[npt.NDArray[np.object_], Collection[str]]:
+        """Return a name a row, and the distinct names."""
+        if isinstance(self.values, Texts) and _plain_texts(self.values.distinct):
+            return self.values.rows(), cast("list[str]", self.values.distinct)
+        values = rows_of(self.values)
+        labels = values if _plain_texts(values.tolist()) else self._one_by_one(values)
+        return labels, set(labels.tolist())
+
+    def _one_by_one(self, values: npt.NDArray[Any]) -> npt.NDArray[np.object_]:
+        labels = np.empty(len(values), dtype=object)
+        for index, value in enumerate(values):
+            label = _label(value)
+            if label is None:
+                raise self.error(
+                    index,
+                    f": {shown(value)} is no name but a {type(value).__name__}; give text or a "
+                    "whole number.",
+                )
+            if _UNWRITABLE.search(label):
+                raise self.error(
+                    index, f": {shown(label)} holds a NUL or half a character; correct the text."
+                )
+            labels[index] = label
+        return labels
+
+
+def id_used_twice(path: Path, row: str, column: str, label: str, other: str) -> InputError:
+    """Return the error of a trajectory id that another row has too."""
+    return InputError(
+        f"{path}, {row}, column {column!r}: {shown(label)} was already used in {other}; give "
+        "every trajectory its own id, or leave the column out."
+    )
+
+
+def _is_missing(label: str) -> bool:
+    return label.strip().lower() in _MISSING_ID
+
+
+def _plain_numbers(values: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
+    """Return a whole column of numbers, or None where values are to be read one by one."""
+    if values.dtype != object:
+        return np.array(values, dtype=np.float64)
+    listed = values.tolist()
+    if set(map(type, listed)) != {str} or any("_" in text for text in listed):
+        return None
+    try:
+        return np.fromiter(map(float, listed), dtype=np.float64, count=len(listed))
+    except ValueError:
+        return None
+
+
+def _other_numbers(listed: list[Any]) -> tuple[npt.NDArray[np.float64], str] | None:
+    """Return numbers with decimal commas or percent signs, where all of a column are, and which."""
+    if not all(value is None or isinstance(value, str) for value in listed):
+        return None
+    texts = ["" if value is None else value.strip() for value in listed]
+    given = [text for text in texts if text.lower() not in _MISSING_TEXT]
+    percent = bool(given) and all(text.endswith("%") for text in given)
+    if percent:
+        given = [text[:-1].rstrip() for text in given]
+    comma = any("," in text for text in given)
+    written = _WITH_COMMA if comma else _PLAIN
+    if not (percent or comma) or not all(written.fullmatch(text) for text in given):
+        return None
+    if comma and all(_THOUSANDS.fullmatch(text) for text in given if "," in text):
+        return None
+    numbers = np.array([float(text.replace(",", ".")) for text in given])
+    if np.isinf(numbers).any():
+        return None
+    scores = np.full(len(texts), np.nan)
+    scores[[text.lower() not in _MISSING_TEXT for text in texts]] = (
+        numbers / 100 if percent else numbers
+    )
+    said = [
+        *(["decimal commas"] if comma else []),
+        *(["percent signs, divided by 100"] if percent else []),
+    ]
+    return scores, "scores with " + " and ".join(said)
+
+
+def _number(value: Any) -> float | None:
+    if value is None:
+        return math.nan
+    if isinstance(value, bool | np.bool_):
+        return None
+    if isinstance(value, int | float | np.integer | np.floating):
+        return _as_float(value)
+    if not isinstance(value, str):
+        # decimals of a Parquet file are numbers; lists, dates and objects are not
+        return _as_float(value) if type(value).__name__ == "Decimal" else None
+    text = value.strip()
+    if text.lower() in _MISSING_TEXT:
+        return math.nan
+    return None if "_" in text else _as_float(text)
+
+
+def _as_float(value: Any) -> float | None:
+    try:
+        return float(value)
+    except ValueError:
+        return None
+    except OverflowError:
+        return math.inf
+
+
+def _plain_texts(listed: list[Any]) -> bool:
+    """Whether these are texts that a file can hold: most tables have no others."""
+    if set(map(type, listed)) != {str}:
+        return False
+    joined = "".join(listed)
+    return "\0" not in joined and (joined.isascii() or not _UNWRITABLE.search(joined))
+
+
+def _label(value: Any) -> str | None:
+    """Return a name as text, or None where it is none."""
+    if value is None:
+        return ""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, _ID_TYPES):
+        return None
+    # a task numbered 7 is the same task whether the file holds 7, 7.0 or "7"
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def shown(value: Any) -> str:
+    """Return a value as messages quote it."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,105 @@
+"""Excel workbooks: the sheet that holds a table, read as its cells are stored."""
+
+from __future__ import annotations
+
+import warnings
+import zipfile
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from certify_assets.errors import InputError, MissingToolError
+from certify_assets.evaluation.columns import (
+    Columns,
+    Rows,
+    first_line,
+    matched,
+    objects,
+    refuse_repeated,
+    renamed,
+)
+
+# of all parts of a workbook when they are unpacked: a million rows of a score table take 200 MB
+_MOST_BYTES = 1 << 30
+
+
+def read_sheet(
+    path: Path, wanted: AbstractSet[str], _: AbstractSet[str] | None
+) -> tuple[list[str], Columns, Rows]:
+    """Read the wanted columns of the one sheet that has most of them."""
+    try:
+        from openpyxl import load_workbook
+    except ImportError:
+        raise MissingToolError(
+            f"{path} needs the package openpyxl, which is not installed; install it, or save the "
+            "sheet as CSV."
+        ) from None
+    try:
+        with zipfile.ZipFile(path) as archive:
+            size = sum(part.file_size for part in archive.infolist())
+        if size > _MOST_BYTES:
+            raise InputError(
+                f"{path} unpacks to {size:,} bytes, of at most {_MOST_BYTES:,}; save the sheet as "
+                "CSV or Parquet."
+            )
+        with warnings.catch_warnings():
+            # of styles and extensions, which hold no values
+            warnings.simplefilter("ignore")
+            book = load_workbook(path, read_only=True, data_only=True)
+            sheets = {
+                sheet.title: list(sheet.iter_rows(values_only=True)) for sheet in book.worksheets
+            }
+            book.close()
+    except InputError:
+        raise
+    # a damaged part raises whatever its parser does
+    except Exception as error:
+        raise InputError(
+            f"{path} cannot be read as an Excel workbook ({first_line(error)}); save the sheet as "
+            "CSV."
+        ) from None
+    return _columns(path, wanted, sheets)
+
+
+def _columns(
+    path: Path, wanted: AbstractSet[str], sheets: dict[str, list[tuple[Any, ...]]]
+) -> tuple[list[str], Columns, Rows]:
+    tables = {title: table for title, rows in sheets.items() if (table := _table(rows))}
+    if not tables:
+        raise InputError(
+            f"{path} has no sheet with values; write a header and one row a trajectory."
+        )
+    counts = {title: len(matched(table[0][1], wanted)) for title, table in tables.items()}
+    best = [title for title, count in counts.items() if count == max(counts.values())]
+    if len(best) > 1:
+        raise InputError(
+            f"{path} has the table in several sheets ({', '.join(map(repr, best))}); keep one of "
+            "them, or save it as CSV."
+        )
+    (_, header), *rows = tables[best[0]]
+    refuse_repeated(path, [name for name in header if name])
+    names = matched(header, wanted)
+    places = {name: header.index(written) for name, written in names.items()}
+    values = {
+        name: [cells[place] if place < len(cells) else None for _, cells in rows]
+        for name, place in places.items()
+    }
+    said = [f"sheet {best[0]!r}"] if len(sheets) > 1 else []
+    lines = np.array([line for line, _ in rows], dtype=np.int64)
+    numbers = np.arange(1, len(rows) + 1)
+    return header, objects(values), Rows(numbers, lines, (*said, *renamed(names)))
+
+
+def _table(rows: list[tuple[Any, ...]]) -> list[tuple[int, list[Any]]]:
+    """Return the rows that hold values with their places in the sheet, the header as texts."""
+    filled = [
+        (line, list(cells))
+        for line, cells in enumerate(rows, 1)
+        if any(cell is not None and str(cell).strip() for cell in cells)
+    ]
+    if not filled:
+        return []
+    line, header = filled[0]
+    return [(line, ["" if name is None else str(name) for name in header]), *filled[1:]]
