@@ -28,7 +28,7 @@ from certify_assets_tests.paths import REPOSITORY
 
 pytestmark = pytest.mark.slow
 
-_STEP = re.compile(r"^\s*(\d+)/(\d+) (\S+) done")
+_STEP = re.compile(r"^\s*\d+/\d+ (\S+) done")
 _JUDGED = "judges/lexical/c"
 _LABEL = """
 import json, sys
@@ -76,14 +76,10 @@ def _objects(root: str) -> dict[str, bytes]:
     return {name: bytes(obstore.get(store, name).bytes()) for name in names}
 
 
-def _killed_after(process: subprocess.Popen[str], steps: int) -> None:
+def _killed_after(process: subprocess.Popen[str], step: str) -> None:
     assert process.stderr is not None
-    done = 0
-    for line in process.stderr:
-        done += bool(_STEP.match(line))
-        if done >= steps:
-            break
-    assert process.poll() is None
+    done = (found.group(1) for line in process.stderr if (found := _STEP.match(line)))
+    assert step in done and process.poll() is None
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
 
@@ -115,7 +111,7 @@ def test_the_whole_line_on_an_object_store(start: Start, s3_root: str, tmp_path:
     bucket.write_bytes("runs/a.jsonl", runs.read_bytes())
     certify("corpus", "import", bucket.locate("runs"), "--name", "c", "--no-rl")
     # killed between training and certificate: what is stored stays, the rest is made
-    _killed_after(start("run", "c", "--judge", "lexical"), 15)
+    _killed_after(start("run", "c", "--judge", "lexical"), "judges/lexical/model")
     before = _objects(s3_root)
     assert "corpora/c/splits/manifest.json" in before
     assert f"{_JUDGED}/certificates.json" not in before
