@@ -8,15 +8,14 @@ RFC 8032 (Ed25519).
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from certify_assets.errors import ForgedCertificateError, InputError, MissingToolError
-from certify_assets.files import canonical_json, parse_json, stored_as
+from certify_assets.errors import ForgedCertificateError, InputError, MissingToolError, quoted
+from certify_assets.files import canonical_json, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -165,15 +164,18 @@ def check_signature(
     from cryptography.exceptions import InvalidSignature
 
     try:
-        found = stored_as(Signature, parse_json(signature.decode("utf-8")))
+        found = Signature(**parse_json(signature.decode("utf-8")))
         value = base64.b64decode(found.signature, validate=True)
-    except (ValueError, InputError, binascii.Error):
+        known = (found.schema, found.algorithm) == (SCHEMA, "ed25519") and type(found.key) is str
+    except (ValueError, TypeError):
+        known = False
+    if not known:
         raise ForgedCertificateError(
             "the signature is none of this program; sign the document again."
-        ) from None
+        )
     if found.key not in keys:
         raise ForgedCertificateError(
-            f"the signature names the key {found.key!r}, which is none of those given; ask its "
+            f"the signature names the key {quoted(found.key)}, which is none of those given; ask its "
             "owner for the public key."
         )
     owner, key = keys[found.key]

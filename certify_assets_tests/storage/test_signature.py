@@ -68,6 +68,10 @@ def test_a_key_of_somebody_else_is_named_and_refused(key: Path, tmp_path: Path) 
         b"\xff",
         b'{"key": "x", "signature": "***"}',
         b'{"key": 1, "signature": 2}',
+        b'{"key": ["x"], "signature": "AAAA"}',
+        b'{"key": "x", "signature": "AAAA", "algorithm": "none"}',
+        b'{"key": "x", "signature": "AAAA", "schema": "certify_assets/signature/2"}',
+        b'{"key": "x", "signature": "AAAA", "comment": "mine"}',
     ],
 )
 def test_what_is_no_signature_is_refused(key: Path, signature: bytes) -> None:
