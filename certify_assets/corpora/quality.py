@@ -27,7 +27,7 @@ from certify_assets.corpora.validations import (
     FEW,
     MISSING,
     TABLES,
-    Outcome,
+    Expectation,
     Validation,
     Validations,
     project_key,
@@ -52,7 +52,7 @@ _STORES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class QualityResult:
-    """Outcome of one check; a failed error blocks everything downstream, a warning does not."""
+    """Result of one check; a failed error blocks everything downstream, a warning does not."""
 
     name: str
     passed: bool
@@ -64,7 +64,7 @@ class QualityResult:
 
 @dataclass(frozen=True)
 class QualityReport:
-    """Outcome of all checks, in their order, and what was validated for them."""
+    """Results of all checks, in their order, and what was validated for them."""
 
     results: tuple[QualityResult, ...]
     validations: tuple[Validation, ...]
@@ -118,7 +118,7 @@ def evaluate_suites(
         item.table: item for item in _validate(tables, list(members), alpha, project)
     }
     validations = tuple(validated[table] for table in TABLES if table in validated)
-    results = _results([item for table in validations for item in table.outcomes])
+    results = _results([item for table in validations for item in table.expectations])
     if manifest is not None:
         results.append(_manifest_result(manifest, frame, splits))
     return QualityReport(tuple(results), validations)
@@ -270,10 +270,10 @@ def _great_expectations() -> Any:
         return importlib.import_module("great_expectations")
 
 
-def _results(outcomes: Sequence[Outcome]) -> list[QualityResult]:
-    """Sum up the outcomes of every check."""
-    checks: dict[str, list[Outcome]] = {}
-    for item in outcomes:
+def _results(expectations: Sequence[Expectation]) -> list[QualityResult]:
+    """Sum up the expectations of every check."""
+    checks: dict[str, list[Expectation]] = {}
+    for item in expectations:
         checks.setdefault(item.check, []).append(item)
     results = []
     for check, items in checks.items():

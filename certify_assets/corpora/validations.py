@@ -33,7 +33,7 @@ MISSING: Final = "its column is missing: see schema"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Expectation:
     """One expectation on one table: what was expected and what was found."""
 
     # the check that it belongs to
@@ -49,7 +49,7 @@ class Outcome:
     sample: str
 
     @classmethod
-    def parse(cls, item: Mapping[str, Any]) -> Outcome:
+    def parse(cls, item: Mapping[str, Any]) -> Expectation:
         """Read one entry of the results of a validation."""
         config, result = item["expectation_config"], item["result"]
         meta, passed = config["meta"], bool(item["success"])
@@ -78,17 +78,17 @@ class Validation:
     moment: str
     # rows, where an expectation counted them
     rows: int | None
-    outcomes: tuple[Outcome, ...]
+    expectations: tuple[Expectation, ...]
 
     @property
     def met(self) -> int:
         """How many expectations were met."""
-        return sum(outcome.passed for outcome in self.outcomes)
+        return sum(item.passed for item in self.expectations)
 
     @property
     def failed(self) -> tuple[str, ...]:
         """Checks with an expectation that was not met."""
-        return tuple(dict.fromkeys(item.check for item in self.outcomes if not item.passed))
+        return tuple(dict.fromkeys(item.check for item in self.expectations if not item.passed))
 
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> Validation:
@@ -101,7 +101,7 @@ class Validation:
                 version=str(run["run_name"]),
                 moment=str(run["run_time"])[:19].replace("T", " "),
                 rows=next(filter(None, map(_rows, results)), None),
-                outcomes=tuple(map(Outcome.parse, results)),
+                expectations=tuple(map(Expectation.parse, results)),
             )
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise InputError(

@@ -399,7 +399,7 @@ def _validated(run: Sequence[Validation], numbers: Mapping[str, int]) -> Validat
         moment=run[0].moment,
         version=f"{number}{version}",
         tables=tuple(
-            f"{item.table}: {item.met} of {len(item.outcomes)} met"
+            f"{item.table}: {item.met} of {len(item.expectations)} met"
             + ("" if item.rows is None else f" in {counted(item.rows, 'row')}")
             for item in run
         ),
