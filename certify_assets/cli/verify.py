@@ -73,10 +73,10 @@ def verify(
     """Recompute a certificate from its scores and compare every byte.
 
     Exit 3, with the first difference, when the certificate was altered, is incomplete, is of
-    other scores or signed by none of the keys of --public-key, or when it is one of betting and its pilot table is not given. Exit 2 when it was
-    issued with a pool and none is given. What the scores
-    cannot show (the names and hashes under provenance, the selection rule) is carried as it is:
-    the data root's own checks compare those. Of a document of several each is recomputed, and
+    other scores or signed by none of the keys of --public-key, or when it is one of betting and its
+    pilot table is not given. Exit 2 when it was issued with a pool and none is given. What the
+    scores cannot show (the names and hashes under provenance, the selection rule) is carried as it
+    is: the data root's own checks compare those. Of a document of several each is recomputed, and
     what it says of them together; --side, --alpha and --procedure choose from it.
     """
     from certify_assets.certificates import NOT_VOUCHED

@@ -235,7 +235,7 @@ def find_leak_fields(frame: pd.DataFrame) -> list[LeakFinding]:
 
 
 def quoted_keys(frame: pd.DataFrame) -> dict[str, list[str]]:
-    """Return the keys that instructions and steps quote as records do, and the ids of their runs."""
+    """Return the keys that instructions and steps quote as records do, and the runs' ids."""
     seen: dict[str, list[str]] = {}
     for identity, instruction, steps in zip(
         frame["trajectory_id"], frame["instruction"], frame["steps"], strict=True

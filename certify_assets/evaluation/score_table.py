@@ -224,8 +224,8 @@ def score_table_pieces(
 
 def _no_success(path: Path, column: str, label: str) -> InputError:
     return InputError(
-        f"{path}, column {column!r} has no {shown(label)}, which --success-label names; give one of "
-        "its values, or write 0 for each failure."
+        f"{path}, column {column!r} has no {shown(label)}, which --success-label names; give one "
+        "of its values, or write 0 for each failure."
     )
 
 

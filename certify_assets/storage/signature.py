@@ -175,8 +175,8 @@ def check_signature(
         )
     if found.key not in keys:
         raise ForgedCertificateError(
-            f"the signature names the key {quoted(found.key)}, which is none of those given; ask its "
-            "owner for the public key."
+            f"the signature names the key {quoted(found.key)}, which is none of those given; ask "
+            "its owner for the public key."
         )
     owner, key = keys[found.key]
     try:

@@ -53,8 +53,8 @@ _PARENT = "mlflow.parentRunId"
 _CONTEXT = "mlflow.data.context"
 # MLflow takes no longer digest of a data set
 _DIGEST = 32
-# experiments and runs of summaries that this process has found, by server, experiment, and folder or
-# hash of their tags: a search costs half as much as the rest of a small record
+# experiments and runs of summaries that this process has found, by server, experiment, and folder
+# or hash of their tags: a search costs half as much as the rest of a small record
 _FOUND: dict[tuple[str, str, str], str] = {}
 
 _Points = Sequence[tuple[int, float]]

@@ -388,7 +388,8 @@ class CompactConfig(dg.Config):
     op_tags=machine_tags("compact"),
     description="Verify the causal language model that comes with the package and that base, sft "
     "and grpo read: every file as its provenance says. With rebuild: true it is pretrained again "
-    "(about a quarter of an hour on one core, resumable) and compared byte by byte; judges still read what ships.",
+    "(about a quarter of an hour on one core, resumable) and compared byte by byte; judges still "
+    "read what ships.",
 )
 def compact_model(step: AssetStep, config: CompactConfig) -> Made:
     """Verify the shipped model, or build it again."""
