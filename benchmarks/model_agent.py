@@ -132,6 +132,8 @@ def main() -> None:
                 workers=1,
             )
             show(pd.read_parquet(made.tables[CORPUS]), server)
+            for reason, count in made.failed.items():
+                print(f"{count} runs could not be finished: {reason}")
     except InputError as error:
         print(f"skipped: {error}")
 
