@@ -16,7 +16,7 @@ from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, parse_json
 from certify_assets.judges.specs import (
     SHOWN_VARIABLE,
-    JudgesDocument,
+    JudgesFile,
     JudgeSpec,
     platform_judges,
     read_judges_document,
@@ -161,7 +161,7 @@ def _attributes(folder: Path) -> Iterator[Mapping[str, object]]:
 
 
 @cache
-def judges_document() -> JudgesDocument:
+def judges_document() -> JudgesFile:
     """Return the user's judges.yaml as the code location read it when it started.
 
     Processes of its runs and steps get that snapshot from Dagster and read nothing.
@@ -176,7 +176,7 @@ def judges_document() -> JudgesDocument:
     if context.load_type == DefinitionsLoadType.RECONSTRUCTION:
         kept = context.reconstruction_metadata.get(_SNAPSHOT)
         if isinstance(kept, str):
-            return JudgesDocument(**parse_json(kept))
+            return JudgesFile(**parse_json(kept))
     return read_judges_document()
 
 

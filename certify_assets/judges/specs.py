@@ -326,7 +326,7 @@ class ConfiguredJudges:
 
 
 @dataclass(frozen=True)
-class JudgesDocument:
+class JudgesFile:
     """The user's judges.yaml as it was read: where it is, its text, or why there is none."""
 
     where: str = ""
@@ -339,16 +339,16 @@ class JudgesDocument:
         return _configured(self)
 
 
-def read_judges_document(root: str | None = None) -> JudgesDocument:
+def read_judges_document(root: str | None = None) -> JudgesFile:
     """Read the document of a data root, or that which ``CERTIFY_JUDGES`` names."""
     try:
         where, text = Store(root or default_root()).read_settings(FILE, VARIABLE)
     except CertifyError as error:
-        return JudgesDocument(problem=str(error))
-    return JudgesDocument(where, text)
+        return JudgesFile(problem=str(error))
+    return JudgesFile(where, text)
 
 
-def _configured(document: JudgesDocument) -> ConfiguredJudges:
+def _configured(document: JudgesFile) -> ConfiguredJudges:
     if document.problem:
         return ConfiguredJudges(problems=(document.problem,))
     where = document.where
