@@ -188,6 +188,18 @@ def _resync(
     return None, resyncs
 
 
+def parquet_names(file: SourceFile) -> set[str] | None:
+    """Return the names of a Parquet file's columns, None where it is no Parquet."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with file.open() as stream:
+            return set(pq.ParquetFile(stream).schema_arrow.names)
+    except (pa.ArrowException, OSError, ValueError):
+        return None
+
+
 def parquet_rows(
     file: SourceFile, columns: Sequence[str], *, batch_rows: int
 ) -> Iterator[tuple[int, Record | str]]:

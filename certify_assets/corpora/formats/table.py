@@ -19,7 +19,7 @@ from certify_assets.corpora.formats.base import (
     words,
 )
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
-from certify_assets.corpora.formats.records import Record, iter_lines, parquet_rows
+from certify_assets.corpora.formats.records import Record, iter_lines, parquet_names, parquet_rows
 from certify_assets.corpora.formats.texts import text_of
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
@@ -157,7 +157,7 @@ def _remedy(name: str) -> str:
 def _column_names(file: SourceFile) -> set[str] | None:
     """Return the names of a table's columns (of JSON lines: the keys of the first good lines)."""
     if file.suffix in (".parquet", ".pq"):
-        return _parquet_names(file)
+        return parquet_names(file)
     if file.suffix in (".csv", ".tsv"):
         return next((set(values) for _, values in csv_rows(file) if isinstance(values, dict)), None)
     good = [
@@ -222,17 +222,6 @@ def _header(file: SourceFile, cells: list[str]) -> list[str]:
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"{file.name} has the column {repeated[0]!r} twice; rename one.")
     return names
-
-
-def _parquet_names(file: SourceFile) -> set[str] | None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with file.open() as stream:
-            return set(pq.ParquetFile(stream).schema_arrow.names)
-    except (pa.ArrowException, OSError, ValueError):
-        return None
 
 
 def _draft(

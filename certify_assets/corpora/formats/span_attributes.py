@@ -1,0 +1,202 @@
+"""What attributes and events of a span mean: GenAI conventions, OpenLLMetry and OpenInference."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from certify_assets.corpora.formats.labelling import Assessment
+from certify_assets.corpora.formats.records import Record
+from certify_assets.corpora.formats.span_messages import messages_of, parsed
+from certify_assets.corpora.formats.span_tree import span_kind, tool_messages
+from certify_assets.corpora.formats.texts import Message, mapping, text_of
+
+#: where the kind of a span is, in order of preference
+_KINDS = (
+    "gen_ai.operation.name",
+    "openinference.span.kind",
+    "traceloop.span.kind",
+    "llm.request.type",
+)
+# messages as a list, as its JSON text, or as one attribute for each field, numbered from 0: the
+# present GenAI conventions, OpenLLMetry after the former ones, OpenInference
+_ASKED = ("gen_ai.input.messages", "gen_ai.prompt", "llm.input_messages")
+_ANSWERED = ("gen_ai.output.messages", "gen_ai.completion", "llm.output_messages")
+# any value at all
+_INPUTS = ("input.value", "traceloop.entity.input")
+_OUTPUTS = ("output.value", "traceloop.entity.output")
+_INSTRUCTIONS = "gen_ai.system_instructions"
+_TOOL_NAMES = ("gen_ai.tool.name", "tool.name", "tool_call.function.name", "traceloop.entity.name")
+_ARGUMENTS = ("gen_ai.tool.call.arguments", "tool.parameters", *_INPUTS)
+_RESULTS = ("gen_ai.tool.call.result", *_OUTPUTS)
+_CONTENT = (*_ASKED, *_ANSWERED, *_ARGUMENTS, *_RESULTS, _INSTRUCTIONS)
+# events of the former conventions, one a message, on a span or in a log
+_ROLE_EVENT = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message")
+_CHOICE_EVENT = "gen_ai.choice"
+_EVALUATION = "gen_ai.evaluation.result"
+_NUMBERED = re.compile(r"\d{1,6}")
+
+
+class SpanEvent(NamedTuple):
+    """An event of a span, or a record of a log that names the span."""
+
+    name: str
+    attributes: Mapping[str, Any]
+    body: Any = None
+
+
+class SpanContent(NamedTuple):
+    """What a span says of itself, in the fields of `Span`."""
+
+    name: str
+    kind: str
+    asked: tuple[Message, ...]
+    answered: tuple[Message, ...]
+    attributes: Mapping[str, Any]
+    error: str
+
+
+def span_content(
+    name: str, attributes: Mapping[str, Any], events: Iterable[SpanEvent], *, failed: str = ""
+) -> SpanContent:
+    """Return what a span says of itself; `failed` is its status where that is an error."""
+    events = list(events)
+    kind = span_kind(_first(attributes, _KINDS))
+    merged = dict(attributes)
+    for event in events:
+        # prompt and completion were attributes of an event before they were those of a span
+        if event.name.startswith("gen_ai.") and event.name != _EVALUATION:
+            merged = {**event.attributes, **merged}
+    if kind == "tool" or (not kind and "gen_ai.tool.name" in attributes):
+        kind, name = "tool", str(_first(attributes, _TOOL_NAMES) or name)
+        asked, answered = tool_messages(name, _first(merged, _ARGUMENTS), _first(merged, _RESULTS))
+    else:
+        said, chosen = _event_messages(events)
+        asked = said or _messages(merged, (*_ASKED, *_INPUTS), "user")
+        answered = chosen or _messages(merged, (*_ANSWERED, *_OUTPUTS), "assistant")
+        instructions = messages_of(
+            {"role": "system", "parts": found}
+            if isinstance(found := parsed(merged.get(_INSTRUCTIONS)), list)
+            else found,
+            "system",
+        )
+        asked = (*instructions, *asked)
+        # a model's own attributes tell a call of it where no kind is written
+        if not kind and any(key.startswith(("gen_ai.request.", "llm.model")) for key in attributes):
+            kind = "llm"
+    kept = {key: value for key, value in attributes.items() if not _is_content(key)}
+    return SpanContent(name, kind, asked, answered, kept, _error(failed, events))
+
+
+def evaluations(
+    trace_id: str, span_id: str, events: Iterable[SpanEvent], source: str = ""
+) -> Iterator[Assessment]:
+    """Return the results of evaluations among events."""
+    for event in events:
+        found = event.attributes
+        if event.name == _EVALUATION and (named := text_of(found.get("gen_ai.evaluation.name"))):
+            yield Assessment(
+                trace_id=trace_id,
+                span_id=span_id,
+                name=named,
+                value=found.get("gen_ai.evaluation.score.label"),
+                score=found.get("gen_ai.evaluation.score.value"),
+                source=text_of(found.get("gen_ai.evaluation.source")).lower() or source,
+            )
+
+
+def nested(attributes: Mapping[str, Any], prefix: str) -> Any:
+    """Return what is below a prefix as objects and lists: `prefix.0.message.role` and the like."""
+    if prefix in attributes:
+        return attributes[prefix]
+    tree: Record = {}
+    for key, value in attributes.items():
+        if not key.startswith(f"{prefix}."):
+            continue
+        place, names = tree, key[len(prefix) + 1 :].split(".")
+        for name in names[:-1]:
+            inner = place.setdefault(name, {})
+            if not isinstance(inner, dict):
+                break
+            place = inner
+        else:
+            place.setdefault(names[-1], value)
+    return _listed(tree) or None
+
+
+def undotted(value: Any) -> Any:
+    """Turn keys with dots into objects, in a list of messages as Phoenix exports it."""
+    if isinstance(value, list | tuple):
+        return [undotted(item) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    found: Record = {}
+    for key, item in value.items():
+        # Parquet gives every object the fields of all of them
+        if item is not None:
+            *path, last = str(key).split(".")
+            place = found
+            for name in path:
+                inner = place.setdefault(name, {})
+                place = inner if isinstance(inner, dict) else {}
+            place[last] = undotted(item)
+    return found
+
+
+def _listed(tree: Any) -> Any:
+    if not isinstance(tree, dict):
+        return tree
+    if tree and all(_NUMBERED.fullmatch(key) for key in tree):
+        return [_listed(tree[key]) for key in sorted(tree, key=int)]
+    return {key: _listed(value) for key, value in tree.items()}
+
+
+def _first(attributes: Mapping[str, Any], names: Iterable[str]) -> Any:
+    return next((attributes[name] for name in names if attributes.get(name) is not None), None)
+
+
+def _messages(
+    attributes: Mapping[str, Any], names: Iterable[str], role: str
+) -> tuple[Message, ...]:
+    for name in names:
+        value = nested(attributes, name)
+        if value is not None and (found := messages_of(undotted(parsed(value)), role)):
+            return found
+    return ()
+
+
+def _event_messages(
+    events: Iterable[SpanEvent],
+) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    asked: list[Any] = []
+    answered: list[Any] = []
+    for event in events:
+        body = {**event.attributes, **mapping(parsed(event.body))}
+        if match := _ROLE_EVENT.fullmatch(event.name):
+            # roles of a tool's answer are named by the event, its call by the field id
+            asked.append({"content": "", **body, "role": body.get("role") or match[1]})
+        elif event.name == _CHOICE_EVENT:
+            answered.append(
+                {"content": "", **(mapping(parsed(body.get("message"))) or body)}
+                | {"role": "assistant"}
+            )
+    for record in (*asked, *answered):
+        if isinstance(record.get("tool_calls"), str):
+            record["tool_calls"] = parsed(record["tool_calls"])
+    return messages_of(asked), messages_of(answered, "assistant")
+
+
+def _error(failed: str, events: Iterable[SpanEvent]) -> str:
+    if not failed:
+        return ""
+    for event in events:
+        if event.name == "exception" and (said := event.attributes.get("exception.message")):
+            return str(said)
+    return failed
+
+
+def _is_content(key: str) -> bool:
+    return key.startswith(_CONTENT) and any(
+        key == name or key.startswith(f"{name}.") for name in _CONTENT
+    )

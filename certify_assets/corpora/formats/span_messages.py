@@ -1,0 +1,193 @@
+"""Chat messages in the shapes in which tracing tools record them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from certify_assets.corpora.formats.texts import (
+    Message,
+    arguments_text,
+    calls_text,
+    is_list_of_objects,
+    listed,
+    mapping,
+    message_text,
+    objects,
+    text_of,
+)
+
+_ROLES = {
+    "ai": "assistant",
+    "aimessage": "assistant",
+    "aimessagechunk": "assistant",
+    "model": "assistant",
+    "human": "user",
+    "humanmessage": "user",
+    "systemmessage": "system",
+    "toolmessage": "tool",
+    "function": "tool",
+    "functionmessage": "tool",
+}
+_CALL_PARTS = ("tool_call", "tool_use", "function_call")
+_RESULT_PARTS = ("tool_call_response", "tool_result", "function_response")
+_LISTS = ("messages", "choices", "generations", "input")
+_DEEPEST = 6
+
+
+def messages_of(value: Any, role: str = "user") -> tuple[Message, ...]:
+    """Read what a span says that a model was given or gave, in whatever shape a tool records it.
+
+    Parameters
+    ----------
+    value : JSON value
+        A list of messages, an object that holds one (`messages`, `choices`), one message, the JSON
+        text of any of these, or plain text. Messages may be those of chat completions, of the
+        OpenTelemetry GenAI conventions (`parts`), of Anthropic (content blocks), of Gemini, of
+        LangChain (also serialised, with `kwargs`) or of OpenInference (`message.role`, ...).
+    role : str
+        Who speaks where the value does not say it.
+
+    Returns
+    -------
+    tuple of Message
+        In their order. The result of a tool inside another message is a message of its own, with
+        the name of the tool where the list holds the call.
+    """
+    return tuple(_Reader(role).read(value, 0))
+
+
+def value_text(value: Any) -> str:
+    """Return any value of a span as text: text as it is, one text of an object, else JSON."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, Mapping) and len(value) == 1:
+        only = next(iter(value.values()))
+        if isinstance(only, str):
+            return only
+    return arguments_text(value)
+
+
+def parsed(value: Any) -> Any:
+    """Return what JSON text of an object or list holds, and any other value as it is."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+class _Reader:
+    def __init__(self, role: str) -> None:
+        self._role = role
+        # results name the call that they answer, and only the call names its tool
+        self._tools: dict[str, str] = {}
+
+    def read(self, value: Any, depth: int) -> Iterator[Message]:
+        value = parsed(value)
+        if value is None or value == "" or depth > _DEEPEST:
+            return
+        if isinstance(value, list):
+            for item in value:
+                yield from self.read(item, depth + 1)
+        elif not isinstance(value, Mapping):
+            yield Message(self._role, value_text(value))
+        elif inner := _inside(value):
+            yield from self.read(inner, depth + 1)
+        elif _is_message(value):
+            yield from self._message(value)
+        else:
+            yield Message(self._role, value_text(value))
+
+    def _message(self, record: Mapping[str, Any]) -> Iterator[Message]:
+        said = text_of(record.get("role") or record.get("type") or self._role).lower()
+        role = _ROLES.get(said, said)
+        parts = listed(record.get("parts")) or listed(record.get("contents"))
+        blocks = parts or listed(record.get("content"))
+        calls = [
+            *listed(record.get("tool_calls")),
+            *([record["function_call"]] if record.get("function_call") else []),
+            *(part for part in objects(blocks) if _kind(part) in _CALL_PARTS),
+        ]
+        calls = [self._call(call) for call in calls]
+        text = _joined(blocks) if blocks else value_text(record.get("content"))
+        results = [part for part in objects(blocks) if _kind(part) in _RESULT_PARTS]
+        written = calls_text(calls)
+        if text or written or not results:
+            tool = str(record.get("name") or self._named(record)) if role == "tool" else ""
+            yield Message(role, text, written, tool)
+        for part in results:
+            result = mapping(part.get(_kind(part))) or part
+            answer = next(
+                (result[key] for key in ("response", "result", "content") if key in result), None
+            )
+            text = message_text(answer) or value_text(answer)
+            yield Message("tool", text, (), str(result.get("name") or self._named(part)))
+
+    def _call(self, call: Any) -> Mapping[str, Any]:
+        """Bring a call to the fields of chat completions, and remember its tool by its id."""
+        record = mapping(mapping(call).get("tool_call")) or mapping(call)
+        record = mapping(record.get("function_call")) or record
+        function = mapping(record.get("function")) or record
+        name = function.get("name")
+        if identity := record.get("id") or mapping(call).get("id"):
+            self._tools[str(identity)] = str(name or "")
+        arguments = next(
+            (function[key] for key in ("arguments", "args", "input") if key in function), None
+        )
+        return {"name": name, "arguments": arguments}
+
+    def _named(self, record: Mapping[str, Any]) -> str:
+        keys = ("tool_call_id", "tool_use_id", "id")
+        return next((self._tools.get(str(record[key]), "") for key in keys if record.get(key)), "")
+
+
+def _inside(value: Mapping[str, Any]) -> Any:
+    """Return what an object wraps: one message, or a list of them."""
+    if isinstance(value.get("kwargs"), Mapping) and "lc" in value:
+        kind = text_of((listed(value.get("id")) or [""])[-1])
+        return {"type": kind.lower(), **value["kwargs"]}
+    if isinstance(value.get("message"), Mapping):
+        return value["message"]
+    if "role" in value or "content" in value:
+        return None
+    for key in _LISTS:
+        inner = parsed(value.get(key))
+        # LangChain records a list of conversations, of which there is one
+        if isinstance(inner, list) and len(inner) == 1 and isinstance(inner[0], list):
+            inner = inner[0]
+        if is_list_of_objects(inner) and inner and any(map(_may_speak, inner)):
+            return inner
+    return None
+
+
+def _may_speak(value: Mapping[str, Any]) -> bool:
+    return _is_message(value) or _inside(value) is not None
+
+
+def _is_message(value: Mapping[str, Any]) -> bool:
+    has_text = not value.keys().isdisjoint(("content", "contents", "parts", "tool_calls"))
+    return isinstance(value.get("role"), str) or (has_text and isinstance(value.get("type"), str))
+
+
+def _kind(part: Mapping[str, Any]) -> str:
+    """Return the type of a part; Gemini names the type by a key."""
+    said = part.get("type")
+    if isinstance(said, str):
+        return said
+    return next((key for key in (*_CALL_PARTS, *_RESULT_PARTS) if key in part), "")
+
+
+def _joined(parts: list[Any]) -> str:
+    """Return the text of parts; pictures and what is sealed have none."""
+    texts = []
+    for part in parts:
+        record = mapping(mapping(part).get("message_content")) or mapping(part)
+        if isinstance(part, str):
+            texts.append(part)
+        elif _kind(record) not in (*_CALL_PARTS, *_RESULT_PARTS):
+            keys = ("text", "content", "thinking", "reasoning", "summary")
+            texts.append(next((record[key] for key in keys if text_of(record.get(key))), ""))
+    return "\n".join(filter(None, texts))

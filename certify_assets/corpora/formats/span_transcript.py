@@ -1,0 +1,145 @@
+"""What was said and done in a trace, put together from its spans."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from certify_assets.corpora.formats.span_tree import Span, SpanTree
+from certify_assets.corpora.formats.texts import Message
+
+_MARKS = re.compile(r"[\"'\\\s]+")
+
+
+def transcript(tree: SpanTree) -> tuple[Message, ...]:
+    """Return what was said and done, each message once, in the order of time.
+
+    Every call of a model repeats the conversation before it, and what a tool gave comes back in the
+    next call; a span that only wraps others shows nothing of its own.
+    """
+    return tuple(_Transcript(tree).messages)
+
+
+class _Transcript:
+    def __init__(self, tree: SpanTree) -> None:
+        self.messages: list[Message] = []
+        self._keys: dict[Message, tuple[str, str]] = {}
+        self._present: Counter[tuple[str, str]] = Counter()
+        # what models and tools gave and no later call has repeated yet
+        self._unquoted: list[tuple[str, str, str]] = []
+        self._errors: set[str] = set()
+        self._speaking = _innermost_models(tree)
+        # spans that show something or hold one that does
+        self._shown: set[str] = set()
+        open_spans: list[tuple[Span, int]] = []
+        for span, depth in zip(tree.spans, tree.depths, strict=True):
+            while open_spans and open_spans[-1][1] >= depth:
+                self._leave(*open_spans.pop(), open_spans)
+            open_spans.append((span, depth))
+            self._enter(span, depth)
+        while open_spans:
+            self._leave(*open_spans.pop(), open_spans)
+
+    def _enter(self, span: Span, depth: int) -> None:
+        if span.span_id in self._speaking:
+            self._asked(span.asked)
+        elif span.kind == "tool":
+            self._call(span)
+        elif not depth and not self._speaking:
+            self._asked(span.asked)
+
+    def _leave(self, span: Span, depth: int, above: list[tuple[Span, int]]) -> None:
+        shown = span.span_id in self._shown
+        if span.span_id in self._speaking:
+            for message in span.answered:
+                self._say(message._replace(role="assistant"))
+            shown = True
+        elif span.kind == "tool":
+            for message in span.answered:
+                self._say(message._replace(role="tool", tool=message.tool or span.name))
+            shown = True
+        elif not depth and not self._speaking:
+            for message in span.answered:
+                self._say(message)
+        elif not shown and span.kind != "llm" and depth and (span.asked or span.answered):
+            # a retriever, say: what it was asked is an action, what it gave an observation
+            self._call(span)
+            for message in span.answered:
+                self._say(Message("tool", message.text, message.calls, span.name))
+            shown = True
+        if span.error and span.error not in self._errors:
+            self._errors.add(span.error)
+            if not any(span.error in message.text for message in self.messages[-1:]):
+                self._say(Message("tool", f"error: {span.error}", (), span.name))
+        if shown and above:
+            self._shown.add(above[-1][0].span_id)
+
+    def _call(self, span: Span) -> None:
+        latest = next((said for said in reversed(self.messages) if said.role == "assistant"), None)
+        if latest is None or not any(call.startswith(f"{span.name}(") for call in latest.calls):
+            arguments = "\n".join(message.text for message in span.asked)
+            self._say(Message("assistant", "", (f"{span.name}({arguments})",)))
+
+    def _say(self, message: Message) -> None:
+        key = self._key(message)
+        self.messages.append(message)
+        self._present[key] += 1
+        if message.role in ("assistant", "tool"):
+            self._unquoted.append((*key, message.tool))
+
+    def _asked(self, messages: Iterable[Message]) -> None:
+        """Add what is new in what a model was given."""
+        left = self._present.copy()
+        for message in messages:
+            key = self._key(message)
+            if left[key] > 0:
+                left[key] -= 1
+                self._quote(message, key, exact=True)
+            elif self._quote(message, key, exact=False):
+                # in this wording it comes again in the calls that follow
+                self._present[key] += 1
+            else:
+                self._say(message)
+
+    def _key(self, message: Message) -> tuple[str, str]:
+        """Return what a message has in common with itself as another tool or call writes it."""
+        if message not in self._keys:
+            calls = "".join(map(_bare_call, message.calls))
+            self._keys[message] = message.role, _MARKS.sub("", message.text) + calls
+        return self._keys[message]
+
+    def _quote(self, message: Message, key: tuple[str, str], *, exact: bool) -> bool:
+        """Take what was given in nearly these words off the list of what was not repeated yet."""
+        for place, (role, text, tool) in enumerate(self._unquoted):
+            same = key == (role, text)
+            if not exact and role == key[0] and (not tool or tool == (message.tool or tool)):
+                shorter, longer = sorted((key[1], text), key=len)
+                same = bool(shorter) and shorter in longer
+            if same:
+                del self._unquoted[place]
+                return True
+        return False
+
+
+def _innermost_models(tree: SpanTree) -> set[str]:
+    """Return the calls of models with messages, but for those that wrap another such call."""
+    found: set[str] = set()
+    path: list[str] = []
+    for span, depth in zip(tree.spans, tree.depths, strict=True):
+        del path[depth:]
+        path.append(span.span_id)
+        if span.kind == "llm" and (span.asked or span.answered):
+            found.difference_update(path)
+            found.add(span.span_id)
+    return found
+
+
+def _bare_call(call: str) -> str:
+    name, _, rest = call.partition("(")
+    try:
+        arguments = json.dumps(json.loads(rest[:-1]), ensure_ascii=False, sort_keys=True)
+    except (ValueError, RecursionError):
+        arguments = rest[:-1]
+    return f"{name}({_MARKS.sub('', arguments)})"

@@ -1,0 +1,346 @@
+"""Traces become runs, whatever the order and damage of their spans and the shape of messages."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from certify_assets.corpora.formats.base import Draft, Origin, Reading
+from certify_assets.corpora.formats.files import Tally
+from certify_assets.corpora.formats.labelling import Assessment
+from certify_assets.corpora.formats.span_messages import messages_of
+from certify_assets.corpora.formats.span_tree import (
+    Span,
+    SpanTree,
+    TraceRecords,
+    span_kind,
+    tool_messages,
+)
+from certify_assets.corpora.formats.spans import drafts_of_traces
+from certify_assets.corpora.formats.texts import Message
+from certify_assets.corpora.schema import Step
+from certify_assets.errors import InputError
+
+ORIGIN = Origin("traces.json", "0" * 64)
+SYSTEM = {"role": "system", "content": "policy"}
+ASK = {"role": "user", "content": "Cancel order 7."}
+CALL = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"id": "c1", "function": {"name": "cancel", "arguments": '{"order": 7}'}}],
+}
+RESULT = {"role": "tool", "tool_call_id": "c1", "content": '{"ok": true}'}
+DONE = {"role": "assistant", "content": "Done."}
+STEPS = (Step('cancel({"order": 7})', 'tool cancel: {"ok": true}'), Step("Done.", ""))
+
+
+def span(number: int, parent: int | None = 0, **fields: Any) -> Span:
+    values: dict[str, Any] = {
+        "trace_id": "t1",
+        "span_id": str(number),
+        "parent_id": "" if parent is None else str(parent),
+        "start": number,
+        "origin": ORIGIN,
+    }
+    return Span(**(values | fields))
+
+
+def a_run(**root: Any) -> list[Span]:
+    asked, answered = tool_messages("cancel", {"order": 7}, {"ok": True})
+    return [
+        span(0, None, name="support", kind="agent", **({"attributes": {"task_id": "a"}} | root)),
+        span(
+            1, kind="llm", asked=messages_of([SYSTEM, ASK]), answered=messages_of(CALL, "assistant")
+        ),
+        span(2, kind="tool", name="cancel", asked=asked, answered=answered),
+        span(
+            3,
+            kind="llm",
+            asked=messages_of([SYSTEM, ASK, CALL, RESULT]),
+            answered=messages_of(DONE, "assistant"),
+        ),
+    ]
+
+
+def drafts(
+    spans: list[Span], *assessments: Assessment, **options: Any
+) -> tuple[list[Draft], Reading]:
+    records, reading = TraceRecords(), Reading({"keep_unlabelled": True} | options, Tally())
+    for item in spans:
+        records.add(item)
+    for assessment in assessments:
+        records.assess(assessment)
+    return list(drafts_of_traces(records.trees(reading), reading)), reading
+
+
+def said(value: Any, source: str = "human", name: str = "correct", span_id: str = "") -> Assessment:
+    return Assessment(trace_id="t1", name=name, value=value, source=source, span_id=span_id)
+
+
+@given(st.permutations(a_run()))
+def test_every_message_once_whatever_the_order_of_the_spans(spans: list[Span]) -> None:
+    ((run,), reading) = drafts(spans)
+    assert (run.task_id, run.instruction, run.steps) == ("a", "Cancel order 7.", STEPS)
+    assert run.trajectory_id == "t1" and not reading.tally.dropped and not reading.notes
+
+
+def test_the_same_steps_without_tool_spans_or_without_histories() -> None:
+    root, first, tool, last = a_run()
+    assert drafts([root, first, last])[0][0].steps == STEPS
+    memoryless = span(3, kind="llm", answered=messages_of(DONE, "assistant"))
+    assert drafts([root, first, tool, memoryless])[0][0].steps == STEPS
+
+
+def test_a_model_inside_a_model_is_one_call() -> None:
+    root, first, tool, last = a_run()
+    inner = span(4, 3, kind="llm", asked=last.asked, answered=last.answered)
+    assert drafts([root, first, tool, last, inner])[0][0].steps == STEPS
+
+
+def test_a_root_alone_and_tools_without_a_model() -> None:
+    asked, answered = messages_of({"question": "2+2?"}), messages_of("4", "assistant")
+    (run,), _ = drafts(a_run(asked=asked, answered=answered)[:1])
+    assert (run.instruction, run.steps) == ("2+2?", (Step("4", ""),))
+    spans = a_run(asked=asked, answered=answered)
+    (run,), _ = drafts([spans[0], spans[2]])
+    assert run.steps == (Step('cancel({"order": 7})', 'tool cancel: {"ok": true}'), Step("4", ""))
+    docs = span(
+        5, kind="retriever", name="search", asked=messages_of("x"), answered=messages_of("y")
+    )
+    (run,), _ = drafts([spans[0], docs])
+    assert run.steps == (Step("search(x)", "tool search: y"), Step("4", ""))
+
+
+def test_an_error_is_seen_once() -> None:
+    root, first, _, _ = a_run(error="boom")
+    failed = span(2, kind="tool", name="cancel", error="boom")
+    (run,), _ = drafts([root, first, failed])
+    assert run.steps == (Step('cancel({"order": 7})', "tool cancel: error: boom"),)
+
+
+def test_orphans_cycles_and_copies_are_counted() -> None:
+    root, first, tool, last = a_run()
+    spans = [root, first, tool, last, tool, span(7, 99, kind="agent"), span(8, 9), span(9, 8)]
+    tree = SpanTree.of(spans)
+    assert (tree.orphans, tree.cycles, tree.repeated) == (1, 1, 1)
+    assert len(tree.spans) == 7 and [item.span_id for item in tree.roots] == ["0", "7", "8"]
+    (run,), reading = drafts(spans)
+    assert run.steps == STEPS and set(reading.notes.values()) == {1}
+
+
+def test_a_deep_trace_needs_no_recursion() -> None:
+    spans = [span(0, None, attributes={"task_id": "a"})]
+    spans += [span(number, number - 1) for number in range(1, 5000)]
+    spans.append(span(5000, 4999, kind="llm", answered=messages_of(DONE, "assistant")))
+    assert drafts(spans)[0][0].steps == (Step("Done.", ""),)
+
+
+OTEL_CALL = {"type": "tool_call", "id": "c1", "name": "cancel", "arguments": {"order": 7}}
+SHAPES: dict[str, list[Any]] = {
+    "chat completions": [SYSTEM, ASK, CALL, RESULT, DONE],
+    "OpenTelemetry": [
+        {"role": "system", "parts": [{"type": "text", "content": "policy"}]},
+        {"role": "user", "parts": [{"type": "text", "content": "Cancel order 7."}]},
+        {"role": "assistant", "parts": [OTEL_CALL]},
+        {
+            "role": "tool",
+            "parts": [{"type": "tool_call_response", "id": "c1", "response": '{"ok": true}'}],
+        },
+        {"role": "assistant", "parts": [{"type": "text", "content": "Done."}]},
+    ],
+    "Anthropic": [
+        SYSTEM,
+        ASK,
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "c1", "name": "cancel", "input": {"order": 7}}],
+        },
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "c1", "content": '{"ok": true}'}],
+        },
+        {"role": "assistant", "content": [{"type": "text", "text": "Done."}]},
+    ],
+    "Gemini": [
+        SYSTEM,
+        {"role": "user", "parts": [{"text": "Cancel order 7."}]},
+        {"role": "model", "parts": [{"function_call": {"name": "cancel", "args": {"order": 7}}}]},
+        {
+            "role": "user",
+            "parts": [{"function_response": {"name": "cancel", "response": {"ok": True}}}],
+        },
+        {"role": "model", "parts": [{"text": "Done."}]},
+    ],
+    "LangChain": [
+        {"type": "system", "content": "policy"},
+        {"type": "human", "content": "Cancel order 7."},
+        {
+            "lc": 1,
+            "type": "constructor",
+            "id": ["langchain", "schema", "messages", "AIMessage"],
+            "kwargs": {
+                "content": "",
+                "tool_calls": [{"id": "c1", "name": "cancel", "args": {"order": 7}}],
+            },
+        },
+        {"type": "tool", "tool_call_id": "c1", "content": '{"ok": true}'},
+        {"type": "ai", "content": "Done."},
+    ],
+    "OpenInference": [
+        {"message": {"role": "system", "content": "policy"}},
+        {
+            "message": {
+                "role": "user",
+                "contents": [{"message_content": {"type": "text", "text": "Cancel order 7."}}],
+            }
+        },
+        {
+            "message": {
+                "role": "assistant",
+                "tool_calls": [
+                    {
+                        "tool_call": {
+                            "id": "c1",
+                            "function": {"name": "cancel", "arguments": '{"order": 7}'},
+                        }
+                    }
+                ],
+            }
+        },
+        {"message": {"role": "tool", "tool_call_id": "c1", "content": '{"ok": true}'}},
+        {"message": {"role": "assistant", "content": "Done."}},
+    ],
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("wrap", ["list", "object", "text"])
+def test_messages_of_every_tool(shape: str, wrap: str) -> None:
+    value: Any = SHAPES[shape]
+    if wrap == "object":
+        value = {"messages": value, "model": "m"}
+    if wrap == "text":
+        value = json.dumps(value)
+    assert messages_of(value) == (
+        Message("system", "policy"),
+        Message("user", "Cancel order 7."),
+        Message("assistant", "", ('cancel({"order": 7})',)),
+        Message("tool", '{"ok": true}', (), "cancel"),
+        Message("assistant", "Done."),
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("hello", Message("user", "hello")),
+        ("[not json", Message("user", "[not json")),
+        ({"question": "2+2?"}, Message("user", "2+2?")),
+        ({"a": 1, "b": [2]}, Message("user", '{"a": 1, "b": [2]}')),
+        (7, Message("user", "7")),
+        (
+            {"choices": [{"index": 0, "message": {"role": "assistant", "content": "hi"}}]},
+            Message("assistant", "hi"),
+        ),
+    ],
+)
+def test_values_that_are_no_list_of_messages(value: Any, message: Message) -> None:
+    assert messages_of(value) == (message,)
+    assert messages_of(None) == messages_of("") == ()
+
+
+def test_kinds_of_all_tools_are_one() -> None:
+    words = ["CHAT_MODEL", "LLM", "GENERATION", "chat", "execute_tool", "TOOL", None]
+    assert [span_kind(word) for word in words] == ["llm"] * 4 + ["tool"] * 2 + [""]
+
+
+@pytest.mark.parametrize(
+    ("value", "options", "outcome"),
+    [
+        (True, {}, 1),
+        ("fail", {}, 0),
+        (1.0, {}, 1),
+        (0, {}, 0),
+        (0.7, {"threshold": ".5"}, 1),
+        (1, {"threshold": 3}, 0),
+        ("good", {"success": "good,great"}, 1),
+        ("odd", {"success": "good"}, 0),
+        ("good", {"success": ["good"], "failure": ["bad"]}, 1),
+    ],
+)
+def test_values_of_labels(value: Any, options: Mapping[str, Any], outcome: int) -> None:
+    ((run,), reading) = drafts(a_run(), said(value), keep_unlabelled=False, **options)
+    assert run.outcome == outcome and reading.label_facts == {"labels_from_human": 1}
+
+
+@pytest.mark.parametrize(
+    ("said_of_it", "options", "reason", "words"),
+    [
+        ([said(0.7)], {}, "bad_outcome", "--option threshold=NUMBER"),
+        ([said("meh")], {}, "bad_outcome", "--option success=VALUE"),
+        ([said("odd")], {"success": "a", "failure": "b"}, "bad_outcome", "neither success nor"),
+        ([said(True), said(False)], {}, "contradictory_labels", "contradict each other"),
+        ([said(True)], {"label": "other"}, "no_label", "only correct (human)"),
+        ([said(True, "code")], {"label_sources": "human"}, "no_label", "only correct (code)"),
+        ([said(None)], {}, "no_label", "without a value"),
+        ([], {"label_attribute": "gold"}, "no_label", "no attribute 'gold'"),
+        ([], {"task_attribute": "case"}, "no_task", "no attribute 'case', only task_id"),
+        ([], {"agent_attribute": "who"}, "no_agent", "agent_attribute=NAME"),
+        ([], {"attempt_attribute": "task_id"}, "unreadable_record", "attempt"),
+    ],
+)
+def test_what_cannot_be_used_is_a_sentence(
+    said_of_it: list[Assessment], options: Mapping[str, Any], reason: str, words: str
+) -> None:
+    found, reading = drafts(a_run(), *said_of_it, keep_unlabelled=False, **options)
+    assert not found and reading.tally.dropped == {reason: 1}
+    assert words in reading.tally.examples[reason]
+    assert reading.tally.examples[reason].endswith(".")
+
+
+def test_a_trace_without_a_task_names_its_attributes() -> None:
+    spans = a_run(attributes={"case": "a", "metadata": '{"trial": 2, "who": "x"}'})
+    _, reading = drafts(spans)
+    assert "case, metadata.trial, metadata.who" in reading.tally.examples["no_task"]
+    (run,), _ = drafts(spans, task_attribute="case", agent_attribute="metadata.who")
+    assert (run.task_id, run.agent, run.attempt) == ("a", "x", 2)
+    (run,), _ = drafts(spans, task_attribute="input")
+    assert run.task_id.startswith("input-") and run.agent == "unknown"
+
+
+def test_labels_of_the_whole_go_before_those_of_a_part() -> None:
+    ((run,), _) = drafts(a_run(), said(False, span_id="3"), said(True, span_id="0"))
+    assert run.outcome == 1
+    ((run,), _) = drafts(a_run(), said(False, span_id="3"))
+    assert run.outcome == 0
+
+
+def test_several_labels_ask_for_a_name() -> None:
+    with pytest.raises(InputError, match=r"2 labels \(correct, kind\); .* --option label=NAME"):
+        drafts(a_run(), said(True), said(True, name="kind"))
+    ((run,), _) = drafts(a_run(), said(True), said(False, name="kind"), label="kind")
+    assert run.outcome == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"label": "a", "label_attribute": "b"},
+        {"failure": "a"},
+        {"success": "a", "failure": "a"},
+        {"success": "a,,b"},
+        {"threshold": "high"},
+    ],
+)
+def test_options_that_make_no_sense(options: Mapping[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"^the options? .*\.$"):
+        drafts(a_run(), **options)
+
+
+def test_a_label_without_its_trace_is_counted() -> None:
+    other = Assessment(trace_id="t2", name="correct", value=True, source="human")
+    _, reading = drafts(a_run(), other)
+    assert reading.tally.dropped == {"label_without_trace": 1}
