@@ -24,6 +24,7 @@ from certify_assets.defs.setup import (
     setup,
 )
 from certify_assets.errors import InputError
+from certify_assets.storage.urls import is_url
 
 # how pydantic names the branches of a union between the parts of a place
 _TYPES = ("bool", "dict", "int", "str")
@@ -113,7 +114,7 @@ class DeclaredCorpus(_Declared):
         values = {name: getattr(self, name) for name in type(self).model_fields if name != "paths"}
         config = CorpusConfig(
             paths=tuple(
-                path if "://" in path else str((folder / path).resolve()) for path in self.paths
+                path if is_url(path) else str((folder / path).resolve()) for path in self.paths
             ),
             **values,
         )

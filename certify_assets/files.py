@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import errno
 import hashlib
 import json
@@ -24,9 +23,6 @@ _DIGITS = 10
 #: digits before the point, and zeros behind it with one, from which ECMAScript writes an exponent
 _WIDEST, _LEADING_ZEROS = 21, 6
 _POLL_SECONDS = 0.005
-_FIELD_CHARACTERS = 1 << 27
-#: what separates the cells of tables that are not as they should be, and its name
-SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
 def canonical_json(value: Any) -> bytes:
@@ -194,22 +190,22 @@ def _integer(digits: str) -> int:
         raise ValueError(f"it holds an integer of {len(digits)} digits") from None
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path, *, remedy: str = "give the file as it was written") -> Any:
     """Read a JSON document, with a sentence instead of a traceback where it cannot be read."""
-    return read_json_bytes(path)[0]
+    return read_json_bytes(path, remedy=remedy)[0]
 
 
-def read_json_bytes(path: Path) -> tuple[Any, bytes]:
+def read_json_bytes(
+    path: Path, *, remedy: str = "give the file as it was written"
+) -> tuple[Any, bytes]:
     """Read a JSON document once; return it and the bytes that it was read from."""
     try:
         data = path.read_bytes()
-        return parse_json(data.decode("utf-8")), data
+        return parse_json(data.decode("utf-8-sig")), data
     except FileNotFoundError:
         raise InputError(f"{path} does not exist; check the path.") from None
     except ValueError as error:
-        raise InputError(
-            f"{path} is not a JSON document ({error}); give the file as it was written."
-        ) from None
+        raise InputError(f"{path} is not a JSON document ({error}); {remedy}.") from None
     except OSError as error:
         raise InputError(
             f"{path} cannot be read ({error.strerror}); check the path and its permissions."
@@ -243,13 +239,3 @@ def stored_as(kind: type[_Stored], document: Any) -> _Stored:
             f"the stored document of a {kind.__name__} cannot be read ({place}: {first['msg']}); "
             "make it again."
         ) from None
-
-
-@contextmanager
-def long_fields() -> Iterator[None]:
-    """Lift the csv module's limit on the length of a field while a table is read."""
-    before = csv.field_size_limit(_FIELD_CHARACTERS)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)

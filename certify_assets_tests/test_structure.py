@@ -23,6 +23,7 @@ LAYERS = [
     "_version",
     "files",
     "certificates",
+    "tables",
     "storage",
     "corpora",
     "judges",

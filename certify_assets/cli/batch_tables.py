@@ -15,8 +15,8 @@ from certify_assets.cli.documents import Choice, load_certificates
 from certify_assets.cli.options import read_scores
 from certify_assets.errors import InputError
 from certify_assets.evaluation.score_table import ColumnNames, read_labels
-from certify_assets.evaluation.table_files import read_rows
 from certify_assets.files import read_json, sha256_file, write_json_atomic
+from certify_assets.tables.table_files import read_rows
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Batch, BatchPlan, Certificate, History

@@ -229,7 +229,7 @@ def _decide(
     """Decide in memory or in pieces, and write what is asked for."""
     from certify_assets.evaluation.decisions import decide_pieces, decide_table
     from certify_assets.evaluation.pieces import is_large
-    from certify_assets.evaluation.table_files import PARQUET_ENDINGS
+    from certify_assets.tables.table_files import PARQUET_ENDINGS
 
     written = [path for path in (queue, decisions) if path is not None]
     other = next((p for p in written if p.suffix.lower() not in PARQUET_ENDINGS), None)

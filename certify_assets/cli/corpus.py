@@ -178,7 +178,7 @@ def import_(
     from certify_assets.cli.launching import add_partitions
     from certify_assets.corpora.config import CorpusConfig
     from certify_assets.corpora.embedded import EMBEDDED
-    from certify_assets.storage.urls import is_url
+    from certify_assets.storage.urls import absolute, is_url
 
     if add and replace:
         raise InputError("give --add or --replace: PATHS are added, or the only ones.")
@@ -193,7 +193,7 @@ def import_(
     config = CorpusConfig(
         name,
         format=format_name,
-        paths=tuple(path if is_url(path) else str(Path(path).absolute()) for path in paths),
+        paths=tuple(map(absolute, paths)),
         options=parse_options(options),
         leak_thresholds=parse_options(leak_thresholds, "--leak-threshold", "length=.8"),
         **split,

@@ -24,6 +24,7 @@ from certify_assets.cli.output import (
 )
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
+from certify_assets.storage.urls import absolute
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,7 +129,7 @@ def ingest(
     with nullcontext() if dry_run else corpus.writing("ops ingest"):
         received = receive(
             corpus,
-            [_absolute(path) for path in paths],
+            [absolute(path) for path in paths],
             format=format_name,
             options=parse_options(options),
             dry_run=dry_run,
@@ -156,10 +157,6 @@ def ingest(
             if audit.closing is None:
                 show_line(audit.sentence())
     ctx.exit(NOTHING if any(not item.decided for item in records) else 0)
-
-
-def _absolute(path: str) -> str:
-    return path if "://" in path else str(Path(path).absolute())
 
 
 def _decided_before(

@@ -19,6 +19,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError, IntegrityError, StepFailedError
 from certify_assets.files import write_atomic
 from certify_assets.storage.store import Store, default_root
+from certify_assets.storage.urls import absolute
 
 if TYPE_CHECKING:
     from certify_assets.research.study import Outcome
@@ -33,7 +34,7 @@ def open_store(root: str | None) -> Store:
     """Return the data root that an option names, else this process's."""
     if root is None:
         return Store(default_root())
-    return Store(root if "://" in root else str(Path(root).absolute()))
+    return Store(absolute(root))
 
 
 def dagster_environment(store: Store) -> dict[str, str]:

@@ -27,7 +27,7 @@ from certify_assets.evaluation.spill import (
     order_statistics,
     temporary_room,
 )
-from certify_assets.evaluation.table_files import texts_of
+from certify_assets.tables.table_files import texts_of
 
 if TYPE_CHECKING:
     from certify_assets.certificates.cells import CountedTable

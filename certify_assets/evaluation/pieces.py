@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from certify_assets.errors import ChangedInputError, InputError
-from certify_assets.evaluation.cells import id_used_twice
 from certify_assets.evaluation.score_table import (
     ColumnNames,
     ScoreTable,
@@ -18,7 +17,8 @@ from certify_assets.evaluation.score_table import (
     score_table_pieces,
 )
 from certify_assets.evaluation.spill import Spill
-from certify_assets.evaluation.table_files import PARQUET_ENDINGS
+from certify_assets.tables.table_files import PARQUET_ENDINGS
+from certify_assets.tables.text_column import id_used_twice
 
 #: from here on a table is read in pieces: below, all rows at once fit a small machine and are as
 #: fast

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from certify_assets.errors import InputError
-from certify_assets.evaluation.cells import Cells, shown
-from certify_assets.evaluation.columns import Columns, Rows
-from certify_assets.evaluation.table_files import read_columns, read_pieces, read_rows, texts_of
+from certify_assets.tables.columns import Columns, Rows
+from certify_assets.tables.table_files import read_columns, read_pieces, read_rows, texts_of
+from certify_assets.tables.text_column import TextColumn, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,6 +62,8 @@ class ScoreTable:
     lines: npt.NDArray[np.int64] | None = None
     # what was understood that is not as a score table has it
     read_as: tuple[str, ...] = ()
+    # … of these, of how the scores are written
+    scores_as: tuple[str, ...] = ()
     # all that the file has, as it calls them
     found: tuple[str, ...] = ()
 
@@ -208,9 +210,9 @@ def score_table_pieces(
     for found, raw, rows in read_pieces(path, wanted, numbers, size):
         table = _checked(path, names, found, raw, rows, success_label=success_label)
         # a piece does not show how the others are written
-        if note := next((note for note in table.read_as if note.startswith("scores")), None):
+        if table.scores_as:
             raise InputError(
-                f"{path} has {note}, and a table that is read in pieces has numbers; write them as "
+                f"{path} has {table.scores_as[0]}, and a table that is read in pieces has numbers; write them as "
                 "numbers, or leave --stream out."
             )
         failures &= table.outcomes is not None and not (table.outcomes == 1).any()
@@ -266,7 +268,7 @@ def _checked(
 ) -> ScoreTable:
     if not len(rows.numbers) and {names.task, names.score} <= raw.keys():
         raise _no_rows(path)
-    notes, problems, options = list(rows.read_as), list[str](), dict[str, str]()
+    problems, options = list[str](), dict[str, str]()
     for option, name in (("--task-col", names.task), ("--score-col", names.score)):
         if name not in raw:
             problems.append(
@@ -274,27 +276,34 @@ def _checked(
                 f"one or name it with {option}."
             )
             options |= _likely(option, found, raw)
-    cells = {
-        name: Cells(path, name, values, rows, success_label, notes) for name, values in raw.items()
+    columns = {
+        name: TextColumn(path, name, values, rows, success_label) for name, values in raw.items()
     }
 
-    def read(name: str, of: Callable[[Cells], _Array]) -> _Array | None:
+    def read(name: str, of: Callable[[TextColumn], _Array]) -> _Array | None:
         try:
-            return of(cells[name]) if name in cells else None
+            return of(columns[name]) if name in columns else None
         except InputError as error:
             problems.append(str(error))
             return None
 
-    scores, outcomes = read(names.score, Cells.scores), read(names.outcome, Cells.outcomes)
-    tasks = read(names.task, Cells.ids)
+    scores, outcomes = (
+        read(names.score, TextColumn.scores),
+        read(names.outcome, TextColumn.outcomes),
+    )
+    tasks = read(names.task, TextColumn.ids)
     trajectories = read(names.trajectory, lambda column: column.ids(unique=True))
-    agents, splits = read(names.agent, Cells.labels), read(names.split, Cells.labels)
+    agents, splits = read(names.agent, TextColumn.labels), read(names.split, TextColumn.labels)
     if problems or scores is None or tasks is None:
         if names.outcome not in raw:
             options |= _likely("--outcome-col", found, raw)
         if any("--success-label" in problem for problem in problems):
             options["--success-label"] = "LABEL"
         raise TableError(problems, options)
+    scores_as, outcomes_as = (
+        tuple(columns[name].notes) if name in columns else ()
+        for name in (names.score, names.outcome)
+    )
     return ScoreTable(
         path=path,
         scores=scores,
@@ -305,7 +314,8 @@ def _checked(
         splits=splits,
         rows=rows.numbers,
         lines=rows.lines,
-        read_as=tuple(notes),
+        read_as=(*rows.read_as, *scores_as, *outcomes_as),
+        scores_as=scores_as,
         found=tuple(found),
     )
 
@@ -337,7 +347,7 @@ def read_labels(
         raise InputError(
             f"{path} has no column {missing[0]!r}; its columns are {', '.join(found[:12])}."
         )
-    ids, outcomes = (Cells(path, name, raw[name], rows) for name in wanted)
+    ids, outcomes = (TextColumn(path, name, raw[name], rows) for name in wanted)
     return ids.ids(), outcomes.outcomes(), rows
 
 
@@ -370,7 +380,7 @@ def require_audit_sample(path: Path) -> bool:
     for name, values in columns.items():
         other = [index for index, value in enumerate(values) if not _is_audit_sample(name, value)]
         if other:
-            raise Cells(path, name, values, rows).error(
+            raise TextColumn(path, name, values, rows).error(
                 other[0],
                 f": {shown(values[other[0]])} is no audit sample ({len(other)} of {len(values)} "
                 "rows are none); labels from the review queue are of what the judge could not "

@@ -20,7 +20,6 @@ from certify_assets.corpora.deliveries import trajectory_sha256
 from certify_assets.corpora.landing import inbox_key, is_inbox_empty, settled_inbox
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.evaluation.anchors import require_anchored
-from certify_assets.evaluation.table_files import read_rows
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.operations.batch_audit import AuditSummary, BatchAudit
 from certify_assets.operations.batch_closing import close_settled
@@ -44,6 +43,7 @@ from certify_assets.operations.sampling import Draw
 from certify_assets.storage.lease import holding, refusing
 from certify_assets.storage.progress import Report, silent
 from certify_assets.storage.urls import local_copies, shown_url
+from certify_assets.tables.table_files import read_rows
 
 if TYPE_CHECKING:
     from certify_assets.corpora.formats import ImportFacts

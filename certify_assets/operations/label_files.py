@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.evaluation.table_files import check_table_file, read_rows, write_table_file
-from certify_assets.files import parse_json, sha256_bytes, sha256_file, write_atomic
+from certify_assets.files import read_json_bytes, sha256_bytes, sha256_file, write_atomic
 from certify_assets.operations.labels import Label, append_labels, read_labels, resolve_labels
 from certify_assets.operations.layout import (
     PROVISIONAL,
@@ -24,6 +23,7 @@ from certify_assets.operations.layout import (
 from certify_assets.operations.review_queue import BLIND_COLUMNS, QUEUE_COLUMNS, Queue
 from certify_assets.operations.review_session import MAX_COMMENT, close_settled, reviewer_name
 from certify_assets.storage.store import Store
+from certify_assets.tables.table_files import check_table_file, read_rows, write_table_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -175,13 +175,7 @@ def _table(path: Path, reviewer: str | None) -> Iterator[_Statement]:
 
 
 def _studio(path: Path, reviewer: str | None) -> Iterator[_Statement]:
-    data = path.read_bytes()
-    try:
-        tasks = parse_json(data.decode("utf-8-sig"))
-    except ValueError as error:
-        raise InputError(
-            f"{path} is not JSON ({error}); export the project from Label Studio as JSON."
-        ) from None
+    tasks, data = read_json_bytes(path, remedy="export the project from Label Studio as JSON")
     if not isinstance(tasks, list) or not all(
         isinstance(task, dict) and isinstance(task.get("data"), dict) for task in tasks
     ):

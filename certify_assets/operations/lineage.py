@@ -39,6 +39,7 @@ from certify_assets.operations.layout import (
 from certify_assets.operations.recertification_record import POOL
 from certify_assets.storage.snapshot import Snapshot
 from certify_assets.storage.store import Store
+from certify_assets.storage.urls import is_url
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -511,7 +512,7 @@ def source_link(roots: Sequence[str], name: str, expected: str) -> Link:
     if ".." in parts or Path(name).is_absolute():
         return Link("source", name, "differs", expected, "", "the name leads out of its folder.")
     for root in roots:
-        if "://" in root:
+        if is_url(root):
             continue
         # the name begins with the last part of the path that was given, or with the last two
         for parent in list(Path(root).parents)[:2]:

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.findings import FEW_TASKS
 from certify_assets.errors import InputError, quoted
-from certify_assets.evaluation.table_files import read_rows
 from certify_assets.files import read_json
+from certify_assets.tables.table_files import read_rows
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from certify_assets.errors import InputError, MissingToolError
 from certify_assets.files import lock_file, replacing, sha256_file, write_atomic
 from certify_assets.storage.backend import Backend, whole_lines
 from certify_assets.storage.objects import OBJECT_STORES, ObjectBackend
+from certify_assets.storage.urls import is_url
 
 # of the guards of a remote file system: until who wrote last is seen, and until one is given up
 _SETTLE_SECONDS, _GUARD_SECONDS = 0.2, 20.0
@@ -219,7 +220,7 @@ BACKENDS: Final[dict[str, Callable[[str], Backend]]] = {
 
 def backend_of(root: str) -> Backend:
     """Return the backend of a data root."""
-    scheme = root.partition("://")[0] if "://" in root else ""
+    scheme = root.partition("://")[0] if is_url(root) else ""
     return BACKENDS.get(scheme, FsspecBackend)(root)
 
 

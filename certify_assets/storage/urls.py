@@ -31,6 +31,11 @@ def is_url(place: str | Path) -> bool:
     return "://" in str(place)
 
 
+def absolute(place: str) -> str:
+    """Return a URL as it is, a path from the root of the file system."""
+    return place if is_url(place) else str(Path(place).absolute())
+
+
 def shown_url(place: str) -> str:
     """Return a path or URL as it may be logged: without name, password and query of a URL."""
     if not is_url(place):

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from certify_assets.errors import InputError
-from certify_assets.evaluation import cells
 from certify_assets.evaluation.score_table import ColumnNames, read_score_table
+from certify_assets.tables import text_column
 from certify_assets_tests.builders import score_rows, write_scores
 
 HEADER = "task_id,score,outcome,trajectory_id"
@@ -275,8 +275,8 @@ def test_a_column_read_whole_is_the_column_read_value_by_value(
         }[ending]
         write(path) if ending == "jsonl" else write(path, index=False)
         tables[path] = read_score_table(path)
-    monkeypatch.setattr(cells, "_plain_numbers", lambda _: None)
-    monkeypatch.setattr(cells, "_plain_texts", lambda _: False)
+    monkeypatch.setattr(text_column, "_plain_numbers", lambda _: None)
+    monkeypatch.setattr(text_column, "_plain_texts", lambda _: False)
     for path, whole in tables.items():
         slow = read_score_table(path)
         for column in ("scores", "outcomes", "tasks", "trajectories", "agents"):

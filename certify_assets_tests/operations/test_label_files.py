@@ -9,12 +9,12 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.evaluation.table_files import write_table_file
 from certify_assets.operations.label_files import export_queue, export_studio, import_labels
 from certify_assets.operations.labels import read_labels, resolve_labels
 from certify_assets.operations.layout import batch_key
 from certify_assets.operations.review_queue import load_queue
 from certify_assets.storage.store import Store
+from certify_assets.tables.table_files import write_table_file
 from certify_assets_tests.review_builders import decided, session_batch, write_batch
 
 
@@ -160,7 +160,7 @@ def test_a_run_of_a_batch_that_nobody_decided_is_refused_by_its_batch(
     [
         ("a.txt", "x", "does not end in .csv, .jsonl, .parquet or .json"),
         ("a.csv", "task_id,outcome\na,1", "has no column 'trajectory_id'"),
-        ("a.json", "{", "is not JSON"),
+        ("a.json", "{", "is not a JSON document"),
         ("a.json", '[{"trajectory_id": "a", "outcome": "success"}]', "not as JSON-MIN"),
         ("a.json", '[{"data": {}, "annotations": 3}]', "task 1: annotations is not a list"),
         ("a.jsonl", "[1]", "line 1 is not a JSON object; write one object a line"),

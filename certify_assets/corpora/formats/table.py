@@ -23,7 +23,7 @@ from certify_assets.corpora.formats.records import Record, iter_lines, parquet_n
 from certify_assets.corpora.formats.texts import text_of
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
-from certify_assets.files import SEPARATORS, long_fields
+from certify_assets.tables.delimited import SEPARATORS, long_fields
 
 _FIELDS = words("task_id outcome text steps trajectory_id agent attempt instruction")
 _OUTCOMES = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}

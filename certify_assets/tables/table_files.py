@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from certify_assets.errors import InputError
-from certify_assets.evaluation.columns import (
+from certify_assets.files import parse_json, read_json, write_atomic
+from certify_assets.tables.columns import (
     Columns,
     Rows,
     Texts,
@@ -27,9 +28,8 @@ from certify_assets.evaluation.columns import (
     renamed,
     rows_of,
 )
-from certify_assets.evaluation.delimited import read_delimited
-from certify_assets.evaluation.sheets import read_sheet
-from certify_assets.files import parse_json, write_atomic
+from certify_assets.tables.delimited import read_delimited
+from certify_assets.tables.sheets import read_sheet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -234,14 +234,7 @@ def _read_jsonl(
 def _read_json(
     path: Path, wanted: AbstractSet[str], _: AbstractSet[str] | None
 ) -> tuple[list[str], Columns, Rows]:
-    try:
-        records = parse_json(path.read_text(encoding="utf-8-sig"))
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is not UTF-8 text; save it as JSON Lines in UTF-8.") from None
-    except ValueError as error:
-        raise InputError(
-            f"{path} is not JSON ({first_line(error)}); write a list of objects, one a row."
-        ) from None
+    records = read_json(path, remedy="write a list of objects in UTF-8, one a row")
     if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
         raise InputError(f"{path} is not a list of JSON objects; write one object a row.")
     return _record_columns(enumerate(records, 1), wanted)

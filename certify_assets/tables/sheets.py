@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from certify_assets.errors import InputError, MissingToolError
-from certify_assets.evaluation.columns import (
+from certify_assets.tables.columns import (
     Columns,
     Rows,
     first_line,

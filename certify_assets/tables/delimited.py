@@ -13,7 +13,7 @@ from typing import IO
 import numpy as np
 
 from certify_assets.errors import InputError
-from certify_assets.evaluation.columns import (
+from certify_assets.tables.columns import (
     Columns,
     Rows,
     first_line,
@@ -22,14 +22,26 @@ from certify_assets.evaluation.columns import (
     refuse_repeated,
     renamed,
 )
-from certify_assets.files import SEPARATORS, long_fields
 
+#: what separates the fields of files that are not written with commas, and its name
+SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+_FIELD_CHARACTERS = 1 << 27
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 # characters of Windows-1252 that are letters or marks of western texts; another encoding has others
 _WESTERN = re.compile(
     b"[\x00-\x7f\x80\x85\x91-\x97\x99\xa0\xa1\xa3\xa7-\xab\xae\xb0\xb2-\xb5\xb7-\xd6\xd8-\xf6"
     b"\xf8-\xfd]*"
 )
+
+
+@contextmanager
+def long_fields() -> Iterator[None]:
+    """Lift the csv module's limit on the length of a field while a table is read."""
+    before = csv.field_size_limit(_FIELD_CHARACTERS)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
 
 
 def read_delimited(

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from certify_assets.errors import InputError
-from certify_assets.evaluation.columns import Rows, Texts, rows_of
+from certify_assets.tables.columns import Rows, Texts, rows_of
 
 _MISSING_TEXT = frozenset({"", "nan", "na", "n/a", "null", "none", "<na>"})
 _MISSING_ID = frozenset({"", "nan", "<na>"})
@@ -50,7 +50,7 @@ _UNWRITABLE = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
-class Cells:
+class TextColumn:
     """A column of a file with what names its cells in messages."""
 
     path: Path

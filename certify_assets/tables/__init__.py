@@ -1,0 +1,1 @@
+"""Tables as people write them: files of every kind, and their cells as scores, outcomes, names."""
