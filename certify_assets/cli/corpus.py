@@ -220,8 +220,11 @@ def import_(
         "files": len(summary.files),
         "notes": summary.notes,
         "label_facts": summary.label_facts,
+        "read_as": list(summary.read_as),
         "examples": summary.examples,
     }
+    for sentence in summary.read_as:
+        say(sentence)
     if as_json:
         emit_json(document)
         return

@@ -17,12 +17,8 @@ from numpy.typing import NDArray
 
 from certify_assets.cli.output import say
 from certify_assets.errors import InputError
-from certify_assets.evaluation.score_table import (
-    ColumnNames,
-    ScoreTable,
-    TableError,
-    read_score_table,
-)
+from certify_assets.evaluation.score_table import ColumnNames, ScoreTable, read_score_table
+from certify_assets.tables.columns import TableError
 
 if TYPE_CHECKING:
     from certify_assets.corpora.corpus import Corpus

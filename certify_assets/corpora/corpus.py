@@ -83,6 +83,8 @@ class ImportSummary:
     notes: dict[str, int] = field(default_factory=dict)
     label_source: str = ""
     label_facts: dict[str, float] = field(default_factory=dict)
+    # what was understood of tables, a sentence each
+    read_as: tuple[str, ...] = ()
 
     @classmethod
     def of_embedded(cls, imported: ImportedCorpus, sha256: str = "") -> ImportSummary:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from certify_assets.errors import InputError
-from certify_assets.tables.columns import Columns, Rows
+from certify_assets.tables.columns import Columns, Rows, TableError, likely_column
 from certify_assets.tables.table_files import read_columns, read_pieces, read_rows, texts_of
 from certify_assets.tables.text_column import TextColumn, shown
 
@@ -248,15 +248,6 @@ def _wanted(path: Path, names: ColumnNames) -> tuple[set[str], set[str]]:
     return wanted, {names.score, names.outcome} - others
 
 
-class TableError(InputError):
-    """What keeps a table from being read, and options of the commands that would settle it."""
-
-    def __init__(self, problems: Sequence[str], options: Mapping[str, str]) -> None:
-        self.options = dict(options)
-        one, several = problems[0], "\n".join(f"  {problem}" for problem in problems)
-        super().__init__(one if len(problems) == 1 else f"the table has several faults:\n{several}")
-
-
 def _checked(
     path: Path,
     names: ColumnNames,
@@ -320,21 +311,10 @@ def _checked(
     )
 
 
-#: words in the names of columns that an option may mean, the likelier first
-_LIKELY = {
-    "--task-col": ("task", "problem", "instance", "question", "item", "case", "scenario"),
-    "--score-col": ("score", "prob", "logit", "confidence", "grade", "rating"),
-    "--outcome-col": ("outcome", "label", "success", "pass", "resolved", "correct", "solved"),
-}
-
-
 def _likely(option: str, found: Sequence[str], raw: Columns) -> dict[str, str]:
     """Return the option with the one column that it may mean, if there is one."""
-    for word in _LIKELY[option]:
-        named = [name for name in found if word in name.lower() and name not in raw]
-        if named:
-            return {option: named[0]} if len(named) == 1 else {}
-    return {}
+    column = likely_column(option.removeprefix("--").removesuffix("-col"), found, raw)
+    return {} if column is None else {option: column}
 
 
 def read_labels(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +56,34 @@ class Rows:
         )
 
 
+class TableError(InputError):
+    """What keeps a table from being read, and options of the commands that would settle it."""
+
+    def __init__(self, problems: Sequence[str], options: Mapping[str, str]) -> None:
+        self.options = dict(options)
+        one, several = problems[0], "\n".join(f"  {problem}" for problem in problems)
+        super().__init__(one if len(problems) == 1 else f"the table has several faults:\n{several}")
+
+
+#: words in the names of columns that may be meant, the likelier first
+_LIKELY = {
+    "task": ("task", "problem", "instance", "question", "item", "case", "scenario"),
+    "score": ("score", "prob", "logit", "confidence", "grade", "rating"),
+    "outcome": ("outcome", "label", "success", "pass", "resolved", "correct", "solved"),
+    "trajectory": ("trajectory", "run"),
+    "text": ("text", "transcript", "trajectory", "trace", "messages", "log", "output"),
+}
+
+
+def likely_column(kind: str, found: Sequence[str], taken: Collection[str]) -> str | None:
+    """Return the one column that may be meant by a kind of column, if there is one."""
+    for word in _LIKELY[kind]:
+        named = [name for name in found if word in name.lower() and name not in taken]
+        if named:
+            return named[0] if len(named) == 1 else None
+    return None
+
+
 def objects(values: Mapping[str, Sequence[Any]]) -> Columns:
     """Return columns of Python values."""
     return {name: array_of(items) for name, items in values.items()}
@@ -67,7 +95,7 @@ def array_of(items: Sequence[Any]) -> npt.NDArray[np.object_]:
     return np.fromiter(items, dtype=object, count=len(items))
 
 
-def refuse_repeated(path: Path, header: Sequence[str]) -> None:
+def refuse_repeated(path: Path | str, header: Sequence[str]) -> None:
     """Refuse a header that names a column twice."""
     seen: set[str] = set()
     for name in header:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,10 +23,13 @@ from certify_assets.tables.columns import (
     renamed,
 )
 
-#: what separates the fields of files that are not written with commas, and its name
-SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+# what separates the fields of files that are not written with commas, and its name
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 _FIELD_CHARACTERS = 1 << 27
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_CODED = {"utf-16": ("UTF-16 text",), "cp1252": ("Windows-1252 text",)}
+# a letter in UTF-8 that is not of ASCII
+_UTF8 = re.compile(b"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
 # characters of Windows-1252 that are letters or marks of western texts; another encoding has others
 _WESTERN = re.compile(
     b"[\x00-\x7f\x80\x85\x91-\x97\x99\xa0\xa1\xa3\xa7-\xab\xae\xb0\xb2-\xb5\xb7-\xd6\xd8-\xf6"
@@ -50,55 +53,67 @@ def read_delimited(
     """Read the wanted columns of a file whose separators and encoding are found out."""
     encoding = "utf-8-sig"
     with path.open("rb") as stream:
-        if stream.read(2) in _UTF16:
+        if stream.read(2) in UTF16:
             encoding = "utf-16"
     try:
         return _read(path, wanted, encoding)
     except UnicodeError:
         # no other reading is left of UTF-16 that is none
-        if encoding == "utf-16" or not _is_western(path):
-            raise InputError(
-                f"{path} is not UTF-8 text; save it as CSV in UTF-8, or as Parquet."
-            ) from None
+        with path.open("rb") as stream:
+            if encoding == "utf-16" or not _is_western(stream):
+                raise InputError(
+                    f"{path} is not UTF-8 text; save it as CSV in UTF-8, or as Parquet."
+                ) from None
     return _read(path, wanted, "cp1252")
 
 
-def _is_western(path: Path) -> bool:
-    with path.open("rb") as stream:
-        return all(_WESTERN.fullmatch(line) for line in stream)
+def decoded(data: bytes) -> tuple[str, tuple[str, ...]]:
+    """Return a text and how it was encoded where that is not UTF-8.
+
+    Bytes that are in no encoding become lone surrogates, which mark their records.
+    """
+    for encoding in ("utf-16",) if data[:2] in UTF16 else ("utf-8-sig", "cp1252"):
+        if encoding == "cp1252" and not _is_western(data.splitlines()):
+            break
+        try:
+            return data.decode(encoding), _CODED.get(encoding, ())
+        except UnicodeError:
+            continue
+    return data.decode("utf-8", "surrogateescape").removeprefix("\ufeff"), ()
+
+
+def _is_western(lines: Iterable[bytes]) -> bool:
+    # of a text that is UTF-8 but for some bytes, the letters would become others
+    return all(_WESTERN.fullmatch(line) and not _UTF8.search(line) for line in lines)
 
 
 def _read(path: Path, wanted: AbstractSet[str], encoding: str) -> tuple[list[str], Columns, Rows]:
+    def opened() -> IO[str]:
+        return path.open(encoding=encoding, newline="")
+
     try:
-        separator = _separator(path, wanted, encoding)
-        with _opened(path, encoding) as stream:
+        separator, said = separator_of(path, wanted, opened)
+        with opened() as stream, long_fields():
             names, columns, rows = _columns(path, wanted, _records(stream, separator))
     except csv.Error as error:
         raise InputError(
             f"{path} cannot be read as CSV ({first_line(error)}); save it as comma-separated "
             "UTF-8 text with one header row."
         ) from None
-    said = (
-        []
-        if encoding == "utf-8-sig"
-        else [f"{'UTF-16' if encoding == 'utf-16' else 'Windows-1252'} text"]
-    )
-    if separator != ",":
-        said.append(f"{SEPARATORS[separator]} between fields")
-    return names, columns, Rows(rows.numbers, rows.lines, (*said, *rows.read_as))
+    read_as = (*_CODED.get(encoding, ()), *said, *rows.read_as)
+    return names, columns, Rows(rows.numbers, rows.lines, read_as)
 
 
-@contextmanager
-def _opened(path: Path, encoding: str) -> Iterator[IO[str]]:
-    with path.open(encoding=encoding, newline="") as stream, long_fields():
-        yield stream
+def separator_of(
+    name: Path | str, wanted: AbstractSet[str], opened: Callable[[], IO[str]]
+) -> tuple[str, tuple[str, ...]]:
+    """Return what separates the fields, in words too where that is no comma.
 
-
-def _separator(path: Path, wanted: AbstractSet[str], encoding: str) -> str:
-    """Return what separates the fields: that by which the header has most of the wanted columns."""
+    It is that by which the header has most of the wanted columns.
+    """
     found: dict[str, tuple[int, int]] = {}
-    for separator in (",", *SEPARATORS):
-        with _opened(path, encoding) as stream:
+    for separator in (",", *_SEPARATORS):
+        with opened() as stream, long_fields():
             try:
                 _, header = next(_records(stream, separator), (1, []))
             except csv.Error:
@@ -108,13 +123,13 @@ def _separator(path: Path, wanted: AbstractSet[str], encoding: str) -> str:
     likely = [separator for separator, counts in found.items() if counts == best]
     # a header of one field has no separator, and one of none of the columns is refused later
     if best[1] < 2 or "," in likely:
-        return ","
+        return ",", ()
     if len(likely) > 1:
-        names = " or ".join(SEPARATORS[separator] for separator in likely)
+        names = " or ".join(_SEPARATORS[separator] for separator in likely)
         raise InputError(
-            f"{path}: its header can be separated by {names}; save it with commas between fields."
+            f"{name}: its header can be separated by {names}; save it with commas between fields."
         )
-    return likely[0]
+    return likely[0], (f"{_SEPARATORS[likely[0]]} between fields",)
 
 
 def _records(stream: Iterator[str], separator: str) -> Iterator[tuple[int, list[str]]]:

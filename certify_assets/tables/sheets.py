@@ -6,7 +6,7 @@ import warnings
 import zipfile
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -29,6 +29,20 @@ def read_sheet(
     path: Path, wanted: AbstractSet[str], _: AbstractSet[str] | None
 ) -> tuple[list[str], Columns, Rows]:
     """Read the wanted columns of the one sheet that has most of them."""
+    header, rows, said = sheet_rows(path, path, wanted)
+    refuse_repeated(path, [name for name in header if name])
+    names = matched(header, wanted)
+    places = {name: header.index(written) for name, written in names.items()}
+    values = {name: [cells[place] for _, cells in rows] for name, place in places.items()}
+    lines = np.array([line for line, _ in rows], dtype=np.int64)
+    numbers = np.arange(1, len(rows) + 1)
+    return header, objects(values), Rows(numbers, lines, (*said, *renamed(names)))
+
+
+def sheet_rows(
+    path: Path | str, source: Path | IO[bytes], wanted: AbstractSet[str]
+) -> tuple[list[str], list[tuple[int, list[Any]]], tuple[str, ...]]:
+    """Return header and rows, with their places in the sheet, of the one that has most columns."""
     try:
         from openpyxl import load_workbook
     except ImportError:
@@ -37,7 +51,7 @@ def read_sheet(
             "sheet as CSV."
         ) from None
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(source) as archive:
             size = sum(part.file_size for part in archive.infolist())
         if size > _MOST_BYTES:
             raise InputError(
@@ -47,7 +61,7 @@ def read_sheet(
         with warnings.catch_warnings():
             # of styles and extensions, which hold no values
             warnings.simplefilter("ignore")
-            book = load_workbook(path, read_only=True, data_only=True)
+            book = load_workbook(source, read_only=True, data_only=True)
             sheets = {
                 sheet.title: list(sheet.iter_rows(values_only=True)) for sheet in book.worksheets
             }
@@ -60,12 +74,6 @@ def read_sheet(
             f"{path} cannot be read as an Excel workbook ({first_line(error)}); save the sheet as "
             "CSV."
         ) from None
-    return _columns(path, wanted, sheets)
-
-
-def _columns(
-    path: Path, wanted: AbstractSet[str], sheets: dict[str, list[tuple[Any, ...]]]
-) -> tuple[list[str], Columns, Rows]:
     tables = {title: table for title, rows in sheets.items() if (table := _table(rows))}
     if not tables:
         raise InputError(
@@ -79,17 +87,9 @@ def _columns(
             "them, or save it as CSV."
         )
     (_, header), *rows = tables[best[0]]
-    refuse_repeated(path, [name for name in header if name])
-    names = matched(header, wanted)
-    places = {name: header.index(written) for name, written in names.items()}
-    values = {
-        name: [cells[place] if place < len(cells) else None for _, cells in rows]
-        for name, place in places.items()
-    }
-    said = [f"sheet {best[0]!r}"] if len(sheets) > 1 else []
-    lines = np.array([line for line, _ in rows], dtype=np.int64)
-    numbers = np.arange(1, len(rows) + 1)
-    return header, objects(values), Rows(numbers, lines, (*said, *renamed(names)))
+    # the library leaves out empty cells at the end of a row
+    filled = [(line, cells + [None] * (len(header) - len(cells))) for line, cells in rows]
+    return header, filled, (f"sheet {best[0]!r}",) if len(sheets) > 1 else ()
 
 
 def _table(rows: list[tuple[Any, ...]]) -> list[tuple[int, list[Any]]]:

@@ -50,6 +50,77 @@ _UNWRITABLE = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
+class Outcomes:
+    """What the values of a column say of runs, each distinct one read once."""
+
+    column: str
+    # whose value is a success, all others being failures
+    success_label: str | None = None
+    # a column has few distinct values; 1, 1.0 and True are equal and hash alike
+    _known: dict[tuple[type, Any], int | None] = field(default_factory=dict)
+
+    def read(self, value: Any) -> int | None:
+        """Return 0 or 1, −1 where there is none, None for what is no outcome."""
+        key = (type(value), value)
+        try:
+            return self._known[key] if key in self._known else self._keep(key)
+        except TypeError:
+            return None
+
+    def _keep(self, key: tuple[type, Any]) -> int | None:
+        return self._known.setdefault(key, self._outcome(key[1]))
+
+    def _outcome(self, value: Any) -> int | None:
+        number = _number(value)
+        if number is not None and math.isnan(number):
+            return -1
+        if self.success_label is not None:
+            return int(str(value).strip().lower() == self.success_label.strip().lower())
+        # the column's name may say the contrary
+        contrary = _CONTRARY.search(self.column.lower()) is not None
+        if isinstance(value, bool | np.bool_):
+            return None if contrary else int(value)
+        if isinstance(value, str) and (word := value.strip().lower()) in _OUTCOMES:
+            return None if contrary and word in _YES_OR_NO else _OUTCOMES[word]
+        if number not in (0.0, 1.0):
+            return None
+        exact = decimal.Decimal(value.strip()) if isinstance(value, str) else value
+        return int(number) if exact in (0, 1) else None
+
+    @property
+    def found(self) -> set[int]:
+        """Return the outcomes that the values read so far have."""
+        return {outcome for outcome in self._known.values() if outcome in (0, 1)}
+
+    @property
+    def unknown(self) -> list[str]:
+        """Return the values read so far that are no outcomes, as messages quote them."""
+        return sorted({shown(key[1]) for key, outcome in self._known.items() if outcome is None})
+
+    @property
+    def words(self) -> list[str]:
+        """Return the words read so far that are outcomes, and numbers under a success label."""
+        texts = {
+            value.strip() if isinstance(value, str) else str(value)
+            for (kind, value), outcome in self._known.items()
+            if outcome in (0, 1) and (kind is str or self.success_label is not None)
+        }
+        return sorted(text for text in texts if _number(text) is None or self.success_label)
+
+    def notes(self) -> list[str]:
+        """Say which words are successes."""
+        named: dict[int, list[str]] = {1: [], 0: []}
+        for word in self.words:
+            named[self._outcome(word) or 0].append(word)
+        said = [
+            f"{', '.join(map(shown, words[:_MOST_LABELS]))} as {outcome}"
+            for outcome, words in named.items()
+            if words
+        ]
+        return [f"{self.column}: {' and '.join(said)}"] if said else []
+
+
+@dataclass(frozen=True)
 class TextColumn:
     """A column of a file with what names its cells in messages."""
 
@@ -101,44 +172,26 @@ class TextColumn:
             quick is not None
             and ((missing := np.isnan(quick)) | (quick == 0) | (quick == 1)).all()
             # 1e-400 is no zero
-            and (values.dtype != object or all(self._read(one) is not None for one in set(listed)))
+            and (
+                values.dtype != object
+                or all(Outcomes(self.column).read(one) is not None for one in set(listed))
+            )
         ):
             return np.where(missing, -1, quick).astype(np.int8)
-        # a column has few distinct values; 1, 1.0 and True are equal and hash alike
-        known: dict[tuple[type, Any], int | None] = {}
+        words = Outcomes(self.column, self.success_label)
         outcomes = np.empty(len(listed), dtype=np.int8)
         for index, value in enumerate(listed):
-            key = (type(value), value)
-            try:
-                outcome = known[key] if key in known else known.setdefault(key, self._read(value))
-            except TypeError:
-                outcome = None
+            outcome = words.read(value)
             if outcome is None:
                 raise self._no_outcome(index, listed)
             outcomes[index] = outcome
-        self._describe([str(value).strip() for _, value in known if isinstance(value, str)])
+        self.notes.extend(words.notes())
         return outcomes
-
-    def _read(self, value: Any) -> int | None:
-        """Return an outcome, None for what is none; the column's name may say the contrary."""
-        number = _number(value)
-        if number is not None and math.isnan(number):
-            return -1
-        if self.success_label is not None:
-            return int(str(value).strip().lower() == self.success_label.strip().lower())
-        contrary = _CONTRARY.search(self.column.lower()) is not None
-        if isinstance(value, bool | np.bool_):
-            return None if contrary else int(value)
-        if isinstance(value, str) and (word := value.strip().lower()) in _OUTCOMES:
-            return None if contrary and word in _YES_OR_NO else _OUTCOMES[word]
-        if number not in (0.0, 1.0):
-            return None
-        exact = decimal.Decimal(value.strip()) if isinstance(value, str) else value
-        return int(number) if exact in (0, 1) else None
 
     def _no_outcome(self, index: int, listed: list[Any]) -> InputError:
         """Return the error of a column with other values than outcomes."""
-        labels = sorted({shown(value) for value in listed if self._read(value) != -1})
+        words = Outcomes(self.column, self.success_label)
+        labels = sorted({shown(value) for value in listed if words.read(value) != -1})
         if len(labels) <= _MOST_LABELS:
             return self.error(
                 index,
@@ -150,22 +203,6 @@ class TextColumn:
             f": {shown(listed[index])} is not an outcome; write 1 for a success, 0 for a "
             "failure, or leave it empty where there is no label.",
         )
-
-    def _describe(self, texts: list[str]) -> None:
-        """Note which words are successes."""
-        words = sorted({text for text in texts if _number(text) is None or self.success_label})
-        words = [word for word in words if word.lower() not in _MISSING_TEXT]
-        if not words:
-            return
-        found: dict[int, list[str]] = {1: [], 0: []}
-        for word in words:
-            found[self._read(word) or 0].append(word)
-        said = [
-            f"{', '.join(map(shown, named[:_MOST_LABELS]))} as {outcome}"
-            for outcome, named in found.items()
-            if named
-        ]
-        self.notes.append(f"{self.column}: {' and '.join(said)}")
 
     def ids(self, *, unique: bool = False) -> npt.NDArray[np.object_]:
         """Return a name a row, none of them empty."""

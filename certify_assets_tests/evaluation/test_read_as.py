@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from certify_assets.errors import InputError
-from certify_assets.evaluation.score_table import ColumnNames, TableError, read_score_table
+from certify_assets.evaluation.score_table import ColumnNames, read_score_table
+from certify_assets.tables.columns import TableError
 
 # the third run has no score, and no score is whole: a percentage of it has decimals as well
 TASKS = ["tür 1", "tür 1", "b-2", "c", "c", "d"]

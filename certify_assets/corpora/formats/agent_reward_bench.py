@@ -425,7 +425,7 @@ def _read_file(
     rows_seen: set[tuple[str, AnnotatedRun]],
     reading: Reading,
 ) -> None:
-    for number, found in csv_rows(file):
+    for number, found in csv_rows(file, _COLUMNS)[1]:
         where = f"{file.name} row {number}"
         if (row := usable(found, where, reading, _row_problem)) is None:
             continue

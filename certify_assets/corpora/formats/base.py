@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -112,6 +112,11 @@ class Reading:
     def drop(self, reason: str, example: str) -> None:
         """Count one file or record that is left out; `example` is a sentence that names it."""
         self.tally.drop(reason, example)
+
+    def understood(self, file: SourceFile, notes: Sequence[str]) -> None:
+        """Note what was understood of a file that is not as its format has it."""
+        if notes:
+            self.tally.read_as.setdefault("; ".join(notes), []).append(file.name)
 
     def other(self, file: SourceFile, words: str) -> None:
         """Note a file that is not of the format, with what it is instead."""

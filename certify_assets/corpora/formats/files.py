@@ -71,6 +71,8 @@ class Tally:
     examples: dict[str, str] = field(default_factory=dict)
     notes: Counter[str] = field(default_factory=Counter)
     others: dict[str, str] = field(default_factory=dict)
+    # what was understood of files, with those of which it was
+    read_as: dict[str, list[str]] = field(default_factory=dict)
 
     def drop(self, reason: str, example: str) -> None:
         """Count one file or record that is left out; `example` is a sentence that names it."""
@@ -86,6 +88,8 @@ class Tally:
         self.dropped += part.dropped
         self.notes += part.notes
         self.examples = {**part.examples, **self.examples}
+        for said, files in part.read_as.items():
+            self.read_as.setdefault(said, []).extend(files)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from certify_assets.corpora.formats.gathering import Gathered, StepTexts, gather
 from certify_assets.corpora.formats.texts import switch
 from certify_assets.corpora.schema import to_frame
 from certify_assets.errors import InputError
+from certify_assets.tables.delimited import UTF16
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +42,6 @@ _BROKEN = (
     "file_unsafe_path",
 )
 _EXPLAINED = 2
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _GZIP = b"\x1f\x8b"
 
 
@@ -75,6 +75,8 @@ class ImportFacts:
     notes: dict[str, int]
     label_source: str = ""
     label_facts: dict[str, float] = field(default_factory=dict)
+    #: sentences on what was understood of tables that are not as the formats have them
+    read_as: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,6 +215,10 @@ def _facts(
         notes=dict(tally.notes),
         label_source="; ".join(dict.fromkeys(form.label_source for form in formats)),
         label_facts=dict(sorted(reading.label_facts.items())),
+        read_as=tuple(
+            f"{files[0]}{f' and {len(files) - 1} more' if len(files) > 1 else ''} read as: {said}"
+            for said, files in tally.read_as.items()
+        ),
     )
 
 
@@ -322,7 +328,7 @@ def _encoding(file: SourceFile) -> str | None:
         head = file.head(2)
     except BrokenFileError as error:
         return str(error)
-    if head in _UTF16:
+    if head in UTF16 and file.suffix not in (".csv", ".tsv"):
         return f"{file.name} is in UTF-16; save it as UTF-8."
     if head == _GZIP:
         return (

@@ -1,11 +1,12 @@
-"""Any table of runs (CSV, JSON lines, Parquet): a task, an outcome, and text or steps."""
+"""Any table of runs (CSV, Excel, JSON lines, Parquet): a task, an outcome, and text or steps."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -23,15 +24,23 @@ from certify_assets.corpora.formats.records import Record, iter_lines, parquet_n
 from certify_assets.corpora.formats.texts import text_of
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
-from certify_assets.tables.delimited import SEPARATORS, long_fields
+from certify_assets.tables.columns import likely_column, matched, refuse_repeated, renamed
+from certify_assets.tables.delimited import decoded, long_fields, separator_of
+from certify_assets.tables.sheets import sheet_rows
+from certify_assets.tables.text_column import Outcomes
 
 _FIELDS = words("task_id outcome text steps trajectory_id agent attempt instruction")
-_OUTCOMES = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}
+#: what a column of each field may be called otherwise
+_KINDS = {"task_id": "task", "outcome": "outcome", "text": "text"}
 _MISSING = frozenset({"", "nan", "none", "null", "na", "n/a"})
 _NOT_UTF8 = frozenset(map(chr, range(0xDC80, 0xDD00)))
+_PARQUET, _DELIMITED = (".parquet", ".pq"), (".csv", ".tsv")
+_SHEETS = (".xlsx", ".xlsm")
 
 _FIRST_LINES = 100
 _BATCH_ROWS = 1024
+_HEAD = 1 << 20
+_MOST_LABELS = 6
 
 _Row = tuple[int, Record | str]
 
@@ -43,20 +52,29 @@ class _Unusable(NamedTuple):
     words: str
 
 
+class _Table(NamedTuple):
+    """A file as it was opened: what it calls its columns, and the rows of some of them."""
+
+    names: list[str]
+    rows: Callable[[list[str]], Iterator[_Row]]
+    read_as: tuple[str, ...] = ()
+
+
 def _fits(file: SourceFile) -> bool:
     try:
-        names = _column_names(file)
+        found = _opened(file, frozenset(_FIELDS))
     except InputError:
         return False
-    return names is not None and {"task_id", "outcome"} <= names and bool({"text", "steps"} & names)
+    names = matched(found.names, frozenset(_FIELDS)) if found else {}
+    return {"task_id", "outcome"} <= names.keys() and bool({"text", "steps"} & names.keys())
 
 
 def _explain(file: SourceFile) -> str | None:
     try:
-        names = _column_names(file)
-        if names is None:
+        found = _opened(file, frozenset(_FIELDS))
+        if found is None:
             return _no_table(file)
-        _check_columns(file, names, _columns({}))
+        _called(file, found.names, _columns({}))
     except InputError as error:
         return str(error)
     return None
@@ -68,9 +86,10 @@ def _no_table(file: SourceFile) -> str:
             f"{file.name} is empty; write one row a run, with the columns task_id, outcome and "
             "text or steps."
         )
-    if file.suffix in (".parquet", ".pq"):
+    if file.suffix in _PARQUET:
         return f"{file.name} is not a Parquet file; write it again."
-    for row, values in _rows(file, set()):
+    rows = csv_rows(file, frozenset())[1] if file.suffix in _DELIMITED else iter_lines(file.read())
+    for row, values in rows:
         if isinstance(values, str):
             return f"{file.name} row {row} cannot be used: {values}; correct it."
     return (
@@ -80,42 +99,81 @@ def _no_table(file: SourceFile) -> str:
 
 
 @corpus_format(
-    title="table of runs (CSV, JSON lines or Parquet)",
-    suffixes=(".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".pq"),
+    title="table of runs (CSV, Excel, JSON lines or Parquet)",
+    suffixes=(*_DELIMITED, *_SHEETS, ".jsonl", ".ndjson", *_PARQUET),
     fits=_fits,
     explain=_explain,
     label_source="the column outcome",
-    options={"columns": "names of the columns, by field", "agent": "agent of rows that name none"},
+    options={
+        "columns": "names of the columns, by field",
+        "agent": "agent of rows that name none",
+        "success_label": "outcome that is a success, every other one being a failure",
+    },
 )
 def table(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read one run a row or line."""
     columns = _columns(reading.options.get("columns") or {})
     needed = ("task_id",) if reading.options.get("keep_unlabelled") else ("task_id", "outcome")
+    label = reading.options.get("success_label")
     for file in files:
         try:
-            names = _column_names(file)
+            found = _opened(file, frozenset(columns.values()))
         except BrokenFileError as error:
             reading.drop("file_unreadable", str(error))
             continue
-        if names is None:
+        if found is None:
             reading.drop("file_unreadable", _no_table(file))
             continue
-        _check_columns(file, names, columns, needed)
+        called = _called(file, found.names, columns, needed)
+        outcomes = Outcomes(columns["outcome"], None if label is None else str(label))
         reading.sha256(file)
-        for row, values in _rows(file, names & set(columns.values())):
+        for row, values in found.rows(list(called.values())):
             draft = (
                 _unreadable(values)
                 if isinstance(values, str)
-                else _draft(values, columns, reading.origin(file, row), reading)
+                else _draft(
+                    {name: values.get(called.get(column, "")) for name, column in columns.items()},
+                    outcomes,
+                    reading.origin(file, row),
+                    reading,
+                )
             )
             if isinstance(draft, _Unusable):
                 reading.drop(draft.reason, f"{file.name} row {row} cannot be used: {draft.words}.")
             else:
                 yield draft
+        _require_known(file, outcomes)
+        reading.understood(file, (*found.read_as, *renamed(called), *outcomes.notes()))
 
 
 def _unreadable(words: str) -> _Unusable:
     return _Unusable("unreadable_record", words)
+
+
+def _require_known(file: SourceFile, outcomes: Outcomes) -> None:
+    """Refuse a column of which some values are outcomes and others, of other runs, are not."""
+    if outcomes.success_label is not None and 1 not in outcomes.found:
+        raise InputError(
+            f"{file.name}, column {outcomes.column!r} has no {outcomes.success_label!r}, which "
+            "the option success_label names; give one of its values."
+        )
+    # a slip in a column of 0 and 1 costs its row; rows without a label of the column's own words
+    # would be left out by their outcome
+    others = outcomes.unknown
+    if not others or (not outcomes.words and outcomes.found == {0, 1}):
+        return
+    labels = [*map(repr, outcomes.words), *others]
+    if len(others) > _MOST_LABELS or not (outcomes.words or _are_words(others)):
+        return
+    raise InputError(
+        f"{file.name}, column {outcomes.column!r} has the values {', '.join(labels)}, of which "
+        f"{', '.join(others)} may be a success or a failure; write 1 and 0, or say which value is "
+        "a success with --format table --option success_label=LABEL."
+    )
+
+
+def _are_words(quoted: list[str]) -> bool:
+    return all(any(letter.isalpha() for letter in word) for word in quoted)
 
 
 def _columns(mapping: Any) -> dict[str, str]:
@@ -131,58 +189,78 @@ def _columns(mapping: Any) -> dict[str, str]:
     return {name: str(mapping.get(name, name)) for name in _FIELDS}
 
 
-def _check_columns(
+def _called(
     file: SourceFile,
-    names: set[str],
+    names: list[str],
     columns: Mapping[str, str],
     needed: tuple[str, ...] = ("task_id", "outcome"),
-) -> None:
-    found = f"(its columns are {', '.join(sorted(names)) or 'none'})"
-    for name in needed:
-        if columns[name] not in names:
-            raise InputError(
-                f"{file.name} has no column {columns[name]!r} {found}; {_remedy(name)}."
-            )
-    if columns["text"] not in names and columns["steps"] not in names:
-        raise InputError(
-            f"{file.name} has no column {columns['text']!r} and no column "
-            f"{columns['steps']!r} {found}; {_remedy('text')}."
+) -> dict[str, str]:
+    """Return what a file calls the wanted columns; refuse one that lacks any that is needed."""
+    called = matched(names, frozenset(columns.values()))
+    missing = [name for name in needed if columns[name] not in called]
+    if columns["text"] not in called and columns["steps"] not in called:
+        missing += ["text", "steps"]
+    if not missing:
+        return called
+    *others, last = (f"no column {columns[name]!r}" for name in missing)
+    lacks = " and ".join((*([", ".join(others)] if others else []), last))
+    several = "one" if len(missing) == 1 or missing[0] == "text" else "some"
+    raise InputError(
+        f"{file.name} has {lacks} (its columns are {', '.join(sorted(names)) or 'none'}); rename "
+        f"{several}, or name {'it' if several == 'one' else 'them'} with --format table --option "
+        f"'columns={json.dumps(_remedy(names, columns, missing), ensure_ascii=False)}'."
+    )
+
+
+def _remedy(names: list[str], columns: Mapping[str, str], missing: list[str]) -> dict[str, str]:
+    """Return columns as the option names them, those that are missing as they may be called."""
+    given = {name: column for name, column in columns.items() if column != name}
+    asked = [name for name in missing if name in _KINDS]
+    taken = {*matched(names, frozenset(columns.values())).values()}
+    for name in asked:
+        given[name] = likely_column(_KINDS[name], names, taken) or "…"
+        taken.add(given[name])
+    return given
+
+
+def _opened(file: SourceFile, wanted: AbstractSet[str]) -> _Table | None:
+    """Open a file, or return None where it holds no table."""
+    if file.suffix in _PARQUET:
+        if (found := parquet_names(file)) is None:
+            return None
+        return _Table(
+            sorted(found),
+            lambda columns: parquet_rows(file, sorted(columns), batch_rows=_BATCH_ROWS),
         )
-
-
-def _remedy(name: str) -> str:
-    return f'rename one, or name it with --format table --option \'columns={{"{name}": "…"}}\''
-
-
-def _column_names(file: SourceFile) -> set[str] | None:
-    """Return the names of a table's columns (of JSON lines: the keys of the first good lines)."""
-    if file.suffix in (".parquet", ".pq"):
-        return parquet_names(file)
-    if file.suffix in (".csv", ".tsv"):
-        return next((set(values) for _, values in csv_rows(file) if isinstance(values, dict)), None)
+    if file.suffix in _SHEETS:
+        header, rows, said = sheet_rows(file.name, io.BytesIO(file.read()), wanted)
+        refuse_repeated(file.name, [name for name in header if name])
+        records = [(line, dict(zip(header, cells, strict=False))) for line, cells in rows]
+        return _Table(header, lambda _: iter(records), said) if records else None
+    if file.suffix in _DELIMITED:
+        said, lines = csv_rows(file, wanted)
+        first = next((values for _, values in lines if isinstance(values, dict)), None)
+        if first is None:
+            return None
+        return _Table(list(first), lambda _: csv_rows(file, wanted)[1], said)
     good = [
         values
         for _, values in islice(iter_lines(file.read()), _FIRST_LINES)
         if isinstance(values, dict)
     ]
-    return {name for values in good for name in values} if good else None
+    keys = list(dict.fromkeys(name for values in good for name in values))
+    return _Table(keys, lambda _: iter_lines(file.read())) if good else None
 
 
-def _rows(file: SourceFile, wanted: set[str]) -> Iterator[_Row]:
-    if file.suffix in (".parquet", ".pq"):
-        yield from parquet_rows(file, sorted(wanted), batch_rows=_BATCH_ROWS)
-    elif file.suffix in (".csv", ".tsv"):
-        yield from csv_rows(file)
-    else:
-        yield from iter_lines(file.read())
+def csv_rows(file: SourceFile, wanted: AbstractSet[str]) -> tuple[tuple[str, ...], Iterator[_Row]]:
+    """Return what was understood of a CSV file, and its rows."""
+    text, encoded = decoded(file.read())
+    separator, said = separator_of(file.name, wanted, lambda: io.StringIO(text[:_HEAD], newline=""))
+    return (*encoded, *said), _csv_records(file, text, separator)
 
 
-def csv_rows(file: SourceFile) -> Iterator[_Row]:
-    """Go through the rows of a CSV file."""
-    text = file.read().decode("utf-8", "surrogateescape").removeprefix("\ufeff")
-    reader = csv.reader(
-        io.StringIO(text, newline=""), delimiter="\t" if file.suffix == ".tsv" else ",", strict=True
-    )
+def _csv_records(file: SourceFile, text: str, separator: str) -> Iterator[_Row]:
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     header: list[str] | None = None
     while True:
         first = reader.line_num + 1
@@ -202,7 +280,7 @@ def csv_rows(file: SourceFile) -> Iterator[_Row]:
             yield first, f"it is not CSV ({error}){rest}"
             continue
         if header is None:
-            header = _header(file, cells)
+            header = _header(file, cells) or None
         elif cells and len(cells) != len(header):
             yield reader.line_num, f"it has {len(cells)} cells, the header has {len(header)}"
         elif cells and not _NOT_UTF8.isdisjoint("".join(cells)):
@@ -213,32 +291,24 @@ def csv_rows(file: SourceFile) -> Iterator[_Row]:
 
 def _header(file: SourceFile, cells: list[str]) -> list[str]:
     names = [cell.strip() for cell in cells]
-    for separator, called in SEPARATORS.items():
-        if len(names) == 1 and separator in names[0]:
-            raise InputError(
-                f"{file.name} is separated by {called}; save it with commas, or with tabs "
-                "under a name that ends in .tsv."
-            )
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"{file.name} has the column {repeated[0]!r} twice; rename one.")
     return names
 
 
 def _draft(
-    values: Mapping[str, Any],
-    columns: Mapping[str, str],
-    origin: Origin,
-    reading: Reading,
+    row: Mapping[str, Any], outcomes: Outcomes, origin: Origin, reading: Reading
 ) -> Draft | _Unusable:
-    row = {name: values.get(column) for name, column in columns.items()}
     task, trajectory = _identity(row["task_id"]), _identity(row["trajectory_id"])
-    outcome = _outcome(row["outcome"])
+    outcome = outcomes.read(row["outcome"])
     attempt = _attempt(row["attempt"])
     steps = _steps(row)
     if task is None:
         return _unreadable("it has no task_id")
-    if isinstance(outcome, str):
-        return _Unusable("bad_outcome", outcome)
+    if outcome is None:
+        return _Unusable(
+            "bad_outcome", f"its outcome is {str(row['outcome'])[:40]!r}, neither 0 nor 1"
+        )
     if isinstance(attempt, str):
         return _unreadable(attempt)
     if isinstance(steps, str):
@@ -248,7 +318,7 @@ def _draft(
         agent=_identity(row["agent"]) or str(reading.options.get("agent") or "unknown"),
         instruction=text_of(row["instruction"]),
         steps=steps,
-        outcome=outcome,
+        outcome=None if outcome < 0 else outcome,
         origin=origin,
         trajectory_id=trajectory,
         attempt=attempt,
@@ -267,13 +337,6 @@ def _identity(value: Any) -> str | None:
         return None
     text = str(value).strip()
     return text or None
-
-
-def _outcome(value: Any) -> int | str | None:
-    if value is None or str(value).strip().lower() in _MISSING:
-        return None
-    outcome = _OUTCOMES.get(str(value).strip().lower())
-    return f"its outcome is {str(value)[:40]!r}, neither 0 nor 1" if outcome is None else outcome
 
 
 def _attempt(value: Any) -> int | str | None:
