@@ -183,16 +183,25 @@ class WorkspaceJudge(JudgedCorpus):
         alpha: float | None = None,
         sampling: SamplingPlan | None = None,
         batch_only: bool = False,
+        accept_resplit: bool = False,
     ) -> DeploymentRecord:
         """Let this judge decide the batches of the corpus from now on.
 
         With `batch_only` it may certify nothing; every batch waits for a certificate of its own.
+        Runs that were first certified under another split need `accept_resplit`.
 
         Raises
         ------
         GateClosedError
-            If nothing is certified at the budget, the audit failed, or an alarm was raised.
+            If nothing is certified at the budget, the audit failed, an alarm was raised, or the
+            runs were first certified under another split.
         """
         from certify_assets.operations.rollout import deploy
 
-        return deploy(self, alpha=alpha, sampling=sampling, batch_only=batch_only)
+        return deploy(
+            self,
+            alpha=alpha,
+            sampling=sampling,
+            batch_only=batch_only,
+            accept_resplit=accept_resplit,
+        )

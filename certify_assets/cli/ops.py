@@ -78,6 +78,11 @@ ops.add_command(recertify)
     "at --alpha. [default: the strictest budget of the corpus]",
 )
 @click.option(
+    "--accept-resplit",
+    is_flag=True,
+    help="Deploy although these runs were first certified under another split, seed or name.",
+)
+@click.option(
     "--audit-rate",
     type=SHARE,
     help="Share of tasks whose every run reviewers read. [default: as before, at first .05]",
@@ -109,6 +114,7 @@ def deploy(
     alphas: tuple[str, ...],
     certificates_key: str | None,
     batch_only: bool,
+    accept_resplit: bool,
     as_json: bool,
     **plan: Any,
 ) -> None:
@@ -132,6 +138,7 @@ def deploy(
             sampling=replace(plan_before(corpus), **given),
             certificates_key=certificates_key,
             batch_only=batch_only,
+            accept_resplit=accept_resplit,
         )
         report_stored(corpus, "ops deploy", "operations/deployment")
     _show_made(corpus, made, as_json=as_json)

@@ -375,22 +375,47 @@ def _reader(entries: Sequence[LedgerEntry], judge: str) -> dict[str, str | int]:
     return {"judge": judge, **counts, "results": len(results), "last": mine[-1].time}
 
 
-def certified_splits(corpus: Corpus) -> tuple[int, tuple[str, ...]]:
-    """Return under how many splits these runs were certified, and the other corpora they are in."""
+@dataclass(frozen=True)
+class CertifiedSplits:
+    """Under how many splits the runs of a corpus were certified, and which of them came first."""
+
+    number: int
+    # other corpora that hold the same runs, with certificates
+    others: tuple[str, ...]
+    # the corpus whose runs were certified first, and whether that split is the one in use
+    first: str
+    current_first: bool
+
+
+def certified_splits(corpus: Corpus) -> CertifiedSplits:
+    """Return the splits under which these runs were certified."""
     # A split that was taken because its certificate is the widest is a candidate, as a judge is.
     # Registrations outlast their corpus. Runs are the same where task, agent and texts are. One
     # profile after another is seen within one version: new tasks make another manifest too.
-    designs, others = _designs(corpus), []
+    own = _designs(corpus)
+    every = {design: (time, corpus.name) for design, time in own.items()}
+    others = []
     for other in _of_the_same_runs(corpus):
         if found := _designs(other):
-            designs |= found
             others.append(other.name)
-    return len(designs), tuple(others)
+            for design, time in found.items():
+                every[design] = min(every.get(design, (time, other.name)), (time, other.name))
+    if not every:
+        return CertifiedSplits(0, tuple(others), corpus.name, current_first=True)
+    earliest = min(every, key=lambda design: every[design])
+    # the last that was registered here is the one in use
+    return CertifiedSplits(
+        len(every), tuple(others), every[earliest][1], not own or [*own][-1] == earliest
+    )
 
 
-def _designs(corpus: Corpus) -> set[tuple[int, int]]:
-    """Return the splits as seed and number of the manifest under that seed, of one version."""
+def _designs(corpus: Corpus) -> dict[tuple[int, int], str]:
+    """Return the splits as seed and number of the manifest under that seed, of one version.
+
+    Each with the time of its first registration; the one registered last is the last.
+    """
     manifests: dict[tuple[int, int], list[str]] = {}
+    found: dict[tuple[int, int], str] = {}
     for registration in LedgerStatus.of(corpus).registrations:
         plan = registration.plan or {}
         # registrations of studies have no manifest, those of early versions no version
@@ -398,7 +423,9 @@ def _designs(corpus: Corpus) -> set[tuple[int, int]]:
             seen = manifests.setdefault((plan["version"], plan["seed"]), [])
             if plan["manifest_sha256"] not in seen:
                 seen.append(plan["manifest_sha256"])
-    return {(seed, place) for (_, seed), seen in manifests.items() for place in range(len(seen))}
+            design = plan["seed"], seen.index(plan["manifest_sha256"])
+            found[design] = found.pop(design, registration.time)
+    return found
 
 
 def _of_the_same_runs(corpus: Corpus) -> Iterator[Corpus]:

@@ -42,6 +42,7 @@ from certify_assets.operations.rollout import (
     complete_deployment,
     deploy,
     require_sound,
+    resplit_accepted,
 )
 
 if TYPE_CHECKING:
@@ -144,6 +145,7 @@ def _decided(
             alpha={item.side: item.alpha for item in found.certificates},
             certificates_key=found.key,
             policy=made.policy,
+            accept_resplit=resplit_accepted(now),
         )
     except CertifyError as error:
         return replace(made, reason=str(error))

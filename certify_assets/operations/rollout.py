@@ -12,7 +12,7 @@ from certify_assets.errors import GateClosedError, InputError, StaleCertificateE
 from certify_assets.evaluation.anchors import require_anchored
 from certify_assets.evaluation.certification import certificate_of
 from certify_assets.evaluation.judge_summary import judge_summary
-from certify_assets.evaluation.ledger import certified_splits
+from certify_assets.evaluation.ledger import CertifiedSplits, certified_splits
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import PROCEDURES, SIDES
@@ -61,6 +61,8 @@ if TYPE_CHECKING:
 MOST_OPEN: Final = 0.5
 #: alias of the model version that decides
 ALIAS: Final = "deployed"
+#: finding of a deployment of runs that were first certified under another split
+RESPLIT_ACCEPTED: Final = "resplit_accepted"
 
 
 def deploy(
@@ -71,12 +73,14 @@ def deploy(
     certificates_key: str | None = None,
     policy: str = "",
     batch_only: bool = False,
+    accept_resplit: bool = False,
     track: bool = True,
 ) -> DeploymentRecord:
     """Deploy a judge whose certificates hold, whose audit did not fail and that has no alarm.
 
     With `batch_only` any judge that has scored CAL: none of its certificates decides, and every
-    batch waits for one of its own.
+    batch waits for one of its own. Runs that were certified under another split before are refused
+    unless `accept_resplit` is given; a finding of the deployment says so either way.
     """
     # Without budgets the strictest decide, without a sampling plan the last one, and without a key
     # the certificates on CAL. An error of MLflow is stored in the document. `policy` is that of the
@@ -90,6 +94,14 @@ def deploy(
     chosen = (
         [] if batch_only else _choose(read_certificates(judge, key), alpha, f"{judge} on {corpus}")
     )
+    splits = certified_splits(corpus)
+    if chosen and not (accept_resplit or splits.current_first):
+        raise GateClosedError(
+            f"{judge} is not deployed on {corpus}: its runs were certified under {splits.number} "
+            f"splits, first as {splits.first}, and whoever takes the best of several splits gets "
+            "less confidence than the certificate states; deploy the first, take new tasks, or "
+            "accept this with --accept-resplit."
+        )
     record = DeploymentRecord(
         corpus=corpus.name,
         judge=judge.name,
@@ -100,7 +112,7 @@ def deploy(
         sampling=sampling or plan_before(corpus),
         number=0,
         time=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        findings=tuple(_findings(judge, chosen)) if chosen else (),
+        findings=tuple(_findings(judge, chosen, splits)) if chosen else (),
         policy=policy,
         batch_alpha=batch_alpha,
         kept=corpus.kept.rpartition("/")[2],
@@ -204,6 +216,7 @@ def redeploy(corpus: Corpus, number: int, *, track: bool = True) -> DeploymentRe
         sampling=earlier.sampling,
         certificates_key=earlier.certificates_key,
         batch_only=earlier.batch_only,
+        accept_resplit=resplit_accepted(earlier),
         track=track,
     )
 
@@ -235,7 +248,13 @@ def promote(corpus: Corpus, document: RecertificationRecord) -> DeploymentRecord
         judge,
         alpha=None if budgets is None else {side.side: side.alpha for side in sides},
         certificates_key=document.certificates_key,
+        accept_resplit=now is not None and resplit_accepted(now),
     )
+
+
+def resplit_accepted(record: DeploymentRecord) -> bool:
+    """Whether a deployment was made although its runs had been certified under another split."""
+    return any(item["code"] == RESPLIT_ACCEPTED for item in record.findings)
 
 
 def require_sound(document: RecertificationRecord, sides: Sequence[CertifiedSide]) -> None:
@@ -283,7 +302,9 @@ def _choose(
     return sorted(chosen, key=lambda item: SIDES.index(item.side))
 
 
-def _findings(judge: JudgedCorpus, chosen: Sequence[Certificate]) -> list[dict[str, str]]:
+def _findings(
+    judge: JudgedCorpus, chosen: Sequence[Certificate], splits: CertifiedSplits
+) -> list[dict[str, str]]:
     found = []
     corpus = judge.corpus
     rivals = sum(
@@ -297,16 +318,18 @@ def _findings(judge: JudgedCorpus, chosen: Sequence[Certificate]) -> list[dict[s
             "of the corpus, or certify at δ over their number."
         )
         found.append({"code": "chosen_among_judges", "message": text})
-    splits, others = certified_splits(corpus)
-    if splits > 1:
-        names = f" (also as {', '.join(others)})" if others else ""
+    if splits.number > 1:
+        names = f" (also as {', '.join(splits.others)})" if splits.others else ""
         text = (
-            f"the runs of {corpus} were certified under {splits} splits{names}: if this one was "
-            "taken because its certificate is the best of them, the confidence is overstated, and "
-            "tasks of its calibration split may have been read as TEST; keep the first, or take "
+            f"the runs of {corpus} were certified under {splits.number} splits{names}: if this one "
+            "was taken because its certificate is the best of them, the confidence is overstated, "
+            "and tasks of its calibration split may have been read as TEST; keep the first, or take "
             "new tasks."
         )
         found.append({"code": "resplit", "message": text})
+    if not splits.current_first:
+        text = f"Accepted when it was deployed: the split that was certified first is {splits.first}'s."
+        found.append({"code": RESPLIT_ACCEPTED, "message": text})
     if len(chosen) > 1:
         total = sum(item.delta for item in chosen)
         text = f"Each side holds with its own δ; that both hold, with confidence 1−{total:g}."

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from certify_assets.corpora.config import remove_corpus, save_config
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import GateClosedError
+from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.certification import certify_judge
 from certify_assets.evaluation.ledger import certified_splits
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations.rollout import deploy
+from certify_assets.operations.rollout import deploy, redeploy
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs
 
@@ -24,25 +28,30 @@ def _certified(store: Store, name: str) -> JudgedCorpus:
     return judged(store, name)
 
 
+def _splits(store: Store, name: str) -> tuple[int, tuple[str, ...]]:
+    found = certified_splits(Corpus(store, name))
+    return found.number, found.others
+
+
 def test_other_names_and_seeds_are_counted_and_outlast_their_corpus(tmp_path: Path) -> None:
     store = Store(str(tmp_path / "root"))
     path = write_runs(tmp_path / "runs.jsonl", tasks=60, attempts=3)
     register_runs(store, "first", path, seed=1)
     _certified(store, "first")
-    assert certified_splits(Corpus(store, "first")) == (1, ())
+    assert _splits(store, "first") == (1, ())
     # the same split under another name is no other split
     register_runs(store, "same", path, seed=1)
     _certified(store, "same")
-    assert certified_splits(Corpus(store, "first")) == (1, ("same",))
+    assert _splits(store, "first") == (1, ("same",))
     register_runs(store, "second", path, seed=2)
     _certified(store, "second")
     remove_corpus(store, "second")
-    assert certified_splits(Corpus(store, "first")) == (2, ("same", "second"))
+    assert _splits(store, "first") == (2, ("same", "second"))
     # other runs are no matter
     other = write_runs(tmp_path / "other.jsonl", tasks=60, attempts=3, seed=9)
     register_runs(store, "other", other, seed=3)
     _certified(store, "other")
-    assert certified_splits(Corpus(store, "other")) == (1, ())
+    assert _splits(store, "other") == (1, ())
 
 
 def test_another_profile_of_one_version_is_counted_and_new_tasks_are_not(tmp_path: Path) -> None:
@@ -52,10 +61,10 @@ def test_another_profile_of_one_version_is_counted_and_new_tasks_are_not(tmp_pat
     _certified(store, "c")
     write_runs(path, tasks=80, attempts=3)
     _certified(store, "c")
-    assert certified_splits(Corpus(store, "c"))[0] == 1
+    assert _splits(store, "c")[0] == 1
     save_config(store, replace(config, profile="paper"))
     _certified(store, "c")
-    assert certified_splits(Corpus(store, "c"))[0] == 2
+    assert _splits(store, "c")[0] == 2
 
 
 def test_a_deployment_says_that_its_runs_were_split_again(operated: Store) -> None:
@@ -69,3 +78,20 @@ def test_a_deployment_says_that_its_runs_were_split_again(operated: Store) -> No
         item["message"] for item in deploy(judge, track=False).findings if item["code"] == "resplit"
     ]
     assert said.startswith("the runs of c were certified under 2 splits (also as again)")
+
+
+def test_only_the_first_split_of_the_same_runs_is_deployed_unasked(operated: Store) -> None:
+    register_runs(operated, "again", Path(Corpus(operated, "c").config.paths[0]), seed=7)
+    judge = _certified(operated, "again")
+    audit_judge(judge)
+    before = sorted(operated.names("operations"))
+    with pytest.raises(GateClosedError, match=r"under 2 splits, first as c, .*--accept-resplit"):
+        deploy(judged(operated, "again"), track=False)
+    assert sorted(operated.names("operations")) == before
+    made = deploy(judged(operated, "again"), accept_resplit=True, track=False)
+    assert "resplit" in {item["code"] for item in made.findings}
+    # what was accepted once is accepted when it is deployed again
+    again = redeploy(Corpus(operated, "again"), made.number, track=False)
+    assert again.number == made.number + 1
+    # the first split stays as good as it was
+    assert deploy(judged(operated, "c"), track=False).certificates
