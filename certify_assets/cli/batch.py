@@ -234,7 +234,7 @@ def close(
     the first part of the draw.
     """
     found, allowed = read_draw(certificate, scores, drawn, asked)
-    outcomes = labels_of(labels, drawn, allowed, asked.columns["outcome_col"])
+    outcomes = labels_of(labels, drawn, allowed, asked)
     results = [
         item.close({name: outcomes[name] for name in names if name in outcomes})
         for item, names in zip(found.sides.sides, found.sides.orders, strict=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from certify_assets.cli.documents import Choice, load_certificates
-from certify_assets.cli.options import read_scores
+from certify_assets.cli.options import read_scores, remedies, say_read_as
 from certify_assets.errors import InputError
 from certify_assets.evaluation.score_table import ColumnNames, read_labels
 from certify_assets.files import read_json, sha256_file, write_json_atomic
@@ -337,9 +337,12 @@ def _history(path: Path, asked: BatchOptions) -> History:
     )
 
 
-def labels_of(path: Path, drawn: Path, allowed: set[str], outcome_col: str) -> dict[str, int]:
+def labels_of(path: Path, drawn: Path, allowed: set[str], asked: BatchOptions) -> dict[str, int]:
     """Read the outcomes of drawn runs by trajectory_id; an empty one is no label yet."""
-    ids, outcomes, rows = read_labels(path, ColumnNames(outcome=outcome_col))
+    names = ColumnNames(outcome=asked.columns["outcome_col"])
+    with remedies():
+        ids, outcomes, rows = read_labels(path, names, asked.columns["success_label"])
+    say_read_as(path, rows.read_as)
     found: dict[str, int] = {}
     for place, (name, outcome) in enumerate(zip(ids.tolist(), outcomes.tolist(), strict=True)):
         if outcome >= 0 and found.setdefault(name, outcome) != outcome:

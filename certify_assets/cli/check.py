@@ -17,6 +17,7 @@ from certify_assets.cli.documents import (
 )
 from certify_assets.cli.options import (
     PATH,
+    READING,
     SIDE,
     Finite,
     column_options,
@@ -117,11 +118,6 @@ def resample(
     as_json: bool,
     split: str | None,
     draws: str,
-    task_col: str,
-    score_col: str,
-    outcome_col: str,
-    lower_is_better: bool,
-    success_label: str | None,
     **options: Any,
 ) -> None:
     """How often a threshold's error exceeds α when tasks are resampled.
@@ -133,8 +129,8 @@ def resample(
 
     if draws != "exact" and not (draws.isdecimal() and int(draws) > 0):
         raise click.UsageError(f"--draws is {draws!r}; give a whole number above zero, or exact.")
-    columns = (task_col, score_col, outcome_col, lower_is_better, success_label)
-    table = read_scores(scores, *columns).choose_split(split, required=True)
+    columns = {name: options.pop(name) for name in READING}
+    table = read_scores(scores, **columns).choose_split(split, required=True)
     result = resample_audit(
         table.scores,
         table.labelled(),
@@ -279,11 +275,6 @@ def _decide(
     default=6.0,
     help="Minutes a reviewer needs for one run.",
 )
-@click.option(
-    "--score-scale",
-    help="What a score is; log-odds are shown with their probability, anything else as it is. "
-    "[default: probability where all are from 0 to 1, log-odds where some are negative]",
-)
 @column_options
 @json_option
 def report(
@@ -296,7 +287,6 @@ def report(
     out: Path,
     title: str | None,
     minutes: float,
-    score_scale: str | None,
     as_json: bool,
     **columns: Any,
 ) -> None:
@@ -330,7 +320,12 @@ def report(
     if difference is not None:
         raise StaleCertificateError(f"{certificate} is not of {scores}: {difference}")
     test = _audit_table(whole, audit_path, columns)
-    scale = score_scale or recognised_scale(table.scores)
+    scale = columns["score_scale"] or recognised_scale(
+        -table.scores if columns["lower_is_better"] else table.scores
+    )
+    if columns["lower_is_better"] and scale == "probability":
+        # the negative of a probability is neither one nor log-odds
+        scale = "score"
     page = render_page(
         certificates,
         table.to_frame(),

@@ -12,6 +12,7 @@ from certify_assets.cli.documents import Choice, choice_options, load_certificat
 from certify_assets.cli.options import (
     COUNT,
     PATH,
+    READING,
     Finite,
     column_options,
     read_scores,
@@ -83,11 +84,6 @@ def monitor(
     split: str | None,
     choice: Choice,
     as_json: bool,
-    task_col: str,
-    score_col: str,
-    outcome_col: str,
-    lower_is_better: bool,
-    success_label: str | None,
     **options: Any,
 ) -> None:
     """Raise an alarm when newly labelled tasks show an error above α.
@@ -108,8 +104,8 @@ def monitor(
 
     refuse_overwrite({"--html": page}, {"CERTIFICATE": certificate, "LABELS": labels})
     certificates = one_a_side(certificate, load_certificates(certificate, choice))
-    columns = (task_col, score_col, outcome_col, lower_is_better, success_label)
-    table = read_scores(labels, *columns).choose_split(split, required=True)
+    columns = {name: options.pop(name) for name in READING}
+    table = read_scores(labels, **columns).choose_split(split, required=True)
     stated = require_audit_sample(labels)
     entries = []
     # one that certifies nothing decides nothing to monitor; alone it is refused

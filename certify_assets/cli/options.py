@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
@@ -99,16 +100,28 @@ def refuse_inapplicable(ctx: click.Context, procedure: str) -> None:
 
 
 #: what `column_options` gives a command, for `read_scores`
-READING = ("task_col", "score_col", "outcome_col", "lower_is_better", "success_label")
+READING = (
+    *("task_col", "score_col", "outcome_col"),
+    *("lower_is_better", "success_label", "score_scale"),
+)
+
+
+success_label_option = click.option(
+    "--success-label",
+    metavar="LABEL",
+    help="The outcome that is a success; every other one is then a failure. [default: 1, yes, "
+    "true, pass and the like]",
+)
 
 
 def column_options(command: _Command) -> _Command:
     """Add options of how a score table is read."""
+    command = success_label_option(command)
     command = click.option(
-        "--success-label",
-        metavar="LABEL",
-        help="The outcome that is a success; every other one is then a failure. [default: 1, yes, "
-        "true, pass and the like]",
+        "--score-scale",
+        type=click.Choice(["probability", "log-odds"]),
+        help="What scores are: percentages are divided by 100 where probabilities are said, and "
+        "other scores than those refused. [default: scores as they are]",
     )(command)
     command = click.option(
         "--lower-is-better",
@@ -133,20 +146,37 @@ def read_scores(
     outcome_col: str,
     lower_is_better: bool = False,
     success_label: str | None = None,
+    score_scale: str | None = None,
     *,
     outcomes: bool = True,
 ) -> ScoreTable:
     """Read a score table as the options say; say what was understood that is not plain."""
     names = ColumnNames(task=task_col, score=score_col, outcome=outcome_col)
-    try:
+    with remedies():
         table = read_score_table(
-            path, columns=names, outcomes=outcomes, success_label=success_label
+            path,
+            columns=names,
+            outcomes=outcomes,
+            success_label=success_label,
+            score_scale=score_scale,
         )
+    say_read_as(path, table.read_as)
+    return replace(table, scores=-table.scores) if lower_is_better else table
+
+
+def say_read_as(path: Path, notes: Sequence[str]) -> None:
+    """Print what was understood of a table that is not as a table has it, if anything was."""
+    if notes:
+        say(f"{path.name} read as: {'; '.join(notes)}")
+
+
+@contextmanager
+def remedies() -> Iterator[None]:
+    """Add to the faults of a table the command line that would read it."""
+    try:
+        yield
     except TableError as problems:
         raise _with_command(problems) from None
-    if table.read_as:
-        say(f"{path.name} read as: {'; '.join(table.read_as)}")
-    return replace(table, scores=-table.scores) if lower_is_better else table
 
 
 def _with_command(problems: TableError) -> InputError:
@@ -184,7 +214,7 @@ def score_pieces(
 
     names = ColumnNames(columns["task_col"], columns["score_col"], columns["outcome_col"])
     lower, label = columns["lower_is_better"], columns["success_label"]
-    return ScorePieces(path, names, split, required, lower, label)
+    return ScorePieces(path, names, split, required, lower, label, columns["score_scale"])
 
 
 def read_pilot(path: Path, **columns: Any) -> Table:

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from certify_assets.cli.options import NATURAL, PATH, store_option
+from certify_assets.cli.options import (
+    NATURAL,
+    PATH,
+    remedies,
+    say_read_as,
+    store_option,
+    success_label_option,
+)
 from certify_assets.cli.output import (
     NOTHING,
     emit_json,
@@ -146,22 +153,31 @@ def export(
 @click.argument("corpus")
 @click.argument("path", metavar="FILE", type=PATH)
 @click.option("--reviewer", help="Whose labels these are, where FILE does not say.")
+@success_label_option
 @store_option
 @json_option
-def import_(corpus: str, path: Path, reviewer: str | None, store: Store, as_json: bool) -> None:
+def import_(
+    corpus: str,
+    path: Path,
+    reviewer: str | None,
+    success_label: str | None,
+    store: Store,
+    as_json: bool,
+) -> None:
     """Add the labels of a file to the journal of a corpus.
 
-    FILE is a table with trajectory_id and outcome (0, 1, failure, success), or the JSON export of
-    Label Studio. All of the file is taken or nothing; the same file a second time adds nothing.
+    FILE is a table with trajectory_id and outcome (0, 1, failure, success), read as score tables
+    are, or the JSON export of Label Studio. All of the file is taken or nothing; the same file a second time adds nothing.
     """
     from certify_assets.cli.launching import report_stored
     from certify_assets.operations.label_files import import_labels
 
     opened = _open(store, corpus)
-    with opened.writing("review import"):
-        done = import_labels(opened, path, reviewer=reviewer)
+    with opened.writing("review import"), remedies():
+        done = import_labels(opened, path, reviewer=reviewer, success_label=success_label)
         if done.added:
             report_stored(opened, "review import", "operations/reviewed_labels")
+    say_read_as(path, done.read_as)
     if as_json:
         emit_json(
             {

@@ -65,6 +65,7 @@ class ScorePieces:
     # every score is negated as it is read
     lower_is_better: bool = False
     success_label: str | None = None
+    score_scale: str | None = None
     size: int = _PIECE
     mark: tuple[int, ...] = field(init=False)
     parts: int = field(init=False)
@@ -120,7 +121,9 @@ class ScorePieces:
 
     def _tables(self) -> Iterator[ScoreTable]:
         try:
-            pieces = score_table_pieces(self.path, self.names, self.size, self.success_label)
+            pieces = score_table_pieces(
+                self.path, self.names, self.size, self.success_label, self.score_scale
+            )
             for table in pieces:
                 yield replace(table, scores=-table.scores) if self.lower_is_better else table
         except InputError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+_PERCENT = 100
 _Array = TypeVar("_Array", bound=npt.NDArray[Any])
 #: columns of a frame by the fields of a score table
 _FRAME_NAMES = {
@@ -166,6 +167,7 @@ def read_score_table(
     columns: ColumnNames | None = None,
     outcomes: bool = True,
     success_label: str | None = None,
+    score_scale: str | None = None,
 ) -> ScoreTable:
     """Read and check a table, maybe under other names of columns.
 
@@ -180,6 +182,9 @@ def read_score_table(
     success_label
         The value of that column that is a success; every other one is then a failure. By default
         0 and 1, yes and no, true and false, pass and fail and the like.
+    score_scale
+        "probability" where scores are from 0 to 1, or percentages, which are divided by 100;
+        "log-odds" where they are any number. By default they are taken as they are.
 
     Raises
     ------
@@ -195,11 +200,38 @@ def read_score_table(
     table = _checked(path, names, *found, success_label=success_label)
     if success_label is not None and table.outcomes is not None and 1 not in table.outcomes:
         raise _no_success(path, names.outcome, success_label)
-    return table
+    return _scaled(table, names.score, score_scale)
+
+
+def _scaled(table: ScoreTable, column: str, scale: str | None) -> ScoreTable:
+    """Return a table whose scores are on the scale that they are said to have."""
+    low, high = np.nanmin(table.scores, initial=1), np.nanmax(table.scores, initial=0)
+    percentages = bool(low >= 0 and 1 < high <= _PERCENT)
+    if scale == "probability" and (low < 0 or high > _PERCENT):
+        place = int(np.flatnonzero((table.scores < 0) | (table.scores > _PERCENT))[0])
+        raise InputError(
+            f"{table.path}, {table.row_name(place)}, column {column!r}: {table.scores[place]:g} is "
+            "neither a probability nor a percentage; leave --score-scale probability out, or "
+            "correct the score."
+        )
+    if not percentages or scale == "log-odds":
+        return table
+    if scale is None:
+        said = (
+            f"scores up to {high:g} as they are (--score-scale probability takes them for "
+            "percentages)"
+        )
+        return replace(table, read_as=(*table.read_as, said))
+    said = "scores in percent, divided by 100"
+    return replace(table, scores=table.scores / _PERCENT, read_as=(*table.read_as, said))
 
 
 def score_table_pieces(
-    path: Path, names: ColumnNames, size: int, success_label: str | None = None
+    path: Path,
+    names: ColumnNames,
+    size: int,
+    success_label: str | None = None,
+    score_scale: str | None = None,
 ) -> Iterator[ScoreTable]:
     """Go through a Parquet file as `read_score_table` reads it, a number of rows at a time.
 
@@ -214,6 +246,11 @@ def score_table_pieces(
             raise InputError(
                 f"{path} has {table.scores_as[0]}, and a table that is read in pieces has numbers; write them as "
                 "numbers, or leave --stream out."
+            )
+        if score_scale == "probability" and ((table.scores < 0) | (table.scores > 1)).any():
+            raise InputError(
+                f"{path} has scores outside 0 to 1, and a table that is read in pieces has "
+                "probabilities as such; write them so, or leave --stream or --score-scale out."
             )
         failures &= table.outcomes is not None and not (table.outcomes == 1).any()
         yield table
@@ -248,6 +285,42 @@ def _wanted(path: Path, names: ColumnNames) -> tuple[set[str], set[str]]:
     return wanted, {names.score, names.outcome} - others
 
 
+class _ColumnReader:
+    """Columns of one table, read one after the other; what is wrong with them is gathered."""
+
+    def __init__(
+        self,
+        path: Path,
+        raw: Columns,
+        rows: Rows,
+        success_label: str | None,
+        problems: list[str],
+    ) -> None:
+        self._problems = problems
+        self._columns = {
+            name: TextColumn(path, name, values, rows, success_label)
+            for name, values in raw.items()
+        }
+
+    def __call__(self, name: str, of: Callable[[TextColumn], _Array]) -> _Array | None:
+        try:
+            return of(self._columns[name]) if name in self._columns else None
+        except InputError as error:
+            self._problems.append(str(error))
+            return None
+
+    def notes(self, name: str) -> tuple[str, ...]:
+        """Return what a column is read as otherwise than it is written."""
+        return tuple(self._columns[name].notes) if name in self._columns else ()
+
+    def refusal(self, options: Mapping[str, str]) -> TableError:
+        """Return the error of all that was gathered."""
+        asked = any("--success-label" in problem for problem in self._problems)
+        return TableError(
+            self._problems, {**options, **({"--success-label": "LABEL"} if asked else {})}
+        )
+
+
 def _checked(
     path: Path,
     names: ColumnNames,
@@ -263,21 +336,11 @@ def _checked(
     for option, name in (("--task-col", names.task), ("--score-col", names.score)):
         if name not in raw:
             problems.append(
-                f"{path} has no column {name!r}; its columns are {', '.join(found[:12])}; rename "
+                f"{path} has no column {name!r}; its columns are {_listed(found)}; rename "
                 f"one or name it with {option}."
             )
             options |= _likely(option, found, raw)
-    columns = {
-        name: TextColumn(path, name, values, rows, success_label) for name, values in raw.items()
-    }
-
-    def read(name: str, of: Callable[[TextColumn], _Array]) -> _Array | None:
-        try:
-            return of(columns[name]) if name in columns else None
-        except InputError as error:
-            problems.append(str(error))
-            return None
-
+    read = _ColumnReader(path, raw, rows, success_label, problems)
     scores, outcomes = (
         read(names.score, TextColumn.scores),
         read(names.outcome, TextColumn.outcomes),
@@ -288,13 +351,8 @@ def _checked(
     if problems or scores is None or tasks is None:
         if names.outcome not in raw:
             options |= _likely("--outcome-col", found, raw)
-        if any("--success-label" in problem for problem in problems):
-            options["--success-label"] = "LABEL"
-        raise TableError(problems, options)
-    scores_as, outcomes_as = (
-        tuple(columns[name].notes) if name in columns else ()
-        for name in (names.score, names.outcome)
-    )
+        raise read.refusal(options)
+    scores_as, outcomes_as = read.notes(names.score), read.notes(names.outcome)
     return ScoreTable(
         path=path,
         scores=scores,
@@ -318,17 +376,27 @@ def _likely(option: str, found: Sequence[str], raw: Columns) -> dict[str, str]:
 
 
 def read_labels(
-    path: Path, names: ColumnNames
+    path: Path, names: ColumnNames, success_label: str | None = None
 ) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.int8], Rows]:
     """Read trajectory ids and their outcomes, −1 where there is none, as a score table is read."""
-    wanted = (names.trajectory, names.outcome)
-    found, raw, rows = read_columns(path, set(wanted), {names.outcome})
-    if missing := [name for name in wanted if name not in raw]:
-        raise InputError(
-            f"{path} has no column {missing[0]!r}; its columns are {', '.join(found[:12])}."
-        )
-    ids, outcomes = (TextColumn(path, name, raw[name], rows) for name in wanted)
-    return ids.ids(), outcomes.outcomes(), rows
+    found, raw, rows = read_columns(path, {names.trajectory, names.outcome}, {names.outcome})
+    problems, options = list[str](), dict[str, str]()
+    for name in (names.trajectory, names.outcome):
+        if name not in raw:
+            problems.append(f"{path} has no column {name!r}; its columns are {_listed(found)}.")
+    if names.outcome not in raw:
+        options |= _likely("--outcome-col", found, raw)
+    read = _ColumnReader(path, raw, rows, success_label, problems)
+    ids, outcomes = read(names.trajectory, TextColumn.ids), read(names.outcome, TextColumn.outcomes)
+    if problems or ids is None or outcomes is None:
+        raise read.refusal(options)
+    if success_label is not None and 1 not in outcomes:
+        raise _no_success(path, names.outcome, success_label)
+    return ids, outcomes, replace(rows, read_as=(*rows.read_as, *read.notes(names.outcome)))
+
+
+def _listed(found: Sequence[str]) -> str:
+    return ", ".join(found[:12])
 
 
 def _refuse_one_column_twice(path: Path, names: ColumnNames) -> None:

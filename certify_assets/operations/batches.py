@@ -43,6 +43,7 @@ from certify_assets.operations.sampling import Draw
 from certify_assets.storage.lease import holding, refusing
 from certify_assets.storage.progress import Report, silent
 from certify_assets.storage.urls import local_copies, shown_url
+from certify_assets.tables.columns import matched
 from certify_assets.tables.table_files import read_rows
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from certify_assets.corpora.schema import Trajectory
 
 SCHEMA: Final = "certify_assets/incoming/1"
-_TABLES = (".csv", ".parquet", ".jsonl")
+_TABLES = (".csv", ".tsv", ".xlsx", ".parquet", ".pq", ".jsonl")
 
 
 @dataclass(frozen=True)
@@ -356,10 +357,11 @@ def _refuse_score_tables(roots: Sequence[Path]) -> None:
             if path.suffix.lower() not in _TABLES or not path.is_file():
                 continue
             try:
-                columns = set(read_rows(path, set())[0])
+                names = read_rows(path, frozenset())[0]
             except InputError:
                 continue
-            if "score" in columns and not columns & {"text", "steps"}:
+            # without its columns, whose texts may be long
+            if matched(names, frozenset(("score", "text", "steps"))).keys() == {"score"}:
                 raise InputError(
                     f"{path.name} is a table of scores, without runs; `certify decide CERTIFICATE "
                     f"{path.name}` takes it. Give the runs here."

@@ -23,9 +23,17 @@ from certify_assets.operations.layout import (
 from certify_assets.operations.review_queue import BLIND_COLUMNS, QUEUE_COLUMNS, Queue
 from certify_assets.operations.review_session import MAX_COMMENT, close_settled, reviewer_name
 from certify_assets.storage.store import Store
-from certify_assets.tables.table_files import check_table_file, read_rows, write_table_file
+from certify_assets.tables.columns import Rows, TableError
+from certify_assets.tables.table_files import (
+    TABLE_ENDINGS,
+    check_table_file,
+    read_rows,
+    write_table_file,
+)
+from certify_assets.tables.text_column import Outcomes
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import pandas as pd
 
 #: the labelling interface that the exported tasks are made for
@@ -41,10 +49,9 @@ STUDIO_CONFIG = """\
 </View>
 """
 
-_TABLES = frozenset({".csv", ".parquet", ".pq", ".jsonl", ".ndjson"})
 _WANTED = ("trajectory_id", "task_id", "outcome", "reviewer", "comment")
-_OUTCOMES = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "failure": 0, "success": 1}
 _STUDIO_CHARS = 60_000
+_MOST_LABELS, _MOST_FAULTS = 6, 20
 
 
 @dataclass(frozen=True)
@@ -57,6 +64,7 @@ class Imported:
     reviewers: tuple[str, ...]
     unasked: int  # labels of runs that no reviewer is asked about: they are kept
     closed: tuple[str, ...]  # provisional batches that the labels closed, a sentence each
+    read_as: tuple[str, ...]  # what was understood of the table
 
 
 @dataclass(frozen=True)
@@ -85,7 +93,7 @@ def export_queue(path: Path, queue: Queue, *, with_judge: bool = False) -> None:
 
 
 def _refuse_labels(path: Path) -> None:
-    if not path.is_file() or path.suffix.lower() not in _TABLES:
+    if not path.is_file() or path.suffix.lower() not in TABLE_ENDINGS:
         return
     try:
         _, columns, _ = read_rows(path, {"outcome"})
@@ -122,25 +130,31 @@ def _task(lookup: RunLookup, trajectory_id: str, task_id: str, batch: str) -> di
     return {"trajectory_id": trajectory_id, "task_id": task_id, "batch": batch, "run": text}
 
 
-def import_labels(corpus: Corpus, path: Path, *, reviewer: str | None = None) -> Imported:
+def import_labels(
+    corpus: Corpus,
+    path: Path,
+    *,
+    reviewer: str | None = None,
+    success_label: str | None = None,
+) -> Imported:
     """Append the labels of a file to the journal: all of them, or none where one is at fault."""
     # rows without an outcome are skipped; the same file again adds nothing, nor does a repetition
     if not path.is_file():
         raise InputError(f"{path} does not exist or is not a file; check the path.")
     suffix = path.suffix.lower()
-    if suffix != ".json" and suffix not in _TABLES:
+    if suffix not in TABLE_ENDINGS:
         raise InputError(
-            f"{path} does not end in .csv, .jsonl, .parquet or .json; save the labels in one of "
-            "these formats."
+            f"{path} does not end in .csv, .jsonl, .parquet or .json, nor in .tsv or .xlsx; save "
+            "the labels in one of these formats."
         )
     before = read_labels(corpus)
-    statements = list(_studio(path, reviewer) if suffix == ".json" else _table(path, reviewer))
-    known = dict.fromkeys(label.reviewer for label in before)
-    labels = [
-        label
-        for label in (_label(path, one, known, suffix == ".json") for one in statements)
-        if label is not None
-    ]
+    studio, read_as = suffix == ".json", tuple[str, ...]()
+    if studio:
+        statements = list(_studio(path, reviewer))
+    else:
+        statements, read_as = _table(path, reviewer)
+    outcomes = Outcomes("outcome", success_label)
+    labels = _labels(path, statements, before, outcomes, studio)
     unasked = _require_decided(corpus, path, statements, labels)
     _require_once(path, statements, labels)
     _require_same_reviewer(path, before, labels)
@@ -153,17 +167,26 @@ def import_labels(corpus: Corpus, path: Path, *, reviewer: str | None = None) ->
         reviewers=tuple(sorted({label.reviewer for label in labels})),
         unasked=unasked,
         closed=tuple(close_settled(corpus)),
+        read_as=(*read_as, *outcomes.notes()),
     )
 
 
-def _table(path: Path, reviewer: str | None) -> Iterator[_Statement]:
+def _table(path: Path, reviewer: str | None) -> tuple[list[_Statement], tuple[str, ...]]:
     names, columns, rows = read_rows(path, set(_WANTED))
-    for name in ("trajectory_id", "outcome"):
-        if name not in columns:
-            raise InputError(
-                f"{path} has no column {name!r} (it has {', '.join(names[:12])}); give "
-                "trajectory_id and outcome."
-            )
+    if missing := [name for name in ("trajectory_id", "outcome") if name not in columns]:
+        raise InputError(
+            f"{path} has no column {' and no column '.join(map(repr, missing))} (it has "
+            f"{', '.join(names[:12])}); give trajectory_id and outcome."
+        )
+    return list(_statements(path, columns, rows, reviewer)), rows.read_as
+
+
+def _statements(
+    path: Path,
+    columns: Mapping[str, npt.NDArray[Any]],
+    rows: Rows,
+    reviewer: str | None,
+) -> Iterator[_Statement]:
     digest = sha256_file(path)
     for index in range(len(columns["outcome"])):
         value = {name: columns[name][index] if name in columns else None for name in _WANTED}
@@ -267,18 +290,52 @@ def _texts(value: Any) -> list[str]:
     ]
 
 
-def _label(path: Path, one: _Statement, known: dict[str, None], studio: bool) -> Label | None:
-    """Return a row as a label, or None where it has no outcome; add its reviewer to those known."""
-    if _blank(one.outcome):
-        return None
-    outcome = (
-        None if isinstance(one.outcome, bool) else _OUTCOMES.get(str(one.outcome).strip().lower())
-    )
-    if outcome is None:
-        raise InputError(
-            f"{path}, {one.where}, column outcome: {str(one.outcome)[:60]!r} is no outcome; give "
-            "1 or success, 0 or failure."
+def _labels(
+    path: Path,
+    statements: Sequence[_Statement],
+    before: Sequence[Label],
+    outcomes: Outcomes,
+    studio: bool,
+) -> list[Label]:
+    """Return the rows that have an outcome as labels; refuse a file with a fault, naming each."""
+    known = dict.fromkeys(label.reviewer for label in before)
+    labels, problems, options = list[Label](), dict[str, str](), dict[str, str]()
+    for one in statements:
+        outcome = outcomes.read(one.outcome)
+        if outcome is None:
+            problems.setdefault(
+                "outcome",
+                f"{path}, {one.where}, column outcome: {str(one.outcome)[:60]!r} is no outcome; "
+                "give 1 or success, 0 or failure",
+            )
+        elif outcome >= 0:
+            try:
+                labels.append(_label(path, one, outcome, known, studio))
+            except InputError as error:
+                # of many rows with the same fault the first is enough
+                problems.setdefault(str(error).replace(one.where, ""), str(error))
+    if "outcome" in problems:
+        asked = not studio and len(outcomes.unknown) <= _MOST_LABELS
+        problems["outcome"] += (
+            f", or say with --success-label which value is one ({', '.join(outcomes.unknown)})."
+            if asked
+            else "."
         )
+        options |= {"--success-label": "LABEL"} if asked else {}
+    if problems:
+        raise TableError(list(problems.values())[:_MOST_FAULTS], options)
+    if outcomes.success_label is not None and 1 not in outcomes.found:
+        raise InputError(
+            f"{path}, column outcome has no {outcomes.success_label!r}, which --success-label "
+            "names; give one of its values."
+        )
+    return labels
+
+
+def _label(
+    path: Path, one: _Statement, outcome: int, known: dict[str, None], studio: bool
+) -> Label:
+    """Return a row as a label; add its reviewer to those known."""
     if _blank(one.trajectory_id):
         raise InputError(
             f"{path}, {one.where}, column trajectory_id is empty; name the run that the label is "

@@ -515,7 +515,7 @@ def read_points(path: Path) -> list[LawPoint]:
 def _table_points(path: Path) -> list[LawPoint]:
     names, found, rows = read_rows(path, {*_NEEDED, *_OPTIONAL})
     for name in _NEEDED:
-        if name not in names:
+        if name not in found:
             raise InputError(
                 f"{path} has no column {name!r}; it has {', '.join(map(quoted, names))}; add it."
             )

@@ -294,6 +294,9 @@ _READERS: Mapping[
     **dict.fromkeys((".xlsx", ".xlsm"), read_sheet),
 }
 
+#: of the files that are read
+TABLE_ENDINGS = frozenset(_READERS)
+
 
 def check_table_file(path: Path, frame: Writable) -> None:
     """Refuse a table that its kind of file cannot hold, before anything is written."""

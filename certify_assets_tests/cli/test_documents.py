@@ -201,8 +201,14 @@ def test_probabilities_are_recognised_and_never_shown_as_log_odds(
         assert answer.json["score_scale"] == scale
         shown[scale] = (tmp_path / "page.html").read_text("utf-8")
     assert "(P = " in shown["log-odds"] and "probability of success" in shown["probability"]
+    out, chance = tmp_path / "turned.json", tmp_path / "probability.csv"
     for scale in ("probability", "score"):
         assert "(P = " not in shown[scale] and "log-odds of success" not in shown[scale]
+    # a probability that is negated is neither one nor log-odds
+    assert call(f"certificate {chance} --lower-is-better --alpha 0.2 --out {out}").code in (0, 3)
+    turned = call(f"report {out} {chance} --lower-is-better --out {tmp_path}/page.html --json")
+    assert turned.json["score_scale"] == "score"
+    out, table = tmp_path / "score.json", tmp_path / "score.csv"
     asked = f"report {out} {table} --score-scale log-odds --out {tmp_path}/page.html"
     assert call(asked).code == 0 and "(P = " in (tmp_path / "page.html").read_text("utf-8")
 

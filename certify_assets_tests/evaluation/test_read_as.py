@@ -10,7 +10,12 @@ import pandas as pd
 import pytest
 
 from certify_assets.errors import InputError
-from certify_assets.evaluation.score_table import ColumnNames, read_score_table
+from certify_assets.evaluation.score_table import (
+    ColumnNames,
+    read_labels,
+    read_score_table,
+    score_table_pieces,
+)
 from certify_assets.tables.columns import TableError
 
 # the third run has no score, and no score is whole: a percentage of it has decimals as well
@@ -253,3 +258,42 @@ def test_two_sheets_with_the_table_are_refused(tmp_path: Path) -> None:
     _book(tmp_path / "a.xlsx", {"March": PLAIN, "April": PLAIN})
     with pytest.raises(InputError, match="'March', 'April'"):
         read_score_table(tmp_path / "a.xlsx")
+
+
+def test_percentages_are_read_as_probabilities_where_that_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    text(scores("{:.2f}", 100))(path)
+    plain = read_score_table(path)
+    assert plain.read_as == (
+        "scores up to 93.75 as they are (--score-scale probability takes them for percentages)",
+    )
+    assert read_score_table(path, score_scale="log-odds").read_as == ()
+    probable = read_score_table(path, score_scale="probability")
+    np.testing.assert_array_equal(probable.scores, SCORES)
+    assert probable.read_as == ("scores in percent, divided by 100",)
+    text(PLAIN)(path)
+    assert read_score_table(path, score_scale="probability").read_as == ()
+    for value in (-0.5, 100.5):
+        text(PLAIN.assign(score=[*SCORES[:5], value]))(path)
+        with pytest.raises(InputError, match=r"row 6 .*neither a probability nor a percentage"):
+            read_score_table(path, score_scale="probability")
+    large = tmp_path / "a.parquet"
+    PLAIN.assign(score=np.array(SCORES) * 100).to_parquet(large)
+    with pytest.raises(InputError, match="outside 0 to 1, and a table that is read in pieces"):
+        list(score_table_pieces(large, ColumnNames(), 2, score_scale="probability"))
+
+
+def test_labels_of_a_draw_are_read_as_score_tables_are(tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    odd = words("good", "bad")[["trajectory_id", "outcome"]]
+    text(odd.rename(columns=str.title), sep=";")(path)
+    with pytest.raises(TableError) as refused:
+        read_labels(path, ColumnNames())
+    assert refused.value.options == {"--success-label": "LABEL"}
+    ids, outcomes, rows = read_labels(path, ColumnNames(), "good")
+    assert ids.tolist() == IDS and outcomes.tolist() == OUTCOMES
+    assert "outcome: 'good' as 1 and 'bad' as 0" in rows.read_as
+    text(odd.rename(columns={"trajectory_id": "run", "outcome": "resolved"}))(path)
+    with pytest.raises(TableError, match=r"'trajectory_id'.*\n.*'outcome'") as refused:
+        read_labels(path, ColumnNames())
+    assert refused.value.options == {"--outcome-col": "resolved"}

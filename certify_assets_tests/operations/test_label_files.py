@@ -14,6 +14,7 @@ from certify_assets.operations.labels import read_labels, resolve_labels
 from certify_assets.operations.layout import batch_key
 from certify_assets.operations.review_queue import load_queue
 from certify_assets.storage.store import Store
+from certify_assets.tables.columns import TableError
 from certify_assets.tables.table_files import write_table_file
 from certify_assets_tests.review_builders import decided, session_batch, write_batch
 
@@ -113,7 +114,7 @@ def test_one_file_is_not_two_peoples_labels(store: Store, tmp_path: Path) -> Non
             ["open-1/0,2,ann"],
             r"row 2 \(line 3\), column outcome: '2' is no outcome; give 1 or success, 0 or failure",
         ),
-        (["open-1/0,yes,ann"], "column outcome: 'yes' is no outcome"),
+        (["open-1/0,yess,ann"], "column outcome: 'yess' is no outcome"),
         (
             ["open-9/9,1,ann"],
             r"row 2 \(line 3\), column trajectory_id: 'open-9/9' is no run that was decided for c",
@@ -158,7 +159,7 @@ def test_a_run_of_a_batch_that_nobody_decided_is_refused_by_its_batch(
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("a.txt", "x", "does not end in .csv, .jsonl, .parquet or .json"),
+        ("a.docx", "x", "does not end in .csv, .jsonl, .parquet or .json"),
         ("a.csv", "task_id,outcome\na,1", "has no column 'trajectory_id'"),
         ("a.json", "{", "is not a JSON document"),
         ("a.json", '[{"trajectory_id": "a", "outcome": "success"}]', "not as JSON-MIN"),
@@ -174,6 +175,25 @@ def test_a_file_of_another_kind_is_refused(
         import_labels(Corpus(store, "c"), write(tmp_path / name, text), reviewer="ann")
     with pytest.raises(InputError, match="does not exist"):
         import_labels(Corpus(store, "c"), tmp_path / "nothing.csv", reviewer="ann")
+
+
+def test_a_table_in_other_words_is_read_and_says_how(store: Store, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "Trajectory ID;Outcome", "open-0/0;good", "open-1/0;bad")
+    with pytest.raises(TableError) as refused:
+        import_labels(Corpus(store, "c"), path)
+    # the label that is unknown and the reviewer that is missing, each once
+    assert "'bad', 'good'" in str(refused.value)
+    assert refused.value.options == {"--success-label": "LABEL"}
+    done = import_labels(Corpus(store, "c"), path, reviewer="ann", success_label="good")
+    assert done.read_as == (
+        "semicolons between fields",
+        "column 'Outcome' as outcome",
+        "column 'Trajectory ID' as trajectory_id",
+        "outcome: 'good' as 1 and 'bad' as 0",
+    )
+    assert votes(store) == {"open-0/0": {"ann": 1}, "open-1/0": {"ann": 0}}
+    with pytest.raises(InputError, match="has no 'god', which --success-label names"):
+        import_labels(Corpus(store, "c"), path, reviewer="ann", success_label="god")
 
 
 def annotation(choice: str | None, who: Any, comment: str = "") -> dict[str, Any]:
