@@ -10,7 +10,7 @@ from certify_assets.corpora.formats.labelling import Assessment
 from certify_assets.corpora.formats.records import Record
 from certify_assets.corpora.formats.span_messages import messages_of, parsed
 from certify_assets.corpora.formats.span_tree import span_kind, tool_messages
-from certify_assets.corpora.formats.texts import Message, mapping, text_of
+from certify_assets.corpora.formats.texts import Message, mapping, objects, text_of
 
 #: where the kind of a span is, in order of preference
 _KINDS = (
@@ -161,7 +161,10 @@ def _messages(
 ) -> tuple[Message, ...]:
     for name in names:
         value = nested(attributes, name)
-        if value is not None and (found := messages_of(undotted(parsed(value)), role)):
+        value = parsed(value)
+        if isinstance(value, list) and any("." in key for item in objects(value) for key in item):
+            value = undotted(value)
+        if value is not None and (found := messages_of(value, role)):
             return found
     return ()
 

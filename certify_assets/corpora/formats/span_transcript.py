@@ -6,10 +6,13 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from certify_assets.corpora.formats.span_tree import Span, SpanTree
 from certify_assets.corpora.formats.texts import Message
 
+# characters from which on a text within another is hardly there by chance
+_TELLING = 20
 _MARKS = re.compile(r"[\"'\\\s]+")
 
 
@@ -22,13 +25,26 @@ def transcript(tree: SpanTree) -> tuple[Message, ...]:
     return tuple(_Transcript(tree).messages)
 
 
+class _Key(NamedTuple):
+    role: str
+    text: str
+    calls: str
+
+    def nearly(self, other: _Key) -> bool:
+        """Whether one is the other with more around it, such as thoughts or an envelope."""
+        shorter, longer = sorted((self.text, other.text), key=len)
+        if (self.role, self.calls) != (other.role, other.calls) or not (shorter or self.calls):
+            return False
+        return longer.endswith(shorter) or (len(shorter) >= _TELLING and shorter in longer)
+
+
 class _Transcript:
     def __init__(self, tree: SpanTree) -> None:
         self.messages: list[Message] = []
-        self._keys: dict[Message, tuple[str, str]] = {}
-        self._present: Counter[tuple[str, str]] = Counter()
+        self._keys: dict[Message, _Key] = {}
+        self._present: Counter[_Key] = Counter()
         # what models and tools gave and no later call has repeated yet
-        self._unquoted: list[tuple[str, str, str]] = []
+        self._unquoted: list[tuple[_Key, str]] = []
         self._errors: set[str] = set()
         self._speaking = _innermost_models(tree)
         # spans that show something or hold one that does
@@ -60,9 +76,9 @@ class _Transcript:
             for message in span.answered:
                 self._say(message._replace(role="tool", tool=message.tool or span.name))
             shown = True
-        elif not depth and not self._speaking:
-            for message in span.answered:
-                self._say(message)
+        elif not depth:
+            # the answer of an agent is that of its model, or the whole conversation with its end
+            self._asked(span.answered)
         elif not shown and span.kind != "llm" and depth and (span.asked or span.answered):
             # a retriever, say: what it was asked is an action, what it gave an observation
             self._call(span)
@@ -87,10 +103,10 @@ class _Transcript:
         self.messages.append(message)
         self._present[key] += 1
         if message.role in ("assistant", "tool"):
-            self._unquoted.append((*key, message.tool))
+            self._unquoted.append((key, message.tool))
 
     def _asked(self, messages: Iterable[Message]) -> None:
-        """Add what is new in what a model was given."""
+        """Add what is new in what was given."""
         left = self._present.copy()
         for message in messages:
             key = self._key(message)
@@ -103,21 +119,18 @@ class _Transcript:
             else:
                 self._say(message)
 
-    def _key(self, message: Message) -> tuple[str, str]:
+    def _key(self, message: Message) -> _Key:
         """Return what a message has in common with itself as another tool or call writes it."""
         if message not in self._keys:
             calls = "".join(map(_bare_call, message.calls))
-            self._keys[message] = message.role, _MARKS.sub("", message.text) + calls
+            self._keys[message] = _Key(message.role, _MARKS.sub("", message.text), calls)
         return self._keys[message]
 
-    def _quote(self, message: Message, key: tuple[str, str], *, exact: bool) -> bool:
+    def _quote(self, message: Message, key: _Key, *, exact: bool) -> bool:
         """Take what was given in nearly these words off the list of what was not repeated yet."""
-        for place, (role, text, tool) in enumerate(self._unquoted):
-            same = key == (role, text)
-            if not exact and role == key[0] and (not tool or tool == (message.tool or tool)):
-                shorter, longer = sorted((key[1], text), key=len)
-                same = bool(shorter) and shorter in longer
-            if same:
+        for place, (known, tool) in enumerate(self._unquoted):
+            same_tool = not tool or not message.tool or tool == message.tool
+            if key == known or (not exact and same_tool and key.nearly(known)):
                 del self._unquoted[place]
                 return True
         return False

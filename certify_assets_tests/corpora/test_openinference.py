@@ -1,0 +1,116 @@
+"""Parquet exports of Phoenix: spans with nested messages, annotations in a table of their own."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from certify_assets.corpora.formats import import_corpus
+from certify_assets.corpora.schema import Step, from_frame
+from certify_assets.errors import InputError
+from certify_assets_tests.corpora.builders import reader
+from certify_assets_tests.corpora.formats.openinference import write_phoenix
+from certify_assets_tests.corpora.test_otlp import assert_the_same
+from certify_assets_tests.corpora.traces import published_runs, small_run
+
+read = reader()
+
+
+def test_spans_with_their_annotations(tmp_path: Path) -> None:
+    runs = [small_run(number, number % 2) for number in range(8)]
+    write_phoenix(tmp_path, runs)
+    imported = read(tmp_path)
+    assert imported.format == "openinference" and not imported.dropped
+    assert imported.label_facts == {"labels_from_human": 8} and len(imported.files) == 2
+    assert_the_same(from_frame(imported.frame), runs)
+
+
+def span(number: int, **columns: Any) -> dict[str, Any]:
+    return {
+        "context.trace_id": "t",
+        "context.span_id": f"s{number}",
+        "parent_id": "s0" if number else None,
+        "name": "x",
+        "start_time": f"2026-01-01T00:00:0{number}+00:00",
+        "attributes.metadata": '{"task_id": 7}',
+    } | columns
+
+
+def write(path: Path, *rows: dict[str, Any]) -> Path:
+    names = dict.fromkeys(name for row in rows for name in row)
+    pq.write_table(pa.Table.from_pylist([{n: row.get(n) for n in names} for row in rows]), path)
+    return path
+
+
+MESSAGES = '[{"message.role": "user", "message.content": "hi"}]'
+ANSWER = '[{"message.role": "assistant", "message.content": "hello"}]'
+LLM = {
+    "span_kind": "LLM",
+    "attributes.llm.input_messages": MESSAGES,
+    "attributes.llm.output_messages": ANSWER,
+}
+
+
+def test_columns_that_hold_json_and_scores_with_a_threshold(tmp_path: Path) -> None:
+    write(tmp_path / "spans.parquet", span(0), span(1, **LLM))
+    noted = {"trace_id": "t", "name": "quality", "annotator_kind": "LLM", "label": "so", "score": 4}
+    write(tmp_path / "notes.parquet", noted)
+    imported = read(tmp_path, threshold=3)
+    (run,) = from_frame(imported.frame)
+    assert (run.task_id, run.instruction, run.steps) == ("7", "hi", (Step("hello", ""),))
+    assert run.outcome == 1 and imported.label_facts == {"labels_from_llm_judge": 1}
+    with pytest.raises(InputError, match=r"only quality \(llm_judge\)"):
+        read(tmp_path, label_sources="human")
+
+
+def test_an_error_and_a_retriever(tmp_path: Path) -> None:
+    search = {"span_kind": "RETRIEVER", "name": "search", "attributes.input.value": "tea"}
+    search["attributes.retrieval.documents"] = '[{"document.content": "green"}]'
+    failed = {"status_code": "ERROR", "status_message": "timeout", "name": "pay"}
+    path = write(
+        tmp_path / "spans.parquet",
+        span(0, **{"attributes.input.value": "q", "attributes.output.value": "a"}),
+        span(1, **search, **{"attributes.output.value": "green"}),
+        span(2, span_kind="TOOL", **failed),
+    )
+    (run,) = from_frame(read(path, keep_unlabelled=True).frame)
+    assert run.instruction == "q"
+    assert run.steps == (
+        Step("search(tea)", "tool search: green"),
+        Step("pay()", "tool pay: error: timeout"),
+        Step("a", ""),
+    )
+
+
+def test_what_is_left_out_is_counted(tmp_path: Path) -> None:
+    write(
+        tmp_path / "spans.parquet",
+        span(0, **LLM),
+        span(1, **{"context.trace_id": None}),
+        span(2, **{"context.span_id": ""}),
+    )
+    write(
+        tmp_path / "notes.parquet",
+        {"span_id": "s0", "name": "ok", "annotator_kind": "HUMAN", "label": "pass"},
+        {"span_id": "s9", "name": "ok", "annotator_kind": "HUMAN", "label": "pass"},
+        {"span_id": "s0", "name": None, "annotator_kind": "HUMAN", "label": "pass"},
+    )
+    write(tmp_path / "other.parquet", {"a": 1})
+    imported = import_corpus(tmp_path, format="openinference", name="c")
+    assert len(imported.frame) == 1
+    assert imported.dropped == {
+        "file_other_format": 1,
+        "label_without_trace": 2,
+        "unreadable_record": 2,
+    }
+
+
+@pytest.mark.slow
+def test_published_runs_are_read_as_they_were_recorded(tmp_path: Path) -> None:
+    runs = published_runs(15)
+    write_phoenix(tmp_path, runs)
+    imported = read(tmp_path)
+    assert not imported.dropped and len(imported.frame) == len(runs)
+    assert_the_same(from_frame(imported.frame), runs)

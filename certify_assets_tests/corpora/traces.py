@@ -1,0 +1,304 @@
+"""Runs of an agent as real instrumentation would record them, for the tests of trace formats."""
+
+import base64
+import json
+import random
+import tarfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.json_format import MessageToDict
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, Tracer, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.id_generator import IdGenerator
+
+from certify_assets.corpora.formats.base import Reading
+from certify_assets.corpora.formats.files import Tally
+from certify_assets.corpora.formats.texts import Message, from_first, steps_of_messages
+from certify_assets.corpora.schema import Step
+from certify_assets_tests.paths import shared_data
+
+GENERATIONS = ("messages", "indexed", "events")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A chat of an agent with a user and tools, in the fields of chat completions."""
+
+    task: str
+    agent: str
+    attempt: int
+    outcome: int | None
+    messages: tuple[dict[str, Any], ...]
+
+    def steps(self) -> tuple[Step, ...]:
+        """What every format makes of these messages."""
+        messages = [Message.of(record) for record in self.messages]
+        return steps_of_messages(from_first(messages, "assistant", "tool"), Reading({}, Tally()))
+
+    def instruction(self) -> str:
+        first = next(
+            place for place, one in enumerate(self.messages) if one["role"] in ("assistant", "tool")
+        )
+        asked = [one["content"] for one in self.messages[:first] if one["role"] == "user"]
+        return "\n".join(asked)
+
+    def calls(self) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any], list[dict[str, Any]]]]:
+        """Every call of the model: what it was given, what it said, what tools answered."""
+        for place, message in enumerate(self.messages):
+            if message["role"] == "assistant":
+                after = self.messages[place + 1 :]
+                end = next((k for k, one in enumerate(after) if one["role"] != "tool"), len(after))
+                yield list(self.messages[:place]), message, list(after[:end])
+
+
+def small_run(number: int = 0, outcome: int | None = 1) -> Run:
+    call = {
+        "id": f"c{number}",
+        "type": "function",
+        "function": {"name": "cancel", "arguments": f'{{"order": {number}}}'},
+    }
+    return Run(
+        task=f"task{number % 3}",
+        agent=f"agent{number % 2}",
+        attempt=number // 6,
+        outcome=outcome,
+        messages=(
+            {"role": "system", "content": "policy"},
+            {"role": "user", "content": f"Cancel order {number}."},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"c{number}", "name": "cancel", "content": "done"},
+            {"role": "assistant", "content": f"Order {number} is cancelled."},
+            {"role": "user", "content": "Thanks."},
+        ),
+    )
+
+
+def tau_runs(records: Sequence[dict[str, Any]], agent: str) -> list[Run]:
+    """Return τ-bench runs; every record is one, its attempts numbered in their order."""
+    runs, attempts = [], dict[str, int]()
+    for record in records:
+        if not record.get("traj") or "error" in (record.get("info") or {}):
+            continue
+        task = f"retail/{record['task_id']}"
+        number = attempts[task] = attempts.get(task, -1) + 1
+        outcome = int(abs(float(record["reward"]) - 1) < 1e-6)
+        runs.append(Run(task, agent, number, outcome, tuple(_with_ids(record["traj"]))))
+    return runs
+
+
+def published_runs(most: int = 60) -> list[Run]:
+    """Return so many published τ-bench runs of every producer."""
+    runs: list[Run] = []
+    for archive in sorted(shared_data("taubench_retail").glob("*.tar.gz")):
+        found: list[Run] = []
+        with tarfile.open(archive) as packed:
+            for member in packed:
+                stream = packed.extractfile(member) if member.name.endswith(".json") else None
+                records = json.loads(stream.read()) if stream else None
+                if isinstance(records, list) and records and "traj" in records[0]:
+                    found += tau_runs(records, f"{archive.name.split('+')[0]}/{member.name}")
+        runs += found[:most]
+    return runs
+
+
+def _with_ids(messages: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Give calls of tools the ids, and answers the names, that one producer left out."""
+    waiting: list[str] = []
+    names: dict[str, str] = {}
+    for place, message in enumerate(messages):
+        if message["role"] == "assistant":
+            calls = [
+                {"id": f"call{place}.{number}", **call}
+                for number, call in enumerate(message.get("tool_calls") or ())
+            ]
+            waiting = [call["id"] for call in calls]
+            names |= {call["id"]: call["function"]["name"] for call in calls}
+            yield {**message, "tool_calls": calls} if calls else message
+        elif message["role"] == "tool" and (waiting or "tool_call_id" in message):
+            identity = message.get("tool_call_id") or waiting.pop(0)
+            yield {"name": names.get(identity, ""), **message, "tool_call_id": identity}
+        else:
+            yield message
+
+
+class _Ids(IdGenerator):
+    """Ids that are the same every time."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def generate_span_id(self) -> int:
+        return self._random.getrandbits(64) or 1
+
+    def generate_trace_id(self) -> int:
+        return self._random.getrandbits(128) or 1
+
+
+def recorded(
+    runs: Sequence[Run], generation: str, *, label: str = "correct", canary: str | None = None
+) -> list[ReadableSpan]:
+    """Record runs with the OpenTelemetry SDK in one generation of the GenAI conventions."""
+    kept = InMemorySpanExporter()
+    provider = TracerProvider(
+        id_generator=_Ids(len(generation)), resource=Resource({"service.name": "shop"})
+    )
+    provider.add_span_processor(SimpleSpanProcessor(kept))
+    tracer = provider.get_tracer("tests")
+    for run in runs:
+        about: dict[str, Any] = {"task_id": run.task, "attempt": run.attempt}
+        about |= {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": run.agent}
+        with tracer.start_as_current_span("agent", attributes=about) as root:
+            for given, said, answers in run.calls():
+                _model(tracer, generation, given, said)
+                for answer in answers:
+                    _tool(tracer, said, answer)
+            if generation == "messages":
+                rest = [dict(one) for one in run.messages]
+                root.set_attribute("gen_ai.output.messages", json.dumps(_parts(rest)))
+            if run.outcome is not None:
+                root.add_event(
+                    "gen_ai.evaluation.result",
+                    {
+                        "gen_ai.evaluation.name": label,
+                        "gen_ai.evaluation.score.value": float(run.outcome),
+                        "gen_ai.evaluation.score.label": "pass" if run.outcome else "fail",
+                        "gen_ai.evaluation.explanation": canary or "",
+                    },
+                )
+    return list(kept.get_finished_spans())
+
+
+def _model(tracer: Tracer, generation: str, given: list[Any], said: dict[str, Any]) -> None:
+    about = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
+    with tracer.start_as_current_span("chat m", attributes=about) as span:
+        if generation == "messages":
+            span.set_attribute("gen_ai.input.messages", json.dumps(_parts(given)))
+            span.set_attribute("gen_ai.output.messages", json.dumps(_parts([said])))
+        elif generation == "indexed":
+            for place, message in enumerate(given):
+                span.set_attributes(_indexed(f"gen_ai.prompt.{place}", message))
+            span.set_attributes(_indexed("gen_ai.completion.0", said))
+        else:
+            for message in given:
+                span.add_event(f"gen_ai.{message['role']}.message", _event(message))
+            span.add_event("gen_ai.choice", _event(said))
+
+
+def _tool(tracer: Tracer, said: dict[str, Any], answer: dict[str, Any]) -> None:
+    about = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": answer.get("name", "")}
+    with tracer.start_as_current_span("execute_tool", attributes=about) as span:
+        for call in said.get("tool_calls") or ():
+            if call["id"] == answer.get("tool_call_id"):
+                span.set_attribute("gen_ai.tool.call.arguments", call["function"]["arguments"])
+        span.set_attribute("gen_ai.tool.call.result", answer["content"])
+
+
+def _parts(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    found = []
+    for message in messages:
+        parts: list[dict[str, Any]] = []
+        if message["role"] == "tool":
+            parts.append(
+                {
+                    "type": "tool_call_response",
+                    "id": message.get("tool_call_id"),
+                    "response": message["content"],
+                }
+            )
+        elif message.get("content"):
+            parts.append({"type": "text", "content": message["content"]})
+        for call in message.get("tool_calls") or ():
+            parts.append(
+                {
+                    "type": "tool_call",
+                    "id": call["id"],
+                    "name": call["function"]["name"],
+                    "arguments": call["function"]["arguments"],
+                }
+            )
+        found.append({"role": message["role"], "parts": parts})
+    return found
+
+
+def _indexed(prefix: str, message: dict[str, Any]) -> dict[str, Any]:
+    found = {f"{prefix}.role": message["role"], f"{prefix}.content": message.get("content") or ""}
+    if message.get("tool_call_id"):
+        found[f"{prefix}.tool_call_id"] = message["tool_call_id"]
+    for place, call in enumerate(message.get("tool_calls") or ()):
+        start = f"{prefix}.tool_calls.{place}"
+        found |= {
+            f"{start}.id": call["id"],
+            f"{start}.name": call["function"]["name"],
+            f"{start}.arguments": call["function"]["arguments"],
+        }
+    return found
+
+
+def _event(message: dict[str, Any]) -> dict[str, Any]:
+    found = {"content": message.get("content") or ""}
+    if message["role"] == "tool":
+        found["id"] = message.get("tool_call_id") or ""
+    if message.get("tool_calls"):
+        found["tool_calls"] = json.dumps(message["tool_calls"])
+    return found
+
+
+def otlp_request(spans: Sequence[ReadableSpan]) -> dict[str, Any]:
+    """Return OTLP JSON by OpenTelemetry's own messages; ids are hexadecimal, as OTLP asks."""
+    request = ExportTraceServiceRequest()
+    resource = request.resource_spans.add()
+    resource.resource.attributes.extend(_pairs(spans[0].resource.attributes))
+    scope = resource.scope_spans.add()
+    for span in spans:
+        assert span.context is not None
+        made = ProtoSpan(
+            trace_id=span.context.trace_id.to_bytes(16),
+            span_id=span.context.span_id.to_bytes(8),
+            parent_span_id=span.parent.span_id.to_bytes(8) if span.parent else b"",
+            name=span.name,
+            start_time_unix_nano=span.start_time,
+            end_time_unix_nano=span.end_time,
+            attributes=_pairs(span.attributes),
+        )
+        made.status.code = span.status.status_code.value  # type: ignore[assignment]
+        for event in span.events:
+            made.events.add(
+                name=event.name,
+                time_unix_nano=event.timestamp,
+                attributes=_pairs(event.attributes),
+            )
+        scope.spans.append(made)
+    document = MessageToDict(request)
+    for span_record in document["resourceSpans"][0]["scopeSpans"][0]["spans"]:
+        for name in ("traceId", "spanId", "parentSpanId"):
+            if name in span_record:
+                span_record[name] = base64.b64decode(span_record[name]).hex()
+    return document
+
+
+def _pairs(attributes: Any) -> list[KeyValue]:
+    return [KeyValue(key=key, value=_any(value)) for key, value in (attributes or {}).items()]
+
+
+def _any(value: Any) -> AnyValue:
+    if isinstance(value, bool):
+        return AnyValue(bool_value=value)
+    if isinstance(value, int):
+        return AnyValue(int_value=value)
+    return (
+        AnyValue(double_value=value) if isinstance(value, float) else AnyValue(string_value=value)
+    )
+
+
+def write_lines(path: Path, documents: Sequence[Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(map(json.dumps, documents)) + "\n", "utf-8")
+    return path
