@@ -79,8 +79,12 @@ def environment(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a build reads, where it leaves nothing in the repository."""
-    folder = tmp_path_factory.mktemp("source")
+    return copy_source(tmp_path_factory.mktemp("source"))
+
+
+def copy_source(folder: Path) -> Path:
+    """Copy what a build reads to where it leaves nothing in the repository."""
+    folder.mkdir(exist_ok=True)
     for name in ("setup.cfg", "pyproject.toml", "constraints.txt", "README.md", "LICENSE"):
         shutil.copy(REPOSITORY / name, folder)
     shutil.copytree(

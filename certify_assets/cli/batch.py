@@ -22,6 +22,7 @@ from certify_assets.cli.batch_tables import (
     read_draw,
     require_first_draw,
 )
+from certify_assets.cli.figures import show_figures, verbose_option
 from certify_assets.cli.options import (
     COUNT,
     NATURAL,
@@ -34,7 +35,6 @@ from certify_assets.cli.options import (
     split_option,
 )
 from certify_assets.cli.output import (
-    FIGURES,
     NOTHING,
     emit_json,
     json_option,
@@ -47,6 +47,20 @@ from certify_assets.files import write_atomic, write_json_atomic
 
 if TYPE_CHECKING:
     from certify_assets.certificates import BatchCertificate, BatchPlan
+
+_CLOSED = (
+    "certified",
+    "side",
+    "alpha",
+    "delta",
+    "runs",
+    "decided",
+    "labels_used",
+    "errors_found",
+    "threshold",
+    "net_share",
+    "worth_more",
+)
 
 
 def _batch_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -79,6 +93,7 @@ def _batch_options(command: Callable[..., None]) -> Callable[..., None]:
         ),
         split_option,
         column_options,
+        verbose_option,
         json_option,
     ):
         asked = option(asked)
@@ -101,7 +116,12 @@ def batch() -> None:
 @click.option("--out", type=PATH, help="Write the plan here; draw and close take it.")
 @_batch_options
 def plan(
-    certificate: Path, scores: Path, out: Path | None, asked: BatchOptions, as_json: bool
+    certificate: Path,
+    scores: Path,
+    out: Path | None,
+    asked: BatchOptions,
+    verbose: bool,
+    as_json: bool,
 ) -> None:
     """Choose thresholds, prior and weights by the share of the batch that they save.
 
@@ -127,7 +147,7 @@ def plan(
         return
     names = ("side", "alpha", "delta", "draw", "expected_labels", "expected_net_share")
     for item, document in zip(plans, documents, strict=True):
-        show_table("Batch plan", FIGURES, [[name, str(document[name])] for name in names])
+        show_figures("Batch plan", {"": document}, most=names, verbose=verbose)
         rows = [
             [f"{value:g}", f"{mean:.3f}"]
             for value, mean in zip(item.thresholds, item.predicted_errors, strict=True)
@@ -168,6 +188,7 @@ def draw(
     out: Path,
     labels: int | None,
     asked: BatchOptions,
+    verbose: bool,
     as_json: bool,
 ) -> None:
     """Draw the runs to label, in their order.
@@ -204,8 +225,7 @@ def draw(
         figures = {
             f"{side} {name}": value for side, of in each.items() for name, value in of.items()
         }
-        shown = [[name, str(value)] for name, value in {**counts, **figures}.items()]
-        show_table("Draw", FIGURES, shown)
+        show_figures("Draw", {"": {**counts, **figures}}, verbose=verbose)
         say(
             f"Label the runs of {out} in their order, and give the labels to `certify batch close`."
         )
@@ -226,6 +246,7 @@ def close(
     drawn: Path,
     labels: Path,
     asked: BatchOptions,
+    verbose: bool,
     as_json: bool,
 ) -> None:
     """Certify the batch by the labels of its draw; exit 3 until the risk limit is met.
@@ -244,8 +265,7 @@ def close(
         emit_json(_together(results) if found.both else results[0].to_dict())
         ctx.exit(0 if certified else NOTHING)
     for result in results:
-        rows = [[name, str(value)] for name, value in result.to_dict().items()]
-        show_table("Batch certificate", FIGURES, rows)
+        show_figures("Batch certificate", {"": result.to_dict()}, most=_CLOSED, verbose=verbose)
         show_line(_sentence(result.status, result.decided, result.alpha))
         if result.certified and result.worth_more:
             show_line("More labels are expected to certify a wider set that saves more.")

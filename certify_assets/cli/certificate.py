@@ -8,9 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from certify_assets.cli.examples import ShortHelp
+from certify_assets.cli.gate import (
+    MIN_COVERAGE,
+    Case,
+    Gate,
+    GateResult,
+    coverage_case,
+    gate_options,
+    min_coverage_option,
+)
 from certify_assets.cli.key import sign_document, sign_option
 from certify_assets.cli.options import (
     DEFAULT_PROCEDURE,
+    OPEN_SHARE,
     PATH,
     READING,
     column_options,
@@ -50,7 +61,10 @@ _PROCEDURE_HELP = (
 )
 
 
-@click.command()
+@click.command(
+    cls=ShortHelp,
+    first=("side", "alpha", "delta", "min_coverage", "out", "task_col", "score_col", "outcome_col"),
+)
 @click.argument("scores", type=PATH)
 @click.option(
     "--side",
@@ -60,9 +74,9 @@ _PROCEDURE_HELP = (
     help="Which decision to certify.",
 )
 @click.option(
-    "--alpha", type=float, default=0.1, help="Error budget among auto-decided trajectories."
+    "--alpha", type=OPEN_SHARE, default=0.1, help="Error budget among auto-decided trajectories."
 )
-@click.option("--delta", type=float, default=0.05, help="One minus the confidence.")
+@click.option("--delta", type=OPEN_SHARE, default=0.05, help="One minus the confidence.")
 @click.option("--procedure", default=DEFAULT_PROCEDURE, show_default=True, help=_PROCEDURE_HELP)
 @click.option(
     "--guard",
@@ -151,8 +165,10 @@ _PROCEDURE_HELP = (
 @click.option("--out", type=PATH, help="Also write the document to this file.")
 @sign_option
 @stream_option
+@min_coverage_option
 @column_options
 @json_option
+@gate_options
 @click.pass_context
 def certificate(
     ctx: click.Context,
@@ -164,6 +180,8 @@ def certificate(
     pilot: Path | None,
     pool: Path | None,
     stream: bool,
+    min_coverage: float | None,
+    gate: Gate,
     **options: Any,
 ) -> None:
     """Certify what share of trajectories a judge may decide alone, on both sides.
@@ -178,7 +196,9 @@ def certificate(
     from certify_assets.certificates import EVERY_PROCEDURE
 
     given = {"SCORES": scores, "--pilot": pilot, "--pool": pool}
-    refuse_overwrite({"--out": out}, {name: path for name, path in given.items() if path})
+    refuse_overwrite({"--out": out, "--junit-xml": gate.junit}, given)
+    if min_coverage is not None and options["procedure"] == "all":
+        raise click.UsageError("--min-coverage goes with one procedure; name it.")
     _refuse(pilot, pool, **options)
     named = ctx.get_parameter_source("sign") is click.core.ParameterSource.COMMANDLINE
     if named and out is None:
@@ -209,7 +229,42 @@ def certificate(
         emit_json(document)
     else:
         _show(found)
-    ctx.exit(0 if any(item.certified for item in found.certificates) else NOTHING)
+    result = _gate_result(found, scores, min_coverage)
+    gate.report(result)
+    for case in result.failed:
+        if case.name == MIN_COVERAGE:
+            complain(case.message)
+    ctx.exit(NOTHING if result.failed else 0)
+
+
+def _gate_result(found: CertificateSet, scores: Path, minimum: float | None) -> GateResult:
+    from certify_assets.certificates import Sides
+
+    sides = found.sides or Sides(found.certificates[:1])
+    several = len({item.procedure for item in found.certificates}) > 1
+    opened = any(item.certified for item in found.certificates)
+    cases = [
+        Case(
+            f"{item.procedure} {item.side}" if several else item.side,
+            "passed" if item.certified else "skipped" if opened else "failed",
+            f"{_certified(item)} at a {_region(item)}, error at most {100 * item.alpha:g} %"
+            if item.certified
+            else item.promise,
+        )
+        for item in found.certificates
+    ]
+    promise = found.promise or sides.certificates[0].promise
+    return GateResult(
+        scores.name,
+        sides.sentence,
+        (*cases, *coverage_case(sides.decided, minimum)),
+        bar=_bar(sides),
+        promise=tuple(promise.splitlines()),
+        warnings=tuple(
+            f"{', '.join(names)}: {code}: {message}"
+            for (code, message), names in _gathered(list(found.certificates)).items()
+        ),
+    )
 
 
 def _in_pieces(
@@ -391,11 +446,7 @@ def _show_upright(certificates: list[Certificate]) -> None:
             percent(item.coverage) + " of trajectories" if item.certified else "nothing"
         ),
         "error budget": lambda item: f"{item.alpha:g} with confidence {1 - item.delta:g}",
-        "threshold": lambda item: (
-            ""
-            if item.threshold is None
-            else f"score {'≤' if item.side == 'reject' else '≥'} {item.threshold:.6g}"
-        ),
+        "threshold": _region,
         "error there": lambda item: _rounded(item.selective_error),
         "tail ≤ level": lambda item: (
             "" if item.tail is None else f"{item.tail:.2e} ≤ {item.level:.2e}"
@@ -412,6 +463,12 @@ def _show_upright(certificates: list[Certificate]) -> None:
 
 def _certified(item: Certificate) -> str:
     return percent(item.coverage) if item.certified else "nothing"
+
+
+def _region(item: Certificate) -> str:
+    if item.threshold is None:
+        return ""
+    return f"score {'≤' if item.side == 'reject' else '≥'} {item.threshold:.6g}"
 
 
 def _rounded(error: float | None) -> str:

@@ -15,7 +15,10 @@ from certify_assets.cli.documents import (
     one_a_side,
     read_certificate_file,
 )
+from certify_assets.cli.figures import show_figures, verbose_option
+from certify_assets.cli.gate import Case, Gate, GateResult, State, gate_options
 from certify_assets.cli.options import (
+    OPEN_SHARE,
     PATH,
     READING,
     SIDE,
@@ -30,7 +33,6 @@ from certify_assets.cli.options import (
     stream_option,
 )
 from certify_assets.cli.output import (
-    FIGURES,
     NOTHING,
     emit_json,
     json_option,
@@ -49,13 +51,27 @@ if TYPE_CHECKING:
     from certify_assets.evaluation.decisions import DecisionCounts, Decisions
     from certify_assets.evaluation.score_table import ScoreTable
 
+_AUDITED = (
+    "verdict",
+    "realized_error",
+    "lower_bound",
+    "coverage",
+    "covered_tasks",
+    "tasks",
+    "trajectories",
+    "unscored",
+    "reason",
+)
+
 
 @click.command()
 @click.argument("certificate", type=PATH)
 @click.argument("scores", type=PATH)
 @choice_options
 @column_options
+@verbose_option
 @json_option
+@gate_options
 @click.pass_context
 def audit(
     ctx: click.Context,
@@ -63,7 +79,9 @@ def audit(
     certificate: Path,
     scores: Path,
     choice: Choice,
+    verbose: bool,
     as_json: bool,
+    gate: Gate,
     **columns: Any,
 ) -> None:
     """How the certified threshold does on other labelled tasks.
@@ -74,6 +92,7 @@ def audit(
     error exceeds α. WARN: the point estimate does but not the bound, or too few tasks are covered
     to tell. PASS otherwise.
     """
+    refuse_overwrite({"--junit-xml": gate.junit}, {"CERTIFICATE": certificate, "SCORES": scores})
     certificates = one_a_side(certificate, load_certificates(certificate, choice))
     audits = _audits(certificates, read_scores(scores, **columns).choose_split("test"))
     verdict = _worst(certificates, audits)
@@ -84,15 +103,35 @@ def audit(
         ]
         emit_json(audits[0].to_dict() if len(audits) == 1 else {"verdict": verdict, "audits": each})
     else:
-        names = list(audits[0].to_dict())
-        rows = [[name, *[_cell(audit.to_dict()[name]) for audit in audits]] for name in names]
-        sides = [item.side for item in certificates]
-        show_table("Audit", FIGURES if len(audits) == 1 else ("figure", *sides), rows)
+        each_side = {
+            item.side: audit.to_dict() for item, audit in zip(certificates, audits, strict=True)
+        }
+        show_figures("Audit", each_side, most=_AUDITED, verbose=verbose)
+    gate.report(_gate_result(scores, certificates, audits, verdict))
     ctx.exit(NOTHING if verdict == "ERROR" else 0)
 
 
-def _cell(value: Any) -> str:
-    return "" if value is None else str(value)
+def _gate_result(
+    scores: Path, certificates: list[Certificate], audits: list[Audit], verdict: str
+) -> GateResult:
+    opened = any(item.certified for item in certificates)
+    found, warnings = [], []
+    for item, audit in zip(certificates, audits, strict=True):
+        counts = item.certified or not opened
+        failed = counts and audit.verdict == "ERROR"
+        error = audit.realized_error
+        of_them = "" if error is None else f", of which {percent(error)} are wrong"
+        message = " ".join(
+            [f"{audit.verdict}: {percent(audit.coverage)} of runs decided{of_them}."]
+            + ([audit.reason] if audit.reason else [])
+        )
+        state: State = "failed" if failed else "passed" if counts else "skipped"
+        found.append(Case(f"audit of {item.side}", state, message))
+        if audit.verdict == "WARN":
+            warnings.append(f"audit of {item.side}: {message}")
+    return GateResult(
+        scores.name, f"The audit says {verdict}.", tuple(found), warnings=tuple(warnings)
+    )
 
 
 def _worst(certificates: list[Certificate], audits: list[Audit]) -> str:
@@ -107,7 +146,7 @@ def _worst(certificates: list[Certificate], audits: list[Audit]) -> str:
 @click.argument("scores", type=PATH)
 @click.option("--threshold", type=float, required=True, help="The threshold to audit.")
 @click.option("--side", type=SIDE, default="reject", help="Which decision it makes.")
-@click.option("--alpha", type=float, default=0.1, help="Error budget.")
+@click.option("--alpha", type=OPEN_SHARE, default=0.1, help="Error budget.")
 @click.option("--draws", default="3000", help="Number of resamples, or 'exact'.")
 @click.option("--seed", type=int, default=42, help="Seed of the draws.")
 @split_option

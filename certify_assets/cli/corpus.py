@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from certify_assets.cli.options import COUNT, NATURAL, PATH, store_option
+from certify_assets.cli.figures import show_figures
+from certify_assets.cli.options import COUNT, NATURAL, OPEN_SHARE, PATH, store_option
 from certify_assets.cli.output import (
     FIGURES,
     emit_json,
@@ -18,7 +19,6 @@ from certify_assets.cli.output import (
     say,
     show_line,
     show_table,
-    shown,
     write_text,
 )
 from certify_assets.corpora.corpus import Corpus
@@ -79,7 +79,7 @@ def corpus() -> None:
 @click.option(
     "--alpha",
     "alphas",
-    type=float,
+    type=OPEN_SHARE,
     multiple=True,
     default=(0.1, 0.2),
     help="Error budget to certify, the strictest first; repeat for more.",
@@ -230,7 +230,7 @@ def import_(
         return
     left = {"notes": summary.notes, "label_facts": summary.label_facts}
     printed = {**figures, **{key: value for key, value in left.items() if value}}
-    show_table(f"Corpus {name}", FIGURES, [[key, shown(value)] for key, value in printed.items()])
+    show_figures(f"Corpus {name}", {"": printed})
     for reason, number in profile.dropped.items():
         first = summary.examples.get(reason, "not described")
         show_line(f"{reason} ({number}), the first: {first}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from certify_assets.cli.options import OPEN_SHARE, SIDE
+from certify_assets.cli.options import OPEN_SHARE, SIDE, argument_order
 from certify_assets.corpora import CERTIFYING
 from certify_assets.errors import ForgedCertificateError, InputError, quoted
 from certify_assets.files import read_json_bytes
@@ -60,6 +60,10 @@ def read_certificate_file(path: Path) -> CertificateFile:
     """Read one certificate, or a document of several."""
     from certify_assets.certificates.sides import OUTLINE
 
+    if path.suffix.lower() != ".json" and path.is_file() and not _is_json(path):
+        raise InputError(
+            f"{path} is a table, not the JSON document of a certificate{argument_order()}."
+        )
     document, data = read_json_bytes(path)
     if not isinstance(document, dict) or "certificates" not in document:
         return CertificateFile([document], {}, data)
@@ -71,6 +75,17 @@ def read_certificate_file(path: Path) -> CertificateFile:
             "was written."
         )
     return CertificateFile(inner, outline, data)
+
+
+def _is_json(path: Path) -> bool:
+    """Whether a file begins as a certificate does; a table of JSON Lines does, too."""
+    if path.suffix.lower() in (".jsonl", ".ndjson"):
+        return False
+    try:
+        with path.open("rb") as file:
+            return file.read(100).lstrip()[:1] == b"{"
+    except OSError:
+        return True
 
 
 @dataclass(frozen=True)

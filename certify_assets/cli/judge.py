@@ -10,9 +10,9 @@ import click
 
 from certify_assets.cli.arms import arms
 from certify_assets.cli.compare import compare
+from certify_assets.cli.figures import show_figures
 from certify_assets.cli.options import PATH, corpus_option, store_option
 from certify_assets.cli.output import (
-    FIGURES,
     NOTHING,
     complain,
     emit_json,
@@ -130,9 +130,8 @@ def train(
     if as_json:
         emit_json(document)
         return
-    shown = [[key, str(document[key])] for key in _SHOWN]
-    trained = ["training", judge.family.describe(record)]
-    show_table(f"{name} on {corpus}", FIGURES, [*shown, trained])
+    figures = {**{key: document[key] for key in _SHOWN}, "training": judge.family.describe(record)}
+    show_figures(f"{name} on {corpus}", {"": figures})
     if document["selection"]:
         rows = [
             [row["name"], f"{row['alpha']:g}", f"{row['coverage']:.3f}"]
@@ -242,11 +241,8 @@ def score(
     if as_json:
         emit_json(document)
         return
-    show_table(
-        f"Scores of {name}",
-        FIGURES,
-        [[key, shown(value)] for key, value in document.items() if key != "bill"],
-    )
+    figures = {key: value for key, value in document.items() if key != "bill"}
+    show_figures(f"Scores of {name}", {"": figures})
     if bill is not None:
         show_line(cost_line(bill))
 

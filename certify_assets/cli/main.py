@@ -12,6 +12,7 @@ from typing import Any, Final
 import click
 
 from certify_assets._version import __version__
+from certify_assets.cli.examples import add_examples, similar
 from certify_assets.cli.output import complain
 from certify_assets.errors import CertifyError
 
@@ -86,7 +87,17 @@ class _Lazy(click.Group):
             return None
         module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(import_module(f"certify_assets.cli.{module}"), attribute)
-        return command
+        return add_examples(command, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        # of the groups' commands too: `certify deploy` is one of ops
+        if not name.startswith("-") and name not in _COMMANDS and (close := similar(name)):
+            named = " or ".join(f"'certify {words}'" for words in close)
+            raise click.UsageError(f"No such command '{name}'. Did you mean {named}?", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for heading, commands in _SECTIONS.items():
@@ -113,6 +124,9 @@ def cli() -> None:
     Exit codes: 0 done or certified; 3 nothing certified, gate closed, audit failed or verification
     failed; 2 bad usage or input; 1 a step of a pipeline or study failed.
     """
+
+
+add_examples(cli, "")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from certify_assets.cli.documents import Choice, choice_options, load_certificates, one_a_side
+from certify_assets.cli.figures import show_figures, verbose_option
 from certify_assets.cli.options import (
     COUNT,
     PATH,
@@ -19,13 +20,11 @@ from certify_assets.cli.options import (
     split_option,
 )
 from certify_assets.cli.output import (
-    FIGURES,
     NOTHING,
     emit_json,
     json_option,
     refuse_overwrite,
     show_line,
-    show_table,
     write_text,
 )
 from certify_assets.files import sha256_bytes
@@ -33,6 +32,19 @@ from certify_assets.files import sha256_bytes
 if TYPE_CHECKING:
     from certify_assets.certificates import Monitoring
     from certify_assets.operations.monitor_record import MonitorEntry
+
+_MONITORED = (
+    "alarm",
+    "realized_error",
+    "interval",
+    "tasks",
+    "covered_tasks",
+    "trajectories",
+    "covered_trajectories",
+    "errors",
+    "unscored",
+    "e_process",
+)
 
 
 @click.command()
@@ -73,6 +85,7 @@ if TYPE_CHECKING:
 @split_option
 @choice_options
 @column_options
+@verbose_option
 @json_option
 @click.pass_context
 def monitor(
@@ -83,6 +96,7 @@ def monitor(
     page: Path | None,
     split: str | None,
     choice: Choice,
+    verbose: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -129,7 +143,7 @@ def monitor(
         emit_json({"alarm": alarm, "monitors": followed, "not_certified": nothing})
     else:
         for entry in entries:
-            _show(entry.result, f"Monitor, {entry.side} side")
+            _show(entry.result, f"Monitor, {entry.side} side", verbose=verbose)
     ctx.exit(NOTHING if alarm else 0)
 
 
@@ -157,29 +171,19 @@ def _write_page(page: Path, entries: list[MonitorEntry], labels: Path) -> None:
     write_text(page, render_monitor_page(record, title=labels.stem))
 
 
-def _show(result: Monitoring, title: str) -> None:
-    figures = {
-        name: value
-        for name, value in vars(result).items()
-        if name not in ("findings", "e_process", "shiryaev_roberts", "interval")
+def _show(result: Monitoring, title: str, *, verbose: bool) -> None:
+    shown = {
+        **vars(result),
+        **{
+            name: f"{part.value:.4g} now, at most {part.largest:.4g}; alarm from {part.threshold:g}"
+            for name, part in (
+                ("e_process", result.e_process),
+                ("shiryaev_roberts", result.shiryaev_roberts),
+            )
+        },
     }
-    low, high = result.interval
-    rows = [[name, "" if value is None else str(value)] for name, value in figures.items()]
-    rows.append(["interval", f"{low:.4f} to {high:.4f}"])
-    for name, part in (
-        ("e_process", result.e_process),
-        ("shiryaev_roberts", result.shiryaev_roberts),
-    ):
-        rows.append(
-            [
-                name,
-                (
-                    f"{part.value:.4g} now, at most {part.largest:.4g}; alarm from "
-                    f"{part.threshold:g}"
-                ),
-            ]
-        )
-    show_table(title, FIGURES, rows)
+    del shown["findings"]
+    show_figures(title, {"": shown}, most=_MONITORED, verbose=verbose)
     if result.alarm:
         show_line(
             f"Alarm after {result.first_alarm_at} tasks, at {result.first_alarm_task}: "

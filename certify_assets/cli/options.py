@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from decimal import Decimal
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from certify_assets.cli.output import say
 from certify_assets.errors import InputError
 from certify_assets.evaluation.score_table import ColumnNames, ScoreTable, read_score_table
+from certify_assets.files import read_json_bytes
 from certify_assets.tables.columns import TableError
 
 if TYPE_CHECKING:
@@ -48,8 +50,31 @@ class Finite(click.FloatRange):
         return number
 
 
-SHARE = Finite(0, 1)
-OPEN_SHARE = Finite(0, 1, min_open=True, max_open=True)
+class Share(Finite):
+    """A share, as a number or in percent: .1 and 10% are one."""
+
+    name = "share"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the share, or fail with what would be read."""
+        text = str(value).strip()
+        number, mark, rest = text.partition("%")
+        try:
+            # by decimals: .1 % is exactly the number that .001 is
+            share = float(Decimal(number.strip()) / (100 if mark else 1))
+        except ArithmeticError:
+            share = math.nan
+        if rest or math.isnan(share):
+            self.fail(f"{text!r} is not a share; write it like .1 or 10%.", param, ctx)
+        if 1 < share <= 100 and not mark:
+            self.fail(f"{text} is more than all; write it like .1 or 10%.", param, ctx)
+        return super().convert(share, param, ctx)
+
+
+SHARE = Share(0, 1)
+OPEN_SHARE = Share(0, 1, min_open=True, max_open=True)
 SIDE = click.Choice(["reject", "release"])
 #: without numpy: that of `certify_assets.certificates`
 DEFAULT_PROCEDURE = "pseudo_task"
@@ -152,14 +177,20 @@ def read_scores(
 ) -> ScoreTable:
     """Read a score table as the options say; say what was understood that is not plain."""
     names = ColumnNames(task=task_col, score=score_col, outcome=outcome_col)
-    with remedies():
-        table = read_score_table(
-            path,
-            columns=names,
-            outcomes=outcomes,
-            success_label=success_label,
-            score_scale=score_scale,
-        )
+    try:
+        with remedies():
+            table = read_score_table(
+                path,
+                columns=names,
+                outcomes=outcomes,
+                success_label=success_label,
+                score_scale=score_scale,
+            )
+    except InputError:
+        if not _is_certificate(path):
+            raise
+        sentence = f"{path} is a certificate, not a score table{argument_order()}."
+        raise InputError(sentence) from None
     say_read_as(path, table.read_as)
     return replace(table, scores=-table.scores) if lower_is_better else table
 
@@ -177,6 +208,22 @@ def remedies() -> Iterator[None]:
         yield
     except TableError as problems:
         raise _with_command(problems) from None
+
+
+def _is_certificate(path: Path) -> bool:
+    try:
+        document = read_json_bytes(path)[0]
+    except InputError:
+        return False
+    return isinstance(document, dict) and not {"certified", "certificates"}.isdisjoint(document)
+
+
+def argument_order() -> str:
+    """Say in which order a command of several files takes them."""
+    context = click.get_current_context(silent=True)
+    params = [] if context is None else context.command.params
+    names = [item.human_readable_name for item in params if isinstance(item, click.Argument)]
+    return f"; the order is {' '.join(names)}" if len(names) > 1 else ""
 
 
 def _with_command(problems: TableError) -> InputError:

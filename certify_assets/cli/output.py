@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -40,8 +41,27 @@ json_option = click.option(
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    r"""Write as \u escapes what a terminal would obey instead of print; names are untrusted."""
+    r"""Write as \u escapes what a terminal or CI runner would obey; names are untrusted."""
+    return _defused(escaped(text, keep=keep))
+
+
+def escaped(text: str, *, keep: str = "") -> str:
+    r"""Write as \u escapes what a terminal would obey instead of print."""
     return _UNPRINTABLE.sub(lambda match: match[0] if match[0] in keep else _escape(match[0]), text)
+
+
+def _defused(text: str) -> str:
+    """Break the marks by which GitHub's runner knows commands in what a step prints."""
+    # `::` where a line begins, `##[` anywhere in it, on stdout and stderr alike
+    if ("::" in text or "##[" in text) and _is_read_by_github():
+        return text.replace("::", ":\\u003a").replace("##[", "#\\u0023[")
+    return text
+
+
+def _is_read_by_github() -> bool:
+    context = click.get_current_context(silent=True)
+    asked = context is not None and context.params.get("style") == "github"
+    return asked or os.environ.get("GITHUB_ACTIONS") == "true"
 
 
 def _escape(character: str) -> str:
@@ -76,7 +96,7 @@ def console(*, stderr: bool = False) -> Console:
 def _json_text(document: Any) -> str:
     text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
     # such characters stand only inside strings, where the escape means the same
-    return printable(text, keep="\n") + "\n"
+    return escaped(text, keep="\n") + "\n"
 
 
 def emit_json(document: Any) -> None:
@@ -84,7 +104,8 @@ def emit_json(document: Any) -> None:
     text = _json_text(document)
     if (sys.stdout.encoding or "").lower().replace("-", "") != "utf8":
         text = json.dumps(document, indent=2, allow_nan=False) + "\n"
-    sys.stdout.write(text)
+    # both marks stand only inside strings, where the escape means the same
+    sys.stdout.write(_defused(text))
 
 
 def say(text: str) -> None:

@@ -41,9 +41,9 @@ _REQUIRED = {"success_rate": "--success-rate", "auroc": "--auroc", "icc": "--icc
 @click.command()
 @click.argument("scores", type=PATH, required=False)
 @click.option(
-    "--alpha", type=float, default=0.1, help="Error budget among auto-decided trajectories."
+    "--alpha", type=OPEN_SHARE, default=0.1, help="Error budget among auto-decided trajectories."
 )
-@click.option("--delta", type=float, default=0.05, help="One minus the confidence.")
+@click.option("--delta", type=OPEN_SHARE, default=0.05, help="One minus the confidence.")
 @click.option(
     "--success-rate", "--pi", "success_rate", type=OPEN_SHARE, help="Share of successes π."
 )

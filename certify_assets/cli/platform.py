@@ -13,9 +13,19 @@ from urllib.parse import quote
 
 import click
 
+from certify_assets.cli.gate import (
+    MIN_COVERAGE,
+    Case,
+    Gate,
+    GateResult,
+    coverage_case,
+    gate_options,
+    min_coverage_option,
+)
 from certify_assets.cli.options import corpus_option, store_option
 from certify_assets.cli.output import (
     NOTHING,
+    complain,
     emit_json,
     json_option,
     percent,
@@ -29,7 +39,7 @@ from certify_assets.errors import MissingToolError
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
-    from certify_assets.evaluation.audit import AuditedCell, CorpusOverview
+    from certify_assets.evaluation.audit import AuditedCell, CorpusOverview, JudgeOverview
     from certify_assets.evaluation.ledger import LedgerStatus
 
 _LANGUAGE = ("base", "sft")
@@ -45,15 +55,68 @@ _READS = ("first", "reused", "replay", "changed", "unregistered", "pool", "resul
     help="Also the chain of this judge; repeat for more. `certify judge list` names them.",
 )
 @corpus_option
+@min_coverage_option
 @json_option
+@gate_options
 @click.pass_context
-def run(ctx: click.Context, corpus: Corpus, judges: tuple[str, ...], as_json: bool) -> None:
+def run(
+    ctx: click.Context,
+    corpus: Corpus,
+    judges: tuple[str, ...],
+    min_coverage: float | None,
+    as_json: bool,
+    gate: Gate,
+) -> None:
     """Run the pipeline of one corpus: import, split, check, train, score, certify, audit, page.
 
-    What is finished is kept: after a failure, call it again. Exit 3 where nothing is certified or a
-    check stopped the pipeline, 1 where a step failed.
+    What is finished is kept: after a failure, call it again. Exit 3 where nothing is certified, no
+    judge decides the share of --min-coverage, or a check stopped the pipeline; 1 where a step
+    failed. With --judge, those judges alone open the gate of --min-coverage.
     """
-    ctx.exit(_run(corpus.store, [corpus.name], judges, as_json=as_json))
+    found = _run(corpus.store, [corpus.name], judges, as_json=as_json)
+    result = _gate_result(found[0], judges, min_coverage)
+    gate.report(result)
+    for case in result.failed:
+        if case.name == MIN_COVERAGE:
+            complain(case.message)
+    ctx.exit(NOTHING if result.failed else 0)
+
+
+def _gate_result(
+    corpus: CorpusOverview, judges: tuple[str, ...], minimum: float | None
+) -> GateResult:
+    opened = _certifies([corpus])
+    cases = [
+        Case(
+            judge["judge"],
+            "passed" if _certified(judge) else "skipped" if opened else "failed",
+            " ".join([judge["summary"], *judge["why_nothing"]]),
+        )
+        for judge in corpus["judges"]
+    ]
+    asked = [judge for judge in corpus["judges"] if not judges or judge["judge"] in judges]
+    best = max(asked, key=lambda judge: judge["decided"], default=None)
+    cases += (
+        coverage_case(0.0, minimum)
+        if best is None
+        else coverage_case(best["decided"], minimum, f" by {best['judge']}")
+    )
+    warnings = [
+        f"{judge['judge']}: {finding['message']}"
+        for judge in corpus["judges"]
+        for finding in judge["findings"]
+    ]
+    warnings += [f"{name} is not shown: {reason}" for name, reason in corpus["stale"].items()]
+    sentence = "Nothing is certified." if best is None else f"{best['judge']}: {best['summary']}"
+    return GateResult(corpus["corpus"], sentence, tuple(cases), warnings=tuple(warnings))
+
+
+def _certified(judge: JudgeOverview) -> bool:
+    return any(cell["certified"] for cell in judge["certificates"])
+
+
+def _certifies(corpora: Sequence[CorpusOverview]) -> bool:
+    return any(_certified(judge) for corpus in corpora for judge in corpus["judges"])
 
 
 @click.command()
@@ -72,10 +135,13 @@ def demo(ctx: click.Context, language: bool, store: Store, as_json: bool) -> Non
     the data root, then prints what share each judge may decide alone and where the pages are. Exit
     3 where nothing is certified on any of them, 1 where a step failed.
     """
-    ctx.exit(_run(store, EMBEDDED, _LANGUAGE if language else (), as_json=as_json))
+    corpora = _run(store, EMBEDDED, _LANGUAGE if language else (), as_json=as_json)
+    ctx.exit(0 if _certifies(corpora) else NOTHING)
 
 
-def _run(store: Store, names: Sequence[str], judges: Sequence[str], *, as_json: bool) -> int:
+def _run(
+    store: Store, names: Sequence[str], judges: Sequence[str], *, as_json: bool
+) -> list[CorpusOverview]:
     from certify_assets.cli.launching import run_corpus
     from certify_assets.evaluation.audit import overview
     from certify_assets.judges.specs import judge_spec
@@ -95,13 +161,7 @@ def _run(store: Store, names: Sequence[str], judges: Sequence[str], *, as_json: 
         emit_json({"seconds": seconds, "corpora": corpora, "root": store.root})
     else:
         _show(store, corpora, seconds)
-    certified = any(
-        cell["certified"]
-        for corpus in corpora
-        for judge in corpus["judges"]
-        for cell in judge["certificates"]
-    )
-    return 0 if certified else NOTHING
+    return corpora
 
 
 def _show(store: Store, corpora: Sequence[CorpusOverview], seconds: float) -> None:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from certify_assets.cli.figures import show_figures
 from certify_assets.cli.law import law
-from certify_assets.cli.options import PATH, SIDE, corpus_option, store_option
+from certify_assets.cli.options import OPEN_SHARE, PATH, SIDE, corpus_option, store_option
 from certify_assets.cli.output import (
-    FIGURES,
     NOTHING,
     console,
     emit_json,
@@ -150,7 +150,7 @@ _FIGURES = ("harvest", "wrong", "half B", "TEST own", "TEST deployed", "TEST err
 @click.option(
     "--alpha",
     "alphas",
-    type=float,
+    type=OPEN_SHARE,
     multiple=True,
     help="Budget of wrong pseudo-labels; several are several loops.  [default: 0.1 and 0.2]",
 )
@@ -330,9 +330,7 @@ def generate(
     if as_json:
         emit_json(document)
     else:
-        show_table(
-            f"Generated in {out}", FIGURES, [[key, str(value)] for key, value in document.items()]
-        )
+        show_figures(f"Generated in {out}", {"": document})
 
 
 @contextmanager

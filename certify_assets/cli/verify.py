@@ -17,6 +17,7 @@ from certify_assets.cli.documents import (
     choice_options,
     read_certificate_file,
 )
+from certify_assets.cli.gate import Case, Gate, GateResult, gate_options
 from certify_assets.cli.key import signer_of
 from certify_assets.cli.options import (
     PATH,
@@ -30,7 +31,14 @@ from certify_assets.cli.options import (
     score_pieces,
     stream_option,
 )
-from certify_assets.cli.output import NOTHING, complain, emit_json, json_option, show_line
+from certify_assets.cli.output import (
+    NOTHING,
+    complain,
+    emit_json,
+    json_option,
+    refuse_overwrite,
+    show_line,
+)
 from certify_assets.errors import ForgedCertificateError, InputError
 
 if TYPE_CHECKING:
@@ -56,6 +64,7 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 @choice_options
 @column_options
 @json_option
+@gate_options
 @click.pass_context
 def verify(
     ctx: click.Context,
@@ -68,6 +77,7 @@ def verify(
     public_key: Path | None,
     choice: Choice,
     as_json: bool,
+    gate: Gate,
     **columns: Any,
 ) -> None:
     """Recompute a certificate from its scores and compare every byte.
@@ -81,6 +91,7 @@ def verify(
     """
     from certify_assets.certificates import NOT_VOUCHED
 
+    refuse_overwrite({"--junit-xml": gate.junit}, {"CERTIFICATE": certificate, "SCORES": scores})
     given = read_certificate_file(certificate)
     signer = None if public_key is None else signer_of(certificate, given.data, public_key)
     documents = [item for item in given.certificates if choice.names(item)]
@@ -115,6 +126,18 @@ def verify(
         )
         if signer is not None:
             show_line(f"Signed by {signer['owner'] or 'the key'} ({signer['key']}).")
+    verified = f"{len(documents)} certificate(s) recomputed from {scores.name}, byte for byte."
+    gate.report(
+        GateResult(
+            certificate.name,
+            f"Verified: {verified}" if difference is None else f"Not verified: {difference}",
+            (
+                Case("verify", "passed", verified)
+                if difference is None
+                else Case("verify", "failed", difference),
+            ),
+        )
+    )
     if difference is not None:
         complain(f"not verified: {difference}")
         ctx.exit(NOTHING)
