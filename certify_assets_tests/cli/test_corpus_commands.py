@@ -57,7 +57,7 @@ def test_what_was_left_out_is_said_and_many_agents_are_not_all_listed(
         "utf-8",
     )
     answer = call(f"corpus import {tmp_path}/runs.csv --name c --root {root}")
-    assert answer.code == 0 and "person 0: 1" in answer.out and "and 70 more" in answer.out
+    assert answer.code == 0 and "person 0: 1" in answer.out and "and 87 more" in answer.out
     assert (
         "no_label (1), the first: runs.csv row 92 has no outcome; keep such runs with the "
         "option keep_unlabelled."
