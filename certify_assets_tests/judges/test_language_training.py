@@ -58,7 +58,11 @@ def test_the_base_model_judges_as_it_comes(store: Store) -> None:
 
 
 @pytest.mark.slow
-def test_fine_tuning_and_reinforcement_go_from_adapter_to_certificate(store: Store) -> None:
+def test_fine_tuning_and_reinforcement_go_from_adapter_to_certificate(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # two numbers of steps, as the judge has them, but small ones
+    monkeypatch.setitem(JUDGES, "grpo", JUDGES["grpo"].model_copy(update={"steps": (1, 2)}))
     sft = made(store, "sft")
     assert sft["adapter_sha256"] != judged(store, NAME, "base").train().adapter_sha256
     assert sft["training"]["trainable_parameters"] > 0  # type: ignore[index]
