@@ -43,8 +43,8 @@ chromium:
 	  { tail -n 5 /tmp/certify-chromium.log; echo "Chromium could not be installed; browser tests will skip."; }; \
 	else echo "No Chromium here and no right to install it; browser tests will skip."; fi
 
-# a file of tests stays in one process, so that what its tests share is prepared once
-PYTEST := $(BIN)/python -m pytest -q -n $${CERTIFY_TEST_PROCESSES:-2} --dist loadfile
+# a file of tests stays in one process, so that what its tests share is prepared once; conftest.py orders the files, the longest first
+PYTEST := $(BIN)/python -m pytest -q -n $${CERTIFY_TEST_PROCESSES:-2} --dist loadfile --no-loadscope-reorder
 
 test: setup chromium
 	@$(PYTEST)

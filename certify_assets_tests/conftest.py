@@ -26,6 +26,30 @@ if TYPE_CHECKING:
 for _name in ("DAGSTER_HOME", "CERTIFY_ROOT"):
     os.environ.pop(_name, None)
 
+#: files of the slow tier that take a minute or more, the longest first
+LONGEST = (
+    "test_benchmarks.py",
+    "operations/test_year.py",
+    "faults/test_kills.py",
+    "defs/test_full_study.py",
+    "recorded/test_recorded.py",
+    "judges/test_arms.py",
+    "faults/test_object_store.py",
+    "faults/test_ui.py",
+    "defs/test_language_assets.py",
+    "cli/test_judge_grpo.py",
+    "defs/test_automatic_loop.py",
+    "judges/lm/test_smollm2.py",
+    "judges/test_language_training.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first: processes take files in this order, and none ends alone."""
+    place = {Path(__file__).parent / name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path, len(place)))
+
+
 CHROMIUM_FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
