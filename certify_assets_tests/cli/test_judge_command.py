@@ -135,17 +135,17 @@ def test_a_judge_of_the_platform_takes_another_model_and_keeps_it(
 ) -> None:
     folder = str(compact_model_path())
     place = ("--model", folder, "--root", corpora.root)
-    trained = call("judge", "train", "one", "--judge", "sft", *place, "--json")
+    trained = call("judge", "train", "three", "--judge", "sft", *place, "--json")
     assert trained.code == 0, trained.err
     assert trained.json["instead"] == {"model": folder, "revision": None}
     assert "sft: " in trained.err, "progress"
-    judge = judged(corpora, "one", "sft")
+    judge = judged(corpora, "three", "sft")
     assert judge.spec.model == folder and judge.spec.training == Recipe()
     judge.score()
-    assert judged(corpora, "one", "base").spec.model == "compact"
+    assert judged(corpora, "three", "base").spec.model == "compact"
     # the platform's own again
-    judged(corpora, "one", "sft").with_model("compact").train()
-    assert judged(corpora, "one", "sft").spec == JUDGES["sft"]
+    judged(corpora, "three", "sft").with_model("compact").train()
+    assert judged(corpora, "three", "sft").spec == JUDGES["sft"]
 
 
 def test_a_judge_without_a_language_model_takes_none(corpora: Store, call: Call) -> None:
