@@ -54,6 +54,8 @@ LABELS = {
         12, ("scores", "results"), (), ("duplicate", "infrastructure_error", "no_trajectory")
     ),
     "intercode": Labels(8, ("rewards", "summary"), dropped=("no_trajectory",)),
+    "langfuse": Labels(7, ("scores",), ("scores.jsonl",)),
+    "langsmith": Labels(6, files=("feedback.jsonl",)),
     "miniwob_demos": Labels(6, ("reward", "rawReward"), dropped=("no_trajectory",)),
     "multi_swe_bench": Labels(4, files=("results.json",)),
     "openhands": Labels(
@@ -173,7 +175,8 @@ def test_where_labels_are_needed_such_runs_are_dropped(
     texts.close()
     # unlabelled runs are counted before copies and trials without a recording are
     assert reading.tally.dropped["no_label"] >= LABELS[name].runs, reading.tally
-    assert any(word in reading.tally.examples["no_label"] for word in ("outcome", "annotations"))
+    example = reading.tally.examples["no_label"]
+    assert any(word in example for word in ("outcome", "annotations", "label"))
 
 
 @pytest.mark.parametrize("name", sorted(FORMATS))

@@ -1,0 +1,154 @@
+"""Records of the exports of tracing tools: JSON documents, pages and lines, CSV, Parquet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from certify_assets.corpora.formats.base import Files, Origin, Reading, contents
+from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
+from certify_assets.corpora.formats.records import (
+    HEAD,
+    REST_LOST,
+    Record,
+    iter_lines,
+    iter_list,
+    parquet_names,
+    parquet_rows,
+)
+from certify_assets.corpora.formats.table import csv_rows
+from certify_assets.corpora.formats.texts import json_value, listed
+from certify_assets.errors import InputError
+
+EXPORT_SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".pq")
+_TABLES, _PARQUET, _LINES = (".csv", ".tsv"), (".parquet", ".pq"), (".jsonl", ".ndjson")
+_KEY = re.compile(rb'"([A-Za-z_]{2,40})"\s*:')
+_HUMP = re.compile(r"(?<=[a-z0-9])([A-Z])")
+_BATCH_ROWS = 1024
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def snake(name: str) -> str:
+    """Return a name of an API (traceId) as files of the same tool write it (trace_id)."""
+    return _HUMP.sub(r"_\1", name).lower()
+
+
+def has_fields(file: SourceFile, kinds: Iterable[frozenset[str]]) -> bool:
+    """Whether a file begins with records that have all fields of one of the kinds."""
+    try:
+        names = _field_names(file)
+    except InputError:
+        return False
+    return any(kind <= names for kind in kinds)
+
+
+def _field_names(file: SourceFile) -> set[str]:
+    if file.suffix in _PARQUET:
+        return {snake(name) for name in parquet_names(file) or ()}
+    if file.suffix in _TABLES:
+        head, _, _ = file.head(HEAD).decode("utf-8", "replace").partition("\n")
+        separator = "\t" if file.suffix == ".tsv" else ","
+        return {snake(name.strip().strip('"')) for name in head.split(separator)}
+    head_bytes = file.head(HEAD)
+    if head_bytes.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):
+        return set()
+    return {snake(name.decode()) for name in _KEY.findall(head_bytes)}
+
+
+def export_records(
+    files: Files, reading: Reading, under: tuple[str, ...], kinds: Iterable[frozenset[str]]
+) -> Iterator[tuple[Record, Origin]]:
+    """Go through the records of exports, with fields in lower case and underscores.
+
+    Parameters
+    ----------
+    files : Files
+        JSON (a list, one record, or pages that hold a list under one of the keys), JSON lines, CSV
+        and Parquet.
+    reading : Reading
+        Counts what cannot be read.
+    under : tuple of str
+        Keys of a page under which its records are.
+    kinds : iterable of frozenset
+        Fields by which records of the tool are recognised; other files are noted.
+    """
+    known = list(kinds)
+    for file in files:
+        if not has_fields(file, known):
+            reading.other(file, "has no record of this format.")
+            continue
+        for row, record in _rows(file, reading, under):
+            if isinstance(record, str):
+                reason = "file_ends_early" if record == REST_LOST else "unreadable_record"
+                reading.drop(reason, f"{file.name} row {row} cannot be used: {record}.")
+            else:
+                yield (
+                    {snake(name): value for name, value in record.items()},
+                    reading.origin(file, row),
+                )
+
+
+def _rows(
+    file: SourceFile, reading: Reading, under: tuple[str, ...]
+) -> Iterator[tuple[int, Record | str]]:
+    if file.suffix in _PARQUET:
+        yield from parquet_rows(file, sorted(parquet_names(file) or ()), batch_rows=_BATCH_ROWS)
+        return
+    if file.suffix in _TABLES:
+        try:
+            said, rows = csv_rows(file, frozenset())
+            reading.understood(file, said)
+            yield from rows
+        except BrokenFileError as error:
+            reading.drop("file_unreadable", str(error))
+        return
+    for _, data in contents([file], reading):
+        begin = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+        if begin == b"[":
+            yield from iter_list(data, frozenset({"id"}))
+        elif file.suffix in _LINES:
+            for row, line in iter_lines(data):
+                for record in [line] if isinstance(line, str) else _of_page(line, under):
+                    yield row, record
+        else:
+            yield from _document(file, data, reading, under)
+
+
+def _document(
+    file: SourceFile, data: bytes, reading: Reading, under: tuple[str, ...]
+) -> Iterator[tuple[int, Record | str]]:
+    try:
+        document = json_value(data)
+    except ValueError as error:
+        lines = list(iter_lines(data))
+        if len(lines) > 1 and not isinstance(lines[0][1], str):
+            # JSON lines under another name
+            yield from lines
+            return
+        reading.drop("file_unreadable", f"{file.name} cannot be used: {error}; export it again.")
+        return
+    for row, record in enumerate(_of_page(document, under), 1):
+        yield row, record if isinstance(record, dict) else "it is no JSON object"
+
+
+def _of_page(document: Record, under: tuple[str, ...]) -> list[Any]:
+    """Return the records of a page, or the one record that a document is."""
+    if "id" in document:
+        return [document]
+    found = [item for key in under for item in listed(document.get(key))]
+    return found if any(key in document for key in under) else [document]
+
+
+def nanoseconds(value: Any) -> int:
+    """Return a moment as the tools write it (ISO 8601, UTC where it names no zone); 0 without."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value.strip())
+        except ValueError:
+            return 0
+    if not isinstance(value, datetime):
+        return 0
+    moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // timedelta(microseconds=1) * 1000

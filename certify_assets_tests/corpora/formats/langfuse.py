@@ -1,0 +1,188 @@
+"""Langfuse traces as its API gives them, and the same kind of traces as its blob storage export."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from certify_assets_tests.corpora.formats import Counts
+
+COUNTS = Counts(
+    trajectories=6, tasks=3, successes=3, dropped={"no_label": 1, "label_without_trace": 1}
+)
+_SNAKE = {
+    "traceId": "trace_id",
+    "parentObservationId": "parent_observation_id",
+    "observationId": "observation_id",
+    "startTime": "start_time",
+    "endTime": "end_time",
+    "statusMessage": "status_message",
+    "dataType": "data_type",
+    "stringValue": "string_value",
+    "sessionId": "session_id",
+    "userId": "user_id",
+    "projectId": "project_id",
+}
+
+
+def trace(
+    identity: str,
+    task: str,
+    attempt: int = 0,
+    correct: int | None = 1,
+    canary: str | None = None,
+) -> dict[str, Any]:
+    """A whole trace: an agent that calls a model, a tool and the model again, then is judged."""
+    question = [
+        {"role": "system", "content": "You book flights."},
+        {"role": "user", "content": f"Cancel booking {task}."},
+    ]
+    call = {
+        "role": "assistant",
+        "content": "I look first.",
+        "tool_calls": [
+            {
+                "id": "c1",
+                "type": "function",
+                "function": {"name": "find", "arguments": json.dumps({"id": task})},
+            }
+        ],
+    }
+    found = {"role": "tool", "tool_call_id": "c1", "content": f"booking {task} is open"}
+    answer = {"role": "assistant", "content": f"Cancelled {task} in attempt {attempt}."}
+    rows: list[tuple[Any, ...]] = [
+        ("root", "AGENT", "", "travel", {"messages": question}, answer, {}),
+        ("llm1", "GENERATION", "root", "chat", question, call, {"model": "model-x"}),
+        ("tool", "TOOL", "root", "find", {"id": task}, found["content"], {}),
+        (
+            "llm2",
+            "GENERATION",
+            "root",
+            "chat",
+            [*question, call, found],
+            answer,
+            {"model": "model-x"},
+        ),
+        ("judge", "EVALUATOR", "root", "judge", canary or "?", canary or "right", {}),
+        ("judge1", "GENERATION", "judge", "judge model", canary or "?", canary or "right", {}),
+    ]
+    observations = [
+        {
+            "id": f"{identity}-{name}",
+            "traceId": identity,
+            "type": kind,
+            "name": called,
+            "startTime": f"2026-03-01T10:00:0{number}.000Z",
+            "endTime": f"2026-03-01T10:00:0{number}.500Z",
+            "parentObservationId": f"{identity}-{parent}" if parent else None,
+            "input": asked,
+            "output": answered,
+            "metadata": {"note": canary},
+            "level": "DEFAULT",
+            "statusMessage": None,
+            **more,
+        }
+        for number, (name, kind, parent, called, asked, answered, more) in enumerate(rows)
+    ]
+    said = [("EVAL", "correct", 0 if correct else 1)]
+    if correct is not None:
+        said.append(("ANNOTATION", "correct", correct))
+    scores = [
+        {
+            "id": f"{identity}-score{number}",
+            "traceId": identity,
+            "observationId": None,
+            "name": name,
+            "source": source,
+            "dataType": "BOOLEAN",
+            "value": value,
+            "stringValue": str(bool(value)),
+            "comment": canary,
+            "timestamp": "2026-03-01T11:00:00.000Z",
+        }
+        for number, (source, name, value) in enumerate(said)
+    ]
+    return {
+        "id": identity,
+        "timestamp": "2026-03-01T10:00:00.000Z",
+        "name": "travel",
+        "userId": None,
+        "sessionId": f"session-{task}",
+        "release": None,
+        "version": None,
+        "public": False,
+        "tags": [canary] if canary else [],
+        "metadata": {"task_id": task, "attempt": attempt, "solution": canary},
+        "input": f"Cancel booking {task}.",
+        "output": answer["content"],
+        "htmlPath": f"/project/p/traces/{identity}",
+        "latency": 4.0,
+        "totalCost": 0.01,
+        "observations": observations,
+        "scores": scores,
+    }
+
+
+def exported(whole: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """The rows of a trace in an export to blob storage, where input and output are texts."""
+
+    def row(record: dict[str, Any]) -> dict[str, Any]:
+        made = {_SNAKE.get(key, key): value for key, value in record.items()}
+        for key in ("input", "output"):
+            if key in made and not isinstance(made[key], str):
+                made[key] = json.dumps(made[key])
+        for key in ("timestamp", "start_time", "end_time"):
+            if key in made:
+                made[key] = made[key].replace("T", " ").replace("Z", "000")
+        return made
+
+    own = {
+        key: value
+        for key, value in whole.items()
+        if key not in ("observations", "scores", "htmlPath", "latency", "totalCost")
+    }
+    observations = [
+        row(item | {"parentObservationId": item["parentObservationId"] or ""})
+        for item in whole["observations"]
+    ]
+    return {
+        "traces": [row(own) | {"bookmarked": False, "project_id": "p"}],
+        "observations": observations,
+        "scores": [row(item) for item in whole["scores"]],
+    }
+
+
+def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+
+
+def write(root: Path, canary: str | None = None) -> None:
+    whole = [
+        trace("t1", "a", 0, 1, canary),
+        trace("t2", "a", 1, 0, canary),
+        trace("t3", "b", 0, None, canary),
+    ]
+    root.mkdir(parents=True)
+    page = {"data": whole[:2], "meta": {"page": 1, "limit": 50, "totalItems": 2, "totalPages": 1}}
+    (root / "page.json").write_text(json.dumps(page), "utf-8")
+    (root / "t3.json").write_text(json.dumps(whole[2], indent=1), "utf-8")
+    blob = [exported(trace(f"t{n}", task, n, n % 2, canary)) for n, task in ((4, "b"), (5, "c"))]
+    for name in ("traces", "observations"):
+        write_lines(root / "blob" / f"{name}.jsonl", [row for rows in blob for row in rows[name]])
+    # enriched observations repeat what there is to say of their trace
+    enriched = [
+        exported(trace(identity, "c", attempt, attempt, canary))
+        for identity, attempt in (("t6", 0), ("t7", 1))
+    ]
+    write_lines(
+        root / "observations_v2" / "part.jsonl",
+        [
+            row | {"trace_name": "travel", "session_id": "s", "metadata": {"task_id": "c"}}
+            for rows in enriched
+            for row in rows["observations"]
+        ],
+    )
+    scores = [row for rows in (*blob, *enriched) for row in rows["scores"]]
+    lost = {**scores[-1], "id": "lost", "trace_id": "elsewhere"}
+    session = {**scores[-1], "id": "of-session", "trace_id": None, "session_id": "s"}
+    write_lines(root / "scores.jsonl", [*scores, lost, session])
