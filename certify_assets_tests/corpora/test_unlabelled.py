@@ -63,6 +63,9 @@ LABELS = {
         ("report", "test_result"),
         dropped=("infrastructure_error", "no_trajectory", "unreadable_record"),
     ),
+    "openinference": Labels(6, files=("annotations.parquet",)),
+    # events hold messages as well; the calls of tools are spans of their own
+    "otlp": Labels(7, ("events",), dropped=("unreadable_record",)),
     "swe_agent": Labels(8, files=("*report.json", "results.json"), dropped=("no_trajectory",)),
     "swe_rebench": Labels(8, ("resolved", "target"), dropped=("no_trajectory",)),
     "table": Labels(5, ("outcome",)),
