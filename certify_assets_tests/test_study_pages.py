@@ -37,9 +37,3 @@ def test_gates_controls_and_rounds_are_those_of_the_code() -> None:
         assert name in source and name in HARVEST
     assert f"at least {SMALLEST} tasks" in HARVEST
     assert all(f"`{name}`" in HARVEST for name in HARVEST_JUDGES)
-
-
-def test_links_lead_somewhere() -> None:
-    for page in (STUDY, HARVEST):
-        for target in re.findall(r"\]\(([^)#:]+)\)", page):
-            assert (REPOSITORY / "docs" / target).is_file(), target

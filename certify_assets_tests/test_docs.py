@@ -1,0 +1,157 @@
+"""Documentation: links, pictures, and commands, which are parsed, executed or marked with a reason."""
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from certify_assets.cli import cli
+from certify_assets_tests.doc_commands import (
+    PAGES,
+    Block,
+    agree,
+    blocks,
+    execute,
+    inline,
+    read,
+    workplace,
+)
+from certify_assets_tests.paths import REPOSITORY
+
+BLOCKS = [block for page in PAGES for block in blocks(page)]
+FAST = sorted({block.page for block in BLOCKS if block.executed and not block.slow})
+SLOW = sorted({block.page for block in BLOCKS if block.slow})
+#: fences with commands that no test of the documentation executes
+MOST_NOT_RUN = 20
+
+
+def _place(block: Block) -> str:
+    return f"{block.page}:{block.line}"
+
+
+def slug(heading: str) -> str:
+    """Return the anchor of a heading, as GitHub and the site make it."""
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").strip().lower()
+    return re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+
+
+def anchors(path: Path) -> set[str]:
+    text = re.sub(r"^```.*?^```$", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return {slug(heading) for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_and_pictures_lead_somewhere(page: str) -> None:
+    folder = (REPOSITORY / page).parent
+    text = re.sub(r"^```.*?^```$", "", read(page), flags=re.MULTILINE | re.DOTALL)
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)", text):
+        path = (folder / target).resolve() if target else REPOSITORY / page
+        assert path.is_file(), target
+        assert path.is_relative_to(REPOSITORY), target
+        assert not anchor or anchor in anchors(path), f"{target}#{anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pictures_have_a_description(page: str) -> None:
+    assert all(len(words) > 10 for words in re.findall(r"!\[([^\]]*)\]", read(page)))
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    named = re.findall(r"^ +- (?:.*: )?([\w/-]+\.md)$", read("mkdocs.yml"), re.MULTILINE)
+    elsewhere = {"index.md", "deploy.md", "changelog.md"}
+    pages = {page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")}
+    assert len(named) == len(set(named)) and set(named) - elsewhere == pages
+
+
+def test_the_readme_is_short() -> None:
+    assert len(read("README.md").split()) < 1_100
+
+
+def test_blocks_are_executed_or_say_why_not() -> None:
+    unmarked = [_place(block) for block in BLOCKS if not block.executed and not block.mark]
+    assert not unmarked, "fence these as console, or put <!-- not run: REASON --> above them"
+    marked = [block for block in BLOCKS if block.mark.startswith("not run")]
+    assert len(marked) <= MOST_NOT_RUN
+    assert len(FAST) >= 4 and SLOW
+
+
+def parse(command: str) -> None:
+    """Parse a command line against the command tree; raise where it names what is not there."""
+    # a page may end a command early, offer words in brackets, and stand for one by "…"
+    command = re.split(r" [>|] ", command)[0]
+    words = [word.strip("[]") for word in shlex.split(command, comments=True)]
+    words = [word for word in words if word and word not in ("…", "...")]
+    context, found = click.Context(cli, info_name="certify"), cli
+    rest = words[1:]
+    while isinstance(found, click.Group) and rest and not rest[0].startswith("-"):
+        names = rest[0].split("|")
+        for name in names:
+            assert found.get_command(context, name) is not None, f"{command}: no command {name}"
+        child = found.get_command(context, names[0])
+        assert child is not None
+        found, rest = child, rest[1:]
+        context = click.Context(found, info_name=names[0], parent=context)
+    options = {name: one for one in found.params for name in (*one.opts, *one.secondary_opts)}
+    for word in rest:
+        if re.match(r"--?[a-z]", word):
+            assert word.split("=")[0] in options, f"{command}: no option {word}"
+    complete = not isinstance(found, click.Group)
+    if complete and not any(mark in command for mark in ("…", "...")):
+        # without an option's value at the end of a sentence's command nothing can be parsed
+        try:
+            _, left, _ = found.make_parser(context).parse_args(args=list(rest))
+        except click.BadOptionUsage:
+            return
+        assert not left, f"{command}: {left} is too much"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_parses(page: str) -> None:
+    for block in blocks(page):
+        for command in block.commands():
+            if command.startswith("certify "):
+                parse(command)
+            elif target := re.match(r"make ([a-z-]+)", command):
+                assert re.search(rf"^{target[1]}:", read("Makefile"), re.MULTILINE), command
+    for command in inline(page):
+        parse(command)
+    for script in re.findall(r"`python ((?:benchmarks|tools)/\w+\.py[^`]*)`", read(page)):
+        path, *options = shlex.split(script.replace("[", "").replace("]", ""))
+        source = (REPOSITORY / path).read_text("utf-8")
+        for option in options:
+            assert not option.startswith("--") or f'"{option}"' in source, script
+    for target in re.findall(r"`make ([a-z-]+)`", read(page)):
+        assert re.search(rf"^{target}:", read("Makefile"), re.MULTILINE), target
+    for test in re.findall(r"\bcertify_assets_tests/[\w/]+\.py\b", read(page)):
+        assert (REPOSITORY / test).is_file(), test
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_python_of_the_pages_compiles(page: str) -> None:
+    for code in re.findall(r"^```python\n(.*?)^```$", read(page), re.MULTILINE | re.DOTALL):
+        compile(code, page, "exec")
+
+
+def _run(page: str, folder: Path, *, slow: bool) -> None:
+    with workplace(folder):
+        for block in blocks(page):
+            if not block.executed or (block.slow and not slow):
+                continue
+            for command, expected in block.steps():
+                code, printed = execute(command)
+                # what is refused or crashes prints no result; 3 is an answer
+                assert code in (0, 3), f"{_place(block)}: {command}: exit {code}"
+                assert agree(expected, printed), f"{_place(block)}: {command} prints\n{printed}"
+
+
+@pytest.mark.parametrize("page", FAST)
+def test_commands_print_what_the_page_says(page: str, tmp_path: Path) -> None:
+    _run(page, tmp_path, slow=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", SLOW)
+def test_commands_of_the_platform_print_what_the_page_says(page: str, tmp_path: Path) -> None:
+    _run(page, tmp_path, slow=True)
