@@ -270,18 +270,23 @@ class Tracker:
         return number
 
     def _client(self) -> Any:
-        # imported here: MLflow costs about two CPU seconds, and only steps that record pay them
-        import logging
+        return mlflow_client(self.uri)
 
-        for name in ("mlflow.store.db.utils", "alembic"):
-            logging.getLogger(name).setLevel(logging.WARNING)
-        for name, value in _LIMITS.items():
-            os.environ.setdefault(name, value)
-        from mlflow.tracking import MlflowClient
 
-        # the error comes back and is said in a sentence; MLflow would print its traceback as well
-        logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
-        return MlflowClient(tracking_uri=self.uri)
+def mlflow_client(uri: str) -> Any:
+    """Return MLflow's client of a server or database, which does not wait long for an answer."""
+    # imported here: MLflow costs about two CPU seconds, and only steps that record pay them
+    import logging
+
+    for name in ("mlflow.store.db.utils", "alembic"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    for name, value in _LIMITS.items():
+        os.environ.setdefault(name, value)
+    from mlflow.tracking import MlflowClient
+
+    # the error comes back and is said in a sentence; MLflow would print its traceback as well
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
+    return MlflowClient(tracking_uri=uri)
 
 
 @functools.cache

@@ -82,6 +82,12 @@ class RemoteFiles:
     def of(cls, url: str) -> RemoteFiles:
         """Open a URL; raise an InputError where it cannot be."""
         shown, scheme = shown_url(url), urlsplit(url).scheme
+        if scheme.partition("+")[0] == "mlflow":
+            # the records of MLflow are kept in a data root, whose place may be a URL
+            from certify_assets.storage.traces import MlflowExperiment
+
+            experiment = MlflowExperiment.of(url)
+            return cls(shown, experiment, experiment.name)
         try:
             if scheme in OBJECT_STORES:
                 from obstore.fsspec import FsspecStore

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from typing import Any
 
 from certify_assets.corpora.formats.base import Draft, Files, Origin, Reading, corpus_format, words
@@ -12,7 +11,7 @@ from certify_assets.corpora.formats.labelling import Assessment
 from certify_assets.corpora.formats.records import Record, parquet_names, parquet_rows
 from certify_assets.corpora.formats.span_attributes import SpanEvent, span_content, undotted
 from certify_assets.corpora.formats.span_messages import parsed
-from certify_assets.corpora.formats.span_tree import Span, TraceRecords
+from certify_assets.corpora.formats.span_tree import Span, TraceRecords, nanoseconds
 from certify_assets.corpora.formats.spans import TRACE_OPTIONS, drafts_of_traces
 from certify_assets.corpora.formats.texts import mapping, objects, text_of
 
@@ -110,8 +109,8 @@ def _span(row: Record, origin: Origin, reading: Reading) -> Span | None:
         trace_id=trace_id,
         span_id=span_id,
         parent_id=text_of(row.get("parent_id")),
-        start=_nanoseconds(row.get("start_time")),
-        end=_nanoseconds(row.get("end_time")),
+        start=nanoseconds(row.get("start_time")),
+        end=nanoseconds(row.get("end_time")),
         origin=origin,
         **content._asdict(),
     )
@@ -150,12 +149,3 @@ def _annotate(
             source="llm_judge" if kind == "llm" else kind,
         )
     )
-
-
-def _nanoseconds(value: Any) -> int:
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value)
-        except ValueError:
-            return 0
-    return int(value.timestamp() * 1_000_000) * 1000 if isinstance(value, datetime) else 0

@@ -17,22 +17,14 @@ from certify_assets.corpora.formats.base import (
     words,
 )
 from certify_assets.corpora.formats.files import SourceFile, Tally
-from certify_assets.corpora.formats.records import (
-    HEAD,
-    Record,
-    decode,
-    iter_lines,
-    iter_list,
-    one_object,
-)
+from certify_assets.corpora.formats.records import HEAD, Record, json_records
 from certify_assets.corpora.formats.span_attributes import SpanEvent, evaluations, span_content
-from certify_assets.corpora.formats.span_tree import Span, TraceRecords
+from certify_assets.corpora.formats.span_tree import Span, TraceRecords, nanoseconds
 from certify_assets.corpora.formats.spans import TRACE_OPTIONS, drafts_of_traces
 from certify_assets.corpora.formats.texts import mapping, objects, text_of
 
 _REQUEST = re.compile(rb'"resource_?(?:[sS]pans|[lL]ogs)"\s*:\s*\[')
 _LOGS = re.compile(rb'"resource_?[lL]ogs"\s*:')
-_LINES = re.compile(r"\{[^\n]*\n\s*\{")
 _CAPITAL = re.compile("[A-Z]")
 _ERRORS = ("2", "status_code_error", "error")
 _DEEPEST = 50
@@ -61,7 +53,7 @@ def otlp(files: Files, reading: Reading) -> Iterator[Draft]:
         if not _REQUEST.search(data):
             reading.other(file, "has no resourceSpans.")
             continue
-        for row, read in _records(data):
+        for row, read in json_records(data):
             request = usable(read, f"{file.name} row {row}", reading, lambda _: None)
             for resource, record in _spans(request or {}):
                 origin = reading.origin(file, row)
@@ -91,28 +83,17 @@ def _logs(files: Files) -> dict[tuple[str, str], list[SpanEvent]]:
     for _, data in contents(files, Reading({}, Tally())):
         if not _LOGS.search(data):
             continue
-        for _, request in _records(data):
+        for _, request in json_records(data):
             for record in _inner(mapping(request), "resourceLogs", "scopeLogs", "logRecords"):
                 attributes = _attributes(record)
                 name = text_of(_field(record, "eventName") or attributes.get("event.name"))
                 if name and _ids(record)[0]:
                     event = SpanEvent(name, attributes, _value(record.get("body")))
-                    found.append((_time(_field(record, "timeUnixNano")), _ids(record), event))
+                    found.append((nanoseconds(_field(record, "timeUnixNano")), _ids(record), event))
     events: dict[tuple[str, str], list[SpanEvent]] = {}
     for _, ids, event in sorted(found, key=lambda item: item[0]):
         events.setdefault(ids, []).append(event)
     return events
-
-
-def _records(data: bytes) -> Iterator[tuple[int, Record | str]]:
-    """Go through requests: one a line, a list of them, or a single one over many lines."""
-    text = decode(data).strip()
-    if text.startswith("["):
-        yield from iter_list(text, frozenset())
-    elif "\n" not in text or _LINES.match(text):
-        yield from iter_lines(data)
-    else:
-        yield 1, one_object(text)
 
 
 def _spans(request: Record) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
@@ -134,7 +115,7 @@ def _ids(record: Mapping[str, Any]) -> tuple[str, str]:
 
 def _events(record: Mapping[str, Any]) -> list[SpanEvent]:
     ordered = sorted(
-        objects(record.get("events")), key=lambda event: _time(_field(event, "timeUnixNano"))
+        objects(record.get("events")), key=lambda event: nanoseconds(_field(event, "timeUnixNano"))
     )
     return [SpanEvent(text_of(event.get("name")), _attributes(event)) for event in ordered]
 
@@ -153,8 +134,8 @@ def _span(record: Mapping[str, Any], events: list[SpanEvent], origin: Origin) ->
         trace_id=trace_id,
         span_id=span_id,
         parent_id=text_of(_field(record, "parentSpanId")),
-        start=_time(_field(record, "startTimeUnixNano")),
-        end=_time(_field(record, "endTimeUnixNano")),
+        start=nanoseconds(_field(record, "startTimeUnixNano")),
+        end=nanoseconds(_field(record, "endTimeUnixNano")),
         origin=origin,
         **content._asdict(),
     )
@@ -193,8 +174,3 @@ def _value(value: Any, depth: int = 0) -> Any:
             for pair in objects(mapping(pairs).get("values"))
         }
     return None
-
-
-def _time(value: Any) -> int:
-    text = str(value or 0)
-    return int(text) if text.isdecimal() and len(text) < 25 else 0

@@ -19,6 +19,8 @@ _LINE = re.compile(r"[^\s][^\n]*")
 _COLON = re.compile(r"\s*:\s*")
 _NEXT_RECORD = re.compile(r"\}\s*,\s*(?=\{)")
 _NEXT_MEMBER = re.compile(r'\}\s*,\s*(?="[^"\\]*"\s*:\s*\{)')
+# an object on a line of its own, and the next
+_NEXT_LINE = re.compile(r"\{[^\n]*\n\s*\{")
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 _MOST_RESYNCS = 2_000
 _FIRST_FEW = 5
@@ -146,6 +148,17 @@ def iter_lines(data: bytes) -> Iterator[tuple[int, Record | str]]:
             yield number, "something follows the object on its line"
         else:
             yield number, str(record) if end is None else _checked(record, line)
+
+
+def json_records(data: bytes) -> Iterator[tuple[int, Record | str]]:
+    """Go through the objects of a file: one a line, a list, or a single one over many lines."""
+    text = decode(data).strip()
+    if text.startswith("["):
+        yield from iter_list(text, frozenset())
+    elif "\n" not in text or _NEXT_LINE.match(text):
+        yield from iter_lines(data)
+    else:
+        yield 1, one_object(text)
 
 
 def _checked(record: Any, raw: str) -> Record | str:

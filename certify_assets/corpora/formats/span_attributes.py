@@ -17,6 +17,7 @@ _KINDS = (
     "gen_ai.operation.name",
     "openinference.span.kind",
     "traceloop.span.kind",
+    "mlflow.spanType",
     "llm.request.type",
 )
 # messages as a list, as its JSON text, or as one attribute for each field, numbered from 0: the
@@ -24,8 +25,8 @@ _KINDS = (
 _ASKED = ("gen_ai.input.messages", "gen_ai.prompt", "llm.input_messages")
 _ANSWERED = ("gen_ai.output.messages", "gen_ai.completion", "llm.output_messages")
 # any value at all
-_INPUTS = ("input.value", "traceloop.entity.input")
-_OUTPUTS = ("output.value", "traceloop.entity.output")
+_INPUTS = ("input.value", "traceloop.entity.input", "mlflow.spanInputs")
+_OUTPUTS = ("output.value", "traceloop.entity.output", "mlflow.spanOutputs")
 _INSTRUCTIONS = "gen_ai.system_instructions"
 _TOOL_NAMES = ("gen_ai.tool.name", "tool.name", "tool_call.function.name", "traceloop.entity.name")
 _ARGUMENTS = ("gen_ai.tool.call.arguments", "tool.parameters", *_INPUTS)

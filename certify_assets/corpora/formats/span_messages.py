@@ -86,10 +86,15 @@ class _Reader:
         self._tools: dict[str, str] = {}
 
     def read(self, value: Any, depth: int) -> Iterator[Message]:
-        value = parsed(value)
-        if value is None or value == "" or depth > _DEEPEST:
+        if isinstance(value, str):
+            inner = parsed(value)
+            # JSON that holds no message is what somebody said, to the letter; an input is an
+            # object, and its only text is what was asked
+            asked = self._role == "user" and isinstance(inner, Mapping) and len(inner) == 1
+            value = inner if asked or _speaks(inner) else value
+        if value in (None, "", [], {}) or depth > _DEEPEST:
             return
-        if isinstance(value, list):
+        if isinstance(value, list) and (depth or _speaks(value)):
             for item in value:
                 yield from self.read(item, depth + 1)
         elif not isinstance(value, Mapping):
@@ -161,6 +166,15 @@ def _inside(value: Mapping[str, Any]) -> Any:
         if is_list_of_objects(inner) and inner and any(map(_may_speak, inner)):
             return inner
     return None
+
+
+def _speaks(value: Any) -> bool:
+    """Whether a value holds messages, as opposed to other data."""
+    if isinstance(value, list):
+        # LangChain records a list of conversations
+        items = value[0] if len(value) == 1 and isinstance(value[0], list) else value
+        return any(_may_speak(item) for item in objects(items))
+    return isinstance(value, Mapping) and _may_speak(value)
 
 
 def _may_speak(value: Mapping[str, Any]) -> bool:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from certify_assets.corpora.formats.span_messages import parsed
 from certify_assets.corpora.formats.span_tree import Span, SpanTree
 from certify_assets.corpora.formats.texts import Message
 
@@ -123,7 +124,9 @@ class _Transcript:
         """Return what a message has in common with itself as another tool or call writes it."""
         if message not in self._keys:
             calls = "".join(map(_bare_call, message.calls))
-            self._keys[message] = _Key(message.role, _MARKS.sub("", message.text), calls)
+            # an answer of a tool is written by two who may order its fields differently
+            text = _canonical(message.text) if message.role == "tool" else message.text
+            self._keys[message] = _Key(message.role, _MARKS.sub("", text), calls)
         return self._keys[message]
 
     def _quote(self, message: Message, key: _Key, *, exact: bool) -> bool:
@@ -151,8 +154,10 @@ def _innermost_models(tree: SpanTree) -> set[str]:
 
 def _bare_call(call: str) -> str:
     name, _, rest = call.partition("(")
-    try:
-        arguments = json.dumps(json.loads(rest[:-1]), ensure_ascii=False, sort_keys=True)
-    except (ValueError, RecursionError):
-        arguments = rest[:-1]
-    return f"{name}({_MARKS.sub('', arguments)})"
+    return f"{name}({_MARKS.sub('', _canonical(rest[:-1]))})"
+
+
+def _canonical(text: str) -> str:
+    """Return JSON with its keys in order, and other text as it is."""
+    value = parsed(text)
+    return text if value is text else str(json.dumps(value, sort_keys=True))

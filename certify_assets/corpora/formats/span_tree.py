@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from certify_assets.corpora.formats.base import Origin, Reading
@@ -71,6 +72,19 @@ def span_kind(said: Any) -> str:
     """Return a tool's word for the kind of a span as one word that all tools share."""
     word = str(said or "").strip().lower()
     return _KINDS.get(word, word)
+
+
+def nanoseconds(value: Any) -> int:
+    """Return a time as nanoseconds: such a number, also as text, a datetime, or ISO 8601."""
+    if isinstance(value, str) and not value.isdecimal():
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return 0
+    if isinstance(value, datetime):
+        value = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return int(value.timestamp() * 1_000_000) * 1000
+    return int(value) if str(value).isdecimal() and len(str(value)) < 25 else 0
 
 
 def tool_messages(

@@ -1,0 +1,198 @@
+"""Traces of an MLflow server: an experiment as a folder of files, and assessments that go back."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, Any, Final
+from urllib.parse import unquote
+
+from certify_assets.errors import InputError
+from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.storage.tracking import mlflow_client, without_credentials
+
+# mlflow://NAME asks MLFLOW_TRACKING_URI
+_SCHEMES = ("mlflow", "mlflow+http", "mlflow+https", "mlflow+sqlite")
+_SUFFIX = ".json"
+_PAGE = 100
+
+
+@dataclass(frozen=True)
+class MlflowExperiment:
+    """One experiment, in the methods of a file system that `RemoteFiles` asks for."""
+
+    address: str
+    name: str
+
+    @classmethod
+    def of(cls, url: str) -> MlflowExperiment:
+        """Read a URL: mlflow+http://HOST:PORT/NAME, mlflow+sqlite:///FILE/NAME, or mlflow://NAME."""
+        scheme, _, rest = url.partition("://")
+        place, _, name = rest.rstrip("/").rpartition("/")
+        address = f"{scheme.removeprefix('mlflow+')}://{place}"
+        if scheme == "mlflow":
+            address = os.environ.get("MLFLOW_TRACKING_URI", "")
+            if place.strip("/") or not address:
+                raise InputError(
+                    f"{without_credentials(url)} names no server; set MLFLOW_TRACKING_URI, or give "
+                    "mlflow+http://HOST:PORT/EXPERIMENT."
+                )
+        if scheme not in _SCHEMES:
+            raise InputError(
+                f"{without_credentials(url)} has no scheme of MLflow; give one of "
+                f"{', '.join(_SCHEMES)}."
+            )
+        if not name or (scheme != "mlflow" and not place.strip("/")):
+            raise InputError(
+                f"{without_credentials(url)} names no experiment; give "
+                f"{scheme}://{'' if scheme == 'mlflow' else 'HOST:PORT/'}EXPERIMENT."
+            )
+        return cls(address, unquote(name))
+
+    def invalidate_cache(self) -> None:
+        """Forget nothing: every call asks the server."""
+
+    def isfile(self, root: str) -> bool:
+        """Whether the experiment is a file; it is a folder."""
+        return False
+
+    def find(self, root: str, detail: bool = True) -> dict[str, Mapping[str, Any]]:
+        """Return a file for each trace, with a stamp that its assessments and tags change."""
+        found: dict[str, Mapping[str, Any]] = {}
+        with self._asking():
+            client, token = mlflow_client(self.address), None
+            experiment = client.get_experiment_by_name(self.name)
+            if experiment is None:
+                raise InputError(
+                    f"MLflow at {without_credentials(self.address)} has no experiment "
+                    f"{self.name!r}; check the name."
+                )
+            while True:
+                page = client.search_traces(
+                    locations=[experiment.experiment_id],
+                    max_results=_PAGE,
+                    page_token=token,
+                    include_spans=False,
+                )
+                for trace in page:
+                    stamp = sha256_bytes(canonical_json(trace.info.to_dict()))
+                    found[f"{root}/{trace.info.trace_id}{_SUFFIX}"] = {"etag": stamp}
+                if not (token := page.token):
+                    return found
+
+    def open(self, name: str, mode: str = "rb") -> IO[bytes]:
+        """Open one trace as JSON."""
+        trace_id = name.rpartition("/")[2].removesuffix(_SUFFIX)
+        with self._asking():
+            trace = mlflow_client(self.address).get_trace(trace_id, display=False)
+            return io.BytesIO(trace.to_json().encode("utf-8"))
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        with asking(self.address):
+            yield
+
+
+@contextmanager
+def asking(address: str) -> Iterator[None]:
+    """Turn what MLflow or the network says into one sentence without credentials."""
+    from mlflow.exceptions import MlflowException
+    from requests import RequestException
+
+    try:
+        yield
+    except (MlflowException, RequestException) as error:
+        said = without_credentials(" ".join(str(error).split()))[:160]
+        raise InputError(
+            f"MLflow at {without_credentials(address)} did not answer as it should ({said}); check "
+            "the address, and MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD or "
+            "MLFLOW_TRACKING_TOKEN where it asks for them."
+        ) from None
+
+
+@dataclass(frozen=True)
+class TraceVerdict:
+    """What was decided of one trace."""
+
+    trace_id: str
+    decision: str
+    reason: str
+    certificate_sha256: str
+
+
+@dataclass(frozen=True)
+class VerdictCounts:
+    """Assessments that were logged, those that were there already, and traces that are not."""
+
+    logged: int
+    unchanged: int
+    unknown: tuple[str, ...]
+
+
+NAME: Final = "certify_decision"
+SOURCE: Final = "certify_assets"
+
+
+def _assessing(address: str) -> Any:
+    # sets the limits on waiting; only this client logs assessments without MLflow's global state
+    mlflow_client(address)
+    from mlflow.tracing.client import TracingClient
+
+    return TracingClient(tracking_uri=address)
+
+
+def log_verdicts(address: str, verdicts: Iterable[TraceVerdict]) -> VerdictCounts:
+    """Log decisions as feedback of source CODE, each once for a certificate.
+
+    A repetition logs nothing; another decision under the same certificate replaces the former, and
+    the certificate's hash is in the metadata.
+    """
+    from mlflow.entities import AssessmentSource, Feedback
+    from mlflow.exceptions import MlflowException
+
+    logged = unchanged = 0
+    unknown: list[str] = []
+    with asking(address):
+        client = _assessing(address)
+        for verdict in verdicts:
+            try:
+                trace = client.get_trace(verdict.trace_id)
+            except MlflowException as error:
+                if error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "NOT_FOUND"):
+                    raise
+                unknown.append(verdict.trace_id)
+                continue
+            metadata = {
+                "certificate_sha256": verdict.certificate_sha256,
+                "reason": verdict.reason,
+            }
+            earlier = [
+                one
+                for one in trace.info.assessments
+                if one.name == NAME
+                and one.valid is not False
+                and (one.metadata or {}).get("certificate_sha256") == verdict.certificate_sha256
+            ]
+            if any(
+                one.feedback is not None
+                and one.feedback.value == verdict.decision
+                and (one.metadata or {}).get("reason") == verdict.reason
+                for one in earlier
+            ):
+                unchanged += 1
+                continue
+            client.log_assessment(
+                verdict.trace_id,
+                Feedback(
+                    name=NAME,
+                    value=verdict.decision,
+                    source=AssessmentSource(source_type="CODE", source_id=SOURCE),
+                    metadata=metadata,
+                    overrides=earlier[-1].assessment_id if earlier else None,
+                ),
+            )
+            logged += 1
+    return VerdictCounts(logged, unchanged, tuple(unknown))

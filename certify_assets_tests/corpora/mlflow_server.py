@@ -1,0 +1,124 @@
+"""A real MLflow server, and runs logged there through MLflow's own API."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from certify_assets_tests.corpora.traces import Run
+
+
+@contextmanager
+def mlflow_server(folder: Path) -> Iterator[str]:
+    """Run ``mlflow server`` on SQLite while the block lasts; yield its address."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    address = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1"]
+    command += ["--port", str(port), "--workers", "1"]
+    command += ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db"]
+    command += ["--default-artifact-root", str(folder / "artifacts")]
+    with (folder / "server.log").open("wb") as log:
+        server = subprocess.Popen(
+            command,
+            stdout=log,
+            stderr=log,
+            cwd=folder,
+            env={**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},
+            start_new_session=True,
+        )
+        try:
+            _wait(address, server)
+            yield address
+        finally:
+            # the server starts processes of its own, and waits for them longer than a test should
+            os.killpg(server.pid, signal.SIGKILL)
+            server.wait()
+
+
+def _wait(address: str, server: "subprocess.Popen[bytes]") -> None:
+    until = time.monotonic() + 180
+    while time.monotonic() < until and server.poll() is None:
+        try:
+            with urllib.request.urlopen(f"{address}/health", timeout=5):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.2)
+    raise AssertionError("the MLflow server did not come up")
+
+
+@contextmanager
+def tracking_to(address: str) -> Iterator[None]:
+    import mlflow
+
+    before = mlflow.get_tracking_uri()
+    mlflow.set_tracking_uri(address)
+    try:
+        yield
+    finally:
+        mlflow.set_tracking_uri(before)
+
+
+def log_runs(address: str, experiment: str, runs: Sequence[Run]) -> list[str]:
+    """Log runs with their labels as human feedback; return the ids of their traces."""
+    import mlflow
+    from mlflow.entities import AssessmentSource
+
+    human = AssessmentSource(source_type="HUMAN", source_id="reviewer@example.org")
+    judge = AssessmentSource(source_type="LLM_JUDGE", source_id="some-model")
+    ids: list[str] = []
+    with tracking_to(address):
+        mlflow.set_experiment(experiment)
+        for run in runs:
+            ids.append(_log(run))
+        mlflow.flush_trace_async_logging()
+        for run, trace_id in zip(runs, ids, strict=True):
+            if run.outcome is not None:
+                mlflow.log_feedback(
+                    trace_id=trace_id, name="correct", value=bool(run.outcome), source=human
+                )
+            # what a model thinks of it is no label of a person, and is of the same name
+            mlflow.log_feedback(trace_id=trace_id, name="correct", value="unsure", source=judge)
+            mlflow.log_expectation(trace_id=trace_id, name="expected", value={"a": 1})
+    return ids
+
+
+def _log(run: Run) -> str:
+    import mlflow
+    from mlflow.entities import SpanType
+
+    with mlflow.start_span("support", span_type=SpanType.AGENT) as root:
+        root.set_inputs({"messages": [one for one in run.messages[:2] if one["role"] == "user"]})
+        mlflow.update_current_trace(
+            tags={"task_id": run.task, "attempt": str(run.attempt), "agent": run.agent}
+        )
+        for given, said, answers in run.calls():
+            with mlflow.start_span("model", span_type=SpanType.CHAT_MODEL) as call:
+                call.set_inputs({"messages": given, "model": "m"})
+                call.set_outputs({"choices": [{"index": 0, "message": said}]})
+            for answer in answers:
+                with mlflow.start_span(
+                    answer.get("name") or "tool", span_type=SpanType.TOOL
+                ) as tool:
+                    tool.set_inputs(
+                        next(
+                            (
+                                one["function"]["arguments"]
+                                for one in said.get("tool_calls") or ()
+                                if one["id"] == answer.get("tool_call_id")
+                            ),
+                            {},
+                        )
+                    )
+                    tool.set_outputs(answer["content"])
+        root.set_outputs({"messages": list(run.messages)})
+        return str(root.trace_id)

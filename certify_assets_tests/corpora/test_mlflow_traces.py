@@ -1,0 +1,200 @@
+"""MLflow traces: files in every shape, and a real server with real runs, out and back in."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from certify_assets.cli import main
+from certify_assets.corpora.schema import from_frame
+from certify_assets.errors import InputError
+from certify_assets.storage.traces import MlflowExperiment, TraceVerdict, log_verdicts
+from certify_assets.storage.urls import local_copies
+from certify_assets_tests.corpora.builders import reader, write_json
+from certify_assets_tests.corpora.formats.mlflow import feedback, row, trace
+from certify_assets_tests.corpora.mlflow_server import log_runs, mlflow_server
+from certify_assets_tests.corpora.test_otlp import assert_the_same
+from certify_assets_tests.corpora.traces import published_runs, small_run, write_lines
+
+read = reader()
+RUNS = [small_run(number, number % 2) for number in range(4)]
+TRACES = [trace(run, number) for number, run in enumerate(RUNS)]
+
+
+def write(folder: Path, shape: str) -> Path:
+    if shape == "object":
+        for place, one in enumerate(TRACES):
+            write_json(folder / f"{place}.json", one)
+    elif shape == "list":
+        write_json(folder / "t.json", TRACES)
+    elif shape == "lines":
+        write_lines(folder / "t.jsonl", TRACES)
+    elif shape == "rows":
+        write_json(folder / "t.json", [row(one) for one in TRACES])
+    else:
+        rows = [row(one) for one in TRACES]
+        if shape == "columns":
+            # a table whose traces are spans and assessments in columns of their own
+            for one, values in zip(TRACES, rows, strict=True):
+                del values["trace"]
+                values["spans"] = json.dumps(one["data"]["spans"])
+                values["assessments"] = json.dumps(one["info"]["assessments"])
+        folder.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.Table.from_pylist(rows), folder / "t.parquet")
+    return folder
+
+
+@pytest.mark.parametrize("shape", ["object", "list", "lines", "rows", "table", "columns"])
+def test_every_shape_of_an_export(shape: str, tmp_path: Path) -> None:
+    imported = read(write(tmp_path / "t", shape))
+    assert imported.format == "mlflow" and not imported.dropped
+    assert imported.label_facts == {"labels_from_human": 4}
+    assert_the_same(from_frame(imported.frame), RUNS)
+    assert {run.trajectory_id for run in from_frame(imported.frame)} == {
+        one["info"]["trace_id"] for one in TRACES
+    }
+
+
+def with_labels(path: Path, *labels: dict[str, Any]) -> Path:
+    one = trace(RUNS[0], 0)
+    one["info"]["assessments"] = list(labels)
+    return write_json(path, one)
+
+
+def test_the_source_of_a_label_is_chosen(tmp_path: Path) -> None:
+    path = with_labels(
+        tmp_path / "t.json", feedback("ok", False), feedback("ok", True, "LLM_JUDGE")
+    )
+    assert from_frame(read(path).frame)[0].outcome == 0
+    judged = read(path, label_sources="llm_judge")
+    assert from_frame(judged.frame)[0].outcome == 1
+    assert judged.label_facts == {"labels_from_llm_judge": 1}
+    with pytest.raises(InputError, match="contradict each other"):
+        read(path, label_sources="any")
+    with pytest.raises(
+        InputError, match=r"no label from code, only ok \(human\), ok \(llm_judge\)"
+    ):
+        read(path, label_sources="code")
+
+
+def test_overridden_failed_and_expected_values_are_no_labels(tmp_path: Path) -> None:
+    expected = feedback("gold", None) | {"expectation": {"value": "yes"}}
+    del expected["feedback"]
+    path = with_labels(
+        tmp_path / "t.json",
+        feedback("ok", False, valid=False),
+        feedback("ok", None) | {"feedback": {"value": None, "error": {"error_code": "X"}}},
+        feedback("ok", True),
+        expected,
+    )
+    imported = read(path)
+    assert from_frame(imported.frame)[0].outcome == 1
+    assert imported.notes["assessments that others replace"] == 1
+    assert imported.notes["assessments that ended in an error"] == 1
+    assert from_frame(read(path, label="gold").frame)[0].outcome == 1
+
+
+def test_two_reviewers_who_disagree_are_counted(tmp_path: Path) -> None:
+    folder = write(tmp_path / "t", "object")
+    with_labels(folder / "0.json", feedback("ok", True), feedback("ok", False))
+    assert read(folder, label="ok", keep_unlabelled=True).dropped == {"contradictory_labels": 1}
+
+
+def test_spans_alone_name_their_trace(tmp_path: Path) -> None:
+    path = write_json(tmp_path / "traces.json", {"spans": TRACES[0]["data"]["spans"]})
+    options = {"task_attribute": "input", "keep_unlabelled": True}
+    (run,) = from_frame(read(path, **options).frame)
+    assert run.trajectory_id == TRACES[0]["info"]["trace_id"] and run.steps == RUNS[0].steps()
+
+
+def test_traces_without_spans_are_counted(tmp_path: Path) -> None:
+    folder = write(tmp_path / "t", "object")
+    write_json(folder / "0.json", TRACES[0] | {"data": {"spans": []}})
+    imported = read(folder)
+    assert imported.dropped == {"no_trajectory": 1} and len(imported.frame) == 3
+
+
+@pytest.mark.parametrize(
+    ("url", "address", "name"),
+    [
+        ("mlflow+http://host:5000/agents", "http://host:5000", "agents"),
+        ("mlflow+https://host/sub/my%2Fagents/", "https://host/sub", "my/agents"),
+        ("mlflow+sqlite:////data/mlflow.db/agents", "sqlite:////data/mlflow.db", "agents"),
+        ("mlflow://agents", "http://elsewhere", "agents"),
+    ],
+)
+def test_urls_of_experiments(
+    url: str, address: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://elsewhere")
+    assert MlflowExperiment.of(url) == MlflowExperiment(address, name)
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("mlflow+ftp://host/agents", "has no scheme of MLflow"),
+        ("mlflow+http://host", "names no experiment"),
+        ("mlflow://agents", "set MLFLOW_TRACKING_URI"),
+    ],
+)
+def test_urls_that_name_nothing(
+    url: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    with pytest.raises(InputError, match=words), local_copies([url]):
+        pass
+    with pytest.raises(SystemExit, match="2"):
+        main(["corpus", "import", "mlflow+http://me:secret@host/agents", "--name", "c"])
+    assert "secret" not in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_real_runs_of_a_real_server_come_back_and_are_assessed_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [*RUNS, *published_runs(8)]
+    with mlflow_server(tmp_path / "mlflow") as address:
+        ids = log_runs(address, "agents", runs)
+        with local_copies([f"mlflow+{address}/agents"]) as folders:
+            imported = read(list(folders), label="correct")
+        assert imported.format == "mlflow" and not imported.dropped
+        assert imported.label_facts == {"labels_from_human": len(runs)}
+        assert_the_same(from_frame(imported.frame), runs)
+        with (
+            pytest.raises(InputError, match="has no experiment 'others'"),
+            local_copies([f"mlflow+{address}/others"]),
+        ):
+            pass
+        check_verdicts(address, ids)
+    with (
+        pytest.raises(InputError, match=r"did not answer as it should .*MLFLOW_TRACKING_TOKEN"),
+        local_copies([f"mlflow+{address}/agents"]),
+    ):
+        pass
+
+
+def check_verdicts(address: str, ids: list[str]) -> None:
+    from mlflow.tracing.client import TracingClient
+
+    verdicts = [TraceVerdict(one, "reject", "reject_region", "a" * 64) for one in ids]
+    lost = TraceVerdict("tr-0", "reject", "reject_region", "a" * 64)
+    first, second = log_verdicts(address, [*verdicts, lost]), log_verdicts(address, verdicts)
+    assert (first.logged, first.unchanged, first.unknown) == (len(ids), 0, ("tr-0",))
+    assert (second.logged, second.unchanged, second.unknown) == (0, len(ids), ())
+    changed = TraceVerdict(ids[0], "human", "overlap", "a" * 64)
+    other = TraceVerdict(ids[0], "release", "release_region", "b" * 64)
+    assert log_verdicts(address, [changed, other]).logged == 2
+    found = [
+        (one.value, one.valid, (one.metadata or {})["certificate_sha256"], one.source.source_type)
+        for one in TracingClient(tracking_uri=address).get_trace(ids[0]).info.assessments
+        if one.name == "certify_decision"
+    ]
+    assert found == [
+        ("reject", False, "a" * 64, "CODE"),
+        ("human", True, "a" * 64, "CODE"),
+        ("release", True, "b" * 64, "CODE"),
+    ]
