@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from certify_assets.cli.export import export
 from certify_assets.cli.ingest import ingest
 from certify_assets.cli.options import (
     COUNT,
@@ -57,6 +58,7 @@ def ops() -> None:
     """Deploy judges, ingest batches, recertify, and follow decisions to their sources."""
 
 
+ops.add_command(export)
 ops.add_command(ingest)
 ops.add_command(recertify)
 

@@ -1,0 +1,207 @@
+"""``certify ops export``: from traces to decisions and back into the tool, by its own schema."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from certify_assets.corpora.formats import import_corpus
+from certify_assets.operations import decision_exports
+from certify_assets.operations.decision_exports import (
+    FinalDecision,
+    langfuse_scores,
+    langsmith_feedback,
+)
+from certify_assets_tests.cli.calling import Call
+from certify_assets_tests.corpora.formats import langfuse, langsmith
+from certify_assets_tests.corpora.formats.langfuse import trace
+from certify_assets_tests.corpora.formats.langsmith import run_id, runs, write_lines
+from certify_assets_tests.operations_builders import ProvisionalBatch
+
+TEXT = {"type": "string", "minLength": 1}
+UUID = {"type": "string", "pattern": "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"}
+
+
+def closed(required: str, **properties: Any) -> dict[str, Any]:
+    """An object of a tool's API reference, with no field beyond those that it lists."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required.split(),
+        "additionalProperties": False,
+    }
+
+
+# POST /api/public/ingestion: events of the type score-create
+INGESTION = closed(
+    "batch",
+    batch={
+        "type": "array",
+        "items": closed(
+            "id type timestamp body",
+            id=TEXT,
+            type={"const": "score-create"},
+            timestamp={"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"},
+            metadata={},
+            body=closed(
+                "name value",
+                id=TEXT,
+                traceId=TEXT,
+                sessionId=TEXT,
+                observationId=TEXT,
+                datasetRunId=TEXT,
+                name=TEXT,
+                environment=TEXT,
+                queueId=TEXT,
+                value={"type": ["string", "number"]},
+                comment={"type": "string"},
+                metadata={},
+                dataType={"enum": ["NUMERIC", "BOOLEAN", "CATEGORICAL", "CORRECTION", "TEXT"]},
+                configId=TEXT,
+            ),
+        ),
+    },
+)
+# POST /feedback
+FEEDBACK = closed(
+    "id key",
+    id=UUID,
+    run_id=UUID,
+    trace_id=UUID,
+    session_id=UUID,
+    key=TEXT,
+    score={"type": ["number", "boolean", "null"]},
+    value={},
+    comment={"type": ["string", "null"]},
+    correction={},
+    created_at=TEXT,
+    feedback_source=closed(
+        "type", type={"enum": ["api", "app", "model", "auto_eval"]}, metadata={"type": "object"}
+    ),
+)
+
+
+def imported(call: Call, folder: Path, tool: str) -> tuple[object, ...]:
+    """Make a corpus of a tool's traces, and ingest two more; return --root."""
+    root = ("--root", folder / "root")
+    form, new = {
+        "langfuse": (langfuse, [trace("n1", "new"), trace("n2", "new", 1)]),
+        "langsmith": (langsmith, [*runs("n1", "new"), *runs("n2", "new", 1)]),
+    }[tool]
+    form.write(folder / "first")
+    write_lines(folder / "new" / "new.jsonl", new)
+    made = call("corpus", "import", folder / "first", "--name", tool, *root)
+    assert made.code == 0, made.err
+    early = call("ops", "export", tool, folder / "early", "--format", tool, *root)
+    assert early.code == 2 and "nothing is decided finally" in early.err
+    assert not (folder / "early").exists()
+    assert call("ops", "ingest", tool, folder / "new", *root).code in (0, 3)
+    return root
+
+
+def test_langfuse_traces_come_back_as_scores(call: Call, tmp_path: Path) -> None:
+    root, out = imported(call, tmp_path, "langfuse"), tmp_path / "scores.json"
+    made = call("ops", "export", "langfuse", out, "--format", "langfuse", "--json", *root)
+    assert made.code == 0, made.err
+    assert made.json == {
+        "files": [str(out)],
+        "written": 2,
+        "provisional": 0,
+        "foreign": 0,
+    }
+    document = json.loads(out.read_text("utf-8"))
+    jsonschema.validate(document, INGESTION)
+    bodies = [event["body"] for event in document["batch"]]
+    assert {(body["traceId"], body["value"]) for body in bodies} == {
+        ("n1", "human"),
+        ("n2", "human"),
+    }
+    assert {body["metadata"]["reason"] for body in bodies} == {"not_deployed"}
+    # once more is the same bytes, so the same scores
+    before = out.read_bytes()
+    assert call("ops", "export", "langfuse", out, "--format", "langfuse", *root).code == 0
+    assert out.read_bytes() == before
+    # in the tool they are scores of the API, which are nobody's label of the next corpus
+    scored = [
+        {**trace(body["traceId"], "new"), "scores": [body | {"source": "API"}]} for body in bodies
+    ]
+    (tmp_path / "again.json").write_text(json.dumps(scored), "utf-8")
+    again = import_corpus(tmp_path / "again.json", name="c", options={"keep_unlabelled": True})
+    assert again.frame["outcome"].isna().all() and len(again.frame) == 2
+    # what cannot be written is one sentence
+    for arguments, words in (
+        ((tmp_path / "x", "--format", "langsmith"), "none of langsmith's"),
+        ((tmp_path / "x", "--format", "langfuse", "--batch", "b9"), "no decided batch"),
+        ((tmp_path / "x", "--format", "mail"), "Invalid value for '--format'"),
+        ((tmp_path / "scores.json" / "x", "--format", "langfuse"), "cannot be written"),
+    ):
+        answer = call("ops", "export", "langfuse", *arguments, *root)
+        assert answer.code == 2 and words in answer.err and "Traceback" not in answer.err
+
+
+def test_langsmith_runs_come_back_as_feedback(call: Call, tmp_path: Path) -> None:
+    root, out = imported(call, tmp_path, "langsmith"), tmp_path / "feedback.jsonl"
+    made = call("ops", "export", "langsmith", out, "--format", "langsmith", *root)
+    assert made.code == 0 and "2 decisions for langsmith" in made.err, made.err
+    records = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
+    for record in records:
+        jsonschema.validate(record, FEEDBACK)
+    assert {record["run_id"] for record in records} == {run_id("n1/root"), run_id("n2/root")}
+    assert all(record["score"] is None and record["value"] == "human" for record in records)
+    write_lines(tmp_path / "again" / "runs.jsonl", [*runs("n1", "new"), *records[:1]])
+    options = {"keep_unlabelled": True}
+    again = import_corpus(tmp_path / "again", name="c", options=options)
+    assert again.format == "langsmith" and again.frame["outcome"].isna().all()
+
+
+def decided(number: int, decision: str) -> FinalDecision:
+    return FinalDecision(
+        trajectory_id=run_id(f"{number}/root"),
+        decision=decision,
+        time="2026-03-01T10:00:00.000+00:00",
+        facts={
+            "corpus": "c",
+            "batch": "b1",
+            "judge": "lexical",
+            "judge_score": 0.25,
+            "reason": "certified",
+            "certificate_sha256": "ab",
+        },
+    )
+
+
+def test_large_exports_are_several_requests_and_ids_follow_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    some = [decided(n, ("reject", "release", "human")[n % 3]) for n in range(9)]
+    monkeypatch.setattr(decision_exports, "_REQUEST_BYTES", 1500)
+    parts = [json.loads(part) for part in decision_exports._requests(some, "d")]
+    assert len(parts) > 2
+    for part in parts:
+        jsonschema.validate(part, INGESTION)
+    assert [event for part in parts for event in part["batch"]] == langfuse_scores(some, "d")
+    said = langsmith_feedback(some, "d")
+    assert [record["score"] for record in said[:3]] == [0.0, 1.0, None]
+    # another decision on the run is the same score, in another event
+    (old,), (new,) = (langfuse_scores([decided(0, how)], "d") for how in ("human", "reject"))
+    assert old["body"]["id"] == new["body"]["id"] and old["id"] != new["id"]
+    assert len({event["body"]["id"] for event in langfuse_scores(some, "d")}) == len(some)
+    assert langfuse_scores(some, "other")[0]["body"]["id"] != old["body"]["id"]
+
+
+@pytest.mark.slow
+def test_provisional_runs_are_counted_and_left_out(
+    call: Call, provisional: ProvisionalBatch, tmp_path: Path
+) -> None:
+    out = tmp_path / "scores.json"
+    made = call(
+        *("ops", "export", "c", out, "--format", "langfuse", "--json"),
+        *("--root", provisional.store.root),
+    )
+    if made.code == 2:
+        assert "nothing is decided finally" in made.err
+        return
+    values = {event["body"]["value"] for event in json.loads(out.read_text("utf-8"))["batch"]}
+    assert made.json["provisional"] > 0 and values <= {"reject", "release", "human"}
