@@ -176,6 +176,11 @@ def _without_judges(found: Iterable[_Found], reading: Reading) -> list[_Found]:
         kept = [item for item in kept if str(item.record["id"]) not in judging]
 
 
+def _said(value: Any) -> Any:
+    """Return what was recorded; an empty object says nothing, and as text it would."""
+    return None if parsed(value) in (None, "", {}, []) else value
+
+
 def _parent(found: _Found) -> str:
     return str(found.record.get("parent_observation_id") or "")
 
@@ -218,10 +223,10 @@ def _spans(
     for item in found:
         record, identity = item.record, str(item.record["id"])
         kind, name = span_kind(record.get("type")), str(record.get("name") or "")
-        asked, answered = record.get("input"), record.get("output")
+        asked, answered = _said(record.get("input")), _said(record.get("output"))
         if identity == alone and kind not in ("llm", "tool"):
-            asked = given[0] if asked in (None, "") else asked
-            answered = given[1] if answered in (None, "") else answered
+            asked = given[0] if asked is None else asked
+            answered = given[1] if answered is None else answered
         into, out = (
             tool_messages(name, asked, answered)
             if kind == "tool"

@@ -181,7 +181,8 @@ def _node(record: Record, origin: Origin) -> _Node | str:
 def _span(node: _Node, parent_id: str) -> Span:
     record, name = node.record, str(node.record.get("name") or "")
     kind = span_kind(record.get("run_type"))
-    asked, answered = parsed(record.get("inputs")), parsed(record.get("outputs"))
+    # an empty object says nothing; as text it would be something that was said
+    asked, answered = parsed(record.get("inputs")) or None, parsed(record.get("outputs")) or None
     if kind == "tool":
         into, out = tool_messages(name, _only(asked, "input"), _only(answered, "output"))
     elif kind in _PLUMBING and node.above:
