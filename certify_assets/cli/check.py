@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -307,7 +308,12 @@ def _decide(
 @pool_option
 @choice_options
 @click.option("--out", type=PATH, default=Path("certificate.html"), help="Where the page goes.")
-@click.option("--title", help="Title of the page. [default: name of the score table]")
+@click.option("--title", help="Title of the page. [default: SCORES, side and budget]")
+@click.option(
+    "--date",
+    type=click.DateTime(["%Y-%m-%d"]),
+    help="Date on the page, year-month-day. [default: when CERTIFICATE was last written]",
+)
 @click.option(
     "--minutes",
     type=Finite(min=0, min_open=True),
@@ -325,6 +331,7 @@ def report(
     choice: Choice,
     out: Path,
     title: str | None,
+    date: datetime | None,
     minutes: float,
     as_json: bool,
     **columns: Any,
@@ -337,6 +344,7 @@ def report(
     """
     from certify_assets.reports.certificate_page import render_page
     from certify_assets.reports.certificate_source import recognised_scale
+    from certify_assets.reports.certificate_text import page_title
 
     refuse_overwrite(
         {"--out": out},
@@ -368,7 +376,9 @@ def report(
     page = render_page(
         certificates,
         table.to_frame(),
-        title=title or scores.stem,
+        title=title or page_title(scores.name, certificates),
+        # a file's own time, so that the same files give the same page
+        date=f"{date or datetime.fromtimestamp(certificate.stat().st_mtime, UTC):%Y-%m-%d}",
         audits=() if test is None else _audits(certificates, test),
         audit_frame=None if test is None else test.to_frame(),
         minutes_per_review=minutes,

@@ -159,8 +159,21 @@ def _reason(error: Exception) -> str:
     return (text.strip().splitlines() or [type(error).__name__])[-1]
 
 
+#: what the start page shows of operation
+_ON_START_PAGE = {
+    "operations/deployment",
+    "operations/decisions",
+    "operations/recertification",
+}
+
+
 def report_stored(corpus: Corpus, command: str, *assets: str) -> None:
-    """Report to Dagster what a command stored, if the data root has an instance."""
+    """Draw the start page again, and report to Dagster what a command stored, if it is there."""
+    store = Store(corpus.store.root)
+    if store.exists("index.html") and _ON_START_PAGE & set(assets):
+        from certify_assets.reports.index_page import write_index
+
+        write_index(store)
     # without one nothing is reported, and nobody waits for Dagster to be imported
     if not _has_instance(corpus.store):
         return

@@ -133,6 +133,11 @@ class AssetStep:
             record["metrics"] = {**(figures or {}), **record.get("metrics", {})}
         recorded = self.mlflow.record(context, store, **record)
         links = _page_links(page, record.get("documents", {}), recorded)
+        if page:
+            from certify_assets.reports.index_page import write_index
+
+            # every page is on the start page as soon as it is there
+            links["index"] = dg.MetadataValue.path(write_index(store))
         return dg.MaterializeResult(
             metadata={**metadata, **links, **recorded},
             # the hash of the documents that it stores, unless one is given

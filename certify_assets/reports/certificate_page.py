@@ -1,4 +1,4 @@
-"""The certificate page with its figures, and the index of pages: one HTML file each, no script."""
+"""The certificate page with its figures: one HTML file, no script."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from certify_assets.certificates.evaluation import CALIBRATED
-from certify_assets.errors import InputError
 from certify_assets.evaluation.recalibration import TABLE_COLUMNS, RecalibrationReport
 from certify_assets.reports.arms import arm_cells
 from certify_assets.reports.certificate_source import PageScores, PageSource
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from certify_assets.certificates import Audit, Certificate, Sides, ThresholdCurve
+    from certify_assets.certificates import Audit, Certificate, ThresholdCurve
     from certify_assets.certificates.pool import GivenPool
     from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.evaluation.arms_audit import ArmsAudit
@@ -92,6 +91,8 @@ def render_page(
     joint_delta: float | None = None,
     pool: StoredPool | None = None,
     given_pool: GivenPool | None = None,
+    date: str = "",
+    home: str = "",
 ) -> str:
     """Render the page on which a release is decided: any certificates of one score table."""
     # the default procedure leads where it is present; the file names are those of the command that
@@ -111,16 +112,23 @@ def render_page(
         joint_delta=joint_delta,
         pool=pool,
         given_pool=given_pool,
+        date=date,
     )
     main, reasons = source.headline, explain(source)
     return render(
         "certificate.html",
+        hashed=f"certificate {main.sha256}",
+        date=date,
+        home=home,
         certificate_file=certificate_file,
         scores_file=scores_file,
         explanation=explanation,
         recalibration=recalibration,
         recalibration_columns=TABLE_COLUMNS,
         source=source,
+        main=main,
+        evidence=source.evidence,
+        agents=source.agents,
         title=title,
         about=(
             f"{_rows(source)}, {percent(main.success_rate)} successful, task ICC "
@@ -224,59 +232,6 @@ def _document(certificate: Certificate) -> tuple[str, str]:
         f"{percent(certificate.alpha)}"
     )
     return name, json.dumps(certificate.to_dict(), indent=2, ensure_ascii=False)
-
-
-@dataclass(frozen=True)
-class IndexEntry:
-    """A page in the index; `href` is relative to it."""
-
-    title: str
-    href: str
-    #: None where they are not valid now
-    sides: Sides | None = None
-    #: of the certified sides
-    audits: tuple[Audit, ...] = ()
-    note: str = ""
-
-    def __post_init__(self) -> None:
-        if ":" in self.href or self.href.startswith(("/", "\\")):
-            raise InputError(
-                f"the link {self.href!r} of {self.title!r} is not relative; give the page's path "
-                "below the index."
-            )
-
-    @classmethod
-    def of(
-        cls, sides: Sides, title: str, href: str, audits: Sequence[Audit] = (), *, note: str = ""
-    ) -> IndexEntry:
-        """Return the entry of a page by its sides, with those audits that are theirs."""
-        hashes = {item.sha256 for item in sides.certified}
-        mine = tuple(item for item in audits if item.certificate_sha256 in hashes)
-        return cls(title, href, sides, mine, note)
-
-    @property
-    def claims(self) -> list[str]:
-        """What each certified side promises."""
-        certified = () if self.sides is None else self.sides.certified
-        return [
-            f"{done(item.side)} {percent(item.coverage)}, error at most {percent(item.alpha)} with "
-            f"{percent(1 - item.delta)} confidence"
-            for item in certified
-        ]
-
-    @property
-    def audit(self) -> Audit | None:
-        """The audit that says the worst; none where a certified side has none."""
-        if self.sides is None or len(self.audits) < len(self.sides.certified):
-            return None
-        return max(
-            self.audits, key=lambda item: list(AUDIT_WORDS).index(item.verdict), default=None
-        )
-
-
-def render_index(entries: Sequence[IndexEntry]) -> str:
-    """Render the list of certificate pages, corpora by judges."""
-    return render("index.html", title="Certificates", entries=entries, audit_words=AUDIT_WORDS)
 
 
 @dataclass(frozen=True)

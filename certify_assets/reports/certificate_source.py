@@ -89,6 +89,8 @@ class PageSource:
     score_scale: str = "log-odds"
     #: every agent left out, where the judge's own training is known
     left_out: LeftOutAgents | None = None
+    #: of the certificates, as year-month-day; empty where it is not known
+    date: str = ""
     #: δ that this judge spent on this corpus, in words
     delta_spent: str = ""
     #: δ that both sides share, where they were certified together

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -112,34 +113,62 @@ def procedure_words(name: str) -> str:
     return _PROCEDURES.get(name, name.replace("_", " "))
 
 
+def page_title(name: str, certificates: Sequence[Certificate]) -> str:
+    """Return the title of a page that was given none: the table, and what may be wrong how often."""
+    budgets: dict[str, set[str]] = {}
+    for item in certificates:
+        budgets.setdefault(item.side, set()).add(f"{100 * item.alpha:g} %")
+    limits = {side: " and ".join(sorted(found)) for side, found in sorted(budgets.items())}
+    if len(set(limits.values())) == 1:
+        return f"{name}, {' and '.join(limits)} ≤ {next(iter(limits.values()))}"
+    return f"{name}, {', '.join(f'{side} ≤ {limit}' for side, limit in limits.items())}"
+
+
+class BannerFact(NamedTuple):
+    """One figure of the banner, and what it rests on."""
+
+    label: str
+    value: str
+    note: str = ""
+
+
 @dataclass(frozen=True)
 class Banner:
-    """The verdict."""
+    """The verdict: what a reader needs who decides whether to deploy."""
 
     state: str
     heading: str
     sentence: str
-    #: side, share that it decides, and in words
-    claims: tuple[tuple[str, str, str], ...]
-    facts: tuple[tuple[str, str], ...]
+    #: runs behind the share of each decision
+    counts: dict[str, str]
+    facts: tuple[BannerFact, ...]
 
 
 def banner(source: PageSource, reasons: Sequence[NothingCertified]) -> Banner:
     """Say the verdict of a page."""
-    main = source.headline
-    if not main.certified:
-        return _nothing(source, reasons)
     verdicts = {source.verdict(c) for c in source.sides}
     state = "failed" if "ERROR" in verdicts else "warn" if "WARN" in verdicts else "certified"
+    state = state if source.headline.certified else "nothing"
     heading = {
         "certified": "Certified",
         "warn": "Certified, but the audit on held-out tasks is inconclusive",
         "failed": "Do not deploy: the audit contradicts the certificate",
+        "nothing": "Nothing certified",
     }[state]
-    claims = tuple(
-        (c.side, percent(c.coverage), f"of runs can be {done(c.side)} without review")
-        for c in source.sides
-    )
+    if state == "nothing":
+        sentence = f"Every run goes to human review. {short_reason(reasons)}"
+        facts = _facts_of_nothing(source, reasons)
+    else:
+        sentence, facts = _sentence(source), _facts(source)
+    # both sides of one run are counted as the review that they lead to
+    found = Counter(source.decisions)
+    words = {"reject": "rejected", "human": "to review", "release": "released"}
+    counts = {side: f"{counted(found[side], 'run')} {word}" for side, word in words.items()}
+    return Banner(state, heading, sentence, counts, facts)
+
+
+def _sentence(source: PageSource) -> str:
+    main = source.headline
     trust = confidence(source.confidence(source.sides), main.validity)
     both = " for both at once" if len(source.sides) > 1 else ""
     if len({c.alpha for c in source.sides}) == 1:
@@ -153,63 +182,67 @@ def banner(source: PageSource, reasons: Sequence[NothingCertified]) -> Banner:
     if round(source.both.overlap, 4) > 0:
         share = percent(source.both.overlap)
         sentence += f" {share} of runs fall under both thresholds and go to human review."
-    return Banner(state, heading, sentence, claims, _facts(source))
+    return sentence
 
 
-def _nothing(source: PageSource, reasons: Sequence[NothingCertified]) -> Banner:
-    where = source.evidence
-    facts = [
-        (f"scored runs in {where}", count(source.headline.trajectories)),
-        (f"tasks in {where}", count(source.headline.tasks)),
-    ]
+def _facts_of_nothing(
+    source: PageSource, reasons: Sequence[NothingCertified]
+) -> tuple[BannerFact, ...]:
+    evidence = f"{counted(source.headline.tasks, 'task')} in {source.evidence}"
+    facts = [BannerFact("scored runs", count(source.headline.trajectories), evidence)]
     liftable = [why for why in reasons if why.diagnosis.tasks_needed is not None]
     if liftable:
         nearest = min(liftable, key=lambda why: why.diagnosis.tasks_needed or 0)
-        needed = nearest.diagnosis.tasks_needed or 0
+        needed, item = nearest.diagnosis.tasks_needed or 0, nearest.certificate
         facts.append(
-            (
-                f"tasks like these might certify {nearest.certificate.side} at "
-                f"{percent(nearest.certificate.alpha)}",
+            BannerFact(
+                "tasks that might certify",
                 f"{count(needed)} to {count(2 * needed)}",
+                f"like these, {item.side} at {percent(item.alpha)}",
             )
         )
-    return Banner(
-        "nothing",
-        "Nothing certified",
-        f"Every run goes to human review. {short_reason(reasons)}",
-        (("human", percent(0.0), "of runs can be decided without review"),),
-        tuple(facts),
-    )
+    return (*facts, *_standing(source))
 
 
-def _facts(source: PageSource) -> tuple[tuple[str, str], ...]:
-    facts = [
-        (
-            "reviewer-hours saved per 1,000 runs",
-            f"{hours(source.decided, source.minutes_per_review):.1f}",
-        )
-    ]
+def _facts(source: PageSource) -> tuple[BannerFact, ...]:
+    minutes = source.minutes_per_review
+    saved = f"{hours(source.decided, minutes):.1f} of {hours(1, minutes):.1f} hours"
     worst = max(source.sides, key=lambda c: list(AUDIT_WORDS).index(source.verdict(c)))
     audit = source.audit_of(worst)
-    if audit is None:
-        facts.append(("audit on TEST", AUDIT_WORDS["NONE"]))
-    else:
+    wrong = ""
+    if audit is not None and audit.realized_error is not None:
         wrong = (
-            "nothing to measure"
-            if audit.realized_error is None
-            else f"{percent(audit.realized_error, 2)} wrong"
+            f"{percent(audit.realized_error, 2)} wrong among {done(worst.side)} runs of "
+            f"{counted(audit.covered_tasks, 'task')}"
         )
-        facts.append((f"{worst.side} audit: {AUDIT_WORDS[audit.verdict]}", wrong))
-    facts.append(
-        (
-            (
-                f"{source.evidence.removesuffix(' of CAL')} tasks with a "
-                f"{done(source.headline.side)} run"
+    return (
+        BannerFact(
+            "reviewing saved per 1,000 runs",
+            saved,
+            f"assumption: {compact(minutes)} minutes a run",
+        ),
+        BannerFact(
+            "held-out check (audit)",
+            AUDIT_WORDS["NONE" if audit is None else audit.verdict].removesuffix(
+                " on held-out tasks"
             ),
-            f"{count(source.headline.covered_tasks)} of {count(source.headline.tasks)}",
-        )
+            wrong,
+        ),
+        *_standing(source),
     )
-    return tuple(facts)
+
+
+def _standing(source: PageSource) -> tuple[BannerFact, ...]:
+    """Which promise it is, and when it was made."""
+    validity = source.headline.validity
+    return (
+        BannerFact(
+            "kind of promise",
+            "corpus certificate",
+            f"{validity}; for new tasks like these, of these agents",
+        ),
+        BannerFact("date", source.date or "not given", "" if source.date else "--date sets it"),
+    )
 
 
 def threshold_words(certificate: Certificate, scale: str) -> str:
@@ -285,7 +318,8 @@ def promise_notes(source: PageSource) -> list[str]:
         _rests(main, source.evidence),
         _HOLDS.get(main.validity, "") + together,
         (
-            f"At {minutes} minutes a review this saves {saved:.1f} of "
+            f"At {minutes} minutes a run (an assumption: --minutes, or CERTIFY_MINUTES_PER_RUN, "
+            f"changes it) this saves {saved:.1f} of "
             f"{hours(1, source.minutes_per_review):.1f} reviewer-hours in every 1,000 runs."
         ),
         *spent_line,

@@ -39,14 +39,14 @@ _MOST_TASKS = 640
 _LEGEND = 26.0
 # (decision, outcome) → fill of the cell, colour of its mark, shape of its mark
 _LOOKS: dict[tuple[str, int], tuple[str, str, str]] = {
-    ("human", 0): ("#e3e6ea", "", ""),
-    ("human", 1): ("#e3e6ea", svg.HUMAN, "dot"),
-    ("reject", 0): ("#cf7a7a", "", ""),
-    ("reject", 1): ("#7d1212", "#ffffff", "cross"),
-    ("release", 1): ("url(#hatch-release)", "#0d3d1e", "dot"),
-    ("release", 0): ("#0d3d1e", "#ffffff", "cross"),
-    ("run", 0): ("#e3e6ea", "", ""),
-    ("run", 1): (svg.JUDGE, "#ffffff", "dot"),
+    ("human", 0): (svg.HUMAN_SOFT, "", ""),
+    ("human", 1): (svg.HUMAN_SOFT, svg.HUMAN, "dot"),
+    ("reject", 0): (svg.SHARE_SOFT, "", ""),
+    ("reject", 1): (svg.WRONG, svg.PAPER, "cross"),
+    ("release", 1): ("url(#hatch-release)", svg.INK, "dot"),
+    ("release", 0): (svg.WRONG, svg.PAPER, "bar"),
+    ("run", 0): (svg.HUMAN_SOFT, "", ""),
+    ("run", 1): (svg.SHARE, svg.PAPER, "dot"),
 }
 _WORDS: dict[tuple[str, int], str] = {
     ("reject", 0): "rejected, failed",
@@ -61,7 +61,7 @@ _WORDS: dict[tuple[str, int], str] = {
 _HATCH = (
     '<defs><pattern id="hatch-release" width="4" height="4" patternUnits="userSpaceOnUse" '
     'patternTransform="rotate(45)">'
-    f'<rect width="4" height="4" fill="#a9cfb5"/><path d="M0 0v4" stroke="{svg.RELEASE}" '
+    f'<rect width="4" height="4" fill="{svg.PASS_SOFT}"/><path d="M0 0v4" stroke="{svg.PASS}" '
     'stroke-width="2"/></pattern></defs>'
 )
 
@@ -83,7 +83,7 @@ def outcome_histogram(spread: Mapping[str, Sequence[float]], quantity: str, *, n
                     f"{y:.2f}h{width - 1:.2f}v{height:.2f}h-{width - 1:.2f}z"
                 )
     body = _pattern(name) + (
-        f'<path fill="{svg.JUDGE}" d="{paths[0]}"/><path fill="url(#{name}-hatch)" d="{paths[1]}"/>'
+        f'<path fill="{svg.SHARE}" d="{paths[0]}"/><path fill="url(#{name}-hatch)" d="{paths[1]}"/>'
     )
     body += (
         f'<path stroke="{svg.INK}" stroke-width="1" d="M{_MARGIN:g} '
@@ -109,7 +109,7 @@ def _pattern(name: str) -> str:
     return (
         f'<defs><pattern id="{name}-hatch" width="5" height="5" patternUnits="userSpaceOnUse" '
         'patternTransform="rotate(45)">'
-        f'<rect width="5" height="5" fill="#ecd0d0"/><path d="M0 0v5" stroke="{svg.REJECT}" '
+        f'<rect width="5" height="5" fill="{svg.HUMAN_SOFT}"/><path d="M0 0v5" stroke="{svg.HUMAN}" '
         'stroke-width="2.4"/></pattern></defs>'
     )
 
@@ -179,8 +179,8 @@ def sparkline_svg(
         )
     return (
         "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 120 30' width='240' height='60'>"
-        f"<path d='M0 {line:.0f}h120' stroke='{svg.ALPHA_INK}' stroke-dasharray='4 2'/>"
-        f"<polyline points='{points}' fill='none' stroke='{svg.JUDGE}' "
+        f"<path d='M0 {line:.0f}h120' stroke='{svg.BUDGET}' stroke-dasharray='4 2'/>"
+        f"<polyline points='{points}' fill='none' stroke='{svg.SHARE}' "
         f"stroke-width='1.5'/>{dot}</svg>"
     )
 
@@ -386,6 +386,11 @@ def _map_cell(
         parts[
             f'stroke="{ink}" stroke-width="{min(width, height) * 0.42:.3g}" stroke-linecap="round"'
         ].append(f"M{middle:.4g} {centre:.5g}h.01")
+    elif shape == "bar":
+        arm = min(width, height) * 0.27
+        parts[f'stroke="{ink}" stroke-width="{arm * 0.7:.3g}" fill="none"'].append(
+            f"M{middle - arm:.4g} {centre:.5g}h{2 * arm:.3g}"
+        )
     elif shape == "cross":
         arm = min(width, height) * 0.27
         parts[f'stroke="{ink}" stroke-width="{arm * 0.55:.3g}" fill="none"'].append(

@@ -17,6 +17,7 @@ from certify_assets.reports.wording import (
     DASH,
     INLINE,
     count,
+    home_of,
     markdown_table,
     percent,
     rate,
@@ -426,7 +427,7 @@ def _frame(rows: int, ticks: Sequence[tuple[str, float]], strong: float | None =
     ]
     if strong is not None:
         lines.append(
-            f'<path d="M{_place(strong):.1f} {_TOP - 4}V{bottom}" stroke="{svg.ALPHA_INK}" '
+            f'<path d="M{_place(strong):.1f} {_TOP - 4}V{bottom}" stroke="{svg.BUDGET}" '
             'stroke-dasharray="5 3"/>'
         )
     return lines
@@ -452,23 +453,35 @@ def _dot(places: Mapping[str, float], y: float, *, own: bool) -> str:
     if "low" in places and "high" in places:
         line = (
             f'<path d="M{places["low"]:.1f} {y:.1f}H{places["high"]:.1f}" '
-            f'stroke="{svg.JUDGE if own else svg.HUMAN}" stroke-width="2"/>'
+            f'stroke="{svg.SHARE if own else svg.HUMAN}" stroke-width="2"/>'
         )
-    look = f'fill="{svg.JUDGE}"' if own else f'fill="white" stroke="{svg.HUMAN}" stroke-width="2"'
+    look = (
+        f'fill="{svg.SHARE}"'
+        if own
+        else f'fill="{svg.PAPER}" stroke="{svg.HUMAN}" stroke-width="2"'
+    )
     return f'{line}<circle cx="{places["value"]:.1f}" cy="{y:.1f}" r="5" {look}/>'
 
 
 def _diamond(x: float, y: float) -> str:
     return (
         f'<path d="M{x:.1f} {y - 6:.1f}l4.5 6l-4.5 6l-4.5-6z" fill="none" '
-        f'stroke="{svg.ALPHA_INK}" stroke-width="1.6"/>'
+        f'stroke="{svg.BUDGET}" stroke-width="1.6"/>'
     )
 
 
 def write_comparison_page(store: Store, page: str, corpus: str | None = None) -> str:
     """Store a page, of one corpus or of the main table; return where it is."""
-    key = _MAIN_TABLE_PAGE if corpus is None else comparison_key(corpus, "comparison.html")
-    return store_page(store, key, page)
+    return store_page(store, _page_key(corpus), page)
+
+
+def comparison_home(corpus: str | None = None) -> str:
+    """Return the way back from a stored page, of one corpus or of the main table."""
+    return home_of(_page_key(corpus), corpus or "")
+
+
+def _page_key(corpus: str | None) -> str:
+    return _MAIN_TABLE_PAGE if corpus is None else comparison_key(corpus, "comparison.html")
 
 
 def write_main_exports(store: Store, documents: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -482,12 +495,16 @@ def write_main_exports(store: Store, documents: Sequence[Mapping[str, Any]]) -> 
 
 
 def render_comparison(
-    documents: Sequence[Mapping[str, Any]], left_out: Sequence[Mapping[str, str]] = ()
+    documents: Sequence[Mapping[str, Any]],
+    left_out: Sequence[Mapping[str, str]] = (),
+    *,
+    home: str = "",
 ) -> str:
     """Render one or more comparisons as a page."""
     names = [str(document["corpus"]) for document in documents]
     return render(
         "comparison.html",
+        home=home,
         title=f"Judges on {names[0]}" if len(names) == 1 else "Judges compared",
         about=(
             f"{count(len(names))} {'corpus' if len(names) == 1 else 'corpora'}: "

@@ -13,6 +13,7 @@ from certify_assets.reports.wording import (
     DASH,
     count,
     counted,
+    home_of,
     inline_block,
     markdown_table,
     percent,
@@ -177,16 +178,19 @@ def write_corpus_page(store: Store, report: CorpusReport) -> str:
     """Store a corpus's page, linked to its Data Docs; return where it is."""
     corpus = report.config.name
     docs = "data_docs/index.html" if store.exists(data_docs_key(corpus)) else None
-    return store_page(store, f"corpora/{corpus}/page.html", render_corpus(report, data_docs=docs))
+    key = f"corpora/{corpus}/page.html"
+    page = render_corpus(report, data_docs=docs, home=home_of(key, corpus))
+    return store_page(store, key, page)
 
 
-def render_corpus(report: CorpusReport, *, data_docs: str | None = None) -> str:
+def render_corpus(report: CorpusReport, *, data_docs: str | None = None, home: str = "") -> str:
     """Render the page."""
     profile, controls = report.profile, report.leak_checks
     state, heading, sentences = standing(report)
     drawn, caption = _map(report)
     return render(
         "corpus.html",
+        home=home,
         title=report.config.name,
         about=f"{counted(profile.trajectories, 'labelled run')} of "
         f"{counted(profile.tasks, 'task')}, {percent(profile.success_rate)} "
@@ -347,8 +351,10 @@ def write_data_docs(corpus: Corpus, report: QualityReport) -> str:
     """Store a corpus's Data Docs, and what was validated before; return where they are."""
     runs, unreadable = Validations(corpus.store, corpus.name).history(_MOST_VALIDATED)
     numbers = {item.trajectories_sha256[:12]: item.number for item in corpus.deliveries.read()}
+    home = home_of(data_docs_key(corpus.name), corpus.name)
     history = render(
         "quality_history.html",
+        home=home,
         title=f"Data Docs of {corpus}: history",
         corpus=corpus.name,
         rows=[_validated(run, numbers) for run in runs],
@@ -356,11 +362,13 @@ def write_data_docs(corpus: Corpus, report: QualityReport) -> str:
     )
     # times are on a page of their own: the same results give the same Data Docs
     store_page(corpus.store, f"corpora/{corpus}/data_docs/{_HISTORY}", history)
-    page = render_data_docs(corpus.name, report, history=_HISTORY)
+    page = render_data_docs(corpus.name, report, history=_HISTORY, home=home)
     return store_page(corpus.store, data_docs_key(corpus.name), page)
 
 
-def render_data_docs(corpus: str, report: QualityReport, *, history: str = "") -> str:
+def render_data_docs(
+    corpus: str, report: QualityReport, *, history: str = "", home: str = ""
+) -> str:
     """Render the validation results of a corpus; `history` is the address of its page."""
     from importlib.metadata import version
 
@@ -368,6 +376,7 @@ def render_data_docs(corpus: str, report: QualityReport, *, history: str = "") -
     blocking = [result for result in failed if result.severity == "error"]
     return render(
         "data_docs.html",
+        home=home,
         title=f"Data Docs of {corpus}",
         corpus=corpus,
         state="failed" if blocking else "warn" if failed else "certified",

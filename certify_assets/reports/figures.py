@@ -70,7 +70,7 @@ def legend(axes: Axes, columns: int) -> None:
 
 
 def _level_line(axes: Axes, at: float, label: str) -> None:
-    axes.axhline(at, color=svg.ALPHA_INK, lw=1.4, ls=(0, (6, 3)), label=label)
+    axes.axhline(at, color=svg.BUDGET, lw=1.4, ls=(0, (6, 3)), label=label)
 
 
 def risk_coverage(
@@ -95,7 +95,7 @@ def risk_coverage(
         axes.plot(
             share,
             upper,
-            color=svg.JUDGE,
+            color=svg.SHARE,
             lw=1.7,
             ls=(0, (4, 1.6)),
             label="upper bound q(θ)",
@@ -113,7 +113,7 @@ def risk_coverage(
                 "D",
                 ms=10,
                 color=colour,
-                mec="white",
+                mec=svg.PAPER,
                 mew=1.5,
                 ls="none",
                 label=label,
@@ -173,14 +173,14 @@ def tail_curve(
     with svg.style_context():
         figure, axes = canvas(460, 330, 3)
         axes.set_yscale("log")
-        axes.plot(share, tail, color=svg.JUDGE, lw=1.5, label="tail P*(error > α)", zorder=3)
+        axes.plot(share, tail, color=svg.SHARE, lw=1.5, label="tail P*(error > α)", zorder=3)
         passes = "passes" if guard_level is None else "passes both tests"
         for kept, label, fill in ((passed, passes, "full"), (~passed, "fails", "none")):
             axes.plot(
                 share[kept],
                 tail[kept],
                 "o",
-                color=svg.JUDGE,
+                color=svg.SHARE,
                 ms=5,
                 fillstyle=fill,
                 ls="none",
@@ -250,7 +250,7 @@ def error_histogram(
             counts[inside],
             edges[: split + 1],
             fill=True,
-            color=svg.JUDGE,
+            color=svg.SHARE,
             alpha=0.78,
             label=f"within the budget ({percent(1 - above, 2)})",
         )
@@ -258,13 +258,13 @@ def error_histogram(
             counts[~inside],
             edges[split:],
             fill=True,
-            facecolor="#f3d3d3",
-            edgecolor=svg.REJECT,
+            facecolor=svg.WRONG_SOFT,
+            edgecolor=svg.WRONG,
             hatch="////",
             label=f"above it ({percent(above, 2)})",
         )
         axes.axvline(
-            alpha, color=svg.ALPHA_INK, lw=1.6, ls=(0, (6, 3)), label=f"budget α = {percent(alpha)}"
+            alpha, color=svg.BUDGET, lw=1.6, ls=(0, (6, 3)), label=f"budget α = {percent(alpha)}"
         )
         if observed is not None:
             axes.axvline(observed, color=svg.INK, lw=1.6, label=f"observed {percent(observed, 2)}")
@@ -305,8 +305,8 @@ def score_distribution(
             success,
             edges,
             fill=True,
-            facecolor="#bcd6c5",
-            edgecolor=svg.RELEASE,
+            facecolor=svg.SHARE_SOFT,
+            edgecolor=svg.SHARE,
             lw=0.9,
             label="success",
         )
@@ -314,8 +314,8 @@ def score_distribution(
             -failure,
             edges,
             fill=True,
-            facecolor="#eec9c9",
-            edgecolor=svg.REJECT,
+            facecolor=svg.HUMAN_SOFT,
+            edgecolor=svg.HUMAN,
             hatch="////",
             lw=0.9,
             label="failure",
@@ -380,12 +380,12 @@ def detector_path(
     line = math.log10(threshold)
     with svg.style_context():
         figure, axes = canvas(460, 300, left=56)
-        axes.plot(tasks, values, color=svg.JUDGE, lw=1.7, label=words)
+        axes.plot(tasks, values, color=svg.SHARE, lw=1.7, label=words)
         _level_line(axes, line, f"alarm line {count(threshold)}")
         if first_alarm_at is not None:
             mark = (first_alarm_at, values[first_alarm_at - 1])
             axes.plot(
-                *mark, "X", color=svg.REJECT, ms=11, mec="white", ls="none", label="first alarm"
+                *mark, "X", color=svg.WRONG, ms=11, mec=svg.PAPER, ls="none", label="first alarm"
             )
         # twice the line is as good as any evidence beyond it, which would only flatten what came
         # before
@@ -412,10 +412,10 @@ def interval_band(path: Mapping[str, Any], *, alpha: float, name: str) -> str:
     with svg.style_context():
         figure, axes = canvas(460, 300, left=56)
         axes.fill_between(
-            at, low, high, color=svg.JUDGE, alpha=0.16, lw=0, label="interval, valid at every task"
+            at, low, high, color=svg.SHARE, alpha=0.16, lw=0, label="interval, valid at every task"
         )
-        axes.plot(at, low, color=svg.JUDGE, lw=0.9)
-        axes.plot(at, high, color=svg.JUDGE, lw=0.9)
+        axes.plot(at, low, color=svg.SHARE, lw=0.9)
+        axes.plot(at, high, color=svg.SHARE, lw=0.9)
         axes.plot(at, error, color=svg.INK, lw=1.6, marker="o", ms=3, label="realised error")
         _level_line(axes, alpha, f"budget α = {percent(alpha)}")
         axes.set(ylim=(0, top), ylabel="error among decided runs")

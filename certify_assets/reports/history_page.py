@@ -13,6 +13,7 @@ from certify_assets.reports.wording import (
     compact,
     count,
     counted,
+    home_of,
     inline_block,
     markdown_table,
     percent,
@@ -99,7 +100,7 @@ def error_history(steps: Sequence[HistoryStep]) -> str:
             x = _x(place, len(steps)) + shift
             y = _y(side.alpha / top)
             parts.append(
-                f'<path d="M{x - 9:.1f} {y:.1f}h18" stroke="{svg.ALPHA_INK}" '
+                f'<path d="M{x - 9:.1f} {y:.1f}h18" stroke="{svg.BUDGET}" '
                 'stroke-width="1.8" stroke-dasharray="4 2"/>'
             )
             if side.tasks and side.error is not None:
@@ -135,11 +136,11 @@ def spending_history(claims: Sequence[SpentDelta], *, first: float, promised: fl
         )
         parts.append(
             f'<rect x="{x - width / 2:.1f}" y="{y:.1f}" width="{width:.1f}" '
-            f'height="{before - y:.1f}" fill="{svg.JUDGE}"/>'
+            f'height="{before - y:.1f}" fill="{svg.SHARE}"/>'
         )
     y = _y((first + promised) / top)
     parts.append(
-        f'<path d="M{_LEFT} {y:.1f}h{_SPAN}" stroke="{svg.ALPHA_INK}" stroke-width="1.6" '
+        f'<path d="M{_LEFT} {y:.1f}h{_SPAN}" stroke="{svg.BUDGET}" stroke-width="1.6" '
         'stroke-dasharray="6 3"/>'
     )
     label = (
@@ -202,7 +203,7 @@ def _y(share: float) -> float:
 def _mark(side: str, x: float, y: float, *, filled: bool) -> str:
     """Return a circle on the reject side and a square on the release side: never colour alone."""
     colour = svg.side_colour(side)
-    look = f'fill="{colour if filled else "white"}" stroke="{colour}" stroke-width="2"'
+    look = f'fill="{colour if filled else svg.PAPER}" stroke="{colour}" stroke-width="2"'
     if side == "reject":
         return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" {look}/>'
     return f'<rect x="{x - 4.5:.1f}" y="{y - 4.5:.1f}" width="9" height="9" {look}/>'
@@ -212,19 +213,19 @@ def _band(side: SideHistory, error: float, x: float, top: float, name: str) -> l
     low, high = (_y(end / top) for end in side.interval)
     band = (
         f'<rect x="{x - 6:.1f}" y="{high:.1f}" width="12" height="{low - high:.1f}" '
-        f'fill="{svg.JUDGE}" fill-opacity="0.18"/>'
+        f'fill="{svg.SHARE}" fill-opacity="0.18"/>'
     )
     return [band, _mark(name, x, _y(error / top), filled=True)]
 
 
 def _cross(x: float, y: float) -> str:
     return (
-        f'<path d="M{x - 6:.1f} {y - 6:.1f}l12 12m0 -12l-12 12" stroke="{svg.REJECT}" '
+        f'<path d="M{x - 6:.1f} {y - 6:.1f}l12 12m0 -12l-12 12" stroke="{svg.WRONG}" '
         'stroke-width="3"/>'
     )
 
 
-def render_history(history: OperationHistory) -> str:
+def render_history(history: OperationHistory, *, home: str = "") -> str:
     """Render the page; the same text for the same document."""
     state, heading, reason = _verdict(history)
     steps = history.steps
@@ -257,6 +258,7 @@ def render_history(history: OperationHistory) -> str:
     ]
     return render(
         "history.html",
+        home=home,
         title=history.corpus,
         state=state,
         heading=heading,
@@ -302,7 +304,8 @@ def history_rows(history: OperationHistory) -> list[list[str]]:
 
 def write_history_page(store: Store, history: OperationHistory) -> str:
     """Draw a history; return where the page is."""
-    return store_page(store, history_key(history.corpus, "history.html"), render_history(history))
+    key = history_key(history.corpus, "history.html")
+    return store_page(store, key, render_history(history, home=home_of(key, history.corpus)))
 
 
 def history_markdown(history: OperationHistory) -> str:

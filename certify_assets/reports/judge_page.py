@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from certify_assets.corpora.config import registered_corpora
-from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.profile import CorpusProfile
-from certify_assets.errors import CertifyError
 from certify_assets.evaluation.arms_audit import load_arms_audit
 from certify_assets.evaluation.audit import CertificateAudit, load_audits
 from certify_assets.evaluation.certification import (
@@ -20,18 +17,14 @@ from certify_assets.evaluation.left_out_agents import left_out_agents
 from certify_assets.evaluation.pool import load_pool
 from certify_assets.evaluation.spending import read_spending
 from certify_assets.judges.explanation import explain
-from certify_assets.judges.harvest.gate import HALF_B
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.models import known_model
-from certify_assets.judges.specs import judges
-from certify_assets.reports.wording import markdown_table, percent, store_page
-from certify_assets.storage.store import Store
+from certify_assets.reports.wording import home_of, markdown_table, percent, store_page
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate, Sides
     from certify_assets.evaluation.recalibration import RecalibrationReport
     from certify_assets.judges.record import JudgeRecord
-    from certify_assets.reports.certificate_page import IndexEntry
 
 
 def write_page(judge: JudgedCorpus) -> str:
@@ -45,6 +38,7 @@ def write_page(judge: JudgedCorpus) -> str:
     audits, test = load_audits(judge)
     controls = judge.store.read_json(judge.corpus.key("controls.json"))
     certificates = load_certificates(judge)
+    spending = read_spending(judge.corpus).of(judge.name)
     page = render_page(
         certificates,
         cal,
@@ -65,8 +59,10 @@ def write_page(judge: JudgedCorpus) -> str:
         left_out=left_out_agents(judge),
         explanation=explain(judge, deciding_sides(certificates).certified),
         recalibration=_recalibration(judge, hashes),
-        delta_spent=read_spending(judge.corpus).of(judge.name).total(),
+        delta_spent=spending.total(),
         pool=load_pool(judge, certificates),
+        date=max((claim.time[:10] for claim in spending.tests), default=""),
+        home=home_of(judge.key("page.html"), judge.corpus.name),
     )
     return store_page(judge.store, judge.key("page.html"), page)
 
@@ -108,19 +104,6 @@ def _recalibration(
 
     report = RecalibrationReport.from_dict(judge.store.read_json(key))
     return report, all(report.hashes.get(name) == value for name, value in hashes.items())
-
-
-def write_index(store: Store) -> str:
-    """Draw the list of all pages that are there; return where it is."""
-    from certify_assets.reports.certificate_page import render_index
-
-    entries = [
-        _entry(JudgedCorpus(Corpus(store, corpus), judge))
-        for corpus in registered_corpora(store)
-        for judge in judges(store.root)
-        if store.exists(f"judges/{judge}/{corpus}/page.html")
-    ]
-    return store_page(store, "index.html", render_index(entries))
 
 
 def verdict(judge: JudgedCorpus, sides: Sides) -> str:
@@ -175,18 +158,3 @@ def largest_agents(judge: JudgedCorpus) -> str:
                 f"{worst.covered} runs"
             )
     return "; ".join(said) or "no agent is decided by a certificate of the others"
-
-
-def _entry(judge: JudgedCorpus) -> IndexEntry:
-    from certify_assets.reports.certificate_page import IndexEntry
-
-    title, href = f"{judge.corpus}, {judge} judge", judge.key("page.html")
-    try:
-        sides = deciding_sides(load_certificates(judge))
-        audits, _ = load_audits(judge)
-    except CertifyError as error:
-        # one corpus that waits for its recertification must not keep the others from being listed
-        return IndexEntry(title, href, note=f"Not valid now: {error}")
-    half = sides.lead.provenance.get("split") == HALF_B
-    note = "Certified on half B of CAL alone." if half else ""
-    return IndexEntry.of(sides, title, href, audits, note=note)

@@ -14,6 +14,7 @@ from certify_assets.reports.wording import (
     count,
     counted,
     done,
+    home_of,
     inline_block,
     markdown_table,
     percent,
@@ -30,11 +31,12 @@ _HEADINGS = {
 _DETECTORS = {"e_process": "e-process", "shiryaev_roberts": "Shiryaev–Roberts detector"}
 
 
-def render_monitor_page(document: MonitorRecord, *, title: str) -> str:
+def render_monitor_page(document: MonitorRecord, *, title: str, home: str = "") -> str:
     """Render the page of a monitor."""
     state, heading = _HEADINGS[document.status]
     return render(
         "monitor.html",
+        home=home,
         title=title,
         state=state,
         heading=heading,
@@ -48,7 +50,10 @@ def render_monitor_page(document: MonitorRecord, *, title: str) -> str:
 
 def write_monitor_page(judge: JudgedCorpus) -> str:
     """Draw the stored monitor of a judge; return where the page is."""
-    page = render_monitor_page(load_monitor(judge), title=f"{judge.corpus}, {judge} judge")
+    home = home_of(judge.key("monitor.html"), judge.corpus.name)
+    page = render_monitor_page(
+        load_monitor(judge), title=f"{judge.corpus}, {judge} judge", home=home
+    )
     return store_page(judge.store, judge.key("monitor.html"), page)
 
 

@@ -14,14 +14,38 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REJECT = "#b22222"
-RELEASE = "#22783c"
-HUMAN = "#5a5a5a"
-JUDGE = "#2850a0"
+#: colours of the light page; each is drawn as the variable of the style sheet that holds it, so
+#: that a chart follows the page into dark mode
+SHARE = "#1f57b0"
+SHARE_SOFT = "#b7cdee"
+PASS = "#13776f"
+PASS_SOFT = "#a5d6d0"
+HUMAN = "#5a6470"
+HUMAN_SOFT = "#dfe3e8"
+WRONG = "#b3261e"
+WRONG_SOFT = "#f3d3d0"
+BUDGET = "#8a5a00"
 INK = "#1c2229"
 MUTED = "#5c6672"
 GRID = "#e4e8ed"
-ALPHA_INK = "#8a5a00"
+AXIS = "#aab2bc"
+PAPER = "#ffffff"
+VARIABLES: dict[str, str] = {
+    SHARE: "--share",
+    SHARE_SOFT: "--share-soft",
+    PASS: "--pass",
+    PASS_SOFT: "--pass-soft",
+    HUMAN: "--human",
+    HUMAN_SOFT: "--human-soft",
+    WRONG: "--wrong",
+    WRONG_SOFT: "--wrong-soft",
+    BUDGET: "--warn",
+    INK: "--ink",
+    MUTED: "--muted",
+    GRID: "--grid",
+    AXIS: "--axis",
+    PAPER: "--paper",
+}
 
 _RC: dict[str, str | float | list[str]] = {
     "svg.fonttype": "none",
@@ -31,29 +55,30 @@ _RC: dict[str, str | float | list[str]] = {
     "text.usetex": False,
     "font.family": ["sans-serif"],
     "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 9.5,
-    "axes.edgecolor": "#aab2bc",
+    "font.size": 11,
+    "axes.edgecolor": AXIS,
     "axes.linewidth": 0.8,
     "axes.labelcolor": INK,
-    "axes.labelsize": 9.5,
+    "text.color": INK,
+    "axes.labelsize": 11,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
     "grid.color": GRID,
     "grid.linewidth": 0.7,
-    "xtick.color": "#aab2bc",
-    "ytick.color": "#aab2bc",
+    "xtick.color": AXIS,
+    "ytick.color": AXIS,
     "xtick.labelcolor": MUTED,
     "ytick.labelcolor": MUTED,
-    "xtick.labelsize": 9,
-    "ytick.labelsize": 9,
+    "xtick.labelsize": 10.5,
+    "ytick.labelsize": 10.5,
     "xtick.major.size": 3,
     "ytick.major.size": 3,
     "ytick.minor.size": 0,
     "xtick.minor.size": 0,
     "legend.frameon": False,
-    "legend.fontsize": 9.5,
+    "legend.fontsize": 10.5,
     "legend.handlelength": 2.4,
     "hatch.linewidth": 0.9,
     "path.simplify": True,
@@ -70,11 +95,12 @@ _UNTURNED = re.compile(r" transform=\"rotate\(-?0 [^)]*\)\"")
 _TAG = re.compile(r"<[^>]*>")
 _LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
 _BLANKS = re.compile(r">\s+<")
+_COLOUR = re.compile(r"#[0-9a-f]{6}\b")
 
 
 def side_colour(side: str) -> str:
     """Return the colour of a decision side: reject or release."""
-    return REJECT if side == "reject" else RELEASE
+    return SHARE if side == "reject" else PASS
 
 
 def style_context() -> Any:
@@ -122,11 +148,18 @@ def _shorter(tag: re.Match[str]) -> str:
     return _LONG_NUMBER.sub(lambda number: f"{float(number[0]):.2f}", tag[0])
 
 
+def _variable(colour: re.Match[str]) -> str:
+    name = VARIABLES.get(colour[0])
+    return f"var({name})" if name else colour[0]
+
+
 def inline_svg(body: str, view_box: str, label: str, *, classes: str = "") -> str:
     """Wrap SVG parts into one element that scales with its column and speaks its label."""
     width, height = (float(v) for v in view_box.split()[2:])
+    # in tags only: what is written as text may look like a colour
+    body = _TAG.sub(lambda tag: _COLOUR.sub(_variable, tag[0]), body)
     return (
         f'<svg class="{escape(classes)}" viewBox="{view_box}" width="{width:g}" '
-        f'height="{height:g}" role="img" '
+        f'height="{height:g}" style="min-width:{width:g}px" role="img" '
         f'aria-label="{escape(label)}">{body}</svg>'
     )

@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from certify_assets._version import __version__
+from certify_assets.files import sha256_bytes
 
 if TYPE_CHECKING:
     import jinja2
@@ -19,6 +20,8 @@ DASH = "\N{EN DASH}"
 #: longest block that Dagster shows inline on the page of an asset
 INLINE = 1000
 _MINUS = "\N{MINUS SIGN}"
+# where the footer of a printed page says what it is, until the page is complete
+_STAMP = "@@stamp@@"
 # a percent sign stands off its number by a space that neither breaks nor gapes
 _PERCENT = "\N{NARROW NO-BREAK SPACE}%"
 
@@ -138,12 +141,23 @@ def environment() -> jinja2.Environment:
     )
     shared = (percent, count, counted, rate, compact, small, hours)
     made.globals |= {function.__name__: function for function in shared}
+    # what only some pages have: the way back to the start page, a date, a line below the title
+    made.globals |= {"version": __version__, "home": "", "date": "", "about": "", "stamp": _STAMP}
     return made
 
 
-def render(template: str, **values: Any) -> str:
-    """Fill a template, which is given the version of the package too."""
-    return environment().get_template(template).render(version=__version__, **values)
+def render(template: str, **values: object) -> str:
+    """Fill a template; its footer in print has the date and a hash, by default that of the page."""
+    page = environment().get_template(template).render(**values)
+    what = values.get("hashed") or f"page {sha256_bytes(page.encode('utf-8'))[:16]}"
+    parts = (f"certify_assets {__version__}", str(values.get("date", "")), f"SHA-256 of the {what}")
+    # the first place is that of the style sheet, before any text of the data
+    return page.replace(_STAMP, " · ".join(part for part in parts if part), 1)
+
+
+def home_of(key: str, corpus: str = "") -> str:
+    """Return the address of the start page, or of a corpus on it, from the page with this key."""
+    return "../" * key.count("/") + "index.html" + (f"#{corpus}" if corpus else "")
 
 
 def store_page(store: Store, key: str, page: str) -> str:

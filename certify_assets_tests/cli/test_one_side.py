@@ -19,7 +19,8 @@ from certify_assets.evaluation.certification import (
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.checks import deployment_stands
 from certify_assets.operations.rollout import deploy
-from certify_assets.reports.judge_page import verdict, write_index, write_page
+from certify_assets.reports.index_page import write_index
+from certify_assets.reports.judge_page import verdict, write_page
 from certify_assets.reports.wording import percent
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
@@ -57,9 +58,9 @@ def test_all_say_the_same_of_a_judge_that_certifies_one_side(judge: JudgedCorpus
     }
     share = percent(sides.decided)
     page = Path(write_page(judge)).read_text("utf-8")
-    assert f"<b>{share}</b> of runs decided in all" in page and "Nothing certified" not in page
+    assert f"{share} of runs decided" in page and "Nothing certified" not in page
     index = Path(write_index(judge.store)).read_text("utf-8")
-    assert f'<span class="big">{share}</span>' in index and "every run" not in index
+    assert f'<span class="big num">{share}</span>' in index and "every run to" not in index
     block = verdict(judge, sides)
     assert f"{share} decided" in block and "Nothing certified" not in block
     check = certified(judge)

@@ -263,7 +263,8 @@ def _forge(document: dict[str, object]) -> dict[str, object]:
 
 
 def test_a_forged_certificate_with_its_digest_is_neither_audited_nor_drawn(finished: Store) -> None:
-    from certify_assets.reports.judge_page import write_index, write_page
+    from certify_assets.reports.index_page import write_index
+    from certify_assets.reports.judge_page import write_page
 
     key = "judges/lexical/c/certificates.json"
     document = finished.read_json(key)

@@ -98,7 +98,7 @@ def test_the_page_of_a_judge_with_arms_has_a_section_for_them(certified: Case) -
     found = document(dict(zip(NAMES, (2.0, 3.0, 5.0, 3.0), strict=True)))
     page = render_page(certified.certificates[:1], certified.cal, title="arms", arms=found)
     assert '<section id="arms"' in page
-    assert '<a href="#arms">' in page
+    assert '<h2 id="arms-heading">Candidates</h2>' in page
     assert "never deployed" in page
     assert "reject_3_30" in page
     assert 'id="arms"' not in certified.html

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from certify_assets.certificates import Audit, Certificate, Sides, audit_certificate, certify
+from certify_assets.certificates import Audit, Certificate, audit_certificate, certify
 from certify_assets.errors import InputError
-from certify_assets.reports.certificate_page import IndexEntry, render_index, render_page
+from certify_assets.reports.certificate_page import render_page
 from certify_assets.reports.wording import percent
 from certify_assets_tests.pages import HOSTILE, assert_stands_alone, outline, text_of
 from certify_assets_tests.reports.conftest import Case, arrays
@@ -78,7 +78,7 @@ def test_the_banner_says_share_budget_confidence_and_hours(certified: Case) -> N
     )
     assert reject.certified and release.certified
     for certificate, word in ((reject, "rejected"), (release, "released")):
-        assert f"{percent(certificate.coverage)} of runs can be {word} without review" in text
+        assert f"runs {word}" in text and percent(certificate.coverage) in text
     assert (
         f"at most {percent(0.1)}, with {percent(0.9)} confidence by simulation for both at once"
         in text
@@ -156,8 +156,8 @@ def test_a_page_without_a_certificate_says_what_stopped_it_and_what_would_lift_i
     assert text.count("this stopped it") == 4
     assert re.search(r"about \d+ to \d+ tasks like these, 60 now", text)
     assert "no number of tasks like these; a judge that ranks better, or a larger budget" in text
-    assert "it is certified" not in text and "without review" in text
-    assert "0\N{NARROW NO-BREAK SPACE}% of runs can be decided without review" in text
+    assert "it is certified" not in text
+    assert "0\N{NARROW NO-BREAK SPACE}% 0 runs rejected" in text
 
 
 def test_what_a_judge_was_trained_on_is_among_the_findings() -> None:
@@ -323,37 +323,6 @@ def test_two_thousand_trajectories_stay_far_below_the_limit() -> None:
         [small(cal, side=side) for side in ("reject", "release")], cal, title="large"
     )
     assert len(html.encode()) < 600_000
-
-
-def test_the_index_links_pages_with_share_and_audit(certified: Case, nothing: Case) -> None:
-    first = next(c for c in certified.certificates if c.certified and c.procedure == "pseudo_task")
-    audit = next(a for a in certified.audits if a.certificate_sha256 == first.sha256)
-    deployed = [c for c in nothing.certificates if c.procedure == "pseudo_task"]
-    one, two = Sides((first,)), Sides.strictest(deployed)
-    entries = [
-        IndexEntry.of(one, "corpus <b>one</b>", "judges/lexical/one/page.html", certified.audits),
-        IndexEntry.of(two, "corpus two", "judges/lexical/two/page.html"),
-    ]
-    html = render_index(entries)
-    parsed, text = outline(html), text_of(html)
-    assert parsed.addresses == [
-        "#verdict",
-        "judges/lexical/one/page.html",
-        "judges/lexical/two/page.html",
-    ]
-    assert "corpus <b>one</b>" in text and "b" not in parsed.tags
-    assert percent(first.coverage) in text and percent(audit.realized_error, 2) in text
-    assert "every run to human review" in text
-    assert render_index(entries) == html
-    assert "No certificate yet." in text_of(render_index([]))
-
-
-@pytest.mark.parametrize(
-    "href", ["javascript:alert(1)", "/etc/passwd", "//elsewhere/page.html", "file:x"]
-)
-def test_the_index_links_only_below_itself(href: str, nothing: Case) -> None:
-    with pytest.raises(InputError, match="not relative"):
-        IndexEntry.of(Sides.strictest(nothing.certificates), "t", href)
 
 
 def test_every_agent_is_left_out_on_the_page_of_three_or_more(certified: Case) -> None:

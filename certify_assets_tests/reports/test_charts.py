@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from certify_assets.certificates import Sides, certify, count_tasks, observe
+from certify_assets.reports import svg
 from certify_assets.reports.charts import (
     outcome_heatmap,
     outcome_histogram,
@@ -15,6 +16,7 @@ from certify_assets.reports.charts import (
     task_heatmap,
     verdict_markdown,
 )
+from certify_assets.reports.wording import environment
 from certify_assets_tests.reports.conftest import arrays
 from certify_assets_tests.reports.synthetic import score_table
 
@@ -152,3 +154,12 @@ def test_outcomes_without_a_judge_stand_by_agent_and_attempt() -> None:
     assert ">succeeded</text>" in drawn.markup
     assert "person" not in drawn.markup
     assert "all attempts at 1 task end alike" in drawn.markup
+
+
+def test_every_colour_of_a_chart_is_that_of_the_style_sheet() -> None:
+    style = environment().get_template("style.css").render()
+    light, dark = style.split("prefers-color-scheme: dark", 1)
+    for colour, name in svg.VARIABLES.items():
+        assert f"{name}: {colour};" in light and f"{name}: #" in dark, name
+    drawn = svg.inline_svg(f'<path fill="{svg.SHARE}"/><text>{svg.SHARE}</text>', "0 0 9 9", "x")
+    assert '<path fill="var(--share)"/>' in drawn and f"<text>{svg.SHARE}</text>" in drawn

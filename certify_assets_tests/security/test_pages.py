@@ -84,12 +84,18 @@ def _draw(store: Store) -> None:
     from certify_assets.corpora import report as corpus_report
     from certify_assets.evaluation import comparison
     from certify_assets.evaluation.comparison import write_main_table
-    from certify_assets.reports import comparison_page, corpus_page, judge_page, monitor_page
+    from certify_assets.reports import (
+        comparison_page,
+        corpus_page,
+        index_page,
+        judge_page,
+        monitor_page,
+    )
     from certify_assets.research.certifiability import fit_measured, gather_points
     from certify_assets.research.pages import law_page, study_site
 
     judge_page.write_page(judged(store, CORPUS))
-    judge_page.write_index(store)
+    index_page.write_index(store)
     monitor_page.write_monitor_page(judged(store, CORPUS))
     report = corpus_report.gather_report(Corpus(store, CORPUS))
     corpus_page.write_corpus_page(store, report)

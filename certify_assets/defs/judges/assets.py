@@ -198,9 +198,8 @@ def _report(spec: JudgeSpec) -> dg.AssetsDefinition:
     def report(step: AssetStep) -> Made:
         judge = step.judge(spec.name)
         location = judge_page.write_page(judge)
-        metadata = {"index": dg.MetadataValue.path(judge_page.write_index(step.store))}
         documents = {"certificate.html": step.read_text(judge.key("page.html"))}
-        return step.made(metadata, documents=documents, page=location)
+        return step.made({}, documents=documents, page=location)
 
     return report
 

@@ -19,6 +19,7 @@ from certify_assets.evaluation import agent_folds, comparison
 from certify_assets.files import canonical_json
 from certify_assets.judges.specs import JUDGES
 from certify_assets.reports import comparison_page
+from certify_assets.reports.wording import home_of
 from certify_assets.research import certifiability, study
 from certify_assets.research import simulation_study as simulations
 from certify_assets.research.pages import law_page
@@ -132,7 +133,8 @@ def comparison_of_judges(step: AssetStep) -> Made:
     """Compare what is stored in the data root."""
     store, corpus = step.store, step.corpus.name
     document = comparison.write_comparison(Corpus(store, corpus))
-    page = comparison_page.render_comparison([document])
+    home = comparison_page.comparison_home(corpus)
+    page = comparison_page.render_comparison([document], home=home)
     metrics = comparison_page.comparison_metrics(document)
     location = comparison_page.write_comparison_page(store, page, corpus)
     metadata = {
@@ -157,7 +159,9 @@ def comparison_of_judges(step: AssetStep) -> Made:
 def main_table_of_judges(step: AssetStep) -> Made:
     """Compare every corpus again, so that the table is of what is stored now."""
     document = comparison.write_main_table(step.store)
-    page = comparison_page.render_comparison(document["corpora"], document["left_out"])
+    page = comparison_page.render_comparison(
+        document["corpora"], document["left_out"], home=comparison_page.comparison_home()
+    )
     comparison_page.write_main_exports(step.store, document["corpora"])
     metadata = {
         "corpora": dg.MetadataValue.md(comparison_page.table_markdown(document["corpora"])),
@@ -282,7 +286,7 @@ def real_scores(step: AssetStep) -> Made:
 def certifiability_model(step: AssetStep) -> Made:
     """Fit the certifiability law to the data root."""
     found = certifiability.write_certifiability(step.store)
-    page = law_page.render_law(found)
+    page = law_page.render_law(found, home=home_of(law_page.LAW_PAGE))
     metrics = law_page.law_metrics(found)
     metadata = {
         "law": dg.MetadataValue.md(law_page.law_markdown(found)),

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from certify_assets._version import __version__
 from certify_assets.reports import svg
 from certify_assets.reports.figures import canvas, legend
-from certify_assets.reports.wording import DASH, count, environment, rate, store_page
+from certify_assets.reports.wording import DASH, count, rate, render, store_page
 from certify_assets.research.law import ENOUGH_POINTS, prediction_band
 from certify_assets.research.paper import law_facts, law_forms
 
@@ -26,9 +25,9 @@ _SIZE = (640, 420)
 _LABEL_CHARACTERS = 28
 #: anchor → words, marker, colour: the shape alone tells them apart
 _MARKS = {
-    "": ("certified", "o", svg.JUDGE),
+    "": ("certified", "o", svg.SHARE),
     "few tasks": ("fewer than 20 tasks", "D", svg.HUMAN),
-    "nothing certified": ("nothing certified", "^", svg.REJECT),
+    "nothing certified": ("nothing certified", "^", svg.WRONG),
 }
 _Box = tuple[float, float, float, float]
 
@@ -54,7 +53,7 @@ def law_figure(points: Sequence[LawPoint], law: Law | None, paper: Law, *, name:
         axes.plot(
             grid,
             paper.intercept + paper.slope * grid,
-            color=svg.ALPHA_INK,
+            color=svg.BUDGET,
             linewidth=1.2,
             linestyle=":",
             label=f"the paper's fit: {_formula(paper)}",
@@ -67,7 +66,7 @@ def law_figure(points: Sequence[LawPoint], law: Law | None, paper: Law, *, name:
                 of,
                 "s",
                 markerfacecolor="none",
-                color=svg.ALPHA_INK,
+                color=svg.BUDGET,
                 markersize=5,
                 label="the paper's corpora",
                 zorder=4,
@@ -109,13 +108,13 @@ def _band(axes: Axes, law: Law, grid: np.ndarray) -> None:
         grid,
         line - half,
         line + half,
-        color=svg.JUDGE,
+        color=svg.SHARE,
         alpha=0.1,
         linewidth=0,
         label="95 % prediction interval",
         zorder=1,
     )
-    axes.plot(grid, line, color=svg.JUDGE, linewidth=2, label=f"fit: {_formula(law)}", zorder=3)
+    axes.plot(grid, line, color=svg.SHARE, linewidth=2, label=f"fit: {_formula(law)}", zorder=3)
 
 
 def _marks(axes: Axes, points: Sequence[LawPoint]) -> None:
@@ -129,7 +128,7 @@ def _marks(axes: Axes, points: Sequence[LawPoint]) -> None:
                 marker,
                 color=colour,
                 markersize=8,
-                markeredgecolor="white",
+                markeredgecolor=svg.PAPER,
                 markeredgewidth=1,
                 label=words,
                 zorder=6,
@@ -209,21 +208,21 @@ def _words(points: Sequence[LawPoint], law: Law | None) -> str:
     return f"Certified reject coverage against the index (1−π)(2A₀−1): {shown}. {fit}"
 
 
-_KEY = "study/certifiability.html"
+LAW_PAGE = "study/certifiability.html"
 _INLINE = 1000
 _FORMS = ("law", "auroc_only", "parameter_free")
 
 
 def write_law_page(store: Store, page: str) -> str:
     """Store the page next to the document; return where it is."""
-    return store_page(store, _KEY, page)
+    return store_page(store, LAW_PAGE, page)
 
 
-def render_law(found: Certifiability) -> str:
+def render_law(found: Certifiability, *, home: str = "") -> str:
     """Render the page."""
     points = [item.point for item in found.measured]
     view = {
-        "version": __version__,
+        "home": home,
         "title": "Coverage before training",
         "corpora": _corpora(len(points)),
         "state": _state(found)[0],
@@ -241,7 +240,7 @@ def render_law(found: Certifiability) -> str:
         "facts": law_facts(),
         "rate": rate,
     }
-    return environment().get_template("law.html").render(**view)
+    return render("law.html", **view)
 
 
 def law_metrics(found: Certifiability) -> dict[str, float]:

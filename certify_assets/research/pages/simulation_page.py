@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from certify_assets._version import __version__
 from certify_assets.certificates.procedures import DEFAULT, clopper_pearson_upper
 from certify_assets.reports import svg
-from certify_assets.reports.wording import counted, environment, percent, rate, store_page
+from certify_assets.reports.wording import counted, home_of, percent, rate, render, store_page
 from certify_assets.research.designs import DESIGNS
 from certify_assets.research.simulation import PAPER_PROCEDURES
 from certify_assets.research.simulation_study import (
@@ -177,54 +176,49 @@ _WORDS = {
 }
 
 
-def render_simulation(simulation: Simulation, truth: Sequence[TruthCheck]) -> str:
+def render_simulation(
+    simulation: Simulation, truth: Sequence[TruthCheck], *, home: str = ""
+) -> str:
     """Render the page of a study."""
     plain = [cell for cell in simulation.cells if not cell.fooled]
     procedures = [rates.procedure for rates in simulation.cells[0].procedures]
     compared, distance = ends_of(truth)
-    return (
-        environment()
-        .get_template("simulation.html")
-        .render(
-            version=__version__,
-            title="Synthetic validity study",
-            about=_about(simulation),
-            verdict=_verdict(simulation, plain),
-            facts=_facts(simulation, plain, distance),
-            delta=percent(simulation.delta),
-            alpha=percent(simulation.alpha),
-            trials=simulation.trials,
-            side=simulation.side,
-            words=[(name, _WORDS[name]) for name in procedures if name in _WORDS],
-            designs=[
-                (name, DESIGNS[name][0])
-                for name in dict.fromkeys(cell.design for cell in simulation.cells)
-                if name in DESIGNS
-            ],
-            violations=[
-                violation_map(part, procedures, simulation.delta) for part in _columns(plain)
-            ],
-            coverages=[coverage_map(part, procedures) for part in _columns(plain)],
-            paper_names=[name for name in PAPER_PROCEDURES if name in procedures],
-            paper=_next_to_the_paper(plain),
-            tolerance=short_rate(TOLERANCE, 2),
-            exception=f"{EXCEPTION[3]} at {EXCEPTION[1]} tasks and ρ = {EXCEPTION[2]:g}",
-            failures=_failures(simulation, procedures),
-            error=_largest_error(simulation),
-            compared=compared,
-            distance=f"{distance:.1f}",
-            by_task=", ".join(
-                rates.procedure
-                for rates in simulation.cells[0].procedures
-                if rates.estimand == "task"
-            ),
-        )
+    return render(
+        "simulation.html",
+        home=home,
+        title="Synthetic validity study",
+        about=_about(simulation),
+        verdict=_verdict(simulation, plain),
+        facts=_facts(simulation, plain, distance),
+        delta=percent(simulation.delta),
+        alpha=percent(simulation.alpha),
+        trials=simulation.trials,
+        side=simulation.side,
+        words=[(name, _WORDS[name]) for name in procedures if name in _WORDS],
+        designs=[
+            (name, DESIGNS[name][0])
+            for name in dict.fromkeys(cell.design for cell in simulation.cells)
+            if name in DESIGNS
+        ],
+        violations=[violation_map(part, procedures, simulation.delta) for part in _columns(plain)],
+        coverages=[coverage_map(part, procedures) for part in _columns(plain)],
+        paper_names=[name for name in PAPER_PROCEDURES if name in procedures],
+        paper=_next_to_the_paper(plain),
+        tolerance=short_rate(TOLERANCE, 2),
+        exception=f"{EXCEPTION[3]} at {EXCEPTION[1]} tasks and ρ = {EXCEPTION[2]:g}",
+        failures=_failures(simulation, procedures),
+        error=_largest_error(simulation),
+        compared=compared,
+        distance=f"{distance:.1f}",
+        by_task=", ".join(
+            rates.procedure for rates in simulation.cells[0].procedures if rates.estimand == "task"
+        ),
     )
 
 
 def write_simulation_page(store: Store) -> str:
     """Draw the stored study; return where the page is."""
-    return store_page(store, PAGE, render_simulation(*load_study(store)))
+    return store_page(store, PAGE, render_simulation(*load_study(store), home=home_of(PAGE)))
 
 
 def study_markdown(simulation: Simulation, truth: Sequence[TruthCheck]) -> str:

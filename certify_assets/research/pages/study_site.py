@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from certify_assets._version import __version__
 from certify_assets.reports.comparison_page import write_table
-from certify_assets.reports.wording import environment
+from certify_assets.reports.wording import home_of, render
 from certify_assets.research.pages import result_tables, training_tables
 from certify_assets.research.pages.result_tables import OURS, Reader, StudyTable, site_words
 from certify_assets.research.seed_study import SeedFrequency, SeedStudy
@@ -39,6 +38,8 @@ def _build(name: str, reader: Reader) -> StudyTable:
 def write_study_site(store: Store) -> str:
     """Write the pages and the tables; return where the first page is."""
     tables = study_tables(store)
+    # the site opens where there is no start page, too
+    home = home_of(f"{SITE}/index.html") if store.exists("index.html") else ""
     flat = [block for blocks in tables.values() for block in blocks]
     for page in PAGES:
         view = {
@@ -48,7 +49,7 @@ def write_study_site(store: Store) -> str:
             "facts": (),
             "limits": (),
         }
-        store.write_bytes(f"{SITE}/{page.href}", _render(page.href, view).encode("utf-8"))
+        store.write_bytes(f"{SITE}/{page.href}", _render(page.href, view, home).encode("utf-8"))
     for block in flat:
         for kind, suffix in _SUFFIXES.items():
             store.write_bytes(
@@ -63,7 +64,7 @@ def write_study_site(store: Store) -> str:
         "facts": study_facts(store, tables),
         "limits": site_words().limits,
     }
-    store.write_bytes(f"{SITE}/index.html", _render("index.html", view).encode("utf-8"))
+    store.write_bytes(f"{SITE}/index.html", _render("index.html", view, home).encode("utf-8"))
     store.write_bytes(f"{SITE}/tables.md", study_markdown(flat).encode("utf-8"))
     store.write_bytes(
         f"{SITE}/tables.tex",
@@ -143,18 +144,18 @@ def _validity(item: SeedFrequency) -> str:
     )
 
 
-def _render(href: str, view: Mapping[str, object]) -> str:
+def _render(href: str, view: Mapping[str, object], home: str) -> str:
     pages = [
         {"href": "index.html", "short": "Study"},
         *({"href": page.href, "short": page.short} for page in PAGES),
     ]
     contents = [{"href": page.href, "title": page.title, "about": page.about} for page in PAGES]
     given = {
-        "version": __version__,
         "href": href,
+        "home": home,
         "pages": pages,
         "contents": contents,
         "suffixes": list(_SUFFIXES.values()),
         **view,
     }
-    return environment().get_template("study.html").render(**given)
+    return render("study.html", **given)

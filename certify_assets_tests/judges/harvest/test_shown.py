@@ -10,7 +10,8 @@ from certify_assets.evaluation.audit import audit_judge, overview
 from certify_assets.evaluation.certification import load_certificates
 from certify_assets.evaluation.comparison import compare, other_rows
 from certify_assets.reports.comparison_page import certified_table, ranking_table
-from certify_assets.reports.judge_page import write_index, write_page
+from certify_assets.reports.index_page import write_index
+from certify_assets.reports.judge_page import write_page
 from certify_assets.research.certifiability import gather_points
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged

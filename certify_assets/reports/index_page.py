@@ -1,0 +1,203 @@
+"""The start page of a data root: per corpus what decides, how sure that is, and every page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from certify_assets.corpora.config import registered_corpora
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import CertifyError, InputError
+from certify_assets.evaluation.audit import load_audits
+from certify_assets.evaluation.certification import deciding_sides, load_certificates
+from certify_assets.evaluation.comparison import comparison_key
+from certify_assets.evaluation.ledger import ledger_entries
+from certify_assets.judges.harvest.gate import HALF_B
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.specs import judges
+from certify_assets.operations.alarms import read_alarms
+from certify_assets.operations.deployment import Deployment
+from certify_assets.operations.layout import history_key
+from certify_assets.reports.certificate_text import AUDIT_WORDS
+from certify_assets.reports.corpus_page import data_docs_key
+from certify_assets.reports.wording import done, percent, render, store_page
+from certify_assets.storage.store import Store
+
+if TYPE_CHECKING:
+    from certify_assets.certificates import Audit, Sides
+
+#: pages of the whole data root
+_SHARED = (
+    ("Judges on all corpora", "study/main_table.html"),
+    ("Study", "study/site/index.html"),
+    ("Coverage before training", "study/certifiability.html"),
+    ("Synthetic validity", "study/simulation.html"),
+)
+
+
+@dataclass(frozen=True)
+class PageLink:
+    """A page in words, with its address relative to the start page."""
+
+    words: str
+    href: str
+
+    def __post_init__(self) -> None:
+        if ":" in self.href or self.href.startswith(("/", "\\")):
+            raise InputError(
+                f"the link {self.href!r} of {self.words!r} is not relative; give the page's path "
+                "below the index."
+            )
+
+
+@dataclass(frozen=True)
+class IndexEntry:
+    """A judge of a corpus: what it may decide, its audit, its pages."""
+
+    judge: str
+    pages: tuple[PageLink, ...]
+    #: None where they are not valid now
+    sides: Sides | None = None
+    #: of the certified sides
+    audits: tuple[Audit, ...] = ()
+    audited: str = ""  # date
+    note: str = ""
+    is_deployed: bool = False
+
+    @classmethod
+    def of(
+        cls, sides: Sides, judge: str, pages: Sequence[PageLink], audits: Sequence[Audit] = ()
+    ) -> IndexEntry:
+        """Return the entry of a judge by its sides, with those audits that are theirs."""
+        hashes = {item.sha256 for item in sides.certified}
+        mine = tuple(item for item in audits if item.certificate_sha256 in hashes)
+        return cls(judge, tuple(pages), sides, mine)
+
+    @property
+    def claims(self) -> list[str]:
+        """What each certified side promises."""
+        certified = () if self.sides is None else self.sides.certified
+        return [
+            f"{done(item.side)} {percent(item.coverage)}, error at most {percent(item.alpha)} with "
+            f"{percent(1 - item.delta)} confidence"
+            for item in certified
+        ]
+
+    @property
+    def audit(self) -> Audit | None:
+        """The audit that says the worst; none where a certified side has none."""
+        if self.sides is None or len(self.audits) < len(self.sides.certified):
+            return None
+        return max(
+            self.audits, key=lambda item: list(AUDIT_WORDS).index(item.verdict), default=None
+        )
+
+
+@dataclass(frozen=True)
+class CorpusEntry:
+    """A corpus on the start page: what decides its new runs, and where everything is."""
+
+    name: str
+    state: str  # certified, failed or nothing
+    heading: str
+    sentence: str = ""
+    #: of the deployed certificates; None where none decide
+    sides: Sides | None = None
+    alarms: tuple[str, ...] = ()
+    pages: tuple[PageLink, ...] = ()
+    judges: tuple[IndexEntry, ...] = ()
+
+
+def render_index(corpora: Sequence[CorpusEntry], pages: Sequence[PageLink] = ()) -> str:
+    """Render the start page."""
+    return render(
+        "index.html",
+        title="Corpora and judges",
+        corpora=corpora,
+        pages=pages,
+        audit_words=AUDIT_WORDS,
+    )
+
+
+def write_index(store: Store) -> str:
+    """Draw the start page of what is stored now; return where it is."""
+    entries = [corpus_entry(Corpus(store, name)) for name in registered_corpora(store)]
+    pages = _present(store, _SHARED)
+    return store_page(store, "index.html", render_index(entries, pages))
+
+
+def corpus_entry(corpus: Corpus) -> CorpusEntry:
+    """Return what the start page says of a corpus; what cannot be read is said, never raised."""
+    name, deployment = corpus.name, Deployment.of(corpus)
+    record, refusal = deployment.record, deployment.refusal
+    if record is None:
+        entry = CorpusEntry(name, "nothing", "No judge is deployed", "Every run is reviewed.")
+    else:
+        since = f"deployment {record.number} of {record.time[:10]}, {record.budgets}"
+        entry = CorpusEntry(name, "certified", f"{record.judge} decides", f"{since}.")
+        if refusal is not None:
+            heading = f"{record.judge} is deployed and decides nothing"
+            entry = replace(
+                entry, state="failed", heading=heading, sentence=f"{since}: {refusal.sentence}"
+            )
+        elif deployment.certificates:
+            entry = replace(entry, sides=deciding_sides(list(deployment.certificates)))
+    pages = (
+        ("Corpus", f"corpora/{name}/page.html"),
+        ("Data Docs", data_docs_key(name)),
+        ("Judges compared", comparison_key(name, "comparison.html")),
+        ("History of operation", history_key(name, "history.html")),
+    )
+    return replace(
+        entry,
+        alarms=_alarms(corpus),
+        pages=_present(corpus.store, pages),
+        judges=_judges(corpus, "" if record is None else record.judge),
+    )
+
+
+def _present(store: Store, pages: Sequence[tuple[str, str]]) -> tuple[PageLink, ...]:
+    return tuple(PageLink(words, key) for words, key in pages if store.exists(key))
+
+
+def _alarms(corpus: Corpus) -> tuple[str, ...]:
+    try:
+        found = read_alarms(corpus)
+    except CertifyError as error:
+        return (f"The journal of alarms cannot be read: {error}",)
+    return tuple(
+        f"{item.time[:10]}: {item.judge}, {item.side} at {percent(item.alpha)}, after "
+        f"{item.at} labelled tasks"
+        for item in reversed(found)
+    )
+
+
+def _judges(corpus: Corpus, deployed: str) -> tuple[IndexEntry, ...]:
+    try:
+        # the last result of each judge
+        read = {e.judge: e.time[:10] for e in ledger_entries(corpus) if e.kind == "result"}
+    except CertifyError:
+        # the audits themselves are refused for it, which their entries say
+        read = {}
+    return tuple(
+        replace(_entry(judge), is_deployed=name == deployed, audited=read.get(name, ""))
+        for name in judges(corpus.store.root)
+        if (judge := JudgedCorpus(corpus, name)).store.exists(judge.key("page.html"))
+    )
+
+
+def _entry(judge: JudgedCorpus) -> IndexEntry:
+    pages = _present(
+        judge.store,
+        [("Certificate", judge.key("page.html")), ("Monitor", judge.key("monitor.html"))],
+    )
+    try:
+        sides = deciding_sides(load_certificates(judge))
+        audits, _ = load_audits(judge)
+    except CertifyError as error:
+        # one judge that waits for its recertification must not keep the others from being listed
+        return IndexEntry(judge.name, pages, note=f"Not valid now: {error}")
+    half = sides.lead.provenance.get("split") == HALF_B
+    note = "Certified on half B of CAL alone." if half else ""
+    return replace(IndexEntry.of(sides, judge.name, pages, audits), note=note)

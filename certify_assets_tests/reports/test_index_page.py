@@ -1,0 +1,71 @@
+"""The start page: what decides each corpus, and links to every page, by hand-made entries."""
+
+import pytest
+
+from certify_assets.certificates import Sides
+from certify_assets.errors import InputError
+from certify_assets.reports.index_page import CorpusEntry, IndexEntry, PageLink, render_index
+from certify_assets.reports.wording import percent
+from certify_assets_tests.pages import HOSTILE, outline, text_of
+from certify_assets_tests.reports.conftest import Case
+
+CERTIFICATE = PageLink("Certificate", "judges/lexical/one/page.html")
+MONITOR = PageLink("Monitor", "judges/lexical/one/monitor.html")
+
+
+def test_a_corpus_has_its_deployed_judge_its_alarms_and_its_pages(
+    certified: Case, nothing: Case
+) -> None:
+    first = next(c for c in certified.certificates if c.certified and c.procedure == "pseudo_task")
+    audit = next(a for a in certified.audits if a.certificate_sha256 == first.sha256)
+    none = Sides.strictest([c for c in nothing.certificates if c.procedure == "pseudo_task"])
+    sides = Sides((first,))
+    one = CorpusEntry(
+        "one",
+        "certified",
+        "lexical decides",
+        "deployment 2 of 2026-01-31.",
+        sides=sides,
+        alarms=("2026-02-01: lexical, <b>reject</b>",),
+        pages=(PageLink("Corpus", "corpora/one/page.html"),),
+        judges=(IndexEntry.of(sides, "lexical", [CERTIFICATE, MONITOR], certified.audits),),
+    )
+    two = CorpusEntry(
+        "two", "nothing", "No judge is deployed", judges=(IndexEntry.of(none, "lexical", []),)
+    )
+    html = render_index([one, two], [PageLink("Study", "study/site/index.html")])
+    parsed, text = outline(html), text_of(html)
+    assert parsed.addresses == [
+        "#verdict",
+        "#one",
+        "#two",
+        "study/site/index.html",
+        "corpora/one/page.html",
+        CERTIFICATE.href,
+        MONITOR.href,
+    ]
+    assert {"one", "two"} <= set(parsed.ids)
+    assert "lexical decides" in text and "alarm 2026-02-01: lexical, <b>reject</b>" in text
+    assert "b" not in parsed.tags
+    assert text.count(percent(first.coverage)) >= 2 and percent(audit.realized_error, 2) in text
+    assert "every run to human review" in text and "No judge is deployed" in text
+    assert render_index([one, two], [PageLink("Study", "study/site/index.html")]) == html
+
+
+def test_an_empty_data_root_says_what_to_do() -> None:
+    assert "No certificate yet: certify demo" in text_of(render_index([]))
+
+
+@pytest.mark.parametrize("words", HOSTILE)
+def test_what_is_stored_is_text_on_the_start_page(words: str) -> None:
+    entry = CorpusEntry("one", "failed", words, words, alarms=(words,))
+    html = render_index([entry])
+    assert "script" not in outline(html).tags and text_of(html).count(" ".join(words.split())) >= 2
+
+
+@pytest.mark.parametrize(
+    "href", ["javascript:alert(1)", "/etc/passwd", "//elsewhere/page.html", "file:x"]
+)
+def test_the_start_page_links_only_below_itself(href: str) -> None:
+    with pytest.raises(InputError, match="not relative"):
+        PageLink("t", href)
