@@ -20,6 +20,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,13 +153,25 @@ def execute(command: str) -> tuple[int, str]:
 
 
 def agree(expected: list[str], printed: str) -> bool:
-    """Whether the output is as the page has it, where a line `...` is any number of lines."""
-    parts = [re.escape(line.rstrip()) + r"\n" for line in expected]
-    pattern = "".join(
-        r"(?:.*\n)*" if line == "..." else part for line, part in zip(expected, parts, strict=True)
-    )
-    text = "".join(line.rstrip() + "\n" for line in printed.splitlines())
-    return re.fullmatch(pattern, text) is not None
+    """Whether the output is as the page has it, where a line `...` is any number of lines.
+
+    Spaces and ends of lines do not count, because the page wraps what a terminal would wrap.
+    """
+    pattern = "".join(".*" if line == "..." else re.escape(_dense(line)) for line in expected)
+    return re.fullmatch(pattern, _dense(printed), re.DOTALL) is not None
+
+
+def _dense(text: str) -> str:
+    return "".join(text.split())
+
+
+def _wrapped(printed: str) -> list[str]:
+    """Return the lines of an output, the long ones wrapped as a terminal would."""
+    lines = []
+    for line in printed.splitlines():
+        indent = " " * (len(line) - len(line.lstrip()))
+        lines += textwrap.wrap(line, 96, initial_indent="", subsequent_indent=indent) or [""]
+    return lines
 
 
 def _write(page: str, *, slow: bool, folder: Path) -> None:
@@ -174,7 +187,7 @@ def _write(page: str, *, slow: bool, folder: Path) -> None:
                 print(f"{page}:{block.line}: {code} {command}", file=sys.stderr)
                 lines.append(f"$ {command}")
                 kept = "..." in expected
-                lines += expected if kept else [one.rstrip() for one in printed.splitlines()]
+                lines += expected if kept else _wrapped(printed)
                 if kept and not agree(expected, printed):
                     print(f"  differs:\n{printed}", file=sys.stderr)
             text = text.replace(block.body, "\n".join(lines) + "\n")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.slow
-for _package in ("mkdocs", "material", "mkdocstrings", "mkdocs_click"):
+for _package in ("mkdocs", "material", "mkdocstrings"):
     pytest.importorskip(_package, reason="pip install certify_assets[docs]")
 
 

@@ -1,19 +1,22 @@
 """Hooks of MkDocs for the site that `make docs` builds.
 
 The home page is README.md, so that both say the same. README.md of `deploy/` and the changelog are
-pages too. The reference of configuration and documents is drawn from JSON schemas.
+pages too. The reference is drawn from the click commands and the JSON schemas.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from mkdocs.structure.files import File, Files
 
 if TYPE_CHECKING:
+    import click
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.pages import Page
 
@@ -25,7 +28,8 @@ ELSEWHERE = {
     "changelog.md": "CHANGELOG.md",
 }
 _LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(#[^)\s]*)?\)")
-_MARKER = re.compile(r"^::: schema (\w+)$", re.MULTILINE)
+_SCHEMA = re.compile(r"^::: schema (\w+)$", re.MULTILINE)
+_COMMANDS = re.compile(r"^::: commands$", re.MULTILINE)
 
 
 def _relinked(markdown: str, folder: Path, page: str) -> str:
@@ -62,8 +66,64 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     name = page.file.src_uri
     if name in ELSEWHERE:
         return markdown
-    drawn = _MARKER.sub(lambda found: schema_tables(found[1]), markdown)
+    drawn = _SCHEMA.sub(lambda found: schema_tables(found[1]), markdown)
+    drawn = _COMMANDS.sub(lambda _: "\n".join(command_tables()), drawn)
     return _relinked(drawn, (REPOSITORY / "docs" / name).parent, name)
+
+
+def command_tables() -> Iterator[str]:
+    """Draw every command as `--help` has it, its options as a table."""
+    import click
+
+    from certify_assets.cli import cli
+
+    def drawn(command: click.Command, context: click.Context, level: int) -> Iterator[str]:
+        yield from ("", f"{'#' * level} {context.command_path}", "")
+        yield from _paragraphs(command.help or "")
+        usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
+        yield from ("", "```text", usage, "```", "")
+        options = [one for one in command.get_params(context) if isinstance(one, click.Option)]
+        if len(options) > 1:
+            yield from ("| option | meaning | default |", "|---|---|---|")
+            for option in options:
+                if record := option.get_help_record(context):
+                    yield _option_row(option, context, record[0])
+        yield ""
+        yield from _paragraphs(command.epilog or "")
+        if isinstance(command, click.Group):
+            for name in command.list_commands(context):
+                child = command.get_command(context, name)
+                assert child is not None
+                inner = click.Context(child, info_name=name, parent=context)
+                yield from drawn(child, inner, min(level + 1, 4))
+
+    context = click.Context(cli, info_name="certify", show_default=True)
+    for name in cli.list_commands(context):
+        child = cli.get_command(context, name)
+        assert child is not None
+        yield from drawn(child, click.Context(child, info_name=name, parent=context), 2)
+
+
+def _option_row(option: click.Option, context: click.Context, names: str) -> str:
+    extra = option.get_help_extra(context)
+    meaning = " ".join((option.help or "").split())
+    # some help texts name a default in words
+    worded = re.search(r"\s*\[default: (.*?)\]", meaning)
+    default = extra.get("default") or (worded[1] if worded else "")
+    if extra.get("required"):
+        default = "required"
+    if worded:
+        meaning = meaning.replace(worded[0], "")
+    return f"| `{names.replace('|', ' ¦ ')}` | {_text(meaning)} | {_text(str(default))} |"
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """Turn the paragraphs of a help text into Markdown; those that click must not wrap are code."""
+    for paragraph in inspect.cleandoc(text).split("\n\n"):
+        if paragraph.startswith("\b\n"):
+            yield from ("```text", paragraph[2:], "```", "")
+        elif paragraph:
+            yield from (_text(paragraph), "")
 
 
 def load_schema(name: str) -> dict[str, Any]:
@@ -90,12 +150,15 @@ def schema_tables(name: str) -> str:
             lines += ["", f"### `{title}`" if name != "certificate" else "### One certificate", ""]
         if text := part.get("description"):
             lines += [_text(text), ""]
-        lines += ["| field | type | default | meaning |", "|---|---|---|---|"]
+        described = any("description" in shape for shape in part["properties"].values())
+        lines += ["| field | type | default |" + " meaning |" * described]
+        lines += ["|---|---|---|" + "---|" * described]
         required = set(part.get("required", ()))
         for field, shape in part["properties"].items():
             default = "required" if field in required else _default(shape)
             meaning = _text(shape.get("description", ""))
-            lines.append(f"| `{field}` | {_type(shape)} | {default} | {meaning} |")
+            row = f"| `{field}` | {_type(shape)} | {default} |"
+            lines.append(f"{row} {meaning} |" if described else row)
     return "\n".join(lines)
 
 
