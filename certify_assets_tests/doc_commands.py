@@ -2,10 +2,10 @@
 
     python -m certify_assets_tests.doc_commands [--slow] [PAGE…]
 
-runs the blocks of pages and writes their output into them, where a block has no line `...`.
+runs the blocks of pages and writes their output into them, where a command has no `...`.
 
 A block of commands is fenced as `console`, with `$ ` before each command, and is executed by the
-tests, which compare what follows it: a line `...` stands for any number of lines. `<!-- slow -->`
+tests, which compare what follows it: `...` stands for any text. `<!-- slow -->`
 above the fence leaves it to the slow tier. Every other fence with commands has `<!-- not run:
 REASON -->` above it.
 """
@@ -153,11 +153,11 @@ def execute(command: str) -> tuple[int, str]:
 
 
 def agree(expected: list[str], printed: str) -> bool:
-    """Whether the output is as the page has it, where a line `...` is any number of lines.
+    """Whether the output is as the page has it, where `...` is any text.
 
     Spaces and ends of lines do not count, because the page wraps what a terminal would wrap.
     """
-    pattern = "".join(".*" if line == "..." else re.escape(_dense(line)) for line in expected)
+    pattern = "".join(re.escape(_dense(line)).replace(r"\.\.\.", ".*") for line in expected)
     return re.fullmatch(pattern, _dense(printed), re.DOTALL) is not None
 
 
@@ -186,7 +186,7 @@ def _write(page: str, *, slow: bool, folder: Path) -> None:
                 code, printed = execute(command)
                 print(f"{page}:{block.line}: {code} {command}", file=sys.stderr)
                 lines.append(f"$ {command}")
-                kept = "..." in expected
+                kept = any("..." in line for line in expected)
                 lines += expected if kept else _wrapped(printed)
                 if kept and not agree(expected, printed):
                     print(f"  differs:\n{printed}", file=sys.stderr)
