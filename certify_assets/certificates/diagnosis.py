@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -180,17 +180,16 @@ def _tasks_needed(evaluation: Evaluation, settings: Settings) -> tuple[int | Non
         if errors[place] < settings.alpha
         and (guard := _guard_tasks(evaluation, settings, place)) is not None
     }
+    passes = {place: _passing(evaluation, settings, place) for place in guards}
     fewest: int | None = None
     # neighbours need about as many: in scattered order few of them are fewer than all before
     for place in sorted(guards, key=lambda place: place * _GOLDEN % 1):
         if fewest is None or guards[place] < fewest:
-            fewest = _least(evaluation, settings, place, guards[place], fewest)
+            fewest = _least(passes[place], guards[place], fewest)
     if fewest is None:
         return None, None
     narrowest = next(
-        place
-        for place, guard in guards.items()
-        if guard <= fewest and _passes(evaluation, settings, place, fewest)
+        place for place, guard in guards.items() if guard <= fewest and passes[place](fewest)
     )
     return fewest, float(counts.coverage[narrowest])
 
@@ -212,11 +211,8 @@ def _guard_tasks(evaluation: Evaluation, settings: Settings, place: int) -> int 
     return max(spread, math.ceil(tasks * limit / float(evaluation.counts.effective_tasks[place])))
 
 
-def _least(
-    evaluation: Evaluation, settings: Settings, place: int, low: int, fewest: int | None
-) -> int | None:
+def _least(passes: Callable[[int], bool], low: int, fewest: int | None) -> int | None:
     """Smallest size from ``low`` on at which the test passes, at most ``fewest``."""
-    passes = partial(_passes, evaluation, settings, place)
     most = _MOST_TASKS if fewest is None else fewest - 1
     if low > most or not passes(most):
         return fewest
@@ -229,10 +225,16 @@ def _least(
     return high
 
 
-def _passes(evaluation: Evaluation, settings: Settings, place: int, tasks: int) -> bool:
-    """Whether a threshold would pass with so many tasks like these."""
+def _passing(evaluation: Evaluation, settings: Settings, place: int) -> Callable[[int], bool]:
+    """Return whether a threshold would pass with so many tasks like these."""
+    # once for all sizes: what the counts of a threshold sum to is kept with them
     test, tested = evaluation.test.at(place), evaluation.tested.at(place)
-    return float(settings.method.tails(tested, test, tasks)[0]) <= settings.lone_level
+
+    @cache
+    def passes(tasks: int) -> bool:
+        return float(settings.method.tails(tested, test, tasks)[0]) <= settings.lone_level
+
+    return passes
 
 
 def _lift(needed: int | None, coverage: float | None, tasks: int) -> str:
