@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import dagster as dg
@@ -26,7 +27,9 @@ from certify_assets_tests.paths import REPOSITORY
 
 pytestmark = pytest.mark.slow
 
-KILLS = 20
+KILLS = int(os.environ.get("CERTIFY_TEST_KILLS", "8"))
+#: kills come before the last steps of the pipeline, which has a few more
+STEPS = 24
 #: the seed of the points: change it to try others
 SEED = 7
 _STEP = re.compile(r"^\s*(\d+)/(\d+) (\S+) done")
@@ -65,12 +68,12 @@ def table() -> Iterator[list[Outcome]]:
 
 
 def _points() -> list[tuple[int, float]]:
-    """Steps to wait for and seconds after that, drawn; the first before any step."""
+    """Steps to wait for and seconds after that, one drawn in each part of the run; the first
+    before any step."""
     draw = random.Random(SEED)
-    return [
-        (0 if place == 0 else draw.randrange(0, 24), draw.uniform(0.0, 1.5))
-        for place in range(KILLS)
-    ]
+    edges = [round(STEPS * part / (KILLS - 1)) for part in range(KILLS)]
+    later = [draw.randrange(low, max(high, low + 1)) for low, high in pairwise(edges)]
+    return [(after, draw.uniform(0.0, 1.5)) for after in (0, *later)]
 
 
 def _killed(root: Path, after: int, delay: float) -> list[str]:
