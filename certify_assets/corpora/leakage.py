@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -186,7 +186,8 @@ def check_leaks(
     rows = frame[labelled]
     phrases = _phrases(rows)
     tasks = _codes(rows["task_id"].tolist())
-    weights = _resamples(tasks)
+    resamples = _resamples(tasks)
+    weights = resamples[:, tasks]
     measured = {
         name: _either_way(values, outcomes, weights)
         for name, values in (("length", lengths), ("steps", steps))
@@ -196,7 +197,7 @@ def check_leaks(
         measured[f"phrase {name}"] = max(both, key=lambda found: found.auroc)
     agent = _AgentControl(rows["agent"].tolist(), rows["task_id"].tolist(), outcomes)
     values = {name: found.auroc for name, found in measured.items()}
-    values["agent"] = agent(np.ones(len(rows)))
+    values["agent"] = float(agent(np.ones((1, agent.tasks)))[0])
     patterns = {name: re.compile(VERDICT_PHRASES[name], re.IGNORECASE) for name in phrases}
     return LeakChecks(
         length_auroc=values["length"],
@@ -207,7 +208,7 @@ def check_leaks(
         phrases={name: values[f"phrase {name}"] for name in phrases},
         phrase_trajectories={name: int(presence.sum()) for name, (presence, _) in phrases.items()},
         intervals={name: found.interval for name, found in measured.items()}
-        | {"agent": _interval(agent, weights)},
+        | {"agent": _interval(agent(resamples))},
         thresholds=limits,
         over=tuple(name for name, value in values.items() if value >= limits[_limit(name)]),
         accepted=accept_structural_leak,
@@ -251,18 +252,17 @@ def _codes(names: Sequence[str]) -> _Ints:
 
 
 def _resamples(tasks: _Ints) -> _Floats:
-    """Return how often every row is in every resample of tasks, shape (draws, rows)."""
+    """Return how often every task is in every resample of them, shape (draws, tasks)."""
     number = int(tasks.max()) + 1 if tasks.size else 0
     if number < 2:
-        return np.empty((0, tasks.size))
+        return np.empty((0, number))
     drawn = np.random.Generator(np.random.PCG64(_SEED)).integers(number, size=(_DRAWS, number))
-    counts = np.stack([np.bincount(draw, minlength=number)[tasks] for draw in drawn])
-    return counts.astype(np.float64)
+    return np.stack([np.bincount(draw, minlength=number) for draw in drawn]).astype(np.float64)
 
 
-def _interval(measure: Callable[[_Floats], float], weights: _Floats) -> tuple[float, float] | None:
-    found = [value for value in map(measure, weights) if not math.isnan(value)]
-    if not found:
+def _interval(values: _Floats) -> tuple[float, float] | None:
+    found = values[~np.isnan(values)]
+    if not found.size:
         return None
     low, high = np.quantile(found, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2]).tolist()
     return low, high
@@ -279,45 +279,71 @@ class _Direction(NamedTuple):
 def _either_way(values: _Floats, outcomes: _Ints, weights: _Floats) -> _Direction:
     ranking = Ranking.of(values, outcomes)
     area = ranking.auroc(np.ones(values.size))
+    areas = ranking.aurocs(weights) if len(weights) else np.empty(0)
     if area < 0.5:
-        interval = _interval(lambda weight: 1.0 - ranking.auroc(weight), weights)
-        return _Direction(1.0 - area, False, interval)
-    return _Direction(area, True, _interval(ranking.auroc, weights))
+        return _Direction(1.0 - area, False, _interval(1.0 - areas))
+    return _Direction(area, True, _interval(areas))
 
 
 class _AgentControl:
     """AUROC of the agent's success rate on other tasks, averaged over halvings of the tasks."""
 
     def __init__(self, agents: Sequence[str], tasks: Sequence[str], outcomes: _Ints) -> None:
-        self._agents, self._outcomes = _codes(agents), outcomes
+        of_agent, of_task = _codes(agents), _codes(tasks)
+        names = sorted(set(tasks))
+        self.tasks = len(names)
+        # by task and agent: a resample takes whole tasks
+        self._runs = np.zeros((self.tasks, len(set(agents))))
+        self._right = np.zeros_like(self._runs)
+        np.add.at(self._runs, (of_task, of_agent), 1.0)
+        np.add.at(self._right, (of_task, of_agent), outcomes)
         # rates are estimated on one half of the tasks and read on the other
         self._halves: list[_Bools] = []
         for halving in range(_HALVINGS):
-            names = sorted(
-                set(tasks),
+            drawn = sorted(
+                names,
                 key=lambda task: hashlib.sha256(f"{_SEED}\0{halving}\0{task}".encode()).digest(),
             )
-            half = set(names[: len(names) // 2])
-            inside = np.array([task in half for task in tasks], dtype=np.bool_)
+            half = set(drawn[: len(drawn) // 2])
+            inside = np.array([task in half for task in names], dtype=np.bool_)
             self._halves += [inside, ~inside]
 
-    def __call__(self, weights: _Floats) -> float:
-        """Measure it on weighted rows; NaN where no halving has both outcomes."""
+    def __call__(self, weights: _Floats) -> _Floats:
+        """Measure it on weighted tasks, a row each; NaN where no halving has both outcomes."""
         areas = [self._transferred(weights * fitted, weights * ~fitted) for fitted in self._halves]
-        measured = [area for area in areas if not math.isnan(area)]
-        return float(np.mean(measured)) if measured else float("nan")
+        measured = [row[~np.isnan(row)] for row in np.stack(areas, axis=1)]
+        return np.array([row.mean() if row.size else np.nan for row in measured])
 
-    def _transferred(self, fitted: _Floats, read: _Floats) -> float:
-        if not fitted.any() or not read.any():
-            return float("nan")
-        runs = np.bincount(self._agents, weights=fitted)
-        right = np.bincount(self._agents, weights=fitted * self._outcomes)
-        rates = np.where(runs > 0, right / np.maximum(runs, 1), right.sum() / runs.sum())
-        seen = np.bincount(self._agents, weights=read)
-        good = np.bincount(self._agents, weights=read * self._outcomes)
-        # one row an agent and outcome: the AUROC needs no more
-        both = Ranking.of(np.tile(rates, 2), np.repeat([1, 0], rates.size))
-        return both.auroc(np.concatenate([good, seen - good]))
+    def _transferred(self, fitted: _Floats, read: _Floats) -> _Floats:
+        runs, right = fitted @ self._runs, fitted @ self._right
+        good = read @ self._right
+        bad = read @ self._runs - good
+        overall = right.sum(axis=1) / np.maximum(runs.sum(axis=1), 1)
+        rates = np.where(runs > 0, right / np.maximum(runs, 1), overall[:, None])
+        won, pairs = _won_pairs(rates, good, bad)
+        measured = (pairs > 0) & (runs.sum(axis=1) > 0)
+        found = np.full(won.shape, np.nan)
+        np.divide(won, pairs, out=found, where=measured)
+        return found
+
+
+def _won_pairs(scores: _Floats, good: _Floats, bad: _Floats) -> tuple[_Floats, _Floats]:
+    """Pairs won and all pairs of so many successes and failures at scores of each row's own."""
+    # `Ranking` sorts once for all weights; here every resample has other scores
+    order = np.argsort(scores, axis=1, kind="stable")
+    scores, good, bad = (np.take_along_axis(each, order, axis=1) for each in (scores, good, bad))
+    new = np.ones(scores.shape, dtype=np.bool_)
+    new[:, 1:] = scores[:, 1:] != scores[:, :-1]
+    place = np.arange(scores.shape[1])
+    first = np.maximum.accumulate(np.where(new, place, 0), axis=1)
+    # failures below each score, and of the same score
+    below = np.take_along_axis(np.cumsum(bad, axis=1) - bad, first, axis=1)
+    until = np.cumsum(bad, axis=1)
+    last = np.ones(scores.shape, dtype=np.bool_)
+    last[:, :-1] = new[:, 1:]
+    end = np.minimum.accumulate(np.where(last, place, place.size)[:, ::-1], axis=1)[:, ::-1]
+    alike = np.take_along_axis(until, end, axis=1) - below
+    return (good * (below + alike / 2)).sum(axis=1), good.sum(axis=1) * bad.sum(axis=1)
 
 
 def _phrases(frame: pd.DataFrame) -> dict[str, tuple[_Floats, _Floats]]:
