@@ -21,8 +21,8 @@ A row has
            process so far.
 With --root checkpoints and scores are kept there, and a run that was stopped resumes; its CPU
 seconds are then those of the rest. --speed prints instead what SmolLM2 reads and trains on in a CPU
-second, in bfloat16 and in float32, prompts of --tokens tokens. --quick: both, with 60 runs of an
-embedded corpus, 160 tokens, 16 runs of a training; SmolLM2 only where it is installed.
+second, in bfloat16 and in float32, prompts of --tokens tokens. --quick: both, with 40 runs of an
+embedded corpus, 96 tokens, 8 runs of a training; SmolLM2 only where it is installed.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from certify_assets.judges.specs import ALPHAS, DELTA, SIDES
 CORPORA = ("terminal_bench_core", "intercode_bash", "taubench_retail")
 MODELS = {"compact": COMPACT, "smollm2": SMOLLM2}
 SPEED_ROWS = 8
-QUICK_ROWS, QUICK_TOKENS, QUICK_RUNS = 60, 160, 16
+QUICK_ROWS, QUICK_TOKENS, QUICK_RUNS = 40, 96, 8
 
 
 def judges(
