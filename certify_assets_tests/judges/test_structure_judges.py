@@ -1,6 +1,7 @@
 """Judges that read the structure of a run: features, trees, files, and the whole platform line."""
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -45,6 +46,7 @@ from certify_assets.reports.review_page import Reviewer, render_message
 from certify_assets.reports.wording import render
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
+from certify_assets_tests.conftest import copy_world, prepared_world
 from certify_assets_tests.corpora.builders import corpus, trajectory
 from certify_assets_tests.operations_builders import deliver
 from certify_assets_tests.pages import text_of
@@ -320,15 +322,27 @@ def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
         StructureSettings(**wrong)
 
 
-@pytest.fixture(params=[pytest.param("structure", marks=pytest.mark.slow), "combined"])
-def finished(request: pytest.FixtureRequest, operated: Store) -> tuple[Store, str]:
+@pytest.fixture(
+    scope="session", params=[pytest.param("structure", marks=pytest.mark.slow), "combined"]
+)
+def _finished(
+    request: pytest.FixtureRequest, _operated: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, str]:
+    def prepare(root: Path) -> None:
+        judge = judged(Store(str(shutil.copytree(_operated, root))), "c", request.param)
+        judge.train()
+        judge.score()
+        certification.certify_judge(judge)
+        audit_judge(judge)
+
+    return prepared_world(tmp_path_factory, f"finished_{request.param}", prepare), request.param
+
+
+@pytest.fixture
+def finished(_finished: tuple[Path, str], tmp_path: Path) -> tuple[Store, str]:
     """A data root on whose corpus `c` one of the judges is certified and audited."""
-    judge = judged(operated, "c", request.param)
-    judge.train()
-    judge.score()
-    certification.certify_judge(judge)
-    audit_judge(judge)
-    return operated, request.param
+    world, name = _finished
+    return copy_world(world, tmp_path), name
 
 
 def test_a_judge_goes_from_training_to_decisions(
