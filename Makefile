@@ -45,7 +45,8 @@ chromium:
 	else echo "No Chromium here and no right to install it; browser tests will skip."; fi
 
 # a file of tests stays in one process, so that what its tests share is prepared once; conftest.py orders the files, the longest first
-PYTEST := $(BIN)/python -m pytest -q -n $${CERTIFY_TEST_PROCESSES:-2} --dist loadfile --no-loadscope-reorder
+# one thread each: as many processes as cores already, and threads that wait for a core spin
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $${CERTIFY_TEST_PROCESSES:-2} --dist loadfile --no-loadscope-reorder
 
 test: setup chromium
 	@$(PYTEST)
