@@ -16,7 +16,7 @@ from certify_assets.defs.judges import training
 from certify_assets.defs.judges.training import POOL, machine_tags
 from certify_assets.defs.names import CORPORA
 from certify_assets.errors import InputError
-from certify_assets.judges.specs import LANGUAGE_JUDGES, QUICK_JUDGES
+from certify_assets.judges.specs import JUDGES, LANGUAGE_JUDGES, QUICK_JUDGES
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.paths import REPOSITORY
@@ -264,12 +264,14 @@ def test_the_compact_model_is_built_again_where_a_run_asks_for_it(
 @pytest.mark.slow
 @MLFLOW
 def test_the_lineage_is_walked_in_mlflow_from_grpo_to_the_compact_model_and_back(
-    instance: dg.DagsterInstance, store: Store
+    instance: dg.DagsterInstance, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mlflow.tracking import MlflowClient
 
     from certify_assets.storage.tracking import tracking_uri
 
+    # a curve of two steps is one
+    monkeypatch.setitem(JUDGES, "grpo", JUDGES["grpo"].model_copy(update={"steps": (1, 2)}))
     keys = ["judges/compact_model", *(f"judges/{judge}/model" for judge in LANGUAGE_JUDGES)]
     result = _materialize(instance, store, "one", *keys, track=True)
     assert result.success, _causes(result)
