@@ -200,8 +200,6 @@ def test_provisional_runs_are_counted_and_left_out(
         *("ops", "export", "c", out, "--format", "langfuse", "--json"),
         *("--root", provisional.store.root),
     )
-    if made.code == 2:
-        assert "nothing is decided finally" in made.err
-        return
     values = {event["body"]["value"] for event in json.loads(out.read_text("utf-8"))["batch"]}
-    assert made.json["provisional"] > 0 and values <= {"reject", "release", "human"}
+    assert made.code == 0 and made.json["written"] > 0 < made.json["provisional"]
+    assert values <= {"reject", "release", "human"}
