@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from certify_assets.certificates import Audit, Certificate
     from certify_assets.evaluation.decisions import DecisionCounts, Decisions
     from certify_assets.evaluation.score_table import ScoreTable
+    from certify_assets.storage.traces import VerdictCounts
 
 _AUDITED = (
     "verdict",
@@ -200,6 +202,12 @@ _QUEUE_HELP = (
 @click.argument("scores", type=PATH)
 @click.option("--queue", type=PATH, help=_QUEUE_HELP)
 @click.option("--decisions", type=PATH, help="Write every row with its decision and reason here.")
+@click.option(
+    "--mlflow",
+    metavar="URI",
+    help="Log every decision as an assessment of the MLflow trace that trajectory_id names, at this "
+    "server (http://HOST:PORT) or database; logged again, it is there once.",
+)
 @stream_option
 @split_option
 @choice_options
@@ -213,6 +221,7 @@ def decide(
     scores: Path,
     queue: Path | None,
     decisions: Path | None,
+    mlflow: str | None,
     stream: bool,
     split: str | None,
     choice: Choice,
@@ -230,7 +239,12 @@ def decide(
         {"--queue": queue, "--decisions": decisions}, {"CERTIFICATE": certificate, "SCORES": scores}
     )
     certificates = one_a_side(certificate, load_certificates(certificate, choice))
-    result = _decide(certificates, scores, queue, decisions, stream, split, columns)
+    if mlflow and stream:
+        raise InputError("--mlflow needs all rows in memory; leave --stream out.")
+    result = _decide(
+        certificates, scores, queue, decisions, stream, split, columns, whole=bool(mlflow)
+    )
+    assessed = _assess(mlflow, scores, result) if mlflow else None
     counts = {name: result.count(name) for name in ("reject", "release", "human")}
     hashes = result.certificate_sha256
     if as_json:
@@ -239,6 +253,7 @@ def decide(
                 **counts,
                 "reasons": result.reasons(),
                 "certificate_sha256": hashes[0] if len(hashes) == 1 else list(hashes),
+                **({"mlflow": asdict(assessed)} if assessed else {}),
             }
         )
     else:
@@ -250,7 +265,31 @@ def decide(
         )
         for reason, number in result.reasons().items():
             show_line(f"  {reason}: {number}")
+        if assessed:
+            lost = assessed.unknown
+            show_line(
+                f"MLflow: {assessed.logged} decisions logged, {assessed.unchanged} there already"
+                + (f"; {len(lost)} traces are not there, such as {lost[0]}" if lost else "")
+            )
     ctx.exit(0 if any(item.certified for item in certificates) else NOTHING)
+
+
+def _assess(address: str, scores: Path, result: Decisions | DecisionCounts) -> VerdictCounts:
+    """Log decisions as assessments of the traces that the rows name."""
+    from certify_assets.evaluation.decisions import DecisionCounts
+    from certify_assets.storage.traces import TraceVerdict, log_verdicts
+
+    rows = {} if isinstance(result, DecisionCounts) else result.columns(slice(None))
+    if "trajectory_id" not in rows:
+        raise InputError(
+            f"{scores} has no trajectory_id, and --mlflow needs the id of every trace there; add "
+            "the column."
+        )
+    names = ("trajectory_id", "decision", "reason", "certificate_sha256")
+    return log_verdicts(
+        address,
+        [TraceVerdict(*map(str, row)) for row in zip(*(rows[name] for name in names), strict=True)],
+    )
 
 
 def _decide(
@@ -261,8 +300,10 @@ def _decide(
     stream: bool,
     split: str | None,
     columns: dict[str, Any],
+    *,
+    whole: bool = False,
 ) -> Decisions | DecisionCounts:
-    """Decide in memory or in pieces, and write what is asked for."""
+    """Decide in memory or in pieces, and write what is asked for; `whole` keeps every row."""
     from certify_assets.evaluation.decisions import decide_pieces, decide_table
     from certify_assets.evaluation.pieces import is_large
     from certify_assets.tables.table_files import PARQUET_ENDINGS
@@ -274,7 +315,7 @@ def _decide(
             f"{other} is no Parquet file, and only those are written in pieces; name one that ends "
             "in .parquet, or leave --stream out."
         )
-    if stream or (other is None and is_large(scores)):
+    if stream or (other is None and not whole and is_large(scores)):
         source = score_pieces(scores, split, columns, required=True)
         return decide_pieces(certificates, source, decisions=decisions, queue=queue)
     table = read_scores(scores, **columns).choose_split(split, required=True)

@@ -170,11 +170,66 @@ def test_real_runs_of_a_real_server_come_back_and_are_assessed_once(
         ):
             pass
         check_verdicts(address, ids)
+        check_decide(address, ids, tmp_path, capsys)
     with (
         pytest.raises(InputError, match=r"did not answer as it should .*MLFLOW_TRACKING_TOKEN"),
         local_copies([f"mlflow+{address}/agents"]),
     ):
         pass
+
+
+def run(*words: object) -> int:
+    try:
+        main([str(word) for word in words])
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+def scored(path: Path, *columns: str, ids: list[str] | None = None) -> Path:
+    """Write scores of 60 tasks, of which the lower half failed."""
+    names = [*(ids or []), *(f"other{number}" for number in range(60))][:60]
+    lines = [
+        ",".join([f"t{number}", str(number / 60), str(int(number >= 30)), names[number]])
+        for number in range(60)
+    ]
+    header = ",".join(["task_id", "score", "outcome", *(columns or ("trajectory_id",))])
+    path.write_text("\n".join([header, *lines]) + "\n", "utf-8")
+    return path
+
+
+def certified(folder: Path, scores: Path) -> Path:
+    document = folder / "certificate.json"
+    made = ("certificate", scores, "--out", document, "--procedure", "naive", "--alpha", ".3")
+    assert run(*made, "--side", "reject", "--json") == 0
+    return document
+
+
+def check_decide(
+    address: str, ids: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scores = scored(folder / "scores.csv", ids=ids)
+    certificate = certified(folder, scores)
+    found = []
+    for _ in range(2):
+        capsys.readouterr()
+        assert run("decide", certificate, scores, "--mlflow", address, "--json") == 0
+        found.append(json.loads(capsys.readouterr().out)["mlflow"])
+    known = min(len(ids), 60)
+    assert [(one["logged"], one["unchanged"]) for one in found] == [(known, 0), (0, known)]
+    assert len(found[0]["unknown"]) == 60 - known
+
+
+def test_decisions_need_the_ids_of_traces(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scores = scored(tmp_path / "scores.csv", "note")
+    certificate = certified(tmp_path, scores)
+    capsys.readouterr()
+    assert run("decide", certificate, scores, "--mlflow", "http://127.0.0.1:1") == 2
+    assert "has no trajectory_id" in " ".join(capsys.readouterr().err.split())
+    assert run("decide", certificate, scores, "--mlflow", "http://127.0.0.1:1", "--stream") == 2
+    assert "leave --stream out" in " ".join(capsys.readouterr().err.split())
 
 
 def check_verdicts(address: str, ids: list[str]) -> None:

@@ -167,6 +167,14 @@ def test_damage_costs_a_line(tmp_path: Path) -> None:
     assert len(imported.frame) == 1 and imported.dropped == {"unreadable_record": 2}
 
 
+def test_what_the_recorder_left_out_is_counted(tmp_path: Path) -> None:
+    asked = tuple({"role": "user", "content": f"question {number}"} for number in range(70))
+    answer = {"role": "assistant", "content": "yes"}
+    run = Run("t", "a", 0, 1, (*asked, answer))
+    imported = read(write_json(tmp_path / "t.json", otlp_request(recorded([run], "indexed"))))
+    assert imported.notes == {"attributes that the recorder left out": 16}
+
+
 def test_a_large_attribute_is_cut_or_refused(tmp_path: Path) -> None:
     run = small_run()
     run.messages[1]["content"] = "x" * 3_000_000

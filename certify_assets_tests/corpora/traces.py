@@ -267,6 +267,7 @@ def otlp_request(spans: Sequence[ReadableSpan]) -> dict[str, Any]:
             start_time_unix_nano=span.start_time,
             end_time_unix_nano=span.end_time,
             attributes=_pairs(span.attributes),
+            dropped_attributes_count=span.dropped_attributes,
         )
         made.status.code = span.status.status_code.value  # type: ignore[assignment]
         for event in span.events:

@@ -68,6 +68,9 @@ def otlp(files: Files, reading: Reading) -> Iterator[Draft]:
                 events = [*_events(record), *logs.get(ids, ())]
                 traces.add(_span(record, events, origin))
                 traces.describe(ids[0], resource)
+                # a recorder keeps 128 attributes unless it is asked for more
+                if lost := nanoseconds(_field(record, "droppedAttributesCount")):
+                    reading.notes["attributes that the recorder left out"] += lost
                 for found in evaluations(*ids, _events(record)):
                     traces.assess(found)
     for (trace_id, span_id), events in logs.items():
