@@ -1,6 +1,6 @@
 """Certified selective automation of LLM agent evaluation.
 
-``certify(scores, outcomes, tasks)`` returns a `Certificate`: the largest share of trajectories that
+``certify(scores, outcomes, tasks)`` or ``certify(table)`` returns a `Certificate`: the largest share of trajectories that
 a judge may decide alone while the error rate among them stays under a budget α with confidence 1−δ,
 although many attempts share a task. Everything else (corpora, judges, the Dagster assets, the
 ``certify`` command) feeds that call and reports its results.
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
         Audit,
         Certificate,
         audit_certificate,
-        certify,
         decide,
         monitor_certificate,
         resample_audit,
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
         verify_certificate,
     )
     from certify_assets.errors import CertifyError, InputError, IntegrityError
+    from certify_assets.notebook import certify
     from certify_assets.workspace import Workspace
 
 __all__ = [
@@ -53,6 +53,7 @@ _HOMES = {
     "InputError": "errors",
     "IntegrityError": "errors",
     "Workspace": "workspace",
+    "certify": "notebook",
 }
 
 

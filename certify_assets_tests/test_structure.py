@@ -31,6 +31,7 @@ LAYERS = [
     "operations",
     "workspace",
     "reports",
+    "notebook",
     "research",
     "cli",
     "defs",

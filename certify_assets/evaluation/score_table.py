@@ -11,8 +11,21 @@ import numpy as np
 import numpy.typing as npt
 
 from certify_assets.errors import InputError
-from certify_assets.tables.columns import Columns, Rows, TableError, likely_column
-from certify_assets.tables.table_files import read_columns, read_pieces, read_rows, texts_of
+from certify_assets.tables.columns import (
+    Columns,
+    Rows,
+    TableError,
+    likely_column,
+    matched,
+    refuse_repeated,
+)
+from certify_assets.tables.table_files import (
+    arrow_columns,
+    read_columns,
+    read_pieces,
+    read_rows,
+    texts_of,
+)
 from certify_assets.tables.text_column import TextColumn, shown
 
 if TYPE_CHECKING:
@@ -224,6 +237,28 @@ def _scaled(table: ScoreTable, column: str, scale: str | None) -> ScoreTable:
         return replace(table, read_as=(*table.read_as, said))
     said = "scores in percent, divided by 100"
     return replace(table, scores=table.scores / _PERCENT, read_as=(*table.read_as, said))
+
+
+_FRAME = Path("the table")
+
+
+def frame_table(
+    rows: pa.Table, found: list[str], names: ColumnNames, success_label: str | None = None
+) -> ScoreTable:
+    """Read and check columns of a frame, `found` being all that it has."""
+    wanted, numbers = _wanted(_FRAME, names)
+    refuse_repeated(_FRAME, rows.column_names)
+    columns, places = arrow_columns(_FRAME, rows, matched(rows.column_names, wanted), numbers)
+    return _checked(_FRAME, names, found, columns, places, success_label=success_label)
+
+
+def frame_scores(rows: pa.Table, name: str) -> npt.NDArray[np.float64]:
+    """Return the scores of a frame alone, whatever else it has."""
+    refuse_repeated(_FRAME, rows.column_names)
+    columns, places = arrow_columns(_FRAME, rows, matched(rows.column_names, {name}), {name})
+    if name not in columns:
+        raise InputError(f"the table has no column {name!r}; give one with the judge's scores.")
+    return TextColumn(_FRAME, name, columns[name], places).scores()
 
 
 def score_table_pieces(

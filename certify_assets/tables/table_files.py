@@ -85,12 +85,13 @@ def _read_parquet(
         raise InputError(
             f"{path} cannot be read as Parquet ({first_line(error)}); write the table again."
         ) from None
-    return names, *_arrow_columns(path, table, found, numbers)
+    return names, *arrow_columns(path, table, found, numbers)
 
 
-def _arrow_columns(
+def arrow_columns(
     path: Path, table: Any, found: Mapping[str, str], numbers: AbstractSet[str] | None
 ) -> tuple[Columns, Rows]:
+    """Return the columns of an Arrow table that are found under their names there."""
     columns: Columns = {
         name: _arrow_values(path, name, table[written].combine_chunks(), numbers)
         for name, written in found.items()
@@ -113,7 +114,7 @@ def _read_arrow(
         ) from None
     names = list(table.column_names)
     refuse_repeated(path, names)
-    return names, *_arrow_columns(path, table, matched(names, wanted), numbers)
+    return names, *arrow_columns(path, table, matched(names, wanted), numbers)
 
 
 def read_pieces(

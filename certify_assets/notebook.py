@@ -1,0 +1,434 @@
+"""Certificates of arrays and DataFrames, with what a notebook asks of them.
+
+A frame is anything with columns that Arrow can read: pandas, Polars, a pyarrow Table. None of these
+libraries is loaded for arrays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from certify_assets import certificates as core
+from certify_assets.certificates import Certificate, CertificateSet, Sides
+from certify_assets.errors import InputError, MissingToolError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from matplotlib.axes import Axes
+
+    from certify_assets.certificates.pool import GivenPool
+    from certify_assets.evaluation.score_table import ColumnNames, ScoreTable
+    from certify_assets.reports.card import Explained
+
+_OPTION = re.compile(r"--([a-z]+(?:-[a-z]+)*)")
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """What the columns of frames are called, and which outcome is a success."""
+
+    task: str = "task_id"
+    score: str = "score"
+    outcome: str = "outcome"
+    success_label: str | None = None
+
+    @property
+    def names(self) -> ColumnNames:
+        from certify_assets.evaluation.score_table import ColumnNames
+
+        return ColumnNames(self.task, self.score, self.outcome)
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """The table that certificates are of."""
+
+    scores: ArrayLike
+    outcomes: ArrayLike
+    tasks: Sequence[Any] | NDArray[Any]
+    columns: _Columns
+    pool: GivenPool | None = None
+    read_as: tuple[str, ...] = ()
+
+    def explained(self, certificate: Certificate) -> Explained:
+        """Return a certificate with its grid, and with what stands in the way of a wider one."""
+        from certify_assets.certificates import diagnose, settings_of, threshold_curve
+        from certify_assets.reports.card import Explained
+
+        table, settings = (self.scores, self.outcomes, self.tasks), asdict(settings_of(certificate))
+        pool = self.pool if "pool" in certificate.inputs else None
+        return Explained(
+            certificate,
+            threshold_curve(*table, pool=pool, **settings),
+            diagnose(*table, pool=pool, **settings),
+        )
+
+
+class Explanation(str):
+    """An account in words, which a notebook shows as it is."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class _Shown:
+    """What a notebook asks of certificates of one table."""
+
+    __slots__ = ()
+
+    def _parts(self) -> tuple[Sides, list[Explained], _Evidence]:
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        from certify_assets.reports.card import card
+
+        sides, explained, evidence = self._parts()
+        return card(sides, explained, evidence.read_as)
+
+    def explain(self) -> Explanation:
+        """Say in words what is promised, why by this threshold, and what would widen it."""
+        from certify_assets.reports.card import account
+
+        sides, explained, evidence = self._parts()
+        return Explanation(account(sides, explained, evidence.read_as))
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw the error among decided runs by their share on matplotlib axes, and return them."""
+        from certify_assets.reports.card import draw_curves
+
+        return draw_curves(self._parts()[1], axes)
+
+    def decide(self, rows: Any) -> Any:
+        """Decide runs by their scores.
+
+        Parameters
+        ----------
+        rows : DataFrame or array_like of float
+            A frame with a column of scores, called as it was for :func:`certify`; or scores.
+
+        Returns
+        -------
+        DataFrame or array of str
+            The frame with columns decision ("reject", "release" or "human") and reason, of the
+            kind that was given; of scores, a decision each.
+        """
+        sides, _, evidence = self._parts_without_curves()
+        if not _is_frame(rows):
+            return core.decide(sides.certificates, rows).decisions
+        made = core.decide(sides.certificates, _frame_scores(rows, evidence.columns))
+        return _with_columns(
+            rows, {"decision": made.decisions.tolist(), "reason": made.reasons.tolist()}
+        )
+
+    def _parts_without_curves(self) -> tuple[Sides, None, _Evidence]:
+        raise NotImplementedError
+
+
+class TableCertificate(_Shown, Certificate):
+    """A certificate that keeps the table it is of, for :func:`certify` in a notebook.
+
+    It equals the certificate with the same values, and writes the same document.
+    """
+
+    # outside of the values that a certificate is written and hashed from
+    __slots__ = ("_evidence", "_explained")
+    _evidence: _Evidence
+    _explained: Explained
+
+    @classmethod
+    def of(cls, certificate: Certificate, evidence: _Evidence) -> TableCertificate:
+        """Return a certificate with its table."""
+        made = cls(
+            **{entry.name: getattr(certificate, entry.name) for entry in fields(Certificate)}
+        )
+        made._evidence = evidence
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Certificate):
+            return NotImplemented
+        return vars(self) == vars(other)
+
+    # as of a certificate, whose values are no keys
+    __hash__ = None  # type: ignore[assignment]
+
+    def _parts(self) -> tuple[Sides, list[Explained], _Evidence]:
+        sides, _, evidence = self._parts_without_curves()
+        if not hasattr(self, "_explained"):
+            self._explained = evidence.explained(self)
+        return sides, [self._explained], evidence
+
+    def _parts_without_curves(self) -> tuple[Sides, None, _Evidence]:
+        if not hasattr(self, "_evidence"):
+            raise InputError(
+                "the certificate is a changed copy, without its table; use the one that certify "
+                "returned."
+            )
+        return Sides((self,)), None, self._evidence
+
+
+@dataclass(frozen=True)
+class CertificatePair(_Shown):
+    """Certificates of both sides of one table.
+
+    Attributes
+    ----------
+    reject, release : Certificate
+    certificates : tuple of Certificate
+        Both, reject first.
+    decided, human : float
+        Shares of scored runs in exactly one region, and of all others.
+    promise : str
+        What both promise together.
+    """
+
+    certificates: tuple[Certificate, ...]
+    joint_delta: float | None
+    _evidence: _Evidence = field(repr=False, compare=False)
+
+    @property
+    def reject(self) -> Certificate:
+        """The certificate of the runs that are labelled failures."""
+        return self.certificates[0]
+
+    @property
+    def release(self) -> Certificate:
+        """The certificate of the runs that are labelled successes."""
+        return self.certificates[1]
+
+    @property
+    def decided(self) -> float:
+        """The share of scored runs that the judge decides."""
+        return self._sides.decided
+
+    @property
+    def human(self) -> float:
+        """The share of scored runs that reviewers decide."""
+        return self._sides.human
+
+    @property
+    def promise(self) -> str:
+        """What both sides promise together."""
+        return self._set.promise or ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document that the command writes for both sides."""
+        return self._set.to_dict()
+
+    @property
+    def _set(self) -> CertificateSet:
+        return CertificateSet(self.certificates, self.joint_delta)
+
+    @property
+    def _sides(self) -> Sides:
+        return Sides(self.certificates)
+
+    @cached_property
+    def _explained(self) -> list[Explained]:
+        return [self._evidence.explained(item) for item in self.certificates]
+
+    def _parts(self) -> tuple[Sides, list[Explained], _Evidence]:
+        return self._sides, self._explained, self._evidence
+
+    def _parts_without_curves(self) -> tuple[Sides, None, _Evidence]:
+        return self._sides, None, self._evidence
+
+
+@overload
+def certify(
+    scores: Any,
+    outcomes: ArrayLike | None = None,
+    tasks: Sequence[Any] | NDArray[Any] | None = None,
+    *,
+    side: Literal["both"],
+    **keywords: Any,
+) -> CertificatePair: ...
+
+
+@overload
+def certify(
+    scores: Any,
+    outcomes: ArrayLike | None = None,
+    tasks: Sequence[Any] | NDArray[Any] | None = None,
+    *,
+    side: Literal["reject", "release"] = "reject",
+    **keywords: Any,
+) -> TableCertificate: ...
+
+
+def certify(
+    scores: Any,
+    outcomes: ArrayLike | None = None,
+    tasks: Sequence[Any] | NDArray[Any] | None = None,
+    *,
+    side: str = "reject",
+    task_col: str = "task_id",
+    score_col: str = "score",
+    outcome_col: str = "outcome",
+    success_label: str | None = None,
+    **keywords: Any,
+) -> TableCertificate | CertificatePair:
+    """Certify the largest share of runs that a judge may decide alone at an error budget.
+
+    Parameters
+    ----------
+    scores : array_like of float, or DataFrame
+        Judge scores, higher = more likely a success; NaN = unscored. Or a table of pandas, Polars
+        or Arrow with a row a run: its columns are read as those of the command
+        ``certify certificate`` are, with the rows of split "cal" where it has a column split.
+    outcomes : array_like, optional
+        1 success, 0 failure; not with a table.
+    tasks : sequence of hashables, optional
+        Task of each run; not with a table.
+    side : {"reject", "release", "both"}
+    task_col, score_col, outcome_col : str
+        What the columns of a table are called.
+    success_label : str, optional
+        The outcome in a table that is a success; every other one is then a failure.
+    **keywords
+        Those of :func:`certify_assets.certificates.certify`: alpha, delta, procedure, pool, …; and
+        ``joint`` with both sides, which then hold together at 1 − delta.
+
+    Returns
+    -------
+    TableCertificate or CertificatePair
+        A `Certificate` (of both sides a pair) that a notebook shows as a card, with ``decide``,
+        ``plot`` and ``explain``.
+
+    Raises
+    ------
+    InputError
+        If a value or a column cannot be used; of a table, everything that is wrong with it.
+    """
+    columns = _Columns(task_col, score_col, outcome_col, success_label)
+    read_as: tuple[str, ...] = ()
+    if _is_frame(scores):
+        if outcomes is not None or tasks is not None:
+            raise InputError(
+                "a table was given with outcomes or tasks next to it; give the table alone, or "
+                "scores, outcomes and tasks."
+            )
+        table = _read(scores, columns)
+        scores, outcomes, tasks = table.scores, table.labelled(), table.tasks
+        read_as = table.read_as
+        keywords = {
+            "agents": table.agents,
+            "named": table.trajectories is not None,
+            **keywords,
+        }
+    elif outcomes is None or tasks is None:
+        raise InputError(
+            "there are scores without outcomes or tasks; give all three, or a DataFrame that has "
+            "them."
+        )
+    evidence = _Evidence(scores, outcomes, tasks, columns, keywords.get("pool"), read_as)
+    if side != "both":
+        return TableCertificate.of(
+            core.certify(scores, outcomes, tasks, side=side, **keywords), evidence
+        )
+    if "procedure" in keywords:
+        keywords["procedures"] = (keywords.pop("procedure"),)
+    found = core.certify_sides(scores, outcomes, tasks, **keywords)
+    return CertificatePair(found.certificates, found.joint_delta, evidence)
+
+
+def _is_frame(value: object) -> bool:
+    # a column of a frame speaks Arrow as well, and has no columns
+    return hasattr(value, "columns") and hasattr(value, "__getitem__")
+
+
+def _arrow(frame: Any, wanted: set[str]) -> pa.Table:
+    """Return the wanted columns of a frame; others may hold what Arrow has no type for."""
+    from certify_assets.tables.columns import matched
+
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise MissingToolError(
+            "a DataFrame needs the package pyarrow, which is not installed; install it, or give "
+            "scores, outcomes and tasks as arrays."
+        ) from None
+    given = getattr(frame, "column_names", None) or list(frame.columns)
+    kept = set(matched([name for name in given if isinstance(name, str)], wanted).values())
+    # in the order of the frame, and twice where a name is
+    places = [place for place, name in enumerate(given) if name in kept]
+    try:
+        if hasattr(frame, "iloc"):
+            part = pa.Table.from_pandas(frame.iloc[:, places], preserve_index=False)
+        elif hasattr(frame, "select"):
+            part = pa.table(frame.select([given[place] for place in places]))
+        else:
+            part = pa.table(frame)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        from certify_assets.tables.columns import first_line
+
+        raise InputError(
+            f"the table cannot be read ({first_line(error)}); give columns of one type each."
+        ) from None
+    return part
+
+
+def _read(frame: Any, columns: _Columns) -> ScoreTable:
+    """Read a frame as a score table, in the words of a call."""
+    from certify_assets.evaluation.score_table import frame_table
+    from certify_assets.tables.columns import TableError
+
+    names = columns.names
+    wanted = {getattr(names, entry.name) for entry in fields(names)}
+    found = [str(name) for name in getattr(frame, "column_names", None) or list(frame.columns)]
+    try:
+        table = frame_table(_arrow(frame, wanted), found, names, columns.success_label)
+        chosen = table.choose_split("cal")
+        chosen.labelled()
+        return chosen
+    except TableError as problems:
+        asked = ", ".join(
+            f"{_keyword(option)}={value!r}" for option, value in problems.options.items()
+        )
+        remedy = f"\n  try: certify(table, {asked})" if asked else ""
+        raise InputError(_in_python(str(problems)) + remedy) from None
+    except InputError as error:
+        raise InputError(_in_python(str(error))) from None
+
+
+def _in_python(sentence: str) -> str:
+    """Return a sentence of the command with its options as keywords."""
+    return _OPTION.sub(lambda option: f"{_keyword(option[0])}=", sentence)
+
+
+def _keyword(option: str) -> str:
+    return option.removeprefix("--").replace("-", "_")
+
+
+def _frame_scores(frame: Any, columns: _Columns) -> NDArray[np.float64]:
+    from certify_assets.evaluation.score_table import frame_scores
+
+    try:
+        return frame_scores(_arrow(frame, {columns.score}), columns.score)
+    except InputError as error:
+        raise InputError(_in_python(str(error))) from None
+
+
+def _with_columns(frame: Any, columns: Mapping[str, list[str]]) -> Any:
+    """Return a frame of the same kind with further columns, in place of those of these names."""
+    if hasattr(frame, "assign"):
+        return frame.assign(**columns)
+    if hasattr(frame, "with_columns"):
+        return frame.with_columns(type(frame)(columns).get_columns())
+    import pyarrow as pa
+
+    table = pa.table(frame)
+    for name, values in columns.items():
+        if name in table.column_names:
+            table = table.drop_columns([name])
+        table = table.append_column(name, pa.array(values, type=pa.string()))
+    return table

@@ -1,0 +1,223 @@
+"""Certificates of DataFrames and what notebooks show of them; the notebook of the docs is run."""
+
+import ast
+import copy
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from certify_assets import Certificate, InputError, certify
+from certify_assets import certificates as core
+from certify_assets_tests.paths import REPOSITORY
+
+NOTEBOOK = REPOSITORY / "docs" / "notebook.ipynb"
+
+
+@pytest.fixture(scope="module")
+def runs() -> pd.DataFrame:
+    random = np.random.default_rng(3)
+    success = random.random(400) < np.repeat(random.beta(0.7, 0.7, 100), 4)
+    return pd.DataFrame(
+        {
+            "task_id": [f"t{place // 4}" for place in range(400)],
+            "score": random.normal(3.0 * success),
+            "outcome": success.astype(int),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def plain(runs: pd.DataFrame) -> Certificate:
+    return core.certify(runs["score"], runs["outcome"], runs["task_id"], alpha=0.2)
+
+
+def frames(runs: pd.DataFrame) -> dict[str, Any]:
+    import polars
+    import pyarrow
+
+    return {
+        "pandas": runs,
+        "polars": polars.DataFrame(runs.to_dict("list")),
+        "arrow": pyarrow.table(runs.to_dict("list")),
+    }
+
+
+def test_arrays_give_the_certificate_that_they_gave(runs: pd.DataFrame, plain: Certificate) -> None:
+    found = certify(runs["score"], runs["outcome"], runs["task_id"], alpha=0.2)
+    assert isinstance(found, Certificate) and found.certified
+    assert found == plain and plain == found and found.to_json() == plain.to_json()
+    copied = copy.deepcopy(found)
+    assert copied == found and copied.explain() == found.explain()
+    with pytest.raises(InputError, match="changed copy, without its table"):
+        replace(found, seed=1).decide([0.5])
+    with pytest.raises(InputError, match="scores without outcomes or tasks"):
+        certify(runs["score"])
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
+def test_a_frame_is_certified_and_decided_as_the_kind_that_it_is(
+    kind: str, runs: pd.DataFrame, plain: Certificate
+) -> None:
+    frame = frames(runs)[kind]
+    found = certify(frame, alpha=0.2)
+    assert found == plain
+    decided = found.decide(frame)
+    assert type(decided) is type(frame)
+    expected = core.decide(plain, runs["score"])
+    assert list(decided["decision"].to_numpy()) == expected.decisions.tolist()
+    assert list(decided["reason"].to_numpy()) == expected.reasons.tolist()
+    # columns of an earlier decision are replaced, and a frame of scores alone is enough
+    again = found.decide(decided)
+    assert list(again["decision"].to_numpy()) == expected.decisions.tolist()
+    assert found.decide(runs["score"]).tolist() == expected.decisions.tolist()
+
+
+def test_columns_are_read_as_those_of_score_tables(runs: pd.DataFrame, plain: Certificate) -> None:
+    odd = pd.DataFrame(
+        {
+            "Instance": runs["task_id"].astype("category"),
+            "p": [f"{value!r}".replace(".", ",") for value in runs["score"].tolist()],
+            "verdict": np.where(runs["outcome"] == 1, "good", "<b>bad</b>"),
+            "anything": [object()] * len(runs),
+            "split": "cal",
+        }
+    )
+    extra = odd.head(3).assign(split="test", verdict=None)
+    both = pd.concat([odd, extra], ignore_index=True)
+    found = certify(
+        both,
+        alpha=0.2,
+        task_col="instance",
+        score_col="p",
+        outcome_col="verdict",
+        success_label="good",
+    )
+    assert found == plain
+    card = found._repr_html_()
+    assert "scores with decimal commas" in card and "<b>" not in card and "&lt;b&gt;bad" in card
+    assert found.decide(odd)["decision"].tolist() == found.decide(runs["score"]).tolist()
+    with pytest.raises(InputError) as refused:
+        certify(odd)
+    said = str(refused.value)
+    assert "no column 'task_id'" in said and "task_col=" in said and "score_col=" in said
+    assert "--" not in said and "try: certify(table, task_col='Instance'" in said
+    with pytest.raises(InputError, match=r"'good' is not an outcome.*success_label="):
+        certify(odd, task_col="instance", score_col="p", outcome_col="verdict")
+    with pytest.raises(InputError, match=r"no outcome column; .*outcome_col="):
+        certify(runs.drop(columns="outcome"))
+    with pytest.raises(InputError, match="two columns called 'score'"):
+        certify(pd.concat([runs, runs[["score"]]], axis=1))
+    with pytest.raises(InputError, match="give the table alone"):
+        certify(runs, runs["outcome"], runs["task_id"])
+
+
+def test_both_sides_are_a_pair_with_the_document_of_the_command(runs: pd.DataFrame) -> None:
+    pair = certify(runs, side="both", alpha=0.2, joint=True)
+    expected = core.certify_sides(
+        runs["score"], runs["outcome"], runs["task_id"], alpha=0.2, joint=True
+    )
+    assert pair.to_dict() == expected.to_dict()
+    assert [pair.reject.side, pair.release.side] == ["reject", "release"]
+    assert (pair.decided, pair.human) == (
+        expected.to_dict()["decided"],
+        expected.to_dict()["human"],
+    )
+    decisions = core.decide(expected.certificates, runs["score"]).decisions
+    assert pair.decide(runs)["decision"].tolist() == decisions.tolist()
+    assert pair.promise in (expected.promise,) and "Together" in pair.promise
+
+
+def test_a_card_is_a_bar_and_a_curve_that_follow_the_page(runs: pd.DataFrame) -> None:
+    pair = certify(runs, side="both", alpha=0.2)
+    card = pair._repr_html_()
+    bar, curve = (ElementTree.fromstring(part) for part in re.findall(r"<svg.*?</svg>", card))
+    shares = [float(part.get("width", 0)) / 520 for part in bar.findall("rect")[:3]]
+    assert shares == pytest.approx(
+        [*(list(_shares(pair))), pair._sides.shares["release"]], abs=1e-3
+    )
+    assert len(curve.findall("polyline")) == len(curve.findall("circle")) == 2
+    # text takes the colour of the page, light or dark
+    assert {part.get("fill") for part in [*bar.findall("text"), *curve.findall("text")]} == {
+        "currentColor"
+    }
+    assert "<script" not in card and pair.certificates[0].promise in card
+
+
+def _shares(pair: Any) -> tuple[float, float]:
+    return pair._sides.shares["reject"], pair.human
+
+
+def test_an_account_says_why_and_what_would_widen(runs: pd.DataFrame) -> None:
+    found = certify(runs, alpha=0.2)
+    said = found.explain()
+    assert said == repr(said) and found.promise in said
+    assert "is the widest of the 160 thresholds tried that passes" in said
+    assert "more tasks like these" in said or "a judge that ranks better" in said
+    few = certify(runs.head(100), alpha=0.05)
+    assert not few.certified and "Nothing is certified" in few._repr_html_()
+    assert "none of the 160 thresholds tried passes" in few.explain()
+    assert re.search(r"widen it: (about \d+ tasks|a judge that ranks better)", few.explain())
+
+
+def test_a_chart_is_drawn_on_axes_of_the_user(runs: pd.DataFrame) -> None:
+    from matplotlib.figure import Figure
+
+    axes = Figure().add_subplot()
+    assert certify(runs, alpha=0.2).plot(axes) is axes
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert any("certified" in label for label in labels) and any("budget" in one for one in labels)
+
+
+def _cells() -> list[dict[str, Any]]:
+    cells: list[dict[str, Any]] = json.loads(NOTEBOOK.read_text("utf-8"))["cells"]
+    return cells
+
+
+def _outputs(cell: dict[str, Any], kind: str) -> str | None:
+    for output in cell.get("outputs", []):
+        if kind in output.get("data", {}):
+            return "".join(output["data"][kind])
+    return None
+
+
+def test_the_notebook_of_the_docs_shows_what_its_cells_give(tmp_path: Path) -> None:
+    from matplotlib import pyplot
+
+    pyplot.switch_backend("agg")
+    cells, names = _cells(), dict[str, Any]()
+    assert len(cells) == 10
+    for cell in cells:
+        if cell["cell_type"] != "code":
+            continue
+        body = ast.parse("".join(cell["source"])).body
+        last = body.pop() if isinstance(body[-1], ast.Expr) else None
+        exec(compile(ast.Module(body, []), "cell", "exec"), names)
+        if last is None:
+            continue
+        shown = eval(compile(ast.Expression(last.value), "cell", "eval"), names)  # noqa: S307 - our own notebook
+        if (stored := _outputs(cell, "text/html")) and not isinstance(shown, pd.DataFrame):
+            assert shown._repr_html_() == stored
+        elif stored is None:
+            assert repr(shown) == _outputs(cell, "text/plain")
+    pyplot.close("all")
+    assert any(_outputs(cell, "image/png") for cell in cells)
+
+
+@pytest.mark.slow
+def test_the_notebook_of_the_docs_runs_in_a_kernel() -> None:
+    import nbformat
+    from nbclient import NotebookClient
+
+    book = nbformat.read(NOTEBOOK, as_version=4)
+    NotebookClient(book, timeout=300, kernel_name="python3").execute()
+    for cell, stored in zip(book.cells, _cells(), strict=True):
+        html = _outputs(stored, "text/html")
+        if html and "certify-card" in html:
+            assert _outputs(cell, "text/html") == html
