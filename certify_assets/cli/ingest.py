@@ -226,6 +226,8 @@ def _show(received: Received, records: list[BatchRecord], *, dry_run: bool) -> N
         f"{received.runs} runs read; {received.new} new, {received.changed} changed, "
         f"{received.known} decided before; left out: {dropped}."
     )
+    for sentence in received.read_as:
+        say(sentence)
     for sentence in received.sentences:
         tell(sentence)
     for record in records:

@@ -68,6 +68,7 @@ class Received:
     dropped: Mapping[str, int] | None = None  # records that could not be used, by reason
     files: int = 0
     sentences: tuple[str, ...] = ()  # what the user should look at
+    read_as: tuple[str, ...] = ()  # what was understood of tables
 
 
 def receive(
@@ -283,6 +284,7 @@ def _stored(
         sentences=(*new.sentences, *(item.sentence() for item in waiting_runs(corpus)))
         if dry_run
         else tuple(new.sentences),
+        read_as=facts.read_as,
     )
     imported = batch_key(corpus.name, batch, "import.json")
     if store.exists(imported):

@@ -163,5 +163,9 @@ def test_a_text_that_is_utf8_but_for_one_row_loses_that_row(tmp_path: Path) -> N
 
 def test_a_label_that_no_run_has_is_refused(tmp_path: Path) -> None:
     text(words("good", "bad"))(tmp_path / "a.csv")
-    with pytest.raises(InputError, match="has no 'god', which the option success_label names"):
+    with pytest.raises(InputError, match="no run has the outcome 'god', which the option"):
         read(tmp_path / "a.csv", success_label="god")
+    # of new runs all may have failed, and one file of several as well
+    assert set(read(tmp_path, success_label="god", keep_unlabelled=True).frame["outcome"]) == {0}
+    text(words("bad", "bad").assign(task_id="z"))(tmp_path / "b.csv")
+    assert len(read(tmp_path, success_label="good").frame) == 12

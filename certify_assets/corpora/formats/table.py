@@ -115,6 +115,7 @@ def table(files: Files, reading: Reading) -> Iterator[Draft]:
     columns = _columns(reading.options.get("columns") or {})
     needed = ("task_id",) if reading.options.get("keep_unlabelled") else ("task_id", "outcome")
     label = reading.options.get("success_label")
+    ended: set[int] = set()
     for file in files:
         try:
             found = _opened(file, frozenset(columns.values()))
@@ -143,7 +144,15 @@ def table(files: Files, reading: Reading) -> Iterator[Draft]:
             else:
                 yield draft
         _require_known(file, outcomes)
+        ended |= outcomes.found
         reading.understood(file, (*found.read_as, *renamed(called), *outcomes.notes()))
+
+    # new runs may all have failed, or have no label yet
+    if label is not None and ended == {0} and not reading.options.get("keep_unlabelled"):
+        raise InputError(
+            f"no run has the outcome {str(label)!r}, which the option success_label names; give "
+            f"one of the values of the column {columns['outcome']!r}."
+        )
 
 
 def _unreadable(words: str) -> _Unusable:
@@ -152,11 +161,6 @@ def _unreadable(words: str) -> _Unusable:
 
 def _require_known(file: SourceFile, outcomes: Outcomes) -> None:
     """Refuse a column of which some values are outcomes and others, of other runs, are not."""
-    if outcomes.success_label is not None and 1 not in outcomes.found:
-        raise InputError(
-            f"{file.name}, column {outcomes.column!r} has no {outcomes.success_label!r}, which "
-            "the option success_label names; give one of its values."
-        )
     # a slip in a column of 0 and 1 costs its row; rows without a label of the column's own words
     # would be left out by their outcome
     others = outcomes.unknown
