@@ -75,22 +75,32 @@ class Outcomes:
         if number is not None and math.isnan(number):
             return -1
         if self.success_label is not None:
-            return int(str(value).strip().lower() == self.success_label.strip().lower())
-        # the column's name may say the contrary
-        contrary = _CONTRARY.search(self.column.lower()) is not None
+            # 0 and 0.0 are the same label
+            same = number is not None and number == _number(self.success_label)
+            return int(same or str(value).strip().lower() == self.success_label.strip().lower())
         if isinstance(value, bool | np.bool_):
-            return None if contrary else int(value)
+            return None if self.contrary else int(value)
         if isinstance(value, str) and (word := value.strip().lower()) in _OUTCOMES:
-            return None if contrary and word in _YES_OR_NO else _OUTCOMES[word]
-        if number not in (0.0, 1.0):
+            return None if self.contrary and word in _YES_OR_NO else _OUTCOMES[word]
+        if number not in (0.0, 1.0) or self.contrary:
             return None
         exact = decimal.Decimal(value.strip()) if isinstance(value, str) else value
         return int(number) if exact in (0, 1) else None
 
     @property
+    def contrary(self) -> bool:
+        """Whether the column's name says that its yes is a failure."""
+        return _CONTRARY.search(self.column.lower()) is not None
+
+    @property
     def found(self) -> set[int]:
         """Return the outcomes that the values read so far have."""
         return {outcome for outcome in self._known.values() if outcome in (0, 1)}
+
+    @property
+    def values(self) -> list[str]:
+        """Return the values read so far that are not missing, as messages quote them."""
+        return sorted({shown(key[1]) for key, outcome in self._known.items() if outcome != -1})
 
     @property
     def unknown(self) -> list[str]:
@@ -167,7 +177,9 @@ class TextColumn:
         """Return 0 and 1, −1 where there is none."""
         values = rows_of(self.values)
         listed = values.tolist()
-        quick = None if self.success_label is not None else _plain_numbers(values)
+        words = Outcomes(self.column, self.success_label)
+        labelled = self.success_label is not None or words.contrary
+        quick = None if labelled else _plain_numbers(values)
         if (
             quick is not None
             and ((missing := np.isnan(quick)) | (quick == 0) | (quick == 1)).all()
@@ -178,7 +190,6 @@ class TextColumn:
             )
         ):
             return np.where(missing, -1, quick).astype(np.int8)
-        words = Outcomes(self.column, self.success_label)
         outcomes = np.empty(len(listed), dtype=np.int8)
         for index, value in enumerate(listed):
             outcome = words.read(value)
@@ -192,6 +203,13 @@ class TextColumn:
         """Return the error of a column with other values than outcomes."""
         words = Outcomes(self.column, self.success_label)
         labels = sorted({shown(value) for value in listed if words.read(value) != -1})
+        if words.contrary:
+            return self.error(
+                index,
+                f": {shown(listed[index])} under a name that means a failure can be read in two "
+                f"ways; say with --success-label which of {', '.join(labels[:_MOST_LABELS])} is a "
+                "success.",
+            )
         if len(labels) <= _MOST_LABELS:
             return self.error(
                 index,

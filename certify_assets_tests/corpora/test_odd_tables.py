@@ -65,7 +65,10 @@ def ways() -> Iterator[tuple[str, Way]]:
         ("1.0", "0.0"), (" 1", "0 "), ("succeeded", "failed"),
     ):  # fmt: skip
         yield f"word-{success.strip()}", ("a.csv", text(words(success, failure)), False)
-    for success, failure in (("good", "bad"), ("ok", "failed"), ("passed", "timeout"), ("A", "B")):
+    for success, failure in (
+        *(("good", "bad"), ("ok", "failed"), ("passed", "timeout"), ("A", "B")),
+        *(("2", "1"), ("2", "0"), ("1", "-1")),
+    ):
         yield f"label-{success}", ("a.csv", text(words(success, failure)), True)
         yield f"label-{success}-xlsx", ("a.xlsx", book(Runs=words(success, failure)), True)
     for name, change in {
@@ -88,6 +91,10 @@ def ways() -> Iterator[tuple[str, Way]]:
         yield f"names-{name}", ("a.csv", text(named, sep=";"), True)
         yield f"names-{name}-jsonl", ("a.jsonl", lines(named), True)
         yield f"names-{name}-parquet", ("a.parquet", named.to_parquet, True)
+    for kind in ("csv", "parquet", "xlsx"):
+        failed = words(0, 1).rename(columns={"outcome": "failed"})
+        write = {"csv": text(failed), "parquet": failed.to_parquet, "xlsx": book(Runs=failed)}[kind]
+        yield f"contrary-{kind}", (f"a.{kind}", write, True)
     yield "order", ("a.csv", text(PLAIN[PLAIN.columns[::-1]]), False)
     yield "others", ("a.csv", text(PLAIN.assign(note="a;b|c\td, e", Outcome_of_another=7)), False)
     yield "json-true", ("a.jsonl", lines(words(True, False)), False)
@@ -122,7 +129,9 @@ def remedy(sentence: str) -> dict[str, Any]:
         found["columns"] = json.loads(columns[1])
     if "--option success_label=LABEL" in sentence:
         found["success_label"] = next(
-            word for word in ("good", "ok", "passed", "A") if f"'{word}'" in sentence
+            word
+            for word in ("good", "ok", "passed", "A", "2", "1", "0")
+            if re.search(rf"[ ']{word}[,' ]", sentence.partition("values")[2])
         )
     return found
 
@@ -132,7 +141,12 @@ def test_a_table_of_runs_is_read_right_or_refused_with_a_remedy(name: str, tmp_p
     file, write, asked = WAYS[name]
     write(tmp_path / file)
     options: dict[str, Any] = {}
-    if asked:
+    if name.startswith("contrary"):
+        options = {"columns": {"outcome": "failed"}}
+        with pytest.raises(InputError, match=r"values 0, 1|'0', '1'.*success_label"):
+            read(tmp_path / file, **options)
+        options["success_label"] = 0
+    elif asked:
         with pytest.raises(InputError) as refused:
             read(tmp_path / file)
         options = remedy(str(refused.value))

@@ -37,7 +37,7 @@ def text(frame: pd.DataFrame, encoding: str = "utf-8", **how: Any) -> Write:
     return write
 
 
-def words(success: str, failure: str) -> pd.DataFrame:
+def words(success: Any, failure: Any) -> pd.DataFrame:
     return PLAIN.assign(outcome=[success if outcome else failure for outcome in OUTCOMES])
 
 
@@ -99,6 +99,15 @@ def ways() -> Iterator[tuple[str, Way]]:
             {"columns": ColumnNames(outcome="failed"), "success_label": "no"},
         ),
     )
+    for name, (success, failure) in {
+        "0": (0, 1),
+        "false": (False, True),
+        "0.0": (0.0, 1.0),
+    }.items():
+        failed = words(success, failure).rename(columns={"outcome": "failed"})
+        asked = {"columns": ColumnNames(outcome="failed"), "success_label": name}
+        yield f"contrary-{name}", ("a.csv", text(failed), asked)
+        yield f"contrary-{name}-parquet", ("a.parquet", failed.to_parquet, asked)
     for name, change in {
         "upper": str.upper,
         "title": str.title,
@@ -177,7 +186,7 @@ def test_a_table_is_read_right_or_refused_with_a_remedy(name: str, tmp_path: Pat
     path = tmp_path / file
     write(path)
     if asked:
-        told = {"columns": asked["columns"]} if name == "contrary" else {}
+        told = {"columns": asked["columns"]} if name.startswith("contrary") else {}
         with pytest.raises(TableError) as refused:
             read_score_table(path, **told)
         columns = asked.get("columns", ColumnNames())

@@ -41,6 +41,8 @@ _FIRST_LINES = 100
 _BATCH_ROWS = 1024
 _HEAD = 1 << 20
 _MOST_LABELS = 6
+# outcomes that are none, of a small table of 0 and 1
+_SLIPS = 3
 
 _Row = tuple[int, Record | str]
 
@@ -128,7 +130,9 @@ def table(files: Files, reading: Reading) -> Iterator[Draft]:
         called = _called(file, found.names, columns, needed)
         outcomes = Outcomes(columns["outcome"], None if label is None else str(label))
         reading.sha256(file)
+        rows = bad = 0
         for row, values in found.rows(list(called.values())):
+            rows += 1
             draft = (
                 _unreadable(values)
                 if isinstance(values, str)
@@ -140,10 +144,11 @@ def table(files: Files, reading: Reading) -> Iterator[Draft]:
                 )
             )
             if isinstance(draft, _Unusable):
+                bad += draft.reason == "bad_outcome"
                 reading.drop(draft.reason, f"{file.name} row {row} cannot be used: {draft.words}.")
             else:
                 yield draft
-        _require_known(file, outcomes)
+        _require_known(file, outcomes, few=bad <= max(_SLIPS, rows // 20))
         ended |= outcomes.found
         reading.understood(file, (*found.read_as, *renamed(called), *outcomes.notes()))
 
@@ -159,25 +164,21 @@ def _unreadable(words: str) -> _Unusable:
     return _Unusable("unreadable_record", words)
 
 
-def _require_known(file: SourceFile, outcomes: Outcomes) -> None:
+def _require_known(file: SourceFile, outcomes: Outcomes, *, few: bool) -> None:
     """Refuse a column of which some values are outcomes and others, of other runs, are not."""
     # a slip in a column of 0 and 1 costs its row; rows without a label of the column's own words
     # would be left out by their outcome
-    others = outcomes.unknown
-    if not others or (not outcomes.words and outcomes.found == {0, 1}):
+    others, values = outcomes.unknown, outcomes.values
+    slips = few and not outcomes.words and outcomes.found == {0, 1}
+    if not others or slips:
         return
-    labels = [*map(repr, outcomes.words), *others]
-    if len(others) > _MOST_LABELS or not (outcomes.words or _are_words(others)):
-        return
+    more = f" and {len(values) - _MOST_LABELS} more" if len(values) > _MOST_LABELS else ""
     raise InputError(
-        f"{file.name}, column {outcomes.column!r} has the values {', '.join(labels)}, of which "
-        f"{', '.join(others)} may be a success or a failure; write 1 and 0, or say which value is "
-        "a success with --format table --option success_label=LABEL."
+        f"{file.name}, column {outcomes.column!r} has the values "
+        f"{', '.join(values[:_MOST_LABELS])}{more}, and {others[0]} is neither a success nor a "
+        "failure by itself; write 1 and 0, or say which value is a success with --format table "
+        "--option success_label=LABEL."
     )
-
-
-def _are_words(quoted: list[str]) -> bool:
-    return all(any(letter.isalpha() for letter in word) for word in quoted)
 
 
 def _columns(mapping: Any) -> dict[str, str]:
