@@ -348,7 +348,7 @@ def _is_frame(value: object) -> bool:
 
 def _arrow(frame: Any, wanted: set[str]) -> pa.Table:
     """Return the wanted columns of a frame; others may hold what Arrow has no type for."""
-    from certify_assets.tables.columns import matched
+    from certify_assets.tables.columns import matched, refuse_repeated
 
     try:
         import pyarrow as pa
@@ -361,6 +361,7 @@ def _arrow(frame: Any, wanted: set[str]) -> pa.Table:
     kept = set(matched([name for name in given if isinstance(name, str)], wanted).values())
     # in the order of the frame, and twice where a name is
     places = [place for place, name in enumerate(given) if name in kept]
+    refuse_repeated("the table", [given[place] for place in places])
     try:
         if hasattr(frame, "iloc"):
             part = pa.Table.from_pandas(frame.iloc[:, places], preserve_index=False)

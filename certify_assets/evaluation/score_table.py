@@ -11,14 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from certify_assets.errors import InputError
-from certify_assets.tables.columns import (
-    Columns,
-    Rows,
-    TableError,
-    likely_column,
-    matched,
-    refuse_repeated,
-)
+from certify_assets.tables.columns import Columns, Rows, TableError, likely_column, matched
 from certify_assets.tables.table_files import (
     arrow_columns,
     read_columns,
@@ -247,14 +240,12 @@ def frame_table(
 ) -> ScoreTable:
     """Read and check columns of a frame, `found` being all that it has."""
     wanted, numbers = _wanted(_FRAME, names)
-    refuse_repeated(_FRAME, rows.column_names)
     columns, places = arrow_columns(_FRAME, rows, matched(rows.column_names, wanted), numbers)
     return _checked(_FRAME, names, found, columns, places, success_label=success_label)
 
 
 def frame_scores(rows: pa.Table, name: str) -> npt.NDArray[np.float64]:
     """Return the scores of a frame alone, whatever else it has."""
-    refuse_repeated(_FRAME, rows.column_names)
     columns, places = arrow_columns(_FRAME, rows, matched(rows.column_names, {name}), {name})
     if name not in columns:
         raise InputError(f"the table has no column {name!r}; give one with the judge's scores.")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from certify_assets.reports.svg import inline_svg
 from certify_assets.reports.wording import DASH, compact, counted, done, percent, rate, small
 
 if TYPE_CHECKING:
@@ -144,8 +143,12 @@ def _curves(explained: Sequence[Explained]) -> str:
 
 
 def _drawn(body: str, height: float, label: str) -> str:
-    picture = inline_svg(body, f"0 0 {_WIDTH:g} {height:g}", label)
-    return f'<div style="max-width:100%;overflow-x:auto">{picture}</div>'
+    # complete in itself: a notebook has none of the pages' styles
+    return (
+        '<div style="max-width:100%;overflow-x:auto">'
+        f'<svg viewBox="0 0 {_WIDTH:g} {height:g}" width="{_WIDTH:g}" height="{height:g}" '
+        f'role="img" aria-label="{escape(label)}">{body}</svg></div>'
+    )
 
 
 def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
