@@ -146,6 +146,19 @@ def test_the_setup_is_read_before_any_key_is_built(
     assert declared_setup(folder) == expected
 
 
+def test_what_needs_judges_without_assets_is_refused_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from certify_assets.defs.execution import require_shown
+    from certify_assets.defs.research.study import run_study
+
+    monkeypatch.setenv("CERTIFY_ROOT", str(tmp_path))
+    monkeypatch.setattr(setup, "_settled", [setup.Setup(judges=("lexical",))])
+    require_shown(["lexical"])
+    with pytest.raises(InputError, match=r"lexical alone, and .*combined.* take judges out"):
+        run_study([], profile="quick")
+
+
 _NAMED = """
 import json, sys
 from pathlib import Path

@@ -405,22 +405,35 @@ def plan_sample_size(
                 f"With {most_tasks} tasks, the largest number considered, only "
                 f"{100 * sizing.best:.0f} % of the draws certify something."
             )
-    return SamplePlan(
+    plan = SamplePlan(
         facts=facts,
         settings=settings,
         population=population,
         gates=_gates(facts, settings, population, sizing.tasks, thresholds or GateThresholds()),
         sizing=sizing,
         population_coverage=population.coverage_at(settings.alpha, settings.side),
-        alternatives=_alternatives(
-            population, settings, sizing.tasks, (most_tasks, other_attempts), progress
-        ),
+        alternatives=(),
         reason=reason,
         certified_now=None
         if facts.observed is None
         else evaluate(facts.observed, settings).chosen is not None,
         trials=trials,
     )
+    return compare_attempts(plan, other_attempts, most_tasks=most_tasks, progress=progress)
+
+
+def compare_attempts(
+    plan: SamplePlan,
+    others: Sequence[int],
+    *,
+    most_tasks: int = MOST_TASKS,
+    progress: Progress | None = None,
+) -> SamplePlan:
+    """Add to a plan the tasks needed at other numbers of attempts, which takes as long again."""
+    found = _alternatives(
+        plan.population, plan.settings, plan.sizing.tasks, (most_tasks, others), progress
+    )
+    return replace(plan, alternatives=found)
 
 
 def _unreachable(population: Population, settings: Settings) -> str | None:

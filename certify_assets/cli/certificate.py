@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from certify_assets.cli.examples import ShortHelp
+from certify_assets.cli.figures import verbose_option
 from certify_assets.cli.gate import (
     MIN_COVERAGE,
     Case,
@@ -53,6 +54,14 @@ if TYPE_CHECKING:
 _SIDE_BY_SIDE = 2
 _BAR = 60
 _MARKS = {"reject": "█", "human": "░", "release": "▒"}
+_NOT_HOLDING = "none under clustering"
+#: findings that say of a procedure why it certifies nothing, as a cell says it
+_OF_PROCEDURE = {
+    "pilot_missing": "needs --pilot",
+    "agents_missing": "needs agents",
+    "max_task_size_missing": "needs --max-task-size",
+    "nothing_passes": "nothing",
+}
 _PROCEDURE_HELP = (
     "pseudo_task (calibrated by simulation; takes --pool), guarded_taskboot, taskboot, naive, "
     "deff, one_per_task, task_hoeffding, betting (proved at any number of tasks; needs --pilot), "
@@ -167,6 +176,7 @@ _PROCEDURE_HELP = (
 @stream_option
 @min_coverage_option
 @column_options
+@verbose_option
 @json_option
 @gate_options
 @click.pass_context
@@ -181,6 +191,7 @@ def certificate(
     pool: Path | None,
     stream: bool,
     min_coverage: float | None,
+    verbose: bool,
     gate: Gate,
     **options: Any,
 ) -> None:
@@ -228,7 +239,7 @@ def certificate(
     if as_json:
         emit_json(document)
     else:
-        _show(found)
+        _show(found, verbose=verbose)
     result = _gate_result(found, scores, min_coverage)
     gate.report(result)
     for case in result.failed:
@@ -383,39 +394,64 @@ def _unread(
     return found
 
 
-def _show(found: CertificateSet) -> None:
+def _show(found: CertificateSet, *, verbose: bool) -> None:
     certificates = list(found.certificates)
+    if len(certificates) > _SIDE_BY_SIDE:
+        _show_procedures(certificates)
+        return
     if found.sides is not None:
         show_line(found.sides.sentence)
         show_line(_bar(found.sides))
-    if len(certificates) <= _SIDE_BY_SIDE:
-        _show_upright(certificates)
-    else:
-        rows = [
-            [
-                item.procedure,
-                item.side,
-                _certified(item),
-                _rounded(item.selective_error),
-                item.estimand,
-                item.validity,
-            ]
-            for item in certificates
-        ]
-        show_table(
-            "Certificates",
-            ["procedure", "side", "certified", "error", "estimand", "validity"],
-            rows,
-        )
-    for sentence in (
-        [item.promise for item in certificates]
-        if found.promise is None
-        else found.promise.splitlines()
-    ):
-        show_line(sentence)
+    _show_upright(certificates, verbose=verbose)
+    show_line(found.promise or certificates[0].promise)
     for finding, names in _gathered(certificates).items():
         owner = f"{', '.join(names)}: " if len(certificates) > 1 else ""
         show_line(f"  {owner}{finding[0]}: {finding[1]}")
+
+
+def _show_procedures(certificates: list[Certificate]) -> None:
+    """Print a row a procedure, marked where it decides most of those that hold; no promises."""
+    from certify_assets.certificates import Sides
+
+    rows: dict[str, list[Certificate]] = {}
+    for item in certificates:
+        rows.setdefault(item.procedure, []).append(item)
+    decided = {name: Sides(tuple(items)).decided for name, items in rows.items()}
+    holding = [name for name, items in rows.items() if items[0].validity != _NOT_HOLDING]
+    best = max(holding, key=lambda name: decided[name], default="")
+    best = best if decided.get(best) else ""
+    show_table(
+        "Procedures, ▸ the one that decides most of those that hold where runs share a task",
+        ["procedure", *(item.side for item in next(iter(rows.values()))), "estimand", "validity"],
+        [
+            [
+                f"{'▸' if name == best else ' '} {name}",
+                *map(_share_or_reason, items),
+                items[0].estimand,
+                items[0].validity,
+            ]
+            for name, items in rows.items()
+        ],
+    )
+    show_line(
+        "What each promises: --procedure NAME. One that is chosen by its result is one of "
+        f"--candidates {len(rows)}."
+    )
+    # a procedure that certifies nothing is a row; what is peculiar to the data is said once
+    said: dict[str, str] = {}
+    for item in certificates:
+        for finding in item.findings:
+            if finding["code"] not in _OF_PROCEDURE:
+                said.setdefault(finding["code"], finding["message"])
+    for code, message in said.items():
+        show_line(f"  {code}: {message}")
+
+
+def _share_or_reason(item: Certificate) -> str:
+    if item.certified:
+        return percent(item.coverage)
+    codes = {finding["code"] for finding in item.findings}
+    return next((words for code, words in _OF_PROCEDURE.items() if code in codes), "nothing")
 
 
 def _bar(sides: Sides) -> str:
@@ -438,25 +474,33 @@ def _gathered(certificates: list[Certificate]) -> dict[tuple[str, str], list[str
     return found
 
 
-def _show_upright(certificates: list[Certificate]) -> None:
+def _show_upright(certificates: list[Certificate], *, verbose: bool) -> None:
     """Print one column a certificate: a terminal is narrow."""
     figures: dict[str, Callable[[Certificate], str]] = {
         "procedure": lambda item: item.procedure,
         "certified": lambda item: (
             percent(item.coverage) + " of trajectories" if item.certified else "nothing"
         ),
-        "error budget": lambda item: f"{item.alpha:g} with confidence {1 - item.delta:g}",
-        "threshold": _region,
-        "error there": lambda item: _rounded(item.selective_error),
-        "tail ≤ level": lambda item: (
-            "" if item.tail is None else f"{item.tail:.2e} ≤ {item.level:.2e}"
+        "error budget": lambda item: (
+            f"{100 * item.alpha:g} % with confidence {100 * (1 - item.delta):g} %"
         ),
+        "threshold": _region,
+        "observed error": lambda item: _rounded(item.selective_error),
         "tasks": lambda item: f"{item.covered_tasks} of {item.tasks} covered",
         "trajectories": lambda item: str(item.trajectories),
         "success rate, ICC": lambda item: f"{item.success_rate:.3f}, {item.icc:.3f}",
         "estimand": lambda item: f"error by {item.estimand}",
         "validity": lambda item: item.validity,
     }
+    if verbose:
+        figures |= {
+            "p-value ≤ cutoff": lambda item: (
+                "" if item.tail is None else f"{item.tail:.2e} ≤ {item.level:.2e}"
+            ),
+            "design effect, effective runs": lambda item: f"{item.deff:.3g}, {item.n_eff:.1f}",
+            "effective tasks": lambda item: f"{item.effective_tasks:.1f}",
+            "hash of the certificate": lambda item: item.sha256,
+        }
     rows = [[name, *[show(item) for item in certificates]] for name, show in figures.items()]
     show_table("Certificate", ["", *[item.side for item in certificates]], rows)
 
@@ -472,4 +516,4 @@ def _region(item: Certificate) -> str:
 
 
 def _rounded(error: float | None) -> str:
-    return "" if error is None else f"{error:.4f}"
+    return "" if error is None else percent(error)

@@ -62,7 +62,7 @@ _SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
             "Run the study, the certifiability law, the simulation and harvests.",
         )
     },
-    "Interface": {"ui": ("platform:ui", "Start the Dagster UI and the MLflow UI.")},
+    "Interface": {"ui": ("ui:ui", "Start the Dagster UI and the MLflow UI.")},
 }
 _COMMANDS: Final = {name: found for part in _SECTIONS.values() for name, found in part.items()}
 

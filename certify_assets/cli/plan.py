@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -140,7 +141,7 @@ def plan(
     --trials fresh draws. Exit code 3 when no number of tasks does. Progress is on stderr.
     """
     from certify_assets.certificates import GateThresholds, Settings, plan_sample_size
-    from certify_assets.certificates.sample_size import OTHER_ATTEMPTS
+    from certify_assets.certificates.sample_size import OTHER_ATTEMPTS, compare_attempts
 
     refuse_overwrite({"--out": out}, {"SCORES": scores})
     refuse_inapplicable(ctx, options["procedure"])
@@ -163,15 +164,20 @@ def plan(
         trials=trials,
         most_tasks=most,
         thresholds=limits,
-        other_attempts=others,
+        other_attempts=(),
         progress=say,
     )
+    # the answer first: other numbers of attempts take as long again
+    if not as_json:
+        _show(found)
+    if others:
+        found = compare_attempts(found, others, most_tasks=most, progress=say)
     if out is not None:
         write_document(out, found.to_dict())
     if as_json:
         emit_json(found.to_dict())
     else:
-        _show(found)
+        _show_alternatives(found)
     ctx.exit(0 if found.sizing.tasks is not None else NOTHING)
 
 
@@ -208,8 +214,8 @@ def _show(found: SamplePlan) -> None:
             f"{facts.success_rate:.3f}, {facts.auroc:.3f}, {facts.icc:.3f}"
         ),
         "error budget": (
-            f"{found.settings.alpha:g} on the {found.settings.side} side, confidence "
-            f"{1 - found.settings.delta:g}, {found.settings.procedure}"
+            f"{100 * found.settings.alpha:g} % on the {found.settings.side} side, confidence "
+            f"{100 * (1 - found.settings.delta):g} %, {found.settings.procedure}"
         ),
         "tasks there": "not given" if facts.tasks is None else str(facts.tasks),
         "tasks needed": "no number does"
@@ -222,6 +228,13 @@ def _show(found: SamplePlan) -> None:
     if found.law is not None:
         figures["coverage by the paper's law"] = percent(found.law)
     show_table("Plan", ["", ""], [[name, value] for name, value in figures.items()])
+    for sentence in (*found.notes, found.sentence):
+        show_line(sentence)
+    # a pipe would have it at the end
+    sys.stdout.flush()
+
+
+def _show_alternatives(found: SamplePlan) -> None:
     if len(found.alternatives) > 1:
         rows = [
             [str(attempts), *(("–", "–") if tasks is None else (str(tasks), str(attempts * tasks)))]
@@ -232,5 +245,3 @@ def _show(found: SamplePlan) -> None:
             ["attempts a task", "tasks", "trajectories"],
             rows,
         )
-    for sentence in (*found.notes, found.sentence):
-        show_line(sentence)

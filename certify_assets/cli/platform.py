@@ -1,15 +1,11 @@
-"""``certify run``, ``certify demo``, ``certify ledger`` and ``certify ui``."""
+"""``certify run``, ``certify demo`` and ``certify ledger``."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import click
 
@@ -35,7 +31,6 @@ from certify_assets.cli.output import (
 )
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED
-from certify_assets.errors import MissingToolError
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
@@ -265,115 +260,3 @@ def _show_ledger(state: LedgerStatus) -> None:
     )
     for broken in state.violations:
         say(f"  {broken['judge']}: the read of {broken['time']} is {broken['kind']}.")
-
-
-@click.command()
-@click.option("--port", type=click.IntRange(1, 65535), default=3000, help="Port of the Dagster UI.")
-@click.option(
-    "--mlflow-port", type=click.IntRange(1, 65535), default=5000, help="Port of the MLflow UI."
-)
-@click.option(
-    "--host", default="127.0.0.1", help="Address to listen on; neither UI asks for a password."
-)
-@click.option(
-    "--all", "everything", is_flag=True, help="Show the assets of every judge and of the study."
-)
-@store_option
-def ui(port: int, mlflow_port: int, host: str, everything: bool, store: Store) -> None:
-    """Start the Dagster UI, and MLflow next to it; stop both with Ctrl-C.
-
-    It shows the judges that every corpus gets, those of judges.yaml, and others once the data root
-    has something of them; the study where one was made. CERTIFY_SHOWN names others, with commas.
-    """
-    from certify_assets.cli.launching import dagster_environment, find_program
-    from certify_assets.judges.specs import SHOWN_VARIABLE
-    from certify_assets.storage.tracking import tracking_uri
-
-    dagster, mlflow = find_program("dagster"), find_program("mlflow")
-    if dagster is None:
-        raise MissingToolError(
-            "the program dagster is not installed next to this Python; install dagster-webserver."
-        )
-    environment = {
-        **shown_judges(store),
-        **dagster_environment(store),
-        **({SHOWN_VARIABLE: ""} if everything else {}),
-        "MLFLOW_UI_URL": f"http://{host}:{mlflow_port}",
-        # only its pages are wanted here; its job runner keeps seven processes awake
-        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-    }
-    commands = [[dagster, "dev", "-m", "certify_assets.definitions", "-h", host, "-p", str(port)]]
-    uri = tracking_uri(store)
-    if mlflow is not None and uri.startswith("sqlite:"):
-        store.local_path("mlflow").mkdir(parents=True, exist_ok=True)
-        commands.append(
-            [
-                mlflow,
-                "server",
-                "--backend-store-uri",
-                uri,
-                "--host",
-                host,
-                "--port",
-                str(mlflow_port),
-                "--workers",
-                "1",
-            ]
-        )
-        say(f"MLflow: http://{host}:{mlflow_port}")
-    say(f"Dagster: http://{host}:{port}  (data root {store.root})")
-    say(f"A first look, from runs to a certificate: {first_look(f'http://{host}:{port}')}")
-    _run_together(commands, environment)
-
-
-def first_look(address: str) -> str:
-    """Return the page of the Dagster UI with 12 assets: a corpus and its splits, and one judge."""
-    names = ("judges/combined/*", "corpora/trajectories", "corpora/split_manifest")
-    wanted = " or ".join(f'key:"{name}"' for name in (*names, "corpora/*_split"))
-    opened = quote("global@global:judges_combined", safe="")
-    return f"{address}/asset-groups~{quote(wanted, safe='')}/?expanded={opened}"
-
-
-def shown_judges(store: Store) -> dict[str, str]:
-    """Return the setting that limits the assets of a UI to what a data root has a use for."""
-    from certify_assets.judges.specs import JUDGES, QUICK_JUDGES, SHOWN_VARIABLE
-
-    if any(store.names(folder) for folder in ("seeds", "study", "harvests", "real_scores")):
-        return {}
-    used = {name for name in JUDGES if store.names(f"judges/{name}")}
-    shown = [name for name in JUDGES if name in used.union(QUICK_JUDGES)]
-    return {SHOWN_VARIABLE: ",".join(shown)}
-
-
-def _run_together(commands: list[list[str]], environment: dict[str, str]) -> None:
-    """Run servers until one ends or the user interrupts; then end all, with their children."""
-    processes = [
-        subprocess.Popen(command, env=environment, start_new_session=True) for command in commands
-    ]
-    previous = signal.signal(signal.SIGTERM, _stop)
-    try:
-        while all(process.poll() is None for process in processes):
-            time.sleep(0.2)
-    except KeyboardInterrupt:
-        say("stopping")
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-        for process in processes:
-            _end(process)
-
-
-def _stop(*_: object) -> None:
-    # not by way of SIGINT: a shell's background process ignores that one
-    raise KeyboardInterrupt
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    # dagster dev leaves its code servers behind when it alone is stopped: the whole group is
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, number)
-            process.wait(timeout=10)
-        except ProcessLookupError:
-            return
-        except subprocess.TimeoutExpired:
-            continue

@@ -100,7 +100,10 @@ def test_side_by_side_each_says_its_estimand_and_each_finding_whose_it_is(
 ) -> None:
     out = call(f"certificate {scores} --procedure all --side both").out
     assert "estimand" in out
-    assert "  betting reject, betting release: pilot_missing: betting fixes" in out
+    (betting,) = [line for line in out.splitlines() if " betting " in line]
+    assert betting.count("needs") == 2 and "pilot_missing" not in out
+    (best,) = [line for line in out.splitlines() if "▸ " in line and "│" in line]
+    assert "▸ naive" not in best and "By " not in out and "nothing_passes" not in out
     assert "asymptotic_only" not in out and "bad_tasks_larger" not in out
     single = call(f"certificate {scores}").out
     assert "error by trajectory" in single and "  reject, release: " not in single

@@ -7,7 +7,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from certify_assets.cli.platform import shown_judges
+from certify_assets.cli.ui import shown_judges
 from certify_assets.definitions import defs
 from certify_assets.defs.execution import _chains, _steps
 from certify_assets.defs.operations.sensors import new_runs_sensor

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from certify_assets.cli.platform import first_look
+from certify_assets.cli.ui import first_look
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs
 from certify_assets_tests.conftest import Demo

@@ -1,0 +1,205 @@
+"""``certify ui``: Dagster and MLflow in the background of one line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from urllib.parse import quote
+
+import click
+
+from certify_assets.cli.options import store_option
+from certify_assets.cli.output import console, say, show_line
+from certify_assets.errors import InputError, MissingToolError, StepFailedError
+from certify_assets.storage.store import Store
+
+# dagster dev ends its code servers within seconds, or not at all
+_PATIENCE_S = 4.0
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(1, 65535), default=3000, help="Port of the Dagster UI.")
+@click.option(
+    "--mlflow-port", type=click.IntRange(1, 65535), default=5000, help="Port of the MLflow UI."
+)
+@click.option(
+    "--host", default="127.0.0.1", help="Address to listen on; neither UI asks for a password."
+)
+@click.option(
+    "--all", "everything", is_flag=True, help="Show the assets of every judge and of the study."
+)
+@store_option
+def ui(port: int, mlflow_port: int, host: str, everything: bool, store: Store) -> None:
+    """Start the Dagster UI, and MLflow next to it; stop both with Ctrl-C.
+
+    One line says when and where it is ready; what the servers print is in ui.log of the Dagster home.
+    It shows the judges that every corpus gets, those of judges.yaml, and others once the data root
+    has something of them; the study where one was made. CERTIFY_SHOWN names others, with commas.
+    """
+    from certify_assets.cli.launching import dagster_environment, find_program
+    from certify_assets.judges.specs import SHOWN_VARIABLE
+    from certify_assets.storage.tracking import tracking_uri
+
+    dagster, mlflow = find_program("dagster"), find_program("mlflow")
+    if dagster is None:
+        raise MissingToolError(
+            "the program dagster is not installed next to this Python; install dagster-webserver."
+        )
+    environment = {
+        **shown_judges(store),
+        **dagster_environment(store),
+        **({SHOWN_VARIABLE: ""} if everything else {}),
+        "MLFLOW_UI_URL": f"http://{host}:{mlflow_port}",
+        # only its pages are wanted here; its job runner keeps seven processes awake
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+    }
+    address, log = f"http://{host}:{port}", Path(environment["DAGSTER_HOME"]) / "ui.log"
+    commands = [[dagster, "dev", "-m", "certify_assets.definitions", "-h", host, "-p", str(port)]]
+    parts = [f"log {log}", f"a first look at one judge {first_look(address)}"]
+    require_free(host, port, "--port")
+    uri = tracking_uri(store)
+    if mlflow is not None and uri.startswith("sqlite:"):
+        require_free(host, mlflow_port, "--mlflow-port")
+        store.local_path("mlflow").mkdir(parents=True, exist_ok=True)
+        place = ["--host", host, "--port", str(mlflow_port), "--workers", "1"]
+        commands.append([mlflow, "server", "--backend-store-uri", uri, *place])
+        parts.insert(0, f"MLflow {environment['MLFLOW_UI_URL']}")
+
+    def ready() -> None:
+        show_line(f"ready: {address}  ({'; '.join(parts)})")
+        # a pipe would have it at the end
+        sys.stdout.flush()
+
+    run_together(commands, environment, log=log, address=address, ready=ready)
+
+
+def first_look(address: str) -> str:
+    """Return the page of the Dagster UI with 12 assets: a corpus and its splits, and one judge."""
+    names = ("judges/combined/*", "corpora/trajectories", "corpora/split_manifest")
+    wanted = " or ".join(f'key:"{name}"' for name in (*names, "corpora/*_split"))
+    opened = quote("global@global:judges_combined", safe="")
+    return f"{address}/asset-groups~{quote(wanted, safe='')}/?expanded={opened}"
+
+
+def shown_judges(store: Store) -> dict[str, str]:
+    """Return the setting that limits the assets of a UI to what a data root has a use for."""
+    from certify_assets.judges.specs import JUDGES, QUICK_JUDGES, SHOWN_VARIABLE
+
+    if any(store.names(folder) for folder in ("seeds", "study", "harvests", "real_scores")):
+        return {}
+    used = {name for name in JUDGES if store.names(f"judges/{name}")}
+    shown = [name for name in JUDGES if name in used.union(QUICK_JUDGES)]
+    return {SHOWN_VARIABLE: ",".join(shown)}
+
+
+def require_free(host: str, port: int, option: str) -> None:
+    """Refuse a port on which another server answers: its pages would pass for ours."""
+    try:
+        socket.create_connection((host, port), timeout=1).close()
+    except OSError:
+        return
+    raise InputError(
+        f"port {port} of {host} is in use, perhaps by another `certify ui`; stop that one or give "
+        f"another {option}."
+    )
+
+
+def run_together(
+    commands: Sequence[Sequence[str]],
+    environment: Mapping[str, str],
+    *,
+    log: Path,
+    address: str,
+    ready: Callable[[], None],
+) -> None:
+    """Run servers, their output in a log, until one ends or a signal comes; then end them all."""
+    with log.open("wb") as noise:
+        processes = [
+            subprocess.Popen(
+                command, env=environment, start_new_session=True, stdout=noise, stderr=noise
+            )
+            for command in commands
+        ]
+        with _stopping(), suppress(KeyboardInterrupt):
+            try:
+                _serve(processes, log, address, ready)
+            finally:
+                # a second signal while these end would leave them behind
+                for number in (signal.SIGINT, signal.SIGTERM):
+                    signal.signal(number, signal.SIG_IGN)
+                say("stopping")
+                _end(processes)
+
+
+def _serve(
+    processes: Sequence[subprocess.Popen[bytes]], log: Path, address: str, ready: Callable[[], None]
+) -> None:
+    screen = console(stderr=True)
+    with screen.status("starting") if screen.is_terminal else nullcontext():
+        while not _answers(address):
+            _require_alive(processes, log)
+            time.sleep(0.2)
+    ready()
+    while True:
+        _require_alive(processes, log)
+        time.sleep(0.2)
+
+
+def _answers(address: str) -> bool:
+    try:
+        # a proxy of the environment knows nothing of this machine's ports
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(address, timeout=2):
+            return True
+    except urllib.error.HTTPError as error:
+        return error.code < 500
+    except OSError:
+        return False
+
+
+def _require_alive(processes: Sequence[subprocess.Popen[bytes]], log: Path) -> None:
+    for process in processes:
+        if (code := process.poll()) is not None:
+            said = [line for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
+            name = Path(str(process.args[0])).name if isinstance(process.args, list) else "a server"
+            raise StepFailedError(
+                f"{name} ended with code {code} ({said[-1].strip() if said else 'no output'}); "
+                f"its log is {log}."
+            )
+
+
+@contextmanager
+def _stopping() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM stop, also where a shell started this in the background."""
+    # which has SIGINT ignored for whatever it starts with &
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, _stop) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def _stop(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    # dagster dev leaves its code servers behind when it alone is stopped: the whole groups are
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for process in processes:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+        until = time.monotonic() + _PATIENCE_S
+        for process in processes:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=max(0.1, until - time.monotonic()))

@@ -1,0 +1,113 @@
+"""``certify ui``: one line when it is ready, the rest in a log, gone at the first signal."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from certify_assets_tests.cli.calling import Call
+from certify_assets_tests.paths import REPOSITORY
+
+# two servers as `certify ui` runs them, one of which forks as `dagster dev` does
+SERVERS = """
+import sys
+from pathlib import Path
+from certify_assets.cli.output import show_line
+from certify_assets.cli.ui import run_together
+port, log = sys.argv[1:]
+serve = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", port]
+parent = "import subprocess, sys, time; subprocess.Popen(sys.argv[1:]); time.sleep(600)"
+run_together(
+    [[sys.executable, "-c", parent, *serve], [sys.executable, "-c", "import time; time.sleep(600)"]],
+    {}, log=Path(log), address=f"http://127.0.0.1:{port}",
+    ready=lambda: print("ready", flush=True),
+)
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def begun(*arguments: str) -> subprocess.Popen[str]:
+    # as a shell starts what is in the background: with SIGINT ignored
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "CERTIFY_SHOWN": "lexical"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )
+
+
+def gone(port: int) -> bool:
+    """Whether nothing answers any more, once what was stopped has had its time."""
+    for _ in range(50):
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_servers_end_with_their_children_at_the_first_signal(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    port = free_port()
+    process = begun("-c", SERVERS, str(port), str(tmp_path / "ui.log"))
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    urllib.request.urlopen(f"http://127.0.0.1:{port}").close()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0 and out == "" and err == "stopping\n"
+    assert gone(port) and "GET / HTTP" in (tmp_path / "ui.log").read_text("utf-8")
+
+
+def test_a_port_in_use_and_a_server_that_ends_are_one_sentence(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    root = tmp_path / "root"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        answer = call(f"ui --port {port} --root {root}")
+        assert answer.code == 2 and f"port {port} of 127.0.0.1 is in use" in answer.err
+    program = tmp_path / "dagster"
+    program.write_text("#!/bin/sh\necho no code location; exit 7\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setattr(
+        "certify_assets.cli.launching.find_program",
+        lambda name: str(program) if name == "dagster" else None,
+    )
+    ended = call(f"ui --port {free_port()} --root {root}")
+    assert ended.code == 1 and ended.out == ""
+    assert "dagster ended with code 7 (no code location)" in ended.err and "ui.log" in ended.err
+
+
+@pytest.mark.slow
+def test_the_real_servers_print_one_line(tmp_path: Path) -> None:
+    port, other = free_port(), free_port()
+    process = begun(
+        *("-m", "certify_assets.cli", "ui", "--root", str(tmp_path / "root")),
+        *("--port", str(port), "--mlflow-port", str(other)),
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line.startswith(
+        f"ready: http://127.0.0.1:{port}  (MLflow http://127.0.0.1:{other}; log "
+    )
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0 and out == "" and err == "stopping\n"
+    assert gone(port) and gone(other)
