@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from certify_assets.cli.options import corpus_option
-from certify_assets.cli.output import emit_json, json_option, say, show_line, show_table
+from certify_assets.cli.output import emit_json, json_option, show_line, show_table
+from certify_assets.cli.progress import progress
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
@@ -60,7 +61,6 @@ def arms(corpus: Corpus, name: str, audit: bool, as_json: bool) -> None:
     """
     from certify_assets.evaluation.arms_audit import audit_arms, load_arms_audit
     from certify_assets.reports.arms import MEANINGS, improvement
-    from certify_assets.storage.progress import ProgressLines
 
     judged = JudgedCorpus(corpus, name)
     if not judged.spec.arms:
@@ -73,8 +73,8 @@ def arms(corpus: Corpus, name: str, audit: bool, as_json: bool) -> None:
         )
     record = judged.artifact
     if audit:
-        with corpus.writing("judge arms"):
-            audit_arms(judged, report=ProgressLines(say))
+        with corpus.writing("judge arms"), progress() as report:
+            audit_arms(judged, report=report)
     done = judged.store.exists(judged.key("arms_audit.json"))
     seen = load_arms_audit(judged) if done else None
     if not as_json:

@@ -22,6 +22,7 @@ from certify_assets.cli.output import (
     show_table,
     write_tables,
 )
+from certify_assets.cli.progress import progress
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.storage.urls import absolute
@@ -107,7 +108,6 @@ def ingest(
     from certify_assets.cli.launching import report_stored
     from certify_assets.operations.batch_audit import batch_audits
     from certify_assets.operations.batches import decide_ready, receive, undo_batch
-    from certify_assets.storage.progress import ProgressLines
 
     refuse_overwrite(
         {"--decisions": decisions, "--queue": queue},
@@ -134,7 +134,8 @@ def ingest(
             options=parse_options(options),
             dry_run=dry_run,
         )
-        records = [] if dry_run else decide_ready(corpus, report=ProgressLines(say), draw=draw)
+        with progress() as report:
+            records = [] if dry_run else decide_ready(corpus, report=report, draw=draw)
         came = received.batch and received.new + received.changed
         new = ["operations/incoming_runs"] if came and not dry_run else []
         if stored := new + (["operations/decisions"] if records else []):

@@ -24,6 +24,7 @@ from certify_assets.cli.output import (
     show_table,
     shown,
 )
+from certify_assets.cli.progress import progress
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.judges.base import judge_auroc
@@ -113,7 +114,6 @@ def train(
     server is asked what it is, and settings, prompt and answer are stored.
     """
     from certify_assets.cli.launching import report_stored
-    from certify_assets.storage.progress import ProgressLines
 
     with corpus.writing("judge train"):
         judge = JudgedCorpus(corpus, name)
@@ -124,7 +124,8 @@ def train(
             judge = judge.with_model(model, revision)
         elif revision is not None:
             raise InputError("--revision is of a hub repository; name it by --model.")
-        record = judge.train(report=ProgressLines(say))
+        with progress() as report:
+            record = judge.train(report=report)
         report_stored(corpus, "judge train", f"judges/{name}/model")
     document = record.to_dict()
     if as_json:
@@ -320,9 +321,8 @@ def recalibrate(corpus: Corpus, name: str, as_json: bool) -> None:
 
 
 def _splits(judge: JudgedCorpus) -> tuple[pd.DataFrame, dict[str, int], Bill | None]:
-    from certify_assets.storage.progress import ProgressLines
-
-    return (judge.score(report=ProgressLines(say)), {}, judge.bill)
+    with progress() as report:
+        return (judge.score(report=report), {}, judge.bill)
 
 
 def _new_runs(
@@ -330,12 +330,12 @@ def _new_runs(
 ) -> tuple[pd.DataFrame, dict[str, int], Bill | None]:
     from certify_assets.corpora.formats import gather_new_runs
     from certify_assets.corpora.schema import to_frame
-    from certify_assets.storage.progress import ProgressLines
 
     with gather_new_runs(list(paths), format=format_name, name=judge.corpus.name) as (runs, found):
         frame = to_frame(runs.trajectories())
     say(f"{len(frame)} runs read as {found.format}; left out: {shown(found.dropped)}.")
-    table, bill = judge.score_runs(frame, report=ProgressLines(say))
+    with progress() as report:
+        table, bill = judge.score_runs(frame, report=report)
     return table, found.dropped, bill
 
 

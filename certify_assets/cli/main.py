@@ -12,8 +12,10 @@ from typing import Any, Final
 import click
 
 from certify_assets._version import __version__
-from certify_assets.cli.examples import add_examples, similar
+from certify_assets.cli import progress
+from certify_assets.cli.examples import EXAMPLES, add_examples, similar
 from certify_assets.cli.output import complain
+from certify_assets.cli.progress import heartbeat
 from certify_assets.errors import CertifyError
 
 __all__ = ["cli", "main"]
@@ -67,14 +69,24 @@ _SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
 _COMMANDS: Final = {name: found for part in _SECTIONS.values() for name, found in part.items()}
 
 
+_GIVEN: Final = "certify_assets.given"
+
+
 class _ReaderGoneError(Exception):
     """The reader of stdout has gone (`certify … | head`): no sentence can be printed."""
 
 
 class _Lazy(click.Group):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_GIVEN] = tuple(args)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
+        given = [word for word in ctx.meta.get(_GIVEN, ()) if not word.startswith("-")]
+        words = next((" ".join(given[:n]) for n in (2, 1) if " ".join(given[:n]) in EXAMPLES), "")
         try:
-            return super().invoke(ctx)
+            with heartbeat(words, patience=progress.PATIENCE_S):
+                return super().invoke(ctx)
         except BrokenPipeError:
             # the library would end the process with a code of its own
             raise _ReaderGoneError from None

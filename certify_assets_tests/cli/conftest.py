@@ -5,14 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.cli import main
+from certify_assets.cli import main, progress
 from certify_assets_tests.builders import score_rows
 from certify_assets_tests.cli.calling import Answer, Call
 
 
 @pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Call:
+def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
     """Run a command line given as one string, or its words one by one."""
+    # a machine under load is no reason for a line on stderr
+    monkeypatch.setattr(progress, "PATIENCE_S", 600.0)
 
     def run(*arguments: object) -> Answer:
         words = list(map(str, arguments)) if len(arguments) > 1 else shlex.split(str(*arguments))
