@@ -60,6 +60,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "ops status": ("certify ops status mine",),
     "ops rollback": ("certify ops rollback mine",),
     "ops prune": ("certify ops prune mine --dry-run",),
+    "ops export": ("certify ops export mine decisions.jsonl --format langfuse",),
     "ops ingest": (
         "certify ops ingest mine new_runs/ --dry-run",
         "certify ops ingest mine new_runs/ --queue for_review.csv",
