@@ -482,7 +482,7 @@ def _show_upright(certificates: list[Certificate], *, verbose: bool) -> None:
             percent(item.coverage) + " of trajectories" if item.certified else "nothing"
         ),
         "error budget": lambda item: (
-            f"{100 * item.alpha:g} % with confidence {100 * (1 - item.delta):g} %"
+            f"{100 * item.alpha:g} %, confidence {100 * (1 - item.delta):g} %"
         ),
         "threshold": _region,
         "observed error": lambda item: _rounded(item.selective_error),
