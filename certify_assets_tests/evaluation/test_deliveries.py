@@ -326,9 +326,13 @@ def test_an_altered_list_of_runs_is_refused(world: tuple[Store, Path]) -> None:
     [
         (lambda rows: [], "runs.jsonl is empty", "write one row a run"),
         (lambda rows: [{**row, "task_id": None} for row in rows], "row 1 ", "correct it"),
-        (lambda rows: [{**row, "outcome": "fine"} for row in rows], "row 1 ", "correct it"),
+        (
+            lambda rows: [{**row, "outcome": "fine"} for row in rows],
+            "column 'outcome' has the values 'fine'",
+            "write 1 and 0",
+        ),
         (lambda rows: [{**row, "outcome": None} for row in rows], "row 1 ", "keep_unlabelled"),
-        (lambda rows: [{"text": "a"} for _ in rows], "no column 'task_id'", "rename one"),
+        (lambda rows: [{"text": "a"} for _ in rows], "no column 'task_id'", "rename some"),
         (
             lambda rows: [*rows, {**rows[3], "outcome": 1 - rows[3]["outcome"]}],
             "row 11 gives the run 'task-001/1' the outcome ",
