@@ -22,6 +22,7 @@ LAYERS = [
     "errors",
     "_version",
     "files",
+    "assumptions",
     "certificates",
     "tables",
     "storage",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from certify_assets.assumptions import minutes_per_run
 from certify_assets.cli.documents import (
     Choice,
     certified_splits,
@@ -358,8 +359,9 @@ def _decide(
 @click.option(
     "--minutes",
     type=Finite(min=0, min_open=True),
-    default=6.0,
-    help="Minutes a reviewer needs for one run.",
+    default=minutes_per_run,
+    show_default="6, or CERTIFY_MINUTES_PER_RUN",
+    help="Minutes a reviewer needs for one run (an assumption).",
 )
 @column_options
 @json_option

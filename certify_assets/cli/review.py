@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from certify_assets.assumptions import minutes_per_run
 from certify_assets.cli.options import (
     NATURAL,
     PATH,
+    Finite,
     remedies,
     say_read_as,
     store_option,
@@ -42,8 +44,9 @@ def _costs(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say what a label costs."""
     minutes = click.option(
         "--minutes-per-run",
-        type=click.FloatRange(min=0, min_open=True),
-        default=4.0,
+        type=Finite(min=0, min_open=True),
+        default=minutes_per_run,
+        show_default="6, or CERTIFY_MINUTES_PER_RUN",
         help="Minutes that a label takes (an assumption).",
     )
     double = click.option(

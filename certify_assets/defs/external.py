@@ -6,6 +6,7 @@ from certify_assets.corpora.arrivals import read_versions
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.names import VERSION, key
 from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.operations.layout import labels_key, stamp
 
 SOURCE, INBOX, SAMPLE = "corpora/source_runs", "operations/inbox", "operations/audit_sample"
 
@@ -30,12 +31,26 @@ def source_version(corpus: Corpus) -> str:
     return sha256_bytes(canonical_json([config_version(corpus), landed[-1].version]))
 
 
-def sample_version(corpus: Corpus) -> str:
-    """Return the hash of the score tables of every judge's audit sample; "" where there is none."""
+def _samples(corpus: Corpus) -> list[str]:
     store, folder = corpus.store, f"monitoring/{corpus.name}"
-    found = {
-        f"{judge}/{name}": store.sha256(f"{folder}/{judge}/{name}")
+    return [
+        f"{folder}/{judge}/{name}"
         for judge in store.names(folder)
         for name in store.names(f"{folder}/{judge}")
-    }
+    ]
+
+
+def reviewed_stamp(corpus: Corpus) -> str:
+    """Return sizes and times of journal and audit samples; "" where a remote root has none."""
+    # what an idle tick compares in place of the hashes of every table
+    if not corpus.store.is_local:
+        return ""
+    keys = [labels_key(corpus.name), *_samples(corpus)]
+    return sha256_bytes(canonical_json({key: stamp(corpus.store, key) for key in keys}))
+
+
+def sample_version(corpus: Corpus) -> str:
+    """Return the hash of the score tables of every judge's audit sample; "" where there is none."""
+    folder = f"monitoring/{corpus.name}/"
+    found = {key.removeprefix(folder): corpus.store.sha256(key) for key in _samples(corpus)}
     return sha256_bytes(canonical_json(found)) if found else ""

@@ -392,14 +392,24 @@ def _grown(
 
 def stream_source(corpus: Corpus) -> StreamSource:
     """Return what the stream depends on: lines and hash of the labels, hashes of the decisions."""
-    key = labels_key(corpus.name)
-    data = corpus.store.read_bytes(key) if corpus.store.exists(key) else b""
-    whole = data[: data.rfind(b"\n") + 1]
+    whole = _whole_lines(corpus)
     batches = {
         name: corpus.store.sha256(batch_key(corpus.name, name, "decisions.parquet"))
         for name in batch_names(corpus)
     }
     return StreamSource(whole.count(b"\n"), sha256_bytes(whole), batches)
+
+
+def journal_version(corpus: Corpus) -> str:
+    """Return the hash of the whole lines of the journal of labels; "" where there are none."""
+    whole = _whole_lines(corpus)
+    return sha256_bytes(whole) if whole else ""
+
+
+def _whole_lines(corpus: Corpus) -> bytes:
+    key = labels_key(corpus.name)
+    data = corpus.store.read_bytes(key) if corpus.store.exists(key) else b""
+    return data[: data.rfind(b"\n") + 1]
 
 
 def _fed(judge: JudgedCorpus, certificate: Certificate) -> OperationStream:

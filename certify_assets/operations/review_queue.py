@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets import assumptions
 from certify_assets.certificates.batch_sides import settled
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
@@ -200,7 +201,9 @@ def load_asked(corpus: Corpus) -> Asked:
     return Asked(last, decided, saved, tuple(audits), tuple(faults))
 
 
-def load_queue(corpus: Corpus, *, minutes_per_run: float = 4.0, double: float = 0.0) -> Queue:
+def load_queue(
+    corpus: Corpus, *, minutes_per_run: float | None = None, double: float = 0.0
+) -> Queue:
     """Read decisions and journal and return the queue; as `build_queue`."""
     resolved = resolve_labels(read_labels(corpus))
     return build_queue(load_asked(corpus), resolved, minutes_per_run=minutes_per_run, double=double)
@@ -210,7 +213,7 @@ def build_queue(
     asked: Asked,
     resolved: Mapping[str, Resolved],
     *,
-    minutes_per_run: float = 4.0,
+    minutes_per_run: float | None = None,
     double: float = 0.0,
 ) -> Queue:
     """Order the runs that lack a label by need; a share of them needs two reviewers."""
@@ -220,9 +223,10 @@ def build_queue(
     # task counts only when every attempt is labelled, those that lack fewest labels first; labels
     # of runs that may be drawn by score move no task. Spot checks: as they came. Undecided:
     # unscored first, then those nearest to a threshold, then those decided without one.
-    if not 0.0 <= double <= 1.0 or not 0.0 < minutes_per_run < float("inf"):
+    minutes = assumptions.minutes_per_run() if minutes_per_run is None else minutes_per_run
+    if not 0.0 <= double <= 1.0 or not 0.0 < minutes < float("inf"):
         raise InputError(
-            f"minutes per run {minutes_per_run!r} and double {double!r}: give minutes above 0, "
+            f"minutes per run {minutes!r} and double {double!r}: give minutes above 0, "
             "and a share between 0 and 1."
         )
     open_draws = _open_draws(asked, resolved)
@@ -245,7 +249,7 @@ def build_queue(
     }
     draws = tuple(_draw_budget(item.audit, item.known) for item in open_draws)
     enough = tuple(item.audit.record.batch for item in open_draws if not item.wanted)
-    budget = _budget(ordered, asked, minutes_per_run, draws)
+    budget = _budget(ordered, asked, minutes, draws)
     return Queue(ordered, budget, said, enough, asked.faults)
 
 

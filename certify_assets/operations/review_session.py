@@ -137,11 +137,16 @@ class ReviewSession:
     # only in memory.
 
     def __init__(
-        self, store: Store, corpus: str, *, minutes_per_run: float = 4.0, double: float = 0.0
+        self,
+        store: Store,
+        corpus: str,
+        *,
+        minutes_per_run: float | None = None,
+        double: float = 0.0,
     ) -> None:
         self.store = store
         self.corpus = corpus
-        self._costs = {"minutes_per_run": minutes_per_run, "double": double}
+        self._minutes, self._double = minutes_per_run, double
         self._lock = threading.RLock()
         self._lookup = RunLookup(store, corpus)
         self._view: _View | None = None
@@ -375,7 +380,9 @@ class ReviewSession:
 
     def _read(self, stamps: tuple[Any, ...], asked: Asked) -> _View:
         labels = read_labels(Corpus(self.store, self.corpus))
-        queue = build_queue(asked, resolve_labels(labels), **self._costs)
+        queue = build_queue(
+            asked, resolve_labels(labels), minutes_per_run=self._minutes, double=self._double
+        )
         statements = Counter((label.trajectory_id, label.reviewer) for label in labels)
         rows = {name: row for row, name in enumerate(queue.frame["trajectory_id"])}
         return _View(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from certify_assets.assumptions import minutes_per_run
 from certify_assets.certificates.evaluation import CALIBRATED
 from certify_assets.evaluation.recalibration import TABLE_COLUMNS, RecalibrationReport
 from certify_assets.reports.arms import arm_cells
@@ -79,7 +80,7 @@ def render_page(
     profile: CorpusProfile | None = None,
     controls: Mapping[str, float | None] | None = None,
     talked_to: str = "",
-    minutes_per_review: float = 6.0,
+    minutes_per_review: float | None = None,
     score_scale: str = "log-odds",
     certificate_file: str = "CERTIFICATE.json",
     scores_file: str = "SCORES",
@@ -105,7 +106,7 @@ def render_page(
         lineage=lineage or {},
         profile=profile,
         controls=controls or {},
-        minutes_per_review=minutes_per_review,
+        minutes_per_review=minutes_per_run() if minutes_per_review is None else minutes_per_review,
         score_scale=score_scale,
         left_out=left_out,
         delta_spent=delta_spent,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from certify_assets.assumptions import minutes_per_run
 from certify_assets.errors import InputError
 from certify_assets.judges.harvest.gate import HALF_B
 
@@ -85,7 +86,7 @@ class PageSource:
     profile: CorpusProfile | None = None
     #: AUROC of the judge and of each control, by names that end in ``_auroc``
     controls: Mapping[str, float | None] = field(default_factory=dict)
-    minutes_per_review: float = 6.0
+    minutes_per_review: float = field(default_factory=minutes_per_run)
     score_scale: str = "log-odds"
     #: every agent left out, where the judge's own training is known
     left_out: LeftOutAgents | None = None

@@ -121,7 +121,7 @@ def test_the_stored_queue_is_a_table_and_a_page(tmp_path: Path) -> None:
     assert path.name == "queue.html"
     assert text == render_queue(queue, "c")
     assert "certify review serve c" in body(text)
-    assert "And 105 more" in text and "305 labels needed, about 20 h 20 min" in body(text)
+    assert "And 105 more" in text and "305 labels needed, about 30 h 30 min" in body(text)
     assert (
         "Of 308 runs that were decided, the certificate decided 3 runs that nobody is asked about"
         in body(text)

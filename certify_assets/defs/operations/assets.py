@@ -69,8 +69,10 @@ inbox = source(
 class ReviewCosts(dg.Config):
     """What labelling takes, as assumed, and how often two reviewers are asked."""
 
-    minutes_per_run: float = Field(
-        default=4.0, description="Minutes that a label takes a reviewer."
+    minutes_per_run: float | None = Field(
+        default=None,
+        description="Minutes that a label takes a reviewer; by default CERTIFY_MINUTES_PER_RUN, "
+        "else 6.",
     )
     double: float = Field(
         default=0.0, description="Share of the runs that two reviewers are asked about."

@@ -20,6 +20,7 @@ from certify_assets.defs.external import (
     SAMPLE,
     SOURCE,
     observation,
+    reviewed_stamp,
     sample_version,
     source_version,
 )
@@ -28,7 +29,7 @@ from certify_assets.defs.operations.jobs import decide_job, onboard_job, recerti
 from certify_assets.defs.resources import DataRoot
 from certify_assets.errors import CertifyError
 from certify_assets.operations.layout import own_key
-from certify_assets.operations.monitoring import stream_source
+from certify_assets.operations.monitoring import journal_version
 from certify_assets.storage.lease import holding, refusing
 from certify_assets.storage.store import Store
 
@@ -252,8 +253,16 @@ def reviewed_labels_sensor(
     store = data_root.store()
     seen: dict[str, str] = json.loads(context.cursor or "{}")
     corpora = sorted(context.instance.get_dynamic_partitions(CORPORA))
-    known = {corpus: stream_source(Corpus(store, corpus)) for corpus in corpora}
-    samples = {corpus: sample_version(Corpus(store, corpus)) for corpus in corpora}
+    # before anything is read, so that a change in between is seen at the next tick
+    stamps = {f"stamp/{corpus}": reviewed_stamp(Corpus(store, corpus)) for corpus in corpora}
+    moved = [
+        corpus
+        for corpus in corpora
+        if not (now := stamps[f"stamp/{corpus}"]) or seen.get(f"stamp/{corpus}") != now
+    ]
+    seen |= stamps
+    samples = {corpus: sample_version(Corpus(store, corpus)) for corpus in moved}
+    journals = {corpus: journal_version(Corpus(store, corpus)) for corpus in moved}
     # no corpus has a name with a slash
     changed = {
         corpus: sha256
@@ -262,13 +271,18 @@ def reviewed_labels_sensor(
     }
     seen |= {f"{SAMPLE}/{corpus}": sha256 for corpus, sha256 in changed.items()}
     events = [observation(SAMPLE, corpus, sha256) for corpus, sha256 in changed.items()]
-    now = {corpus: source.labels_sha256 for corpus, source in known.items() if source.labels}
-    new = {corpus: sha256 for corpus, sha256 in now.items() if seen.get(corpus) != sha256}
+    new = {
+        corpus: sha256
+        for corpus, sha256 in journals.items()
+        if sha256 and seen.get(corpus) != sha256
+    }
     if not new:
-        skipped = "no new label since the last tick" if now else "no label yet"
-        if not events:
-            return dg.SkipReason(skipped)
+        labelled = any(journals.values()) or any(corpus in seen for corpus in corpora)
+        skipped = "no new label since the last tick" if labelled else "no label yet"
         cursor = json.dumps(seen, sort_keys=True)
+        if not events:
+            context.update_cursor(cursor)
+            return dg.SkipReason(skipped)
         return dg.SensorResult(skip_reason=skipped, asset_events=events, cursor=cursor)
     return dg.SensorResult(
         asset_events=events,
