@@ -101,7 +101,7 @@ def sha256_file(path: Path) -> str:
     return digest.hexdigest()
 
 
-def write_atomic(path: Path, data: bytes) -> None:
+def write_atomic(path: Path, data: bytes, *, private: bool = False) -> None:
     """Write a file so that a reader sees the old content or the new, never a part."""
     # a link keeps its target, which is written
     try:
@@ -111,18 +111,18 @@ def write_atomic(path: Path, data: bytes) -> None:
             # here
             target.write_bytes(data)
         else:
-            _replace(target, data)
+            _replace(target, data, private)
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
-def _replace(path: Path, data: bytes) -> None:
-    with replacing(path) as stream:
+def _replace(path: Path, data: bytes, private: bool) -> None:
+    with replacing(path, private=private) as stream:
         stream.write(data)
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
+def replacing(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
     """Open a stream whose content takes the file's name at the end, unless the block fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -137,7 +137,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             os.fsync(stream.fileno())
         # mkstemp makes the file private; what it replaces is as readable as any other file of the
         # user
-        temporary.chmod(0o666 & ~_umask())
+        temporary.chmod(0o600 if private else 0o666 & ~_umask())
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)

@@ -5,7 +5,7 @@ import re
 from certify_assets.cli.review import review
 from certify_assets.cli.review_app import ReviewLimits
 from certify_assets.operations.label_files import STUDIO_CONFIG
-from certify_assets.reports import review_page
+from certify_assets.reports import review_page, review_run
 from certify_assets_tests.paths import REPOSITORY
 
 PAGE = (REPOSITORY / "docs/review.md").read_text("utf-8")
@@ -30,9 +30,9 @@ def test_limits_and_folds_are_as_written() -> None:
     assert f"more than {ReviewLimits().seconds:g} seconds" in text
     assert f"at most {ReviewLimits().connections} are served" in text
     assert f"send nothing for {ReviewLimits().header_seconds:g} seconds" in text
-    assert f"more than {review_page._SHOWN_CHARS} characters" in text
-    assert f"more than {review_page._WHOLE_CHARS:,}" in text
-    assert f"more than {review_page._STEPS} steps" in text
+    assert f"more than {review_run.SHOWN_CHARS} characters" in text
+    assert f"more than {review_run.WHOLE_CHARS:,}" in text
+    assert f"more than {review_run.STEPS} steps" in text
     assert [words[0].lower() for words in review_page.KIND_WORDS.values()] == re.findall(
         r"^\| (batch draws|audit sample|spot checks|undecided) \|", PAGE, re.MULTILINE
     )

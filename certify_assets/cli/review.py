@@ -6,6 +6,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +37,13 @@ from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
     from certify_assets.cli.review_server import ReviewServer
+    from certify_assets.operations.agreement import Agreement
     from certify_assets.operations.review_queue import Queue
     from certify_assets.storage.store import Store
+
+
+#: of `review serve`, so that its address stays
+PORT = 8713
 
 
 def _costs(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -98,8 +104,9 @@ def queue_(
     """
     from certify_assets.operations.review_queue import load_queue
 
-    queue = load_queue(_open(store, corpus), **costs)
-    _print(corpus, queue, limit, as_json)
+    opened = _open(store, corpus)
+    queue = load_queue(opened, **costs)
+    _print(opened, queue, limit, as_json)
     ctx.exit(NOTHING if queue.faults else 0)
 
 
@@ -146,7 +153,7 @@ def export(
         export_queue(path, queue, with_judge=with_judge)
     if studio is not None:
         export_studio(studio, opened.store, corpus, queue)
-    _print(corpus, queue, 0, as_json)
+    _print(opened, queue, 0, as_json)
     if not as_json:
         for written in filter(None, (path, studio)):
             say(f"{written}: {len(queue.frame)} runs to label")
@@ -211,11 +218,34 @@ def import_(
 @review.command("serve")
 @click.argument("corpus")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, help="Port, 0 for any that is free."
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=PORT,
+    show_default=True,
+    help="Port, 0 for any that is free.",
 )
 @click.option("--host", default="127.0.0.1", help="Address to listen on.")
 @click.option(
     "--reviewer", "reviewers", multiple=True, help="A reviewer, who gets a link; for each of them."
+)
+@click.option(
+    "--token-file",
+    type=PATH,
+    help="Keep the links in this file, so that they are the same after a restart.",
+)
+@click.option(
+    "--criteria",
+    type=PATH,
+    help="Success criteria shown next to the run: a text (.md, .txt), or a table or JSON object of "
+    "task_id and criterion.",
+)
+@click.option(
+    "--user-header",
+    default="",
+    help="Header in which a proxy names the reviewer whom it let in; no links then.",
+)
+@click.option(
+    "--trusted-proxy", multiple=True, help="Address of that proxy, from which alone it is believed."
 )
 @click.option("--tls-cert", type=PATH, help="Certificate chain (PEM); pages are then https.")
 @click.option("--tls-key", type=PATH, help="Private key of the certificate (PEM).")
@@ -234,6 +264,10 @@ def serve(
     port: int,
     host: str,
     reviewers: tuple[str, ...],
+    token_file: Path | None,
+    criteria: Path | None,
+    user_header: str,
+    trusted_proxy: tuple[str, ...],
     tls_cert: Path | None,
     tls_key: Path | None,
     root_path: str,
@@ -241,16 +275,19 @@ def serve(
     exposed: bool,
     store: Store,
     as_json: bool,
-    **costs: float,
+    minutes_per_run: float,
+    double: float,
 ) -> None:
     """Serve the page on which runs are labelled, until Ctrl-C or SIGTERM.
 
     Each --reviewer gets a link that labels in their name alone. Without that option there is one
-    link, for one reviewer, who gives a name on the page.
+    link, for one reviewer, who gives a name on the page, or those of --token-file.
     """
     from certify_assets.cli.launching import report_stored
+    from certify_assets.cli.review_links import ProxyAccounts
     from certify_assets.cli.review_server import ReviewServer, encryption
     from certify_assets.operations.layout import labels_key
+    from certify_assets.operations.review_criteria import read_criteria
     from certify_assets.operations.review_session import ReviewSession
 
     opened = _open(store, corpus)
@@ -259,8 +296,19 @@ def serve(
     encrypted = encryption(tls_cert, tls_key) if tls_cert and tls_key else None
     _require_reachable(host, exposed, encrypted is not None)
     _require_proxy(root_path, public_host)
-    session = ReviewSession(store, corpus, **costs)
-    waiting = len(session.queue().frame)
+    proxy = ProxyAccounts.declared(user_header, trusted_proxy)
+    if proxy is not None and (reviewers or token_file):
+        raise InputError(
+            "--user-header lets in whom the proxy names; leave --reviewer and --token-file out."
+        )
+    read = None if criteria is None else read_criteria(criteria)
+    session = ReviewSession(
+        store, corpus, minutes_per_run=minutes_per_run, double=double, criteria=read
+    )
+    queue = session.queue().frame
+    if read is not None and (lacking := read.lacking(queue["task_id"])):
+        tasks = queue["task_id"].nunique()
+        say(f"warning: {criteria} has no criterion for {lacking} of the {tasks} tasks that wait")
     server = ReviewServer(
         session,
         reviewers=reviewers,
@@ -269,8 +317,10 @@ def serve(
         encrypted=encrypted,
         prefix=root_path,
         public=public_host,
+        token_file=token_file,
+        proxy=proxy,
     )
-    _introduce(server, corpus, waiting, as_json)
+    _introduce(server, corpus, len(queue), as_json)
     key = labels_key(corpus)
     before = store.sha256(key) if store.exists(key) else ""
     try:
@@ -280,11 +330,12 @@ def serve(
             report_stored(opened, "review serve", "operations/reviewed_labels")
 
 
-def _print(corpus: str, queue: Queue, limit: int, as_json: bool) -> None:
-    from certify_assets.operations.review_queue import BLIND_COLUMNS
+def _print(opened: Corpus, queue: Queue, limit: int, as_json: bool) -> None:
+    from certify_assets.operations.review_queue import BLIND_COLUMNS, queue_agreement
 
+    corpus, agreement = opened.name, queue_agreement(opened)
     if not as_json:
-        _show(corpus, queue, limit)
+        _show(corpus, queue, agreement, limit)
         return
     rows = queue.frame[list(BLIND_COLUMNS)].head(limit).to_dict("records")
     emit_json(
@@ -293,12 +344,13 @@ def _print(corpus: str, queue: Queue, limit: int, as_json: bool) -> None:
             "budget": queue.budget.to_dict(),
             "waiting": len(queue.frame),
             "faults": list(queue.faults),
+            "agreement": asdict(agreement),
             "queue": rows,
         }
     )
 
 
-def _show(corpus: str, queue: Queue, limit: int) -> None:
+def _show(corpus: str, queue: Queue, agreement: Agreement, limit: int) -> None:
     from certify_assets.reports.review_page import KIND_WORDS, duration
 
     budget = queue.budget
@@ -325,6 +377,14 @@ def _show(corpus: str, queue: Queue, limit: int) -> None:
     )
     for sentence in (*(draw.sentence() for draw in budget.draws), *queue.faults):
         show_line(sentence)
+    if agreement.reviewers:
+        show_line(agreement.sentence())
+    for one in agreement.reviewers:
+        if one.drifts:
+            show_line(
+                f"Reviewer {one.name} drifts: others differ on {one.early_differing} of their "
+                f"earlier shared labels and on {one.late_differing} of as many later ones."
+            )
     if not limit or queue.frame.empty:
         return
     short = {
@@ -391,6 +451,12 @@ def _introduce(server: ReviewServer, corpus: str, waiting: int, as_json: bool) -
             }
         )
     else:
+        if not server.links:
+            show_line(
+                f"{waiting} runs wait. The proxy lets reviewers in; the page is {server.home}"
+            )
+            sys.stdout.flush()
+            return
         whose = "Give each reviewer their link" if "" not in server.links else "Open this link"
         shown = [f"  {name}: {url}" if name else f"  {url}" for name, url in server.links.items()]
         show_line(

@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-import secrets
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from certify_assets.cli.output import complain
+from certify_assets.cli.review_links import KEPT_SECONDS, Links, ProxyAccounts
 from certify_assets.errors import InputError
 from certify_assets.reports.review_page import (
     Reviewer,
@@ -27,8 +26,10 @@ from certify_assets.reports.review_page import (
     render_name,
     render_queue,
     render_review,
+    script_hash,
     style_hash,
 )
+from certify_assets.reports.review_run import whole_text
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -71,43 +72,6 @@ class ReviewLimits:
     connections: int = 256
 
 
-class Links:
-    """Tokens that let reviewers in.
-
-    Each of `reviewers` has one. Without any there is one token, whose reviewer says who they are;
-    it is theirs alone from the first form that they send.
-    """
-
-    def __init__(self, names: Sequence[str]) -> None:
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            raise InputError(f"the reviewer {twice!r} is named twice; name each of them once.")
-        self._names = {secrets.token_urlsafe(32): name for name in names or [""]}
-        self._binding = threading.Lock()
-
-    @property
-    def tokens(self) -> dict[str, str]:
-        """Tokens by the names of their reviewers; one under "" for whom it is given."""
-        return {name: token for token, name in self._names.items()}
-
-    def known(self, token: str) -> str | None:
-        """Return a token that was printed, None for another; all of them take the same time."""
-        given, found = token.encode(), None
-        for one in self._names:
-            found = one if hmac.compare_digest(given, one.encode()) else found
-        return found
-
-    def owner(self, token: str) -> str:
-        """Return whose link a token is; empty where nobody has used it."""
-        return self._names[token]
-
-    def bind(self, token: str, reviewer: str) -> bool:
-        """Give a link to a reviewer; False where it is another's."""
-        with self._binding:
-            if not self._names[token]:
-                self._names[token] = reviewer
-            return self._names[token] == reviewer
-
-
 @dataclass(frozen=True)
 class Site:
     """Where the pages are: names of the host, path of a proxy, cookie, encryption."""
@@ -125,17 +89,19 @@ def answer(
     *,
     cookie: str = "",
     headers: Mapping[str, str] | None = None,
+    script: str = "",
+    media_type: str = "text/html",
 ) -> Response:
-    """Return a page that forbids scripts, framing and storing."""
+    """Return a page that forbids framing, storing, and every script but the one of that hash."""
     policy = (
-        f"default-src 'none'; style-src {style_hash()}; form-action 'self'; base-uri 'none'; "
-        "frame-ancestors 'none'"
+        f"default-src 'none'; {f'script-src {script}; ' if script else ''}"
+        f"style-src {style_hash()}; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     )
     made = {**_HEADERS, "Content-Security-Policy": policy, **(headers or {})}
     if cookie:
         made["Set-Cookie"] = cookie
     data = page.encode("utf-8", errors="replace")
-    return Response(data, int(status), headers=made, media_type="text/html")
+    return Response(data, int(status), headers=made, media_type=media_type)
 
 
 def not_understood(status: int) -> Response:
@@ -152,9 +118,15 @@ class ReviewApp:
     """
 
     def __init__(
-        self, session: ReviewSession, links: Links, site: Site, limits: ReviewLimits
+        self,
+        session: ReviewSession,
+        links: Links,
+        site: Site,
+        limits: ReviewLimits,
+        proxy: ProxyAccounts | None = None,
     ) -> None:
         self.session, self.links, self.site, self.limits = session, links, site, limits
+        self.proxy = proxy
         posts = {
             "/name": self._name,
             "/label": self._label,
@@ -169,6 +141,7 @@ class ReviewApp:
                 *(Route(path, form, methods=["POST"]) for path, form in posts.items()),
                 Route("/name", self._ask_name),
                 Route("/queue", self._queue),
+                Route("/text", self._text),
             ],
             exception_handlers={
                 HTTPException: self._refused,
@@ -186,7 +159,7 @@ class ReviewApp:
         scope["root_path"], scope["path"] = self.site.prefix, self.site.prefix + inner
         request = Request(scope, receive)
         request.state.connection.begin()
-        token = self.links.known(self._cookie(request, self.site.cookie))
+        token = self._token(request)
         if token is not None:
             request.state.connection.keep()
         request.state.token = token
@@ -198,6 +171,21 @@ class ReviewApp:
                 await self._pages(scope, receive, send)
         except ClientDisconnect:
             return
+
+    def _token(self, request: Request) -> str | None:
+        """Return the token of a link, or of the account that a trusted proxy names."""
+        if self.proxy is None:
+            return self.links.known(self._cookie(request, self.site.cookie))
+        given = request.headers.getlist(self.proxy.header)
+        peer = request.client.host if request.client else ""
+        if peer not in self.proxy.addresses or len(given) != 1:
+            return None
+        try:
+            # headers are read as Latin-1, and names are UTF-8
+            name = self.session.name(given[0].encode("latin-1").decode("utf-8"))
+        except (InputError, UnicodeError):
+            return None
+        return self.links.account(name)
 
     async def _read(self, request: Request) -> bytes:
         """Read the body of a request, as much of it as a form may have."""
@@ -260,10 +248,19 @@ class ReviewApp:
         session, token = self.session, request.state.token
         who = Reviewer(reviewer, _csrf(token, reviewer), bool(self.links.owner(token)))
         shown, said = session.shown(reviewer), session.last(reviewer)
+        undone = session.undone(reviewer)
         if shown is not None:
-            budget, news = session.queue().budget, session.news()
-            page = render_review(shown, said, budget, session.corpus, who, news=news)
-            return answer(HTTPStatus.OK, page)
+            page = render_review(
+                shown,
+                said,
+                session.queue().budget,
+                session.corpus,
+                who,
+                news=session.news(),
+                undone=undone,
+                pace=session.pace(reviewer),
+            )
+            return answer(HTTPStatus.OK, page, script=script_hash())
         skipped = session.skipped(reviewer)
         sentence = f"You skipped {skipped}. " if skipped else ""
         sentence += " ".join([*session.news(), "New runs appear here when they are decided."])
@@ -275,12 +272,13 @@ class ReviewApp:
             corpus=session.corpus,
             reviewer=who,
             said=said,
+            undone=undone,
             skipped=skipped,
         )
         return answer(HTTPStatus.OK, page)
 
     def _enter(self, request: Request, given: str) -> Response:
-        token = self.links.known(given)
+        token = self.links.known(given) if self.proxy is None else None
         if token is None:
             raise _refusal(
                 HTTPStatus.FORBIDDEN,
@@ -315,8 +313,18 @@ class ReviewApp:
 
     def _queue(self, request: Request) -> Response:
         self._entered(request)
-        page = render_queue(self.session.queue(), self.session.corpus, served=True)
+        session = self.session
+        agreement = session.agreement()
+        page = render_queue(session.queue(), session.corpus, served=True, agreement=agreement)
         return answer(HTTPStatus.OK, page)
+
+    def _text(self, request: Request) -> Response:
+        """Show a run as text, whole, to a reviewer whom it was shown to."""
+        reviewer = self._entered(request)
+        if reviewer is None:
+            return self._redirect("/name")
+        run = self.session.opened(reviewer, self._query(request).get("run", ""))
+        return answer(HTTPStatus.OK, whole_text(run), media_type="text/plain")
 
     def _name(self, request: Request) -> Response:
         self._entered(request)
@@ -373,9 +381,10 @@ class ReviewApp:
         """Return the reviewer, None without a name; refuse those without the link."""
         token = request.state.token
         if token is None:
-            raise _refusal(
-                HTTPStatus.FORBIDDEN, "Open the link that was printed when this server was started."
-            )
+            sentence = "Open the link that was printed when this server was started."
+            if self.proxy is not None:
+                sentence = "Log in to the proxy of this page: it has to say who you are."
+            raise _refusal(HTTPStatus.FORBIDDEN, sentence)
         try:
             return self.links.owner(token) or self.session.name(self._cookie(request, _REVIEWER))
         except InputError:
@@ -386,7 +395,9 @@ class ReviewApp:
 
     def _set_cookie(self, name: str, value: str) -> str:
         secure = "; Secure" if self.site.secure else ""
-        return f"{name}={value}; HttpOnly; SameSite=Strict; Path={self.site.prefix}/{secure}"
+        # a session's cookie, unless the link outlives the server
+        kept = f"; Max-Age={KEPT_SECONDS}" if self.links.lasting else ""
+        return f"{name}={value}; HttpOnly; SameSite=Strict; Path={self.site.prefix}/{kept}{secure}"
 
     def _form(self, request: Request, reviewer: str) -> dict[str, str]:
         """Return the form, which must be of this site and of this reviewer."""

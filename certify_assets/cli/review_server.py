@@ -16,7 +16,8 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from certify_assets.cli.review_app import Links, ReviewApp, ReviewLimits, Site, not_understood
+from certify_assets.cli.review_app import ReviewApp, ReviewLimits, Site, not_understood
+from certify_assets.cli.review_links import Links, ProxyAccounts
 from certify_assets.errors import InputError
 from certify_assets.operations.notification_config import is_loopback
 
@@ -197,8 +198,8 @@ class ReviewServer:
     """Serves one review session until it is stopped, by uvicorn.
 
     Each of `reviewers` gets a link; see `Links`. `prefix` is the path below which a proxy shows
-    the pages and `public` the name under which it does, over https. Port 0 is any that is free;
-    InputError where the address is taken.
+    the pages and `public` the name under which it does, over https. Links are kept in `token_file`;
+    with `proxy` there are none. Port 0 is any that is free; InputError where the address is taken.
     """
 
     def __init__(
@@ -212,26 +213,36 @@ class ReviewServer:
         encrypted: ssl.SSLContext | None = None,
         prefix: str = "",
         public: str = "",
+        token_file: Path | None = None,
+        proxy: ProxyAccounts | None = None,
     ) -> None:
         self.limits = limits or ReviewLimits()
-        links = Links([session.name(name) for name in reviewers])
+        names = [session.name(name) for name in reviewers]
+        # before links are made and kept: another server may have the address
         self._socket = _listening(host, port)
+        try:
+            links = Links(names, file=token_file)
+        except BaseException:
+            self._socket.close()
+            raise
         self.server_port = int(self._socket.getsockname()[1])
-        names = {"127.0.0.1", "localhost", "::1"} if is_loopback(host) else set()
-        names |= {host.lower(), *filter(None, [public.lower()])}
+        hosts = {"127.0.0.1", "localhost", "::1"} if is_loopback(host) else set()
+        hosts |= {host.lower(), *filter(None, [public.lower()])}
         secure = encrypted is not None or bool(public)
         self.site = Site(
-            frozenset(names), f"certify_review_{self.server_port}", prefix.rstrip("/"), secure
+            frozenset(hosts), f"certify_review_{self.server_port}", prefix.rstrip("/"), secure
         )
         at = public or f"{f'[{host}]' if ':' in host else host}:{self.server_port}"
-        home = f"{'https' if secure else 'http'}://{at}{self.site.prefix}/"
+        self.home = f"{'https' if secure else 'http'}://{at}{self.site.prefix}/"
         #: the links that let reviewers in, by their names; one under "" for whom it is given
-        self.links = {name: f"{home}?token={token}" for name, token in links.tokens.items()}
+        self.links = {name: f"{self.home}?token={token}" for name, token in links.tokens.items()}
+        if proxy is not None:
+            self.links = {}
         places = _Places(self.limits.connections)
         protocol: Any = partial(_Connection, places, self.limits, encrypted)
         self._server = uvicorn.Server(
             uvicorn.Config(
-                ReviewApp(session, links, self.site, self.limits),
+                ReviewApp(session, links, self.site, self.limits, proxy),
                 http=protocol,
                 loop="asyncio",
                 ws="none",
@@ -250,8 +261,8 @@ class ReviewServer:
 
     @property
     def url(self) -> str:
-        """The first link."""
-        return next(iter(self.links.values()))
+        """The first link, or the address where a proxy lets reviewers in."""
+        return next(iter(self.links.values()), self.home)
 
     def serve(self) -> None:
         """Answer until `stop`, SIGINT or SIGTERM; answers on their way are finished."""

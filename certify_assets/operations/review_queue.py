@@ -14,6 +14,7 @@ from certify_assets import assumptions
 from certify_assets.certificates.batch_sides import settled
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
+from certify_assets.operations.agreement import Agreement, measure_agreement
 from certify_assets.operations.audit_sample import not_covered
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.labels import Resolved, read_labels, resolve_labels
@@ -207,6 +208,18 @@ def load_queue(
     """Read decisions and journal and return the queue; as `build_queue`."""
     resolved = resolve_labels(read_labels(corpus))
     return build_queue(load_asked(corpus), resolved, minutes_per_run=minutes_per_run, double=double)
+
+
+def queue_agreement(corpus: Corpus) -> Agreement:
+    """Measure the agreement of reviewers on the decided runs of a corpus."""
+    labels = read_labels(corpus)
+    labelled = {label.trajectory_id for label in labels}
+    tasks: dict[str, str] = {}
+    for batch in batch_names(corpus):
+        frame = decisions_of(corpus, batch)
+        frame = frame[frame["trajectory_id"].isin(labelled)]
+        tasks |= dict(zip(frame["trajectory_id"], frame["task_id"], strict=True))
+    return measure_agreement(labels, tasks)
 
 
 def build_queue(

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
+from statistics import median
 from typing import Any
 
 from certify_assets.corpora.corpus import Corpus
@@ -17,15 +19,27 @@ from certify_assets.corpora.schema import Trajectory, to_frame
 from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.judges.base import Reason
 from certify_assets.judges.explanation import reasons_of
+from certify_assets.operations.agreement import Agreement
 from certify_assets.operations.batches import close_batches
 from certify_assets.operations.deployment_record import stored_deployment
 from certify_assets.operations.labels import Label, append_label, read_labels, resolve_labels
 from certify_assets.operations.layout import RunLookup, batch_key, batch_names, labels_key, stamp
-from certify_assets.operations.review_queue import Asked, Queue, build_queue, load_asked
+from certify_assets.operations.review_criteria import Criteria
+from certify_assets.operations.review_queue import (
+    Asked,
+    Queue,
+    build_queue,
+    load_asked,
+    queue_agreement,
+)
 from certify_assets.storage.store import Store
 
 MAX_COMMENT = 2000
 _MAX_NAME = 80
+#: a longer time between two labels is a break
+BREAK_SECONDS = 1800.0
+#: latest pairs of labels that a reviewer's pace is of, and the fewest that make one
+_PACE_LABELS, _PACE_LEAST = 50, 5
 _LEASE_SECONDS = 600.0
 #: runs of one batch that could not be read before the others are no longer tried
 _PATIENCE = 5
@@ -42,6 +56,7 @@ class QueuedRun:
     number: int  # earlier statements of this reviewer on it, so that a form sent twice is one
     left: int  # runs that this reviewer can still label, this one and skipped ones included
     skipped: int
+    criterion: str = ""  # what a run of this task must do to be a success
 
 
 @dataclass(frozen=True)
@@ -77,6 +92,17 @@ class Statement:
 
     label: Label
     judged: JudgeDecision | None
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How far a reviewer is, and how fast."""
+
+    labelled: int  # runs that have their valid label
+    #: median seconds from one label on the page to the next, breaks left out; None at first
+    seconds: float | None = None
+    #: pairs of labels that the median is of
+    measured: int = 0
 
 
 @dataclass(frozen=True)
@@ -143,15 +169,18 @@ class ReviewSession:
         *,
         minutes_per_run: float | None = None,
         double: float = 0.0,
+        criteria: Criteria | None = None,
     ) -> None:
         self.store = store
         self.corpus = corpus
         self._minutes, self._double = minutes_per_run, double
+        self.criteria = criteria or Criteria()
         self._lock = threading.RLock()
         self._lookup = RunLookup(store, corpus)
         self._view: _View | None = None
         self._skipped: dict[str, dict[str, None]] = {}
         self._again: dict[str, str] = {}
+        self._undone: dict[str, Statement] = {}
         self._shown: dict[str, tuple[str, float]] = {}
         # what each reviewer was ever shown: only these runs they may label
         self._seen: set[tuple[str, str]] = set()
@@ -162,6 +191,10 @@ class ReviewSession:
     def queue(self) -> Queue:
         """Return the queue as it is now."""
         return self._now().queue
+
+    def agreement(self) -> Agreement:
+        """Return how far reviewers agree."""
+        return queue_agreement(Corpus(self.store, self.corpus))
 
     def name(self, given: str) -> str:
         """Return a reviewer's name as the journal knows it; as `reviewer_name`."""
@@ -199,6 +232,7 @@ class ReviewSession:
                     view.statements[name, reviewer],
                     len(mine),
                     skipped,
+                    self.criteria.of(run.task_id),
                 )
             return None
 
@@ -243,6 +277,7 @@ class ReviewSession:
                 )
             written = append_label(Corpus(self.store, self.corpus), label)
             self._skipped.get(reviewer, {}).pop(trajectory_id, None)
+            self._undone.pop(reviewer, None)
             self._forget(reviewer, trajectory_id)
             self._closed()
             return written
@@ -267,13 +302,34 @@ class ReviewSession:
                 )
             written = append_label(Corpus(self.store, self.corpus), back)
             self._again[reviewer] = made.trajectory_id
+            self._undone[reviewer] = self._statement(made)
             return written
+
+    def undone(self, reviewer: str) -> Statement | None:
+        """Return the label that the reviewer took back last, until they label or skip again."""
+        return self._undone.get(reviewer)
+
+    def pace(self, reviewer: str) -> Pace:
+        """Return how many runs a reviewer has labelled and how long a label takes them."""
+        last: dict[str, Label] = {}
+        times: list[float] = []
+        for label in self._now().labels:
+            if label.reviewer == reviewer:
+                last[label.trajectory_id] = label
+                if label.via == "page":
+                    times.append(datetime.fromisoformat(label.time).timestamp())
+        gaps = [later - before for before, later in pairwise(times)]
+        steady = [gap for gap in gaps if gap <= BREAK_SECONDS][-_PACE_LABELS:]
+        labelled = sum(label.outcome is not None for label in last.values())
+        seconds = median(steady) if len(steady) >= _PACE_LEAST else None
+        return Pace(labelled, seconds, len(steady))
 
     def skip(self, reviewer: str, key: str) -> None:
         """Skip a run, named by `QueuedRun.key`, until the reviewer asks for skipped runs."""
         with self._lock:
             if trajectory_id := self._now().ids.get(key):
                 self._skipped.setdefault(reviewer, {})[trajectory_id] = None
+                self._undone.pop(reviewer, None)
                 self._forget(reviewer, trajectory_id)
 
     def show_skipped(self, reviewer: str) -> None:
@@ -290,12 +346,26 @@ class ReviewSession:
                 continue
             seen.add(label.trajectory_id)
             if label.outcome is not None and label.via == "page":
-                rows = view.asked.frame[view.asked.frame["trajectory_id"] == label.trajectory_id]
-                if not len(rows):
-                    return Statement(label, None)
-                row = rows.iloc[0]
-                return Statement(label, JudgeDecision.of(row, self._reasons(row)))
+                return self._statement(label)
         return None
+
+    def opened(self, reviewer: str, key: str) -> Trajectory:
+        """Return a run that was shown to a reviewer, by `QueuedRun.key`."""
+        with self._lock:
+            view = self._now()
+            name = view.ids.get(key, "")
+            if (reviewer, name) not in self._seen:
+                raise InputError("this run was not shown to you; go back to the queue.")
+            row = view.asked.frame[view.asked.frame["trajectory_id"] == name].iloc[0]
+            return self._lookup.find(row["batch"], name)
+
+    def _statement(self, label: Label) -> Statement:
+        frame = self._now().asked.frame
+        rows = frame[frame["trajectory_id"] == label.trajectory_id]
+        if not len(rows):
+            return Statement(label, None)
+        row = rows.iloc[0]
+        return Statement(label, JudgeDecision.of(row, self._reasons(row)))
 
     def _reasons(self, row: Mapping[str, Any]) -> tuple[Reason, ...]:
         """Return the reasons of a decision, as the judge that is deployed now gives them."""

@@ -1,4 +1,4 @@
-"""Review pages: the run to label, the queue with its budget, messages; no script."""
+"""Review pages: the run to label, the queue with its budget, messages."""
 
 from __future__ import annotations
 
@@ -7,11 +7,23 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.rendering import defuse
+from certify_assets.operations.agreement import DRIFT_LEVEL
 from certify_assets.operations.layout import PROVISIONAL
+from certify_assets.operations.review_queue import queue_agreement
+from certify_assets.operations.review_session import Pace
+from certify_assets.reports.review_run import (
+    STEPS,
+    criterion_lines,
+    facts_of,
+    share_of_page,
+    shown_parts,
+    shown_steps,
+)
 from certify_assets.reports.wording import (
     compact,
     count,
@@ -23,7 +35,7 @@ from certify_assets.reports.wording import (
 )
 
 if TYPE_CHECKING:
-    from certify_assets.corpora.schema import Trajectory
+    from certify_assets.operations.agreement import Agreement
     from certify_assets.operations.review_queue import Budget, Queue
     from certify_assets.operations.review_session import JudgeDecision, QueuedRun, Statement
 
@@ -49,12 +61,6 @@ KIND_WORDS: Final = {
     ),
 }
 
-_SHOWN_CHARS, _HEAD, _TAIL = 700, 420, 200
-_SHOWN_LINES = 20
-_WHOLE_CHARS = 20_000
-_PAGE_CHARS = 1_000_000
-_STEPS = 200
-
 
 @dataclass(frozen=True)
 class Reviewer:
@@ -66,23 +72,12 @@ class Reviewer:
 
 
 @dataclass(frozen=True)
-class _Text:
-    """A text as it is shown: whole, or its two ends with the rest folded."""
-
-    head: str
-    tail: str
-    whole: str
-    chars: str
-    folded: str
-    cut: str
-
-
-@dataclass(frozen=True)
 class _LastLabel:
     """What a reviewer labelled last; what the judge said of it is folded below."""
 
     line: int
     word: str
+    outcome: str
     task: str
     judge: str
     reasons: Sequence[str] = ()
@@ -101,7 +96,16 @@ def queue_key(corpus: str, ending: str) -> str:
 
 def style_hash() -> str:
     """Return the source of the one style sheet as a content security policy names it."""
-    digest = hashlib.sha256(_style().encode("utf-8")).digest()
+    return _source(_style())
+
+
+def script_hash() -> str:
+    """Return the source of the one script, that of the page with a run, as `style_hash`."""
+    return _source(_script())
+
+
+def _source(text: str) -> str:
+    digest = hashlib.sha256(text.encode("utf-8")).digest()
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
 
 
@@ -113,36 +117,53 @@ def render_review(
     reviewer: Reviewer,
     *,
     news: Sequence[str] = (),
+    undone: Statement | None = None,
+    pace: Pace | None = None,
 ) -> str:
     """Render the page on which one run is labelled, which confirms the label before it."""
     # agent and run are folded away, score and decision are not in it: they would sway the reviewer
-    run = shown.run
-    limit = max(_SHOWN_CHARS, min(_WHOLE_CHARS, _PAGE_CHARS // (2 * max(1, len(run.steps)))))
+    run, pace = shown.run, pace or Pace(0)
     return _render(
         "review.html",
         title=f"Review of {corpus}",
         corpus=corpus,
         reviewer=reviewer,
         shown=shown,
-        facts={
-            "run": defuse(run.trajectory_id),
-            "task": defuse(run.task_id),
-            "agent": defuse(run.agent),
-            "attempt": run.attempt,
-        },
-        instruction=_text(run.instruction, limit),
-        steps=_steps(run, limit),
-        cut_steps=max(0, len(run.steps) - _STEPS),
+        facts=facts_of(run),
+        instruction=shown_parts(run.instruction, share_of_page(run)),
+        criterion=criterion_lines(shown.criterion),
+        steps=shown_steps(run),
+        cut_steps=max(0, len(run.steps) - STEPS),
         left=counted(shown.left, "run"),
-        minutes=duration(shown.left * budget.minutes_per_run),
-        minutes_per_run=compact(budget.minutes_per_run),
+        labelled=pace.labelled,
+        every=pace.labelled + shown.left,
+        time_left=_time_left(shown.left, pace, budget.minutes_per_run),
         news=news,
         said=None if said is None else _said(said),
+        undone=None if undone is None else _said(undone),
+        script=_script(),
     )
 
 
-def render_queue(queue: Queue, corpus: str, *, limit: int = 200, served: bool = False) -> str:
-    """Render the queue and its budget."""
+def _time_left(left: int, pace: Pace, minutes: float) -> str:
+    """Say how long the rest takes: at the reviewer's own pace, or as assumed."""
+    if pace.seconds is None:
+        return f"about {duration(left * minutes)} at {compact(minutes)} min a run, an assumption"
+    return (
+        f"about {duration(left * pace.seconds / 60)} at your median of "
+        f"{compact(round(pace.seconds, 1))} s a label (your last {pace.measured})"
+    )
+
+
+def render_queue(
+    queue: Queue,
+    corpus: str,
+    *,
+    limit: int = 200,
+    served: bool = False,
+    agreement: Agreement | None = None,
+) -> str:
+    """Render the queue, its budget and the agreement of reviewers."""
     budget = queue.budget
     kinds = [
         {
@@ -179,6 +200,9 @@ def render_queue(queue: Queue, corpus: str, *, limit: int = 200, served: bool = 
         saved_minutes=duration(budget.saved_minutes),
         draws=[*(draw.sentence() for draw in budget.draws), *queue.faults],
         served=served,
+        agreement=agreement,
+        gold=agreement is not None and any(one.gold for one in agreement.reviewers),
+        drift_level=DRIFT_LEVEL,
     )
 
 
@@ -206,7 +230,8 @@ def write_queue_page(corpus: Corpus, queue: Queue) -> str:
     """Write table and page of the queue below the data root; return where the page is."""
     corpus.store.write_table(queue_key(corpus.name, "parquet"), queue.frame)
     corpus.store.write_bytes(
-        queue_key(corpus.name, "html"), render_queue(queue, corpus.name).encode("utf-8")
+        queue_key(corpus.name, "html"),
+        render_queue(queue, corpus.name, agreement=queue_agreement(corpus)).encode("utf-8"),
     )
     return str(corpus.store.locate(queue_key(corpus.name, "html")))
 
@@ -233,6 +258,7 @@ def render_message(
     corpus: str = "",
     reviewer: Reviewer | None = None,
     said: Statement | None = None,
+    undone: Statement | None = None,
     skipped: int = 0,
     onward: bool = True,
 ) -> str:
@@ -243,6 +269,7 @@ def render_message(
         title=title,
         sentence=sentence,
         said=None if said is None else _said(said),
+        undone=None if undone is None else _said(undone),
         **about,
     )
 
@@ -251,49 +278,23 @@ def _render(template: str, **values: Any) -> str:
     return render(template, css=_style(), **values)
 
 
+@lru_cache(maxsize=1)
+def _script() -> str:
+    return environment().get_template("review.js").render()
+
+
+@lru_cache(maxsize=1)
 def _style() -> str:
     return "\n".join(
         environment().get_template(name).render() for name in ("style.css", "review.css")
     )
 
 
-def _steps(run: Trajectory, limit: int) -> list[tuple[int, _Text | None, _Text | None]]:
-    """Return the steps that are shown, with their numbers: all, or as many from either end."""
-    numbered = list(enumerate(run.steps, 1))
-    if len(numbered) > _STEPS:
-        numbered = numbered[: _STEPS // 2] + numbered[-_STEPS // 2 :]
-    return [
-        (
-            number,
-            _text(step.action, limit) if step.action.strip() else None,
-            _text(step.observation, limit) if step.observation.strip() else None,
-        )
-        for number, step in numbered
-    ]
-
-
-def _text(raw: str, limit: int) -> _Text:
-    text = defuse(raw).strip("\n")
-    lines = text.split("\n")
-    if len(text) <= _SHOWN_CHARS and len(lines) <= _SHOWN_LINES:
-        return _Text(text, "", "", count(len(text)), "", "")
-    head = "\n".join(lines[: 2 * _SHOWN_LINES // 3])[:_HEAD]
-    tail = "\n".join(lines[-_SHOWN_LINES // 3 :])[-_TAIL:]
-    folded, cut = len(text) - len(head) - len(tail), max(0, len(text) - limit)
-    if folded <= 0:
-        return _Text(text, "", "", count(len(text)), "", "")
-    whole = (
-        text
-        if not cut
-        else f"{text[: limit // 2]}\n\n[{count(cut)} characters cut]\n\n{text[-limit // 2 :]}"
-    )
-    return _Text(head, tail, whole, count(len(text)), count(folded), count(cut) if cut else "")
-
-
 def _said(said: Statement) -> _LastLabel:
     return _LastLabel(
         line=said.label.number,
         word="a success" if said.label.outcome else "a failure",
+        outcome="success" if said.label.outcome else "failure",
         task=defuse("" if said.judged is None else said.judged.task_id),
         judge=_judge(said.judged),
         reasons=[

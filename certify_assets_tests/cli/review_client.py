@@ -121,6 +121,7 @@ def serve(store: Store, *options: str) -> Served:
         "--json",
         "--root",
         store.root,
+        *([] if "--port" in options else ["--port", "0"]),
         *options,
     ]
     process = subprocess.Popen(

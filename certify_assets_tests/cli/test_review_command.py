@@ -98,7 +98,10 @@ def test_a_label_file_at_fault_is_one_sentence(call: Call, store: Store, tmp_pat
             ["serve", "c", "--host", "0.0.0.0", "--exposed"],
             "is every address of this machine; give the one that reviewers will type",
         ),
-        (["serve", "c", "--host", "192.0.2.1", "--exposed"], "192.0.2.1:0 cannot be listened on"),
+        (
+            ["serve", "c", "--host", "192.0.2.1", "--exposed"],
+            "192.0.2.1:8713 cannot be listened on",
+        ),
         (["export", "c", "queue.txt"], "does not end in .csv, .parquet or .jsonl"),
         (["export", "c", "--label-studio", "queue.csv"], "does not end in .json"),
         (["queue", "../c"], "cannot be a file name of the data root"),

@@ -273,11 +273,12 @@ def test_hostile_text_is_shown_and_never_obeyed(browser: Any, store: Store, tmp_
             )
             assert (
                 page.locator(
-                    "script, img, svg, iframe, base, link, .page meta, .page style, "
+                    "main script, img, svg, iframe, base, link, .page meta, .page style, "
                     "form[action*=evil]"
                 ).count()
                 == 0
             )
+            assert page.locator("script").count() == 1, "that of the keys"
             assert page.evaluate("document.title") == "Review of c"
             press(page, "s")
             page.get_by_text(f"Label {line} of this corpus").wait_for()

@@ -11,6 +11,7 @@ from certify_assets.defs.resources import DataRoot
 from certify_assets.operations import checks
 from certify_assets.operations.checks import Verdict
 from certify_assets.operations.labels import label_table
+from certify_assets.operations.review_queue import queue_agreement
 
 # of the runs that two reviewers labelled: a tenth in dispute questions the instructions,
 # a quarter is no ground truth
@@ -125,15 +126,19 @@ def reviewers_agree(
     context: dg.AssetCheckExecutionContext, data_root: DataRoot
 ) -> dg.AssetCheckResult:
     """Compare the share in dispute with what is bearable."""
-    made = label_table(Corpus(data_root.store(), context.partition_key))
-    share = made.disagreement
+    corpus = Corpus(data_root.store(), context.partition_key)
+    made = label_table(corpus)
+    share, agreement = made.disagreement, queue_agreement(corpus)
     return dg.AssetCheckResult(
         passed=share is not None and share <= _WARN,
         severity=three_states("ERROR" if share is not None and share > _ERROR else "WARN"),
         description="no run was labelled by two reviewers, so it is not known whether they agree."
         if share is None
-        else made.sentence(),
-        metadata={"doubly": made.doubly},
+        else f"{made.sentence()} {agreement.sentence()}",
+        metadata={
+            "doubly": made.doubly,
+            **({} if agreement.kappa is None else {"kappa": agreement.kappa}),
+        },
     )
 
 

@@ -1,0 +1,92 @@
+"""Success criteria that reviewers read next to a run: one text for all tasks, or one a task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from certify_assets.errors import InputError
+from certify_assets.evaluation.table_files import read_rows
+from certify_assets.files import parse_json
+
+#: longest criterion of one task, in characters
+MOST_CHARS: Final = 20_000
+_MOST_BYTES = 64 << 20
+_TEXTS = frozenset({".md", ".markdown", ".txt"})
+
+
+@dataclass(frozen=True)
+class Criteria:
+    """What a run of a task must do to be a success; untrusted text."""
+
+    general: str = ""
+    by_task: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, task_id: str) -> str:
+        """Return the criterion of a task; "" where none is given."""
+        return self.by_task.get(task_id, self.general)
+
+    def lacking(self, tasks: Iterable[str]) -> int:
+        """Count the tasks that have no criterion."""
+        return sum(not self.of(task) for task in set(tasks))
+
+
+def read_criteria(path: Path) -> Criteria:
+    """Read a text for all tasks (.md, .txt), or a table or JSON object of task_id and criterion."""
+    if not path.is_file():
+        raise InputError(f"{path} does not exist or is not a file; check the path.")
+    if path.stat().st_size > _MOST_BYTES:
+        raise InputError(f"{path} has more than {_MOST_BYTES >> 20} MiB; give shorter criteria.")
+    suffix = path.suffix.lower()
+    if suffix in _TEXTS:
+        return Criteria(_checked(path, "the text", _read_text(path)))
+    if suffix == ".json" and (mapped := _mapping(path)) is not None:
+        return Criteria(by_task=mapped)
+    _, columns, rows = read_rows(path, {"task_id", "criterion"})
+    for name in ("task_id", "criterion"):
+        if name not in columns:
+            raise InputError(f"{path} has no column {name!r}; give task_id and criterion.")
+    by_task: dict[str, str] = {}
+    pairs = zip(columns["task_id"], columns["criterion"], strict=True)
+    for index, (task, text) in enumerate(pairs):
+        where = rows.name(index)
+        name = "" if task is None else str(task).strip()
+        if not name:
+            raise InputError(f"{path}, {where}: task_id is empty; name the task.")
+        if name in by_task:
+            raise InputError(f"{path}, {where}: task {name!r} is there twice; keep one row of it.")
+        by_task[name] = _checked(path, where, text)
+    return Criteria(by_task=by_task)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not UTF-8; save it as UTF-8.") from None
+
+
+def _mapping(path: Path) -> dict[str, str] | None:
+    """Return a JSON object of texts by tasks; None where the file is a list of rows."""
+    try:
+        found = parse_json(_read_text(path))
+    except ValueError as error:
+        raise InputError(
+            f"{path} is not JSON ({error}); give an object of texts by task."
+        ) from None
+    if not isinstance(found, dict):
+        return None
+    return {task: _checked(path, f"task {task!r}", text) for task, text in found.items()}
+
+
+def _checked(path: Path, where: str, text: object) -> str:
+    if not isinstance(text, str) or not text.strip():
+        raise InputError(f"{path}, {where}: the criterion is empty or no text; write one.")
+    if len(text) > MOST_CHARS:
+        raise InputError(
+            f"{path}, {where}: the criterion has {len(text):,} characters; give at most "
+            f"{MOST_CHARS:,}."
+        )
+    return text

@@ -1,0 +1,210 @@
+"""Labelling at speed in a browser: plain keys, undo, help, search, a phone, hostile texts."""
+
+from __future__ import annotations
+
+import json
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.schema import Step, Trajectory
+from certify_assets.operations.labels import read_labels
+from certify_assets.storage.store import Store
+from certify_assets_tests.cli.review_client import Client, Served, served
+from certify_assets_tests.cli.test_review_in_browser import HOSTILE, enter, fits
+from certify_assets_tests.review_builders import decided, session_batch, write_batch
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+HIDDEN = "\x1b[2J\u202esafe\u2066\u200b"
+
+
+def hostile_runs(store: Store, count: int) -> list[Trajectory]:
+    """Write a batch whose every text is hostile, in JSON and out of it."""
+    runs = []
+    for n in range(count):
+        bad = HOSTILE[n % len(HOSTILE)] + HIDDEN
+        found = json.dumps({"id": n, "<b>key": bad, "rows": [{"cell": bad * 9}] * 30})
+        steps = (
+            Step(f'find({{"id": {n}}})', f"tool find: {found}"),
+            Step(f"act {bad}", f"user: {bad * 30}"),
+            Step("x" * 3000, "\n".join(bad for _ in range(60))),
+        )
+        runs.append(
+            Trajectory("c", f"retail/{1000 + n}", f"r{n}", f"agent {bad}", 0, bad, steps, None)
+        )
+    rows = [decided(run.trajectory_id, task_id=run.task_id, asked="undecided") for run in runs]
+    write_batch(store, rows, runs)
+    return runs
+
+
+def label(page: Any, key: str) -> None:
+    """Press a key and wait until the next run is there."""
+    run = page.locator("input[name=run]").first.get_attribute("value")
+    page.keyboard.press(key)
+    page.locator(f"input[name=run]:not([value='{run}'])").first.wait_for(state="attached")
+
+
+def outcomes(store: Store) -> list[int | None]:
+    return [one.outcome for one in read_labels(Corpus(store, "c"))]
+
+
+def test_sixty_labels_by_plain_keys_on_a_phone(browser: Any, tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "root"))
+    hostile_runs(store, 62)
+    context = browser.new_context(viewport={"width": 390, "height": 844})
+    page, troubles = context.new_page(), []
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.on("console", lambda line: troubles.append(line.text))
+    page.on("dialog", lambda dialog: troubles.append(dialog.message))
+    page.on("popup", lambda popup: troubles.append(popup.url))
+    with served(store, "--reviewer", "Ann") as server:
+        enter(page, server, "Ann")
+        began, undone = time.monotonic(), 0
+        for n in range(60):
+            label(page, "sxaf"[n % 4])
+            if n % 15 == 14:
+                wrong = page.locator(".said b + *, .said p").first.inner_text()
+                assert wrong.startswith("Saved:")
+                label(page, "u")
+                undone += 1
+                said = page.locator(".said .back").inner_text()
+                assert said.startswith("Undone: your label of c/retail/10")
+                assert ("(failure)" if n % 4 in (1, 3) else "(success)") in said
+                assert "Before it:" in page.locator(".said").inner_text()
+                label(page, "sxaf"[n % 4])
+                assert "Undone" not in page.locator(".said").inner_text()
+            assert fits(page, 390)
+            assert page.evaluate("document.title") == "Review of c"
+        seconds = time.monotonic() - began
+        assert page.locator("progress").get_attribute("value") == "60"
+        about = page.locator(".top").inner_text()
+        assert "60 of 62 labelled" in about and "at your median of" in about
+        assert page.locator("main script, img, svg, iframe, base, link").count() == 0
+        page.screenshot(path=tmp_path / "phone.png")
+    labelled = outcomes(store)
+    assert len(labelled) == 60 + 2 * undone and labelled.count(None) == undone == 4
+    assert troubles == []
+    made = 60 + 2 * undone
+    print(f"\n60 labels and {undone} undone in {seconds:.1f} s: {60 * made / seconds:.0f} keys/min")
+
+
+def test_keys_do_nothing_while_somebody_types_or_holds_a_modifier(
+    browser: Any, tmp_path: Path
+) -> None:
+    store = Store(str(tmp_path / "root"))
+    session_batch(store)
+    page = browser.new_context().new_page()
+    with served(store, "--reviewer", "Ann") as server:
+        enter(page, server, "Ann")
+        for key in ("Control+s", "Meta+s", "Control+x", "Shift", "Escape", "q", "1"):
+            page.keyboard.press(key)
+        page.keyboard.press("c")
+        page.keyboard.type("sxkua? /")
+        assert page.locator("textarea").input_value() == "sxkua? /"
+        page.keyboard.press("Escape")
+        assert page.evaluate("document.activeElement.tagName") == "BODY"
+        page.keyboard.press("/")
+        page.keyboard.type("sxk?")
+        assert page.locator("#search").input_value() == "sxk?"
+        assert page.locator(".search output").inner_text() == "not found"
+        page.keyboard.press("Escape")
+        page.keyboard.press("?")
+        dialog = page.get_by_role("dialog")
+        assert "label it a success" in dialog.inner_text()
+        for key in ("s", "x", "k", "u"):
+            page.keyboard.press(key)
+        assert dialog.is_visible() and outcomes(store) == []
+        page.keyboard.press("Escape")
+        assert not dialog.is_visible()
+        # a key that is held repeats, and is one label all the same
+        page.keyboard.down("s")
+        for _ in range(5):
+            page.keyboard.down("s")
+        page.get_by_text("Label 1 of this corpus").wait_for()
+        for _ in range(3):
+            page.keyboard.down("s")
+        page.keyboard.up("s")
+        page.keyboard.press("x")
+        page.get_by_text("Label 2 of this corpus").wait_for()
+        assert read_labels(Corpus(store, "c"))[0].comment == "sxkua? /"
+    assert outcomes(store) == [1, 0]
+
+
+def test_search_unfolds_what_it_finds_and_the_policy_holds(browser: Any, tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "root"))
+    rows = [{"cell": "word " * 80 + ("needle" if n == 27 else "")} for n in range(30)]
+    runs = [
+        Trajectory(
+            "c", "t", "r", "a", 0, "Do it", (Step("go", f"tool find: {json.dumps(rows)}"),), None
+        )
+    ]
+    write_batch(store, [decided("r", task_id="t", asked="undecided")], runs)
+    page = browser.new_context(viewport={"width": 1400, "height": 900}).new_page()
+    with served(store, "--reviewer", "Ann") as server:
+        enter(page, server, "Ann")
+        assert not page.get_by_text("needle").first.is_visible()
+        page.keyboard.press("/")
+        page.keyboard.type("NEEDLE")
+        assert page.locator(".search output").inner_text() == "1 of 1"
+        page.get_by_text("needle").first.wait_for(state="visible")
+        page.keyboard.press("Escape")
+        assert not page.locator(".search output").inner_text().endswith("as text")
+        page.keyboard.press("e")
+        assert page.locator(".run details:not([open])").count() == 0
+        page.keyboard.press("e")
+        assert page.locator(".run details:not([open])").count() > 0
+        # were markup let through, the policy would keep it from running
+        page.evaluate(
+            "s = document.createElement('script'); s.text = 'document.title = 2'; "
+            "document.body.append(s)"
+        )
+        page.evaluate(
+            "document.body.insertAdjacentHTML('beforeend', '<b onclick=\"document.title=1\">b</b>')"
+        )
+        page.evaluate("document.body.lastElementChild.click()")
+        assert page.evaluate("document.title") == "Review of c"
+        with page.expect_popup() as opened:
+            page.get_by_role("link", name="The whole run as text").click()
+        whole = opened.value
+        whole.wait_for_load_state()
+        assert "needle" in whole.inner_text("body") and "OBSERVATION" in whole.inner_text("body")
+
+
+def test_one_address_that_stays(browser: Any, tmp_path: Path) -> None:
+    store, links = Store(str(tmp_path / "root")), tmp_path / "links.json"
+    session_batch(store)
+    context = browser.new_context()
+    page = context.new_page()
+    with served(store, "--token-file", str(links)) as first:
+        assert stat.S_IMODE(links.stat().st_mode) == 0o600
+        enter(page, first, "Ann")
+        label(page, "s")
+    with served(store, "--token-file", str(links), "--port", str(first.port)) as again:
+        # the link is Ann's by now, and so is the browser's cookie: nobody is asked for a name
+        assert again.links == {"Ann": first.url}
+        page.goto(first.url.partition("?")[0])
+        assert "You are Ann" in page.locator(".top").inner_text()
+        label(page, "x")
+        assert {one.reviewer for one in read_labels(Corpus(store, "c"))} == {"Ann"}
+    with served(store, "--token-file", str(links), "--reviewer", "Bob", "--reviewer", "Ann") as two:
+        assert two.token not in (first.token,) and two.links["Ann"].endswith(first.token)
+
+
+def test_a_run_that_was_not_shown_is_no_text(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "root"))
+    session_batch(store)
+    with served(store, "--reviewer", "Ann", "--reviewer", "Bob") as server:
+        ann, bob = (Client(server.url, links=server.links) for _ in range(2))
+        mine, theirs = ann.enter("Ann"), bob.enter("Bob")
+        text = ann.ask("GET", f"/text?run={mine.field('run')}")
+        assert text.status == 200 and text.headers["Content-Type"].startswith("text/plain")
+        assert text.headers["X-Content-Type-Options"] == "nosniff" and "INSTRUCTION" in text.text
+        for client, run in ((ann, theirs.field("run")), (bob, mine.field("run")), (bob, "x" * 32)):
+            assert client.ask("GET", f"/text?run={run}").status == 409
+        stranger = Served(server.process, server.url, server.links)
+        assert Client(stranger.url).ask("GET", f"/text?run={mine.field('run')}").status == 403

@@ -1,0 +1,163 @@
+"""A run as reviewers read it: speakers, JSON as a tree, folds that cut no string."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from certify_assets.corpora.schema import Step, Trajectory
+from certify_assets.operations.review_queue import Budget
+from certify_assets.operations.review_session import Pace, QueuedRun
+from certify_assets.reports.review_page import Reviewer, render_review
+from certify_assets.reports.review_run import (
+    Node,
+    Text,
+    criterion_lines,
+    folded_text,
+    shown_parts,
+    shown_steps,
+    whole_text,
+)
+
+ORDER = json.dumps(
+    {
+        "order_id": "#W1009",
+        "items": [{"item_id": str(n), "price": 10 + n, "note": "x" * 30} for n in range(40)],
+        "address": {"city": "Zürich", "lines": "first\nsecond"},
+        "said": "word " * 400,
+    }
+)
+
+
+def run(*steps: Step, instruction: str = "Do it") -> Trajectory:
+    return Trajectory("c", "t", "run", "agent-a", 0, instruction, steps, None)
+
+
+def page(*steps: Step, criterion: str = "", pace: Pace | None = None) -> str:
+    shown = QueuedRun(run(*steps), "k" * 32, 1, 0, 3, 0, criterion)
+    return render_review(
+        shown, None, Budget((), 6.0, 10, 5), "c", Reviewer("Ann", "f" * 64), pace=pace
+    )
+
+
+def words(text: str) -> str:
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text.partition("<main")[2])).split())
+
+
+def test_speakers_are_named_and_no_text_can_pass_for_another() -> None:
+    steps = (
+        Step("Sure.", "user: my id is 1\nagent: forged"),
+        Step('get({"id": 1})', "tool get_order: 200"),
+        Step("", "</pre></div><div class='bubble agent'>forged"),
+    )
+    shown = [message for step in shown_steps(run(*steps)) for message in step.messages]
+    assert [(message.speaker, message.kind) for message in shown] == [
+        ("Agent", "agent"),
+        ("User", "user"),
+        ("Agent", "agent"),
+        ("Tool get_order", "tool"),
+        ("Environment", "tool"),
+    ]
+    assert page(*steps).count('<div class="bubble agent">') == 2
+
+
+def test_json_is_a_tree_whose_long_parts_fold_with_their_size() -> None:
+    (root,) = shown_parts(ORDER, 20_000)
+    assert isinstance(root, Node) and [entry.key for entry in root.entries] == [
+        '"order_id": ',
+        '"items": ',
+        '"address": ',
+        '"said": ',
+    ]
+    order, items, address, said = root.entries
+    assert order.text is not None and order.text.head == '"#W1009"'
+    assert (
+        items.closed and items.about == "40 entries, 2,950 characters" and len(items.others) == 20
+    )
+    assert items.about_others == "20 entries more, 1,440 characters"
+    assert address.text is not None or not address.closed
+    assert said.text is not None and said.text.folded and said.text.whole.count("word") == 400
+    text = words(page(Step("", f"tool find: {ORDER} and more")))
+    assert "Zürich" in text and "and more" in text and "#W1009" in text
+
+
+def test_no_string_is_cut_in_a_word() -> None:
+    text = "alpha beta gamma delta " * 400
+    found = folded_text(text, 2000)
+    known = {"alpha", "beta", "gamma", "delta"}
+    assert set(found.head.split()) | set(found.tail.split()) == known
+    assert set(re.sub(r"\[.*?\]", "", found.whole).split()) == known
+    lines = folded_text("\n".join("x" * 60 for _ in range(300)), 20_000)
+    assert {len(line) for line in [*lines.head.split("\n"), *lines.tail.split("\n")]} <= {60, 0}
+
+
+def test_what_the_page_leaves_out_is_counted_and_in_the_whole_text() -> None:
+    many = json.dumps([{"n": n, "text": "y" * 100} for n in range(2000)])
+    given = run(Step("act", many), Step("w" * 50_000, ""))
+    text = page(*given.steps)
+    assert "left out: in the whole run as text" in text and len(text) < 400_000
+    whole = whole_text(given)
+    assert many in whole and "w" * 50_000 in whole and "STEP 2 ACTION" in whole
+    assert 'href="text?run=' + "k" * 32 in text
+
+
+def test_values_are_shown_as_they_were_written() -> None:
+    given = '{"a": 1.50, "a": 1e400, "b": 12345678901234567890123, "c": NaN, "pad": "' + "z" * 80
+    (root,) = shown_parts(given + '"}', 20_000)
+    assert isinstance(root, Node)
+    shown = [(entry.key, entry.text.head) for entry in root.entries if entry.text]
+    assert shown[:4] == [
+        ('"a": ', "1.50"),
+        ('"a": ', "1e400"),
+        ('"b": ', "12345678901234567890123"),
+        ('"c": ', "NaN"),
+    ]
+
+
+def test_unseen_characters_of_json_are_written_out_and_depth_is_bounded() -> None:
+    hidden = json.dumps({"name": "safe\u202etxt\x1b[2J", "pad": "z" * 80})
+    assert "safe\\u{202e}txt" in page(Step("", hidden)) and "\x1b" not in page(Step("", hidden))
+    deep = "[" * 5000 + "1" + "]" * 5000
+    assert isinstance(shown_parts(deep, 20_000)[0], Text)
+    page(Step("", "[" * 90 + '"' + "q" * 100 + '"' + "]" * 90))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=30,
+    )
+)
+def test_any_json_is_shown_and_escaped(value: object) -> None:
+    text = page(Step("", f"tool: {json.dumps(value)} <b>"))
+    assert "<b>" not in text.partition("<main")[2]
+    assert text.count("<ul>") == text.count("</ul>")
+
+
+def test_criteria_are_next_to_the_run_and_escaped() -> None:
+    text = page(
+        criterion="# Refund <script>\n- asks first\n- refunds *once*\n1. then\n\nElse fail."
+    )
+    assert "Success criteria" in text and "Refund &lt;script&gt;" in text
+    lines = criterion_lines("# Refund\n- asks first\n- once\n1. then\n\nElse\nfail.")
+    assert [(line.kind, line.text) for line in lines] == [
+        ("h", "Refund"),
+        ("li", "asks first"),
+        ("li", "once"),
+        ("n", "1. then"),
+        ("p", "Else\nfail."),
+    ]
+    assert "Success criteria" not in page()
+
+
+def test_the_time_left_is_the_reviewers_own_once_it_is_known() -> None:
+    first, later = page(pace=Pace(0)), page(pace=Pace(9, 14.04, 8))
+    assert "3 runs left for you, about 18 min at 6 min a run, an assumption" in first
+    assert "about 1 min at your median of 14 s a label (your last 8)" in later
+    assert '<progress max="12" value="9"' in later
