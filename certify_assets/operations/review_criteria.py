@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from certify_assets.errors import InputError
-from certify_assets.evaluation.table_files import read_rows
 from certify_assets.files import parse_json
+from certify_assets.tables.table_files import read_rows
 
 #: longest criterion of one task, in characters
 MOST_CHARS: Final = 20_000

@@ -62,7 +62,7 @@ def test_speakers_are_named_and_no_text_can_pass_for_another() -> None:
         ("Tool get_order", "tool"),
         ("Environment", "tool"),
     ]
-    assert page(*steps).count('<div class="bubble agent">') == 2
+    assert page(*steps).count('<div class="bubble agent') == 2
 
 
 def test_json_is_a_tree_whose_long_parts_fold_with_their_size() -> None:
