@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from certify_assets._version import __version__
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.rendering import defuse
 from certify_assets.operations.agreement import DRIFT_LEVEL
@@ -31,7 +32,6 @@ from certify_assets.reports.wording import (
     environment,
     markdown_table,
     percent,
-    render,
 )
 
 if TYPE_CHECKING:
@@ -275,7 +275,8 @@ def render_message(
 
 
 def _render(template: str, **values: Any) -> str:
-    return render(template, css=_style(), **values)
+    # without the hash that other pages print: the policy names the style sheet, which is one for all
+    return environment().get_template(template).render(css=_style(), **values)
 
 
 @lru_cache(maxsize=1)
@@ -286,7 +287,8 @@ def _script() -> str:
 @lru_cache(maxsize=1)
 def _style() -> str:
     return "\n".join(
-        environment().get_template(name).render() for name in ("style.css", "review.css")
+        environment().get_template(name).render(stamp=f"certify_assets {__version__}")
+        for name in ("style.css", "review.css")
     )
 
 
