@@ -36,13 +36,15 @@
 
   const unfold = () => {
     const every = [...run.querySelectorAll(".instruction details, .run details")];
-    if (folds) folds.forEach((one) => { one.open = false; });
+    const closed = every.filter((one) => !one.open);
+    closed.forEach((one) => { one.open = true; });
+    if (closed.length) folds = closed;
     else {
-      folds = every.filter((one) => !one.open);
-      folds.forEach((one) => { one.open = true; });
-      return;
+      // what was folded before, or all but whole documents
+      const inner = every.filter((one) => !one.matches(".json > .node"));
+      (folds || inner).forEach((one) => { one.open = false; });
+      folds = null;
     }
-    folds = null;
   };
 
   const find = () => {
