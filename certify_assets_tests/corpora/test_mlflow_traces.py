@@ -14,7 +14,7 @@ from certify_assets.errors import InputError
 from certify_assets.storage.traces import MlflowExperiment, TraceVerdict, log_verdicts
 from certify_assets.storage.urls import local_copies
 from certify_assets_tests.corpora.builders import reader, write_json
-from certify_assets_tests.corpora.formats.mlflow import feedback, row, trace
+from certify_assets_tests.corpora.formats.mlflow import columns, feedback, row, trace
 from certify_assets_tests.corpora.mlflow_server import log_runs, mlflow_server
 from certify_assets_tests.corpora.test_otlp import assert_the_same
 from certify_assets_tests.corpora.traces import published_runs, small_run, write_lines
@@ -35,13 +35,8 @@ def write(folder: Path, shape: str) -> Path:
     elif shape == "rows":
         write_json(folder / "t.json", [row(one) for one in TRACES])
     else:
-        rows = [row(one) for one in TRACES]
-        if shape == "columns":
-            # a table whose traces are spans and assessments in columns of their own
-            for one, values in zip(TRACES, rows, strict=True):
-                del values["trace"]
-                values["spans"] = json.dumps(one["data"]["spans"])
-                values["assessments"] = json.dumps(one["info"]["assessments"])
+        make = columns if shape == "columns" else row
+        rows = [make(one) for one in TRACES]
         folder.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.Table.from_pylist(rows), folder / "t.parquet")
     return folder

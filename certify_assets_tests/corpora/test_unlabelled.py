@@ -57,6 +57,7 @@ LABELS = {
     "langfuse": Labels(7, ("scores",), ("scores.jsonl",)),
     "langsmith": Labels(6, files=("feedback.jsonl",)),
     "miniwob_demos": Labels(6, ("reward", "rawReward"), dropped=("no_trajectory",)),
+    "mlflow": Labels(7, ("assessments",), dropped=("unreadable_record",)),
     "multi_swe_bench": Labels(4, files=("results.json",)),
     "openhands": Labels(
         4,

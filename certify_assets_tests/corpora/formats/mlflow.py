@@ -23,7 +23,9 @@ def write(root: Path, canary: str | None = None) -> None:
     (root / "trace.json").write_text(json.dumps(traces[0], indent=1), "utf-8")
     lost = {"info": {"trace_location": {}}, "data": {"spans": [{}]}}
     write_lines(root / "traces.jsonl", [*traces[1:4], lost])
-    pq.write_table(pa.Table.from_pylist([row(one) for one in traces[4:]]), root / "search.parquet")
+    pq.write_table(
+        pa.Table.from_pylist([columns(one) for one in traces[4:]]), root / "search.parquet"
+    )
 
 
 def trace(run: Run, number: int, *, note: str | None = None) -> dict[str, Any]:
@@ -64,6 +66,15 @@ def row(one: dict[str, Any]) -> dict[str, Any]:
         "trace_metadata": json.dumps(info["trace_metadata"]),
         "tags": json.dumps(info["tags"]),
     }
+
+
+def columns(one: dict[str, Any]) -> dict[str, Any]:
+    """Return the same with spans and assessments in columns of their own."""
+    values = row(one)
+    del values["trace"]
+    values["spans"] = json.dumps(one["data"]["spans"])
+    values["assessments"] = json.dumps(one["info"]["assessments"])
+    return values
 
 
 def feedback(
