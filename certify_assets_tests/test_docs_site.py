@@ -82,7 +82,7 @@ def test_pages_fit_and_are_searched_from_disk(
         page.locator("label[for=__search]").first.click()
     page.locator("input[name=query]").fill("pseudo-task")
     found = page.locator(".md-search-result__item a").first
-    found.wait_for(timeout=30_000)
+    found.wait_for(timeout=120_000)
     assert "thresholds are tested" in found.inner_text()
     assert not [url for url in asked if not url.startswith(("file:", "data:", "about:"))]
     context.close()
