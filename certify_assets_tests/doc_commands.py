@@ -170,7 +170,7 @@ def _wrapped(printed: str) -> list[str]:
     lines = []
     for line in printed.splitlines():
         indent = " " * (len(line) - len(line.lstrip()))
-        lines += textwrap.wrap(line, 96, initial_indent="", subsequent_indent=indent) or [""]
+        lines += textwrap.wrap(line, 100, initial_indent="", subsequent_indent=indent) or [""]
     return lines
 
 
