@@ -80,7 +80,7 @@ def test_pages_fit_and_are_searched_from_disk(
     page.goto((site / "index.html").as_uri())
     if width < 1000:
         page.locator("label[for=__search]").first.click()
-    page.locator("input[name=query]").fill("pseudo-task")
+    page.locator("input[name=query]").press_sequentially("pseudo-task")
     found = page.locator(".md-search-result__item a").first
     found.wait_for(timeout=120_000)
     assert "thresholds are tested" in found.inner_text()
