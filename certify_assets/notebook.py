@@ -71,7 +71,7 @@ class _Evidence:
         )
 
 
-class Explanation(str):
+class Account(str):
     """An account in words, which a notebook shows as it is."""
 
     __slots__ = ()
@@ -94,12 +94,12 @@ class _Shown:
         sides, explained, evidence = self._parts()
         return card(sides, explained, evidence.read_as)
 
-    def explain(self) -> Explanation:
+    def explain(self) -> Account:
         """Say in words what is promised, why by this threshold, and what would widen it."""
         from certify_assets.reports.card import account
 
         sides, explained, evidence = self._parts()
-        return Explanation(account(sides, explained, evidence.read_as))
+        return Account(account(sides, explained, evidence.read_as))
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draw the error among decided runs by their share on matplotlib axes, and return them."""

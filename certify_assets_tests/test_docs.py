@@ -131,10 +131,10 @@ def test_every_command_parses(page: str) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_python_of_the_pages_compiles(page: str) -> None:
     for code in re.findall(r"^```python\n(.*?)^```$", read(page), re.MULTILINE | re.DOTALL):
-        compile(code, page, "exec")
+        assert compile(code, page, "exec")
 
 
-def _run(page: str, folder: Path, *, slow: bool) -> None:
+def assert_output(page: str, folder: Path, *, slow: bool) -> None:
     with workplace(folder):
         for block in blocks(page):
             if not block.executed or (block.slow and not slow):
@@ -148,10 +148,10 @@ def _run(page: str, folder: Path, *, slow: bool) -> None:
 
 @pytest.mark.parametrize("page", FAST)
 def test_commands_print_what_the_page_says(page: str, tmp_path: Path) -> None:
-    _run(page, tmp_path, slow=False)
+    assert_output(page, tmp_path, slow=False)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", SLOW)
 def test_commands_of_the_platform_print_what_the_page_says(page: str, tmp_path: Path) -> None:
-    _run(page, tmp_path, slow=True)
+    assert_output(page, tmp_path, slow=True)

@@ -13,8 +13,8 @@ from certify_assets.cli.figures import verbose_option
 from certify_assets.cli.gate import (
     MIN_COVERAGE,
     Case,
+    CiResult,
     Gate,
-    GateResult,
     coverage_case,
     gate_options,
     min_coverage_option,
@@ -248,7 +248,7 @@ def certificate(
     ctx.exit(NOTHING if result.failed else 0)
 
 
-def _gate_result(found: CertificateSet, scores: Path, minimum: float | None) -> GateResult:
+def _gate_result(found: CertificateSet, scores: Path, minimum: float | None) -> CiResult:
     from certify_assets.certificates import Sides
 
     sides = found.sides or Sides(found.certificates[:1])
@@ -265,7 +265,7 @@ def _gate_result(found: CertificateSet, scores: Path, minimum: float | None) -> 
         for item in found.certificates
     ]
     promise = found.promise or sides.certificates[0].promise
-    return GateResult(
+    return CiResult(
         scores.name,
         sides.sentence,
         (*cases, *coverage_case(sides.decided, minimum)),

@@ -19,7 +19,7 @@ from certify_assets.cli.documents import (
     read_certificate_file,
 )
 from certify_assets.cli.figures import show_figures, verbose_option
-from certify_assets.cli.gate import Case, Gate, GateResult, State, gate_options
+from certify_assets.cli.gate import Case, CiResult, Gate, State, gate_options
 from certify_assets.cli.options import (
     OPEN_SHARE,
     PATH,
@@ -117,7 +117,7 @@ def audit(
 
 def _gate_result(
     scores: Path, certificates: list[Certificate], audits: list[Audit], verdict: str
-) -> GateResult:
+) -> CiResult:
     opened = any(item.certified for item in certificates)
     found, warnings = [], []
     for item, audit in zip(certificates, audits, strict=True):
@@ -133,7 +133,7 @@ def _gate_result(
         found.append(Case(f"audit of {item.side}", state, message))
         if audit.verdict == "WARN":
             warnings.append(f"audit of {item.side}: {message}")
-    return GateResult(
+    return CiResult(
         scores.name, f"The audit says {verdict}.", tuple(found), warnings=tuple(warnings)
     )
 

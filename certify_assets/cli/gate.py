@@ -41,7 +41,7 @@ class Case(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GateResult:
+class CiResult:
     """What became of a command, for a CI system; texts in it are untrusted."""
 
     subject: str
@@ -64,7 +64,7 @@ class Gate(NamedTuple):
     github: bool
     junit: Path | None
 
-    def report(self, result: GateResult) -> None:
+    def report(self, result: CiResult) -> None:
         """Write what was asked for."""
         if self.junit is not None:
             write_text(self.junit, junit_xml(self.command, result))
@@ -165,7 +165,7 @@ def markdown(text: str) -> str:
     return _PUNCTUATION.sub(r"\\\1", _line(text))
 
 
-def job_summary(command: str, result: GateResult) -> str:
+def job_summary(command: str, result: CiResult) -> str:
     """Return the Markdown of a result."""
     lines = [f"### {markdown(command)}: {markdown(result.subject)}", "", markdown(result.sentence)]
     if result.bar:
@@ -187,7 +187,7 @@ def job_summary(command: str, result: GateResult) -> str:
     return "\n".join([*lines, "", ""])
 
 
-def junit_xml(command: str, result: GateResult) -> str:
+def junit_xml(command: str, result: CiResult) -> str:
     """Return the JUnit XML of a result: one suite, a test case for each thing checked."""
     skipped = sum(case.state == "skipped" for case in result.cases)
     counts = {

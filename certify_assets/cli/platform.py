@@ -12,8 +12,8 @@ import click
 from certify_assets.cli.gate import (
     MIN_COVERAGE,
     Case,
+    CiResult,
     Gate,
-    GateResult,
     coverage_case,
     gate_options,
     min_coverage_option,
@@ -79,7 +79,7 @@ def run(
 
 def _gate_result(
     corpus: CorpusOverview, judges: tuple[str, ...], minimum: float | None
-) -> GateResult:
+) -> CiResult:
     opened = _certifies([corpus])
     cases = [
         Case(
@@ -103,7 +103,7 @@ def _gate_result(
     ]
     warnings += [f"{name} is not shown: {reason}" for name, reason in corpus["stale"].items()]
     sentence = "Nothing is certified." if best is None else f"{best['judge']}: {best['summary']}"
-    return GateResult(corpus["corpus"], sentence, tuple(cases), warnings=tuple(warnings))
+    return CiResult(corpus["corpus"], sentence, tuple(cases), warnings=tuple(warnings))
 
 
 def _certified(judge: JudgeOverview) -> bool:

@@ -17,7 +17,7 @@ from certify_assets.cli.documents import (
     choice_options,
     read_certificate_file,
 )
-from certify_assets.cli.gate import Case, Gate, GateResult, gate_options
+from certify_assets.cli.gate import Case, CiResult, Gate, gate_options
 from certify_assets.cli.key import signer_of
 from certify_assets.cli.options import (
     PATH,
@@ -128,7 +128,7 @@ def verify(
             show_line(f"Signed by {signer['owner'] or 'the key'} ({signer['key']}).")
     verified = f"{len(documents)} certificate(s) recomputed from {scores.name}, byte for byte."
     gate.report(
-        GateResult(
+        CiResult(
             certificate.name,
             f"Verified: {verified}" if difference is None else f"Not verified: {difference}",
             (

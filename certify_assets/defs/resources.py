@@ -12,14 +12,9 @@ from certify_assets.defs.names import name_of
 from certify_assets.errors import InputError, MissingToolError
 from certify_assets.judges.specs import SHOWN_VARIABLE
 from certify_assets.storage.lease import OWNER_VARIABLE
+from certify_assets.storage.mlflow_server import without_credentials
 from certify_assets.storage.store import Store, default_root
-from certify_assets.storage.tracking import (
-    Record,
-    Summary,
-    Tracker,
-    without_credentials,
-    write_or_keep,
-)
+from certify_assets.storage.tracking import Record, Summary, Tracker, write_or_keep
 
 
 class DataRoot(dg.ConfigurableResource):  # type: ignore[type-arg]

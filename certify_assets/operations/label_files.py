@@ -30,7 +30,7 @@ from certify_assets.tables.table_files import (
     read_rows,
     write_table_file,
 )
-from certify_assets.tables.text_column import Outcomes
+from certify_assets.tables.text_column import OutcomeColumn
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -153,7 +153,7 @@ def import_labels(
         statements = list(_studio(path, reviewer))
     else:
         statements, read_as = _table(path, reviewer)
-    outcomes = Outcomes("outcome", success_label)
+    outcomes = OutcomeColumn("outcome", success_label)
     labels = _labels(path, statements, before, outcomes, studio)
     unasked = _require_decided(corpus, path, statements, labels)
     _require_once(path, statements, labels)
@@ -294,7 +294,7 @@ def _labels(
     path: Path,
     statements: Sequence[_Statement],
     before: Sequence[Label],
-    outcomes: Outcomes,
+    outcomes: OutcomeColumn,
     studio: bool,
 ) -> list[Label]:
     """Return the rows that have an outcome as labels; refuse a file with a fault, naming each."""

@@ -18,7 +18,7 @@ _TEXTS = frozenset({".md", ".markdown", ".txt"})
 
 
 @dataclass(frozen=True)
-class Criteria:
+class ReviewCriteria:
     """What a run of a task must do to be a success; untrusted text."""
 
     general: str = ""
@@ -33,7 +33,7 @@ class Criteria:
         return sum(not self.of(task) for task in set(tasks))
 
 
-def read_criteria(path: Path) -> Criteria:
+def read_criteria(path: Path) -> ReviewCriteria:
     """Read a text for all tasks (.md, .txt), or a table or JSON object of task_id and criterion."""
     if not path.is_file():
         raise InputError(f"{path} does not exist or is not a file; check the path.")
@@ -41,9 +41,9 @@ def read_criteria(path: Path) -> Criteria:
         raise InputError(f"{path} has more than {_MOST_BYTES >> 20} MiB; give shorter criteria.")
     suffix = path.suffix.lower()
     if suffix in _TEXTS:
-        return Criteria(_checked(path, "the text", _read_text(path)))
+        return ReviewCriteria(_checked(path, "the text", _read_text(path)))
     if suffix == ".json" and (mapped := _mapping(path)) is not None:
-        return Criteria(by_task=mapped)
+        return ReviewCriteria(by_task=mapped)
     _, columns, rows = read_rows(path, {"task_id", "criterion"})
     for name in ("task_id", "criterion"):
         if name not in columns:
@@ -58,7 +58,7 @@ def read_criteria(path: Path) -> Criteria:
         if name in by_task:
             raise InputError(f"{path}, {where}: task {name!r} is there twice; keep one row of it.")
         by_task[name] = _checked(path, where, text)
-    return Criteria(by_task=by_task)
+    return ReviewCriteria(by_task=by_task)
 
 
 def _read_text(path: Path) -> str:

@@ -24,7 +24,7 @@ from certify_assets.operations.batches import close_batches
 from certify_assets.operations.deployment_record import stored_deployment
 from certify_assets.operations.labels import Label, append_label, read_labels, resolve_labels
 from certify_assets.operations.layout import RunLookup, batch_key, batch_names, labels_key, stamp
-from certify_assets.operations.review_criteria import Criteria
+from certify_assets.operations.review_criteria import ReviewCriteria
 from certify_assets.operations.review_queue import (
     Asked,
     Queue,
@@ -95,7 +95,7 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class Pace:
+class ReviewPace:
     """How far a reviewer is, and how fast."""
 
     labelled: int  # runs that have their valid label
@@ -169,12 +169,12 @@ class ReviewSession:
         *,
         minutes_per_run: float | None = None,
         double: float = 0.0,
-        criteria: Criteria | None = None,
+        criteria: ReviewCriteria | None = None,
     ) -> None:
         self.store = store
         self.corpus = corpus
         self._minutes, self._double = minutes_per_run, double
-        self.criteria = criteria or Criteria()
+        self.criteria = criteria or ReviewCriteria()
         self._lock = threading.RLock()
         self._lookup = RunLookup(store, corpus)
         self._view: _View | None = None
@@ -309,7 +309,7 @@ class ReviewSession:
         """Return the label that the reviewer took back last, until they label or skip again."""
         return self._undone.get(reviewer)
 
-    def pace(self, reviewer: str) -> Pace:
+    def pace(self, reviewer: str) -> ReviewPace:
         """Return how many runs a reviewer has labelled and how long a label takes them."""
         last: dict[str, Label] = {}
         times: list[float] = []
@@ -322,7 +322,7 @@ class ReviewSession:
         steady = [gap for gap in gaps if gap <= BREAK_SECONDS][-_PACE_LABELS:]
         labelled = sum(label.outcome is not None for label in last.values())
         seconds = median(steady) if len(steady) >= _PACE_LEAST else None
-        return Pace(labelled, seconds, len(steady))
+        return ReviewPace(labelled, seconds, len(steady))
 
     def skip(self, reviewer: str, key: str) -> None:
         """Skip a run, named by `QueuedRun.key`, until the reviewer asks for skipped runs."""

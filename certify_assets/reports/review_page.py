@@ -16,7 +16,7 @@ from certify_assets.corpora.rendering import defuse
 from certify_assets.operations.agreement import DRIFT_LEVEL
 from certify_assets.operations.layout import PROVISIONAL
 from certify_assets.operations.review_queue import queue_agreement
-from certify_assets.operations.review_session import Pace
+from certify_assets.operations.review_session import ReviewPace
 from certify_assets.reports.review_run import (
     STEPS,
     criterion_lines,
@@ -118,11 +118,11 @@ def render_review(
     *,
     news: Sequence[str] = (),
     undone: Statement | None = None,
-    pace: Pace | None = None,
+    pace: ReviewPace | None = None,
 ) -> str:
     """Render the page on which one run is labelled, which confirms the label before it."""
     # agent and run are folded away, score and decision are not in it: they would sway the reviewer
-    run, pace = shown.run, pace or Pace(0)
+    run, pace = shown.run, pace or ReviewPace(0)
     return _render(
         "review.html",
         title=f"Review of {corpus}",
@@ -145,7 +145,7 @@ def render_review(
     )
 
 
-def _time_left(left: int, pace: Pace, minutes: float) -> str:
+def _time_left(left: int, pace: ReviewPace, minutes: float) -> str:
     """Say how long the rest takes: at the reviewer's own pace, or as assumed."""
     if pace.seconds is None:
         return f"about {duration(left * minutes)} at {compact(minutes)} min a run, an assumption"

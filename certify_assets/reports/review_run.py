@@ -99,7 +99,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Message:
+class Bubble:
     """What the agent did, or what user, tool or environment answered."""
 
     speaker: str
@@ -113,7 +113,7 @@ class ShownStep:
     """One step of a run."""
 
     number: int
-    messages: Sequence[Message]
+    messages: Sequence[Bubble]
 
 
 def shown_steps(run: Trajectory) -> list[ShownStep]:
@@ -140,10 +140,10 @@ def whole_text(run: Trajectory) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _messages(step: Step, limit: int) -> Iterator[Message]:
+def _messages(step: Step, limit: int) -> Iterator[Bubble]:
     if step.action.strip():
         code = _CODE.search(step.action) is not None
-        yield Message("Agent", "agent", code, shown_parts(step.action, limit))
+        yield Bubble("Agent", "agent", code, shown_parts(step.action, limit))
     if step.observation.strip():
         text = step.observation
         # the name at the beginning alone: later in a text anyone could have written it
@@ -152,7 +152,7 @@ def _messages(step: Step, limit: int) -> Iterator[Message]:
         kind = "user" if speaker == "user" else "tool"
         rest = text[found.end() :] if found else text
         parts = shown_parts(rest, limit)
-        yield Message(defuse(speaker).capitalize(), kind, kind == "tool", parts)
+        yield Bubble(defuse(speaker).capitalize(), kind, kind == "tool", parts)
 
 
 def shown_parts(raw: str, limit: int) -> list[Text | Node]:

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.storage.tracking import mlflow_client, without_credentials
+from certify_assets.storage.mlflow_server import mlflow_client, without_credentials
 
 # mlflow://NAME asks MLFLOW_TRACKING_URI
 _SCHEMES = ("mlflow", "mlflow+http", "mlflow+https", "mlflow+sqlite")

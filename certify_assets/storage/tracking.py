@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import getpass
 import os
-import re
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +22,7 @@ from typing import Any, TypeVar
 from certify_assets._version import __version__
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file
+from certify_assets.storage.mlflow_server import mlflow_client, without_credentials
 from certify_assets.storage.store import Store
 
 _UI = "http://127.0.0.1:5000"
@@ -32,14 +32,6 @@ _MAX_PARAMS, _MAX_METRICS = 100, 900
 _MAX_POINTS = 200
 # nothing that could hold a pickle
 _SUFFIXES = {".safetensors", ".json"}
-
-_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
-# MLflow's own limits let one step wait for a quarter of an hour on a server that hangs
-_LIMITS = {
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
-    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
-}
 
 _FOLDER = "tracking/waiting"
 _FAILURE = "tracking/failure.json"
@@ -67,11 +59,6 @@ def thinned(points: _Points) -> list[tuple[int, float]]:
         return list(points)
     last = len(points) - 1
     return [points[round(place * last / (_MAX_POINTS - 1))] for place in range(_MAX_POINTS)]
-
-
-def without_credentials(text: str) -> str:
-    """Take user and password out of every URL in a text."""
-    return _CREDENTIALS.sub("", text)
 
 
 def tracking_uri(store: Store) -> str:
@@ -271,22 +258,6 @@ class Tracker:
 
     def _client(self) -> Any:
         return mlflow_client(self.uri)
-
-
-def mlflow_client(uri: str) -> Any:
-    """Return MLflow's client of a server or database, which does not wait long for an answer."""
-    # imported here: MLflow costs about two CPU seconds, and only steps that record pay them
-    import logging
-
-    for name in ("mlflow.store.db.utils", "alembic"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    for name, value in _LIMITS.items():
-        os.environ.setdefault(name, value)
-    from mlflow.tracking import MlflowClient
-
-    # the error comes back and is said in a sentence; MLflow would print its traceback as well
-    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
-    return MlflowClient(tracking_uri=uri)
 
 
 @functools.cache

@@ -47,10 +47,12 @@ _OUTCOMES = _YES_OR_NO | {
 _CONTRARY = re.compile(r"fail|error|incorrect|wrong|un(re)?solved|unsuccess")
 _MOST_LABELS = 6
 _UNWRITABLE = re.compile("[\0\ud800-\udfff]")
+# nearer to 0 or 1 than this a number is no class of its own
+_ROUNDED = 1e-9
 
 
 @dataclass(frozen=True)
-class Outcomes:
+class OutcomeColumn:
     """What the values of a column say of runs, each distinct one read once."""
 
     column: str
@@ -106,6 +108,12 @@ class Outcomes:
     def unknown(self) -> list[str]:
         """Return the values read so far that are no outcomes, as messages quote them."""
         return sorted({shown(key[1]) for key, outcome in self._known.items() if outcome is None})
+
+    @property
+    def rounded(self) -> bool:
+        """Whether all that are no outcomes are numbers which another reader would round to one."""
+        numbers = [_number(key[1]) for key, outcome in self._known.items() if outcome is None]
+        return all(it is not None and min(abs(it), abs(it - 1)) < _ROUNDED for it in numbers)
 
     @property
     def words(self) -> list[str]:
@@ -177,7 +185,7 @@ class TextColumn:
         """Return 0 and 1, −1 where there is none."""
         values = rows_of(self.values)
         listed = values.tolist()
-        words = Outcomes(self.column, self.success_label)
+        words = OutcomeColumn(self.column, self.success_label)
         labelled = self.success_label is not None or words.contrary
         quick = None if labelled else _plain_numbers(values)
         if (
@@ -186,7 +194,7 @@ class TextColumn:
             # 1e-400 is no zero
             and (
                 values.dtype != object
-                or all(Outcomes(self.column).read(one) is not None for one in set(listed))
+                or all(OutcomeColumn(self.column).read(one) is not None for one in set(listed))
             )
         ):
             return np.where(missing, -1, quick).astype(np.int8)
@@ -201,7 +209,7 @@ class TextColumn:
 
     def _no_outcome(self, index: int, listed: list[Any]) -> InputError:
         """Return the error of a column with other values than outcomes."""
-        words = Outcomes(self.column, self.success_label)
+        words = OutcomeColumn(self.column, self.success_label)
         labels = sorted({shown(value) for value in listed if words.read(value) != -1})
         if words.contrary:
             return self.error(

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from certify_assets.cli.gate import Case, Gate, GateResult, junit_xml, markdown
+from certify_assets.cli.gate import Case, CiResult, Gate, junit_xml, markdown
 from certify_assets.cli.output import console, emit_json, show_table
 from certify_assets_tests.builders import score_rows
 from certify_assets_tests.cli.calling import Call
@@ -128,7 +128,7 @@ def test_names_inject_nothing_into_github(
     summary = tmp_path / "summary.md"
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     hostile = (Case(HOSTILE, "failed", HOSTILE),)
-    result = GateResult(HOSTILE, HOSTILE, hostile, promise=(HOSTILE,), warnings=(HOSTILE,) * 200)
+    result = CiResult(HOSTILE, HOSTILE, hostile, promise=(HOSTILE,), warnings=(HOSTILE,) * 200)
     Gate(f"certify {HOSTILE}", True, None).report(result)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1 + 9 + 1 and "more findings" in lines[-1]
@@ -163,7 +163,7 @@ def test_names_in_what_is_printed_are_no_commands(
 def test_names_are_data_in_junit(tmp_path: Path) -> None:
     name = 'a"<b>&\x00\x1b\ufffe\ud800]]>'
     text = junit_xml(
-        "certify audit", GateResult(name, name, (Case(name, "skipped", name),), warnings=(name,))
+        "certify audit", CiResult(name, name, (Case(name, "skipped", name),), warnings=(name,))
     )
     (tmp_path / "a.xml").write_text(text, encoding="utf-8")
     assert list(cases(tmp_path / "a.xml").values()) == ["skipped"]

@@ -26,7 +26,7 @@ def read(path: Path, **options: Any) -> ImportedCorpus:
     return import_corpus(path, name="c", options=options)
 
 
-def same(path: Path, wanted: ImportedCorpus, **options: Any) -> None:
+def assert_same(path: Path, wanted: ImportedCorpus, **options: Any) -> None:
     found = read(path, **options)
     assert found.format == wanted.format
     pd.testing.assert_frame_equal(found.frame[COLUMNS], wanted.frame[COLUMNS])
@@ -93,7 +93,7 @@ def test_a_langfuse_trace_is_one_run_in_every_export(
     for seed, (name, rows) in enumerate(blob(traces).items()):
         write(tmp_path / "blob" / f"{name}{suffix}", shuffled(rows, seed))
     assert detect_format([tmp_path / "blob"]) == "langfuse"
-    same(tmp_path / "blob", wanted)
+    assert_same(tmp_path / "blob", wanted)
     (first,) = wanted.frame.query("trajectory_id == 't0'").to_dict("records")
     assert first["instruction"] == "Cancel booking a." and first["agent"] == "model-x"
     assert [step["action"] for step in first["steps"]] == [
@@ -113,7 +113,7 @@ def test_order_of_records_and_fields_does_not_matter(
         path = tmp_path / str(seed) / "page.json"
         path.parent.mkdir()
         path.write_text(json.dumps({"meta": {}, "data": mixed}), "utf-8")
-        same(path, wanted)
+        assert_same(path, wanted)
     some = [row for n in range(3) for row in runs(f"x{n}", "ab"[n % 2], n)]
     said = [feedback(f"x{n}", n % 2) for n in range(3)]
     write_lines(tmp_path / "plain" / "runs.jsonl", [*some, *said])
@@ -121,7 +121,7 @@ def test_order_of_records_and_fields_does_not_matter(
     for seed in range(5):
         path = tmp_path / "mixed" / f"{seed}.jsonl"
         write_lines(path, shuffled([*some, *said], seed))
-        same(path, plain)
+        assert_same(path, plain)
 
 
 def test_missing_parents_cost_no_step_and_are_counted(tmp_path: Path) -> None:
@@ -187,11 +187,11 @@ def test_langsmith_places_runs_by_ids_by_dotted_order_and_by_nesting(tmp_path: P
         for run in some
     ]
     write_lines(tmp_path / "dotted" / "runs.jsonl", [*reversed(dotted), *said])
-    same(tmp_path / "dotted", wanted)
+    assert_same(tmp_path / "dotted", wanted)
     write_parquet(tmp_path / "bulk" / "runs.parquet", some)
     write_lines(tmp_path / "bulk" / "feedback.jsonl", said)
     assert detect_format([tmp_path / "bulk"]) == "langsmith"
-    same(tmp_path / "bulk", wanted)
+    assert_same(tmp_path / "bulk", wanted)
     assert set(wanted.frame["trajectory_id"]) == {run_id("x/root"), run_id("y/root")}
 
 

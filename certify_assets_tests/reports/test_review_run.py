@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from certify_assets.corpora.schema import Step, Trajectory
 from certify_assets.operations.review_queue import Budget
-from certify_assets.operations.review_session import Pace, QueuedRun
+from certify_assets.operations.review_session import QueuedRun, ReviewPace
 from certify_assets.reports.review_page import Reviewer, render_review
 from certify_assets.reports.review_run import (
     Node,
@@ -37,7 +37,7 @@ def run(*steps: Step, instruction: str = "Do it") -> Trajectory:
     return Trajectory("c", "t", "run", "agent-a", 0, instruction, steps, None)
 
 
-def page(*steps: Step, criterion: str = "", pace: Pace | None = None) -> str:
+def page(*steps: Step, criterion: str = "", pace: ReviewPace | None = None) -> str:
     shown = QueuedRun(run(*steps), "k" * 32, 1, 0, 3, 0, criterion)
     return render_review(
         shown, None, Budget((), 6.0, 10, 5), "c", Reviewer("Ann", "f" * 64), pace=pace
@@ -157,7 +157,7 @@ def test_criteria_are_next_to_the_run_and_escaped() -> None:
 
 
 def test_the_time_left_is_the_reviewers_own_once_it_is_known() -> None:
-    first, later = page(pace=Pace(0)), page(pace=Pace(9, 14.04, 8))
+    first, later = page(pace=ReviewPace(0)), page(pace=ReviewPace(9, 14.04, 8))
     assert "3 runs left for you, about 18 min at 6 min a run, an assumption" in first
     assert "about 1 min at your median of 14 s a label (your last 8)" in later
     assert '<progress max="12" value="9"' in later

@@ -13,6 +13,7 @@ import pytest
 from certify_assets._version import __version__
 from certify_assets.errors import InputError
 from certify_assets.storage import tracking as late_records
+from certify_assets.storage.mlflow_server import without_credentials
 from certify_assets.storage.store import Store
 from certify_assets.storage.tracking import (
     DatasetRead,
@@ -20,7 +21,6 @@ from certify_assets.storage.tracking import (
     Summary,
     Tracker,
     waiting_records,
-    without_credentials,
     write_or_keep,
 )
 

@@ -27,7 +27,7 @@ from certify_assets.errors import InputError
 from certify_assets.tables.columns import likely_column, matched, refuse_repeated, renamed
 from certify_assets.tables.delimited import decoded, long_fields, separator_of
 from certify_assets.tables.sheets import sheet_rows
-from certify_assets.tables.text_column import Outcomes
+from certify_assets.tables.text_column import OutcomeColumn
 
 _FIELDS = words("task_id outcome text steps trajectory_id agent attempt instruction")
 #: what a column of each field may be called otherwise
@@ -128,7 +128,7 @@ def table(files: Files, reading: Reading) -> Iterator[Draft]:
             reading.drop("file_unreadable", _no_table(file))
             continue
         called = _called(file, found.names, columns, needed)
-        outcomes = Outcomes(columns["outcome"], None if label is None else str(label))
+        outcomes = OutcomeColumn(columns["outcome"], None if label is None else str(label))
         reading.sha256(file)
         rows = bad = 0
         for row, values in found.rows(list(called.values())):
@@ -164,12 +164,12 @@ def _unreadable(words: str) -> _Unusable:
     return _Unusable("unreadable_record", words)
 
 
-def _require_known(file: SourceFile, outcomes: Outcomes, *, few: bool) -> None:
+def _require_known(file: SourceFile, outcomes: OutcomeColumn, *, few: bool) -> None:
     """Refuse a column of which some values are outcomes and others, of other runs, are not."""
     # a slip in a column of 0 and 1 costs its row; rows without a label of the column's own words
     # would be left out by their outcome
     others, values = outcomes.unknown, outcomes.values
-    slips = few and not outcomes.words and outcomes.found == {0, 1}
+    slips = few and not outcomes.words and (outcomes.found == {0, 1} or outcomes.rounded)
     if not others or slips:
         return
     more = f" and {len(values) - _MOST_LABELS} more" if len(values) > _MOST_LABELS else ""
@@ -302,7 +302,7 @@ def _header(file: SourceFile, cells: list[str]) -> list[str]:
 
 
 def _draft(
-    row: Mapping[str, Any], outcomes: Outcomes, origin: Origin, reading: Reading
+    row: Mapping[str, Any], outcomes: OutcomeColumn, origin: Origin, reading: Reading
 ) -> Draft | _Unusable:
     task, trajectory = _identity(row["task_id"]), _identity(row["trajectory_id"])
     outcome = outcomes.read(row["outcome"])

@@ -1,0 +1,36 @@
+"""The client of an MLflow server or database, and its address without secrets."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
+# MLflow's own limits let one step wait for a quarter of an hour on a server that hangs
+_LIMITS = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+}
+
+
+def without_credentials(text: str) -> str:
+    """Take user and password out of every URL in a text."""
+    return _CREDENTIALS.sub("", text)
+
+
+def mlflow_client(uri: str) -> Any:
+    """Return MLflow's client of a server or database, which does not wait long for an answer."""
+    # imported here: MLflow costs about two CPU seconds, and only steps that record pay them
+    import logging
+
+    for name in ("mlflow.store.db.utils", "alembic"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    for name, value in _LIMITS.items():
+        os.environ.setdefault(name, value)
+    from mlflow.tracking import MlflowClient
+
+    # the error comes back and is said in a sentence; MLflow would print its traceback as well
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
+    return MlflowClient(tracking_uri=uri)
