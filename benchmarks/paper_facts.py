@@ -586,7 +586,7 @@ def selection_fact(trials: int) -> PaperFact:
     )
 
 
-_MARKS = (("o", svg.REJECT), ("s", svg.HUMAN), ("^", svg.JUDGE))
+_MARKS = (("o", svg.WRONG), ("s", svg.HUMAN), ("^", svg.SHARE))
 _FOOLED_WIDTH, _FOOLED_HEIGHT = 10.0, 4.2
 
 
@@ -646,7 +646,7 @@ def _panel(
         )
     axes.axhline(
         delta,
-        color=svg.ALPHA_INK,
+        color=svg.BUDGET,
         linestyle=(0, (6, 3)),
         linewidth=1.4,
         label=f"promised: δ = {delta:g}",

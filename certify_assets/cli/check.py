@@ -206,8 +206,8 @@ _QUEUE_HELP = (
 @click.option(
     "--mlflow",
     metavar="URI",
-    help="Log every decision as an assessment of the MLflow trace that trajectory_id names, at this "
-    "server (http://HOST:PORT) or database; logged again, it is there once.",
+    help="Log every decision as an assessment of the MLflow trace that trajectory_id names, at "
+    "this server (http://HOST:PORT) or database; logged again, it is there once.",
 )
 @stream_option
 @split_option

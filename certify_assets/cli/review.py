@@ -177,7 +177,8 @@ def import_(
     """Add the labels of a file to the journal of a corpus.
 
     FILE is a table with trajectory_id and outcome (0, 1, failure, success), read as score tables
-    are, or the JSON export of Label Studio. All of the file is taken or nothing; the same file a second time adds nothing.
+    are, or the JSON export of Label Studio. All of the file is taken or nothing; the same
+    file a second time adds nothing.
     """
     from certify_assets.cli.launching import report_stored
     from certify_assets.operations.label_files import import_labels

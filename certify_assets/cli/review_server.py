@@ -146,7 +146,7 @@ class _Connection(H11Protocol):
             super().data_received(data)
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
-        """Answer a client that has closed its half and still reads, also in the middle of a form."""
+        """Answer a client that closed its half and still reads, also in the middle of a form."""
         if self.conn.our_state is h11.IDLE or self._refused:
             return None
         self.cycle.more_body = False

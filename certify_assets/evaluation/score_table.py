@@ -270,8 +270,8 @@ def score_table_pieces(
         # a piece does not show how the others are written
         if table.scores_as:
             raise InputError(
-                f"{path} has {table.scores_as[0]}, and a table that is read in pieces has numbers; write them as "
-                "numbers, or leave --stream out."
+                f"{path} has {table.scores_as[0]}, and a table that is read in pieces has "
+                "numbers; write them as numbers, or leave --stream out."
             )
         if score_scale == "probability" and ((table.scores < 0) | (table.scores > 1)).any():
             raise InputError(

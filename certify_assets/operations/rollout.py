@@ -323,12 +323,14 @@ def _findings(
         text = (
             f"the runs of {corpus} were certified under {splits.number} splits{names}: if this one "
             "was taken because its certificate is the best of them, the confidence is overstated, "
-            "and tasks of its calibration split may have been read as TEST; keep the first, or take "
-            "new tasks."
+            "and tasks of its calibration split may have been read as TEST; keep the first, or "
+            "take new tasks."
         )
         found.append({"code": "resplit", "message": text})
     if not splits.current_first:
-        text = f"Accepted when it was deployed: the split that was certified first is {splits.first}'s."
+        text = (
+            f"Accepted when it was deployed: the first certified split is that of {splits.first}."
+        )
         found.append({"code": RESPLIT_ACCEPTED, "message": text})
     if len(chosen) > 1:
         total = sum(item.delta for item in chosen)

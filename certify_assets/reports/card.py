@@ -159,7 +159,7 @@ def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
 
 
 def draw_curves(explained: Sequence[Explained], axes: Axes | None = None) -> Axes:
-    """Draw the error among decided runs by their share on axes of matplotlib, new ones by default."""
+    """Draw the error among decided runs by their share on matplotlib axes, new ones by default."""
     if axes is None:
         from matplotlib import pyplot
 

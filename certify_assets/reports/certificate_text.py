@@ -114,7 +114,7 @@ def procedure_words(name: str) -> str:
 
 
 def page_title(name: str, certificates: Sequence[Certificate]) -> str:
-    """Return the title of a page that was given none: the table, and what may be wrong how often."""
+    """Return the title of a page that was given none: the table, and the errors allowed."""
     budgets: dict[str, set[str]] = {}
     for item in certificates:
         budgets.setdefault(item.side, set()).add(f"{100 * item.alpha:g} %")

@@ -109,8 +109,8 @@ def _pattern(name: str) -> str:
     return (
         f'<defs><pattern id="{name}-hatch" width="5" height="5" patternUnits="userSpaceOnUse" '
         'patternTransform="rotate(45)">'
-        f'<rect width="5" height="5" fill="{svg.HUMAN_SOFT}"/><path d="M0 0v5" stroke="{svg.HUMAN}" '
-        'stroke-width="2.4"/></pattern></defs>'
+        f'<rect width="5" height="5" fill="{svg.HUMAN_SOFT}"/>'
+        f'<path d="M0 0v5" stroke="{svg.HUMAN}" stroke-width="2.4"/></pattern></defs>'
     )
 
 

@@ -275,7 +275,7 @@ def render_message(
 
 
 def _render(template: str, **values: Any) -> str:
-    # without the hash that other pages print: the policy names the style sheet, which is one for all
+    # without the hash other pages print: the policy names the style sheet, which is one for all
     return environment().get_template(template).render(css=_style(), **values)
 
 

@@ -29,7 +29,7 @@ class MlflowExperiment:
 
     @classmethod
     def of(cls, url: str) -> MlflowExperiment:
-        """Read a URL: mlflow+http://HOST:PORT/NAME, mlflow+sqlite:///FILE/NAME, or mlflow://NAME."""
+        """Read mlflow+http://HOST:PORT/NAME, mlflow+sqlite:///FILE/NAME, or mlflow://NAME."""
         scheme, _, rest = url.partition("://")
         place, _, name = rest.rstrip("/").rpartition("/")
         address = f"{scheme.removeprefix('mlflow+')}://{place}"

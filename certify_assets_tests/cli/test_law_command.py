@@ -85,7 +85,7 @@ def test_a_data_root_with_too_little_is_exit_three(call: Call, tmp_path: Path) -
     [
         ("--paper --predict", "a prediction needs --success-rate and --auroc"),
         ("--paper --auroc 0.8", "a prediction needs --success-rate"),
-        ("--paper --success-rate 30 --auroc 0.8", "not in the range"),
+        ("--paper --success-rate 30 --auroc 0.8", "30 is more than all"),
         ("--paper --success-rate nan --auroc 0.8", "not"),
         ("{table} --paper", "two sets of points"),
         ("{table} --out {table}", "would be overwritten"),

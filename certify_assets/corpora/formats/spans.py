@@ -9,7 +9,8 @@ and hands them to `drafts_of_traces`; `messages_of` reads chat messages in the s
         for record, origin in ...:
             traces.add(Span(trace_id=..., asked=messages_of(record["input"]), origin=origin, ...))
             traces.assess(Assessment(trace_id=..., name="correct", value=True, source="human"))
-        yield from drafts_of_traces(traces.trees(reading), reading, TraceDefaults(task=("task_id",)))
+        defaults = TraceDefaults(task=("task_id",))
+        yield from drafts_of_traces(traces.trees(reading), reading, defaults)
 
 `span_content` reads the attributes of OpenTelemetry spans in all conventions.
 """
