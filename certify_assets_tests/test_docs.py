@@ -60,7 +60,7 @@ def test_pictures_have_a_description(page: str) -> None:
 
 def test_every_page_is_in_the_navigation() -> None:
     named = re.findall(r"^ +- (?:.*: )?([\w/-]+\.md)$", read("mkdocs.yml"), re.MULTILINE)
-    elsewhere = {"index.md", "deploy.md", "changelog.md"}
+    elsewhere = {"index.md", "deploy.md", "changelog.md", "notebook.md"}
     pages = {page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")}
     assert len(named) == len(set(named)) and set(named) - elsewhere == pages
 

@@ -31,8 +31,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_page_is_there_and_loads_nothing_from_elsewhere(site: Path) -> None:
     pages = [path for path in site.rglob("*.html") if path.name != "404.html"]
-    # README.md is index.md; deploy/README.md and the changelog are pages too
-    assert len(pages) == len(PAGES) + 1
+    # README.md is index.md; deploy/README.md, the changelog and the notebook are pages too
+    assert len(pages) == len(PAGES) + 2
+    notebook = (site / "notebook.html").read_text("utf-8")
+    assert "certificate.explain()" in notebook and notebook.count("<svg") > 2
     for path in pages:
         text = path.read_text("utf-8")
         loaded = re.findall(r"<(?:script|img|iframe|source)\b[^>]*\bsrc=\"?([^\"\s>]+)", text)

@@ -1,7 +1,7 @@
 """Hooks of MkDocs for the site that `make docs` builds.
 
-The home page is README.md, so that both say the same. README.md of `deploy/` and the changelog are
-pages too. The reference is drawn from the click commands and the JSON schemas.
+The home page is README.md, so that both say the same. README.md of `deploy/`, the changelog and the
+notebook with its outputs are pages too. The reference is drawn from the click commands and the JSON schemas.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ ELSEWHERE = {
     "index.md": "README.md",
     "deploy.md": "deploy/README.md",
     "changelog.md": "CHANGELOG.md",
+    "notebook.md": "docs/notebook.ipynb",
 }
 _LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(#[^)\s]*)?\)")
 _SCHEMA = re.compile(r"^::: schema (\w+)$", re.MULTILINE)
@@ -55,7 +56,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are written outside of docs/."""
     for name, source in ELSEWHERE.items():
         path = REPOSITORY / source
-        text = _relinked(path.read_text("utf-8"), path.parent, name)
+        text = path.read_text("utf-8")
+        text = notebook_page(text) if path.suffix == ".ipynb" else text
+        text = _relinked(text, path.parent, name)
         files.append(File.generated(config, name, content=text))
     return files
 
@@ -69,6 +72,29 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     drawn = _SCHEMA.sub(lambda found: schema_tables(found[1]), markdown)
     drawn = _COMMANDS.sub(lambda _: "\n".join(command_tables()), drawn)
     return _relinked(drawn, (REPOSITORY / "docs" / name).parent, name)
+
+
+def notebook_page(text: str) -> str:
+    """Draw the cells of a notebook and what they put out, as a notebook server shows them."""
+    drawn: list[str] = []
+    for cell in json.loads(text)["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            drawn.append(source)
+            continue
+        drawn.append(f"```python\n{source}\n```")
+        for output in cell["outputs"]:
+            data = {kind: "".join(value) for kind, value in output.get("data", {}).items()}
+            if page := data.get("text/html"):
+                # a blank line would end the block of HTML
+                drawn.append("<div>" + re.sub(r"\n\s*", "\n", page) + "</div>")
+            elif picture := data.get("image/png"):
+                source = "data:image/png;base64," + picture.replace("\n", "")
+                drawn.append(f'<img alt="{data.get("text/plain", "")}" src="{source}">')
+            else:
+                words = data.get("text/plain") or "".join(output.get("text", ""))
+                drawn.append(f"```text\n{words.rstrip()}\n```")
+    return "\n\n".join(drawn)
 
 
 def command_tables() -> Iterator[str]:
