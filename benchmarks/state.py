@@ -142,7 +142,7 @@ def _new(root: Path, runs: int, corpora: bool) -> dict[str, dict[str, float]]:
     from certify_assets.operations.batches import decide_ready, receive
     from certify_assets.operations.deployment import Deployment
     from certify_assets.operations.rollout import deploy
-    from certify_assets.reports import judge_page
+    from certify_assets.reports import index_page, judge_page
     from certify_assets.storage.store import Store
     from certify_assets_tests.builders import certify_small_corpora
     from certify_assets_tests.operations_builders import certified_corpus, deliver
@@ -171,8 +171,8 @@ def _new(root: Path, runs: int, corpora: bool) -> dict[str, dict[str, float]]:
     probe.measure(f"receive {runs} runs", lambda: receive(corpus(), [str(inbox)]))
     documents = probe.measure(f"decide {runs} runs", lambda: decide_ready(corpus()))
     assert [(item.rows, item.decided) for item in documents] == [(runs, True)]
-    probe.measure("index page", lambda: judge_page.write_index(store))
-    probe.measure("index page, again", lambda: judge_page.write_index(store))
+    probe.measure("index page", lambda: index_page.write_index(store))
+    probe.measure("index page, again", lambda: index_page.write_index(store))
     return probe.found
 
 
