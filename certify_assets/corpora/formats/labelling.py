@@ -162,7 +162,7 @@ class Labelling:
             return int(word in _SUCCESSES)
         try:
             number = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not math.isfinite(number):
             return (

@@ -162,18 +162,21 @@ def _assess(score: Record, outermost: set[str], made: TraceRecords, reading: Rea
 
 def _without_judges(found: Iterable[_Found], reading: Reading) -> list[_Found]:
     """Leave out evaluators of the run and what they called."""
-    kept, left = [*found], set[str]()
-    while True:
-        judging = {
-            str(item.record["id"])
-            for item in kept
-            if span_kind(item.record.get("type")) == _JUDGING or _parent(item) in left
-        }
-        if not judging:
-            return kept
-        left |= judging
-        reading.notes["observations of evaluators, left out"] += len(judging)
-        kept = [item for item in kept if str(item.record["id"]) not in judging]
+    everything, below = [*found], dict[str, list[str]]()
+    waiting = []
+    for item in everything:
+        below.setdefault(_parent(item), []).append(str(item.record["id"]))
+        if span_kind(item.record.get("type")) == _JUDGING:
+            waiting.append(str(item.record["id"]))
+    left = set[str]()
+    # once each, however deep they are nested
+    while waiting:
+        if (name := waiting.pop()) not in left:
+            left.add(name)
+            waiting += below.get(name, ())
+    if left:
+        reading.notes["observations of evaluators, left out"] += len(left)
+    return [item for item in everything if str(item.record["id"]) not in left]
 
 
 def _said(value: Any) -> Any:

@@ -144,11 +144,16 @@ def _trace(record: Mapping[str, Any]) -> Mapping[str, Any]:
         return record
     # Parquet keeps an object of varying keys as a list of pairs
     info = {
-        name: dict(value) if isinstance(value, list) and name != "assessments" else value
+        name: _paired(value) if isinstance(value, list) and name != "assessments" else value
         for name, value in ((name, parsed(record.get(name))) for name in _COLUMNS)
         if name not in ("trace", "spans")
     }
     return {"info": info, "data": {"spans": parsed(record.get("spans"))}}
+
+
+def _paired(items: list[Any]) -> Record:
+    pairs = (item for item in items if isinstance(item, list | tuple) and len(item) == 2)
+    return {text_of(name): value for name, value in pairs if text_of(name)}
 
 
 def _trace_id(info: Mapping[str, Any], spans: list[Mapping[str, Any]]) -> str:

@@ -26,6 +26,7 @@ from certify_assets.corpora.formats.texts import mapping, objects, text_of
 _REQUEST = re.compile(rb'"resource_?(?:[sS]pans|[lL]ogs)"\s*:\s*\[')
 _LOGS = re.compile(rb'"resource_?[lL]ogs"\s*:')
 _CAPITAL = re.compile("[A-Z]")
+_INTEGER = re.compile(r"-?[0-9]{1,20}")
 _ERRORS = ("2", "status_code_error", "error")
 _DEEPEST = 50
 
@@ -168,7 +169,7 @@ def _value(value: Any, depth: int = 0) -> Any:
             return plain
     if (number := _field(found, "intValue")) is not None:
         # 64 bits do not fit into a number of JSON, so it is text
-        return int(number) if str(number).lstrip("-").isdecimal() else number
+        return int(number) if _INTEGER.fullmatch(str(number)) else number
     if (several := _field(found, "arrayValue")) is not None:
         return [_value(item, depth + 1) for item in objects(mapping(several).get("values"))]
     if (pairs := _field(found, "kvlistValue")) is not None:

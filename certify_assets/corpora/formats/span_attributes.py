@@ -37,6 +37,8 @@ _ROLE_EVENT = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message")
 _CHOICE_EVENT = "gen_ai.choice"
 _EVALUATION = "gen_ai.evaluation.result"
 _NUMBERED = re.compile(r"\d{1,6}")
+# levels of a message, far more than any convention has and far fewer than Python's limit
+_DEEPEST = 64
 
 
 class SpanEvent(NamedTuple):
@@ -113,7 +115,7 @@ def nested(attributes: Mapping[str, Any], prefix: str) -> Any:
         return attributes[prefix]
     tree: Record = {}
     for key, value in attributes.items():
-        if not key.startswith(f"{prefix}."):
+        if not key.startswith(f"{prefix}.") or key.count(".") > _DEEPEST:
             continue
         place, names = tree, key[len(prefix) + 1 :].split(".")
         for name in names[:-1]:
@@ -126,10 +128,13 @@ def nested(attributes: Mapping[str, Any], prefix: str) -> Any:
     return _listed(tree) or None
 
 
-def undotted(value: Any) -> Any:
+def undotted(value: Any, depth: int = 0) -> Any:
     """Turn keys with dots into objects, in a list of messages as Phoenix exports it."""
+    # what is nested deeper than any message is an argument or an answer, to the letter
+    if depth > _DEEPEST:
+        return value
     if isinstance(value, list | tuple):
-        return [undotted(item) for item in value]
+        return [undotted(item, depth + 1) for item in value]
     if not isinstance(value, Mapping):
         return value
     found: Record = {}
@@ -141,7 +146,7 @@ def undotted(value: Any) -> Any:
             for name in path:
                 inner = place.setdefault(name, {})
                 place = inner if isinstance(inner, dict) else {}
-            place[last] = undotted(item)
+            place[last] = undotted(item, depth + 1)
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -172,17 +172,16 @@ class SpanTree:
         """The spans that have no parent in the trace."""
         return tuple(span for span, depth in zip(self.spans, self.depths, strict=True) if not depth)
 
-    def attribute(self, *names: str) -> Any:
-        """Return the first attribute of one of the names: of a root, the trace, or any span."""
-        places = [
-            *(span.attributes for span in self.roots),
-            self.attributes,
-            *(span.attributes for span in self.spans),
-        ]
-        for name in names:
-            for attributes in places:
-                if (value := looked_up(attributes, name)) not in (None, ""):
-                    return value
+    def attribute(self, *names: str, of_whole: bool = False) -> Any:
+        """Return the first attribute of one of the names: of a root, the trace, or any span.
+
+        With `of_whole` under any of the names of a root or the trace before under one of a span.
+        """
+        whole = [*(span.attributes for span in self.roots), self.attributes]
+        inner = [span.attributes for span in self.spans]
+        for places in (whole, inner) if of_whole else (whole + inner,):
+            if (value := _first(places, names)) is not None:
+                return value
         return None
 
     def attribute_names(self) -> str:
@@ -208,6 +207,14 @@ def _walk(
         seen.add(span.span_id)
         ordered.append((span, depth))
         waiting += [(child, depth + 1) for child in reversed(below.get(span.span_id, []))]
+
+
+def _first(places: Sequence[Mapping[str, Any]], names: Iterable[str]) -> Any:
+    for name in names:
+        for attributes in places:
+            if (value := looked_up(attributes, name)) not in (None, ""):
+                return value
+    return None
 
 
 def looked_up(attributes: Mapping[str, Any], name: str) -> Any:

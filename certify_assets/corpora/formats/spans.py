@@ -152,7 +152,9 @@ def _steps(messages: tuple[Message, ...], reading: Reading) -> tuple[Step, ...]:
 
 def _named(tree: SpanTree, option: str, reading: Reading, defaults: tuple[str, ...]) -> str | None:
     chosen = reading.options.get(option)
-    value = tree.attribute(*([str(chosen)] if chosen else defaults))
+    names = [str(chosen)] if chosen else defaults
+    # a call of a tool has tasks of its own; an agent is often named by the calls of its model alone
+    value = tree.attribute(*names, of_whole=option != "agent_attribute")
     if isinstance(value, float) and math.isfinite(value) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | str):
