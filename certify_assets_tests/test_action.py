@@ -47,7 +47,7 @@ def repository(tmp_path: Path) -> Path:
     programs = tmp_path / "temp" / "certify" / "bin"
     programs.mkdir(parents=True)
     python = shlex.quote(sys.executable)
-    for name, command in (("python", python), ("certify", f"{python} -m certify_assets.cli")):
+    for name, command in (("python", python), ("certify", f"{python} -P -m certify_assets.cli")):
         lines = f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(REPOSITORY))} exec {command} "$@"\n'
         (programs / name).write_text(lines, encoding="utf-8")
         (programs / name).chmod(0o755)
@@ -144,6 +144,19 @@ def test_inputs_are_no_commands(repository: Path, given: dict[str, str]) -> None
     assert done.code == 2 and "certify: " in done.log and "Traceback" not in done.log
     left = {path.name for path in repository.iterdir()} - {".git"}
     assert left == {"scores.csv", "later.csv"}
+
+
+def test_no_file_of_the_checkout_is_run_or_answers(repository: Path) -> None:
+    for name in ("json.py", "os.py", "pathlib.py", "venv.py", "pip.py", "sitecustomize.py"):
+        (repository / name).write_text("raise SystemExit('a file of the checkout ran')\n", "utf-8")
+    pythons = re.findall(r'python"? +(\S+)', "\n".join(step.get("run", "") for step in STEPS))
+    assert pythons == ["-I"] * 3
+    done = run(repository, {"scores": "scores.csv"})
+    assert done.code == 0 and done.outputs["certified"] == "true", done.log
+    assert "of the checkout ran" not in done.log
+    (repository / "linked.json").symlink_to(repository / "elsewhere.json")
+    linked = run(repository, {"scores": "scores.csv", "out": "linked.json"})
+    assert linked.code == 2 and not (repository / "elsewhere.json").exists()
 
 
 @pytest.mark.slow
