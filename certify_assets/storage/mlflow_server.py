@@ -6,7 +6,8 @@ import os
 import re
 from typing import Any
 
-_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
+# up to the last @ before the path: a password may hold one, as clients read it
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s]+@")
 # MLflow's own limits let one step wait for a quarter of an hour on a server that hangs
 _LIMITS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",

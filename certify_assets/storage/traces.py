@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any, Final
 from urllib.parse import unquote
 
@@ -63,7 +65,7 @@ class MlflowExperiment:
         """Return a file for each trace, with a stamp that its assessments and tags change."""
         found: dict[str, Mapping[str, Any]] = {}
         with self._asking():
-            client, token = mlflow_client(self.address), None
+            client, token = _client(self.address), None
             experiment = client.get_experiment_by_name(self.name)
             if experiment is None:
                 raise InputError(
@@ -87,13 +89,21 @@ class MlflowExperiment:
         """Open one trace as JSON."""
         trace_id = name.rpartition("/")[2].removesuffix(_SUFFIX)
         with self._asking():
-            trace = mlflow_client(self.address).get_trace(trace_id, display=False)
+            trace = _client(self.address).get_trace(trace_id, display=False)
             return io.BytesIO(trace.to_json().encode("utf-8"))
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
         with asking(self.address):
             yield
+
+
+def _client(address: str) -> Any:
+    """Return the client of a server, or of a database that is there: MLflow would make one."""
+    scheme, _, file = address.partition(":///")
+    if scheme == "sqlite" and not Path(file.partition("?")[0]).is_file():
+        raise InputError(f"there is no database {file}; check the path.")
+    return mlflow_client(address)
 
 
 @contextmanager
@@ -134,11 +144,13 @@ class VerdictCounts:
 
 NAME: Final = "certify_decision"
 SOURCE: Final = "certify_assets"
+# ids become a part of an address, and come from tables of others
+_TRACE_ID: Final = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9_.:/-]*")
 
 
 def _assessing(address: str) -> Any:
     # sets the limits on waiting; only this client logs assessments without MLflow's global state
-    mlflow_client(address)
+    _client(address)
     from mlflow.tracing.client import TracingClient
 
     return TracingClient(tracking_uri=address)
@@ -158,6 +170,9 @@ def log_verdicts(address: str, verdicts: Iterable[TraceVerdict]) -> VerdictCount
     with asking(address):
         client = _assessing(address)
         for verdict in verdicts:
+            if not _TRACE_ID.fullmatch(verdict.trace_id):
+                unknown.append(verdict.trace_id)
+                continue
             try:
                 trace = client.get_trace(verdict.trace_id)
             except MlflowException as error:
@@ -173,6 +188,7 @@ def log_verdicts(address: str, verdicts: Iterable[TraceVerdict]) -> VerdictCount
                 one
                 for one in trace.info.assessments
                 if one.name == NAME
+                and (one.source.source_type, one.source.source_id) == ("CODE", SOURCE)
                 and one.valid is not False
                 and (one.metadata or {}).get("certificate_sha256") == verdict.certificate_sha256
             ]
