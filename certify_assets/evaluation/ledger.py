@@ -21,11 +21,11 @@ these can rewrite history; the ledger makes that a deliberate act, not an accide
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from certify_assets._version import __version__
 from certify_assets.corpora.config import registered_corpora
@@ -393,13 +393,20 @@ def certified_splits(corpus: Corpus) -> CertifiedSplits:
     # Registrations outlast their corpus. Runs are the same where task, agent and texts are. One
     # profile after another is seen within one version: new tasks make another manifest too.
     own = _designs(corpus)
-    every = {design: (time, corpus.name) for design, time in own.items()}
+    every: dict[tuple[int | str, ...], tuple[str, str]] = {
+        design: (found.time, corpus.name) for design, found in own.items()
+    }
     others = []
-    for other in _of_the_same_runs(corpus):
-        if found := _designs(other):
+    for other, versions in _of_the_same_runs(corpus):
+        theirs = _designs(other, versions)
+        if theirs:
             others.append(other.name)
-            for design, time in found.items():
-                every[design] = min(every.get(design, (time, other.name)), (time, other.name))
+        for design, found in theirs.items():
+            name: tuple[int | str, ...] = design
+            if design in own and found.manifests.isdisjoint(manifests_as(corpus, other.name)):
+                # other shares, or tasks left out, under the same seed
+                name = (*design, other.name)
+            every[name] = min(every.get(name, (found.time, other.name)), (found.time, other.name))
     if not every:
         return CertifiedSplits(0, tuple(others), corpus.name, current_first=True)
     earliest = min(every, key=lambda design: every[design])
@@ -409,26 +416,56 @@ def certified_splits(corpus: Corpus) -> CertifiedSplits:
     )
 
 
-def _designs(corpus: Corpus) -> dict[tuple[int, int], str]:
+class _Design(NamedTuple):
+    """A split: when it was registered first, and its manifests in all versions."""
+
+    time: str
+    manifests: frozenset[str]
+
+
+def _designs(
+    corpus: Corpus, versions: Collection[int] | None = None
+) -> dict[tuple[int, int], _Design]:
     """Return the splits as seed and number of the manifest under that seed, of one version.
 
-    Each with the time of its first registration; the one registered last is the last.
+    The one registered last is the last. Of these versions, or of all.
     """
     manifests: dict[tuple[int, int], list[str]] = {}
-    found: dict[tuple[int, int], str] = {}
+    found: dict[tuple[int, int], _Design] = {}
     for registration in LedgerStatus.of(corpus).registrations:
         plan = registration.plan or {}
         # registrations of studies have no manifest, those of early versions no version
-        if {"version", "seed", "manifest_sha256"} <= plan.keys():
+        if {"version", "seed", "manifest_sha256"} <= plan.keys() and (
+            versions is None or plan["version"] in versions
+        ):
+            manifest = plan["manifest_sha256"]
             seen = manifests.setdefault((plan["version"], plan["seed"]), [])
-            if plan["manifest_sha256"] not in seen:
-                seen.append(plan["manifest_sha256"])
-            design = plan["seed"], seen.index(plan["manifest_sha256"])
-            found[design] = found.pop(design, registration.time)
+            if manifest not in seen:
+                seen.append(manifest)
+            design = plan["seed"], seen.index(manifest)
+            known = found.pop(design, _Design(registration.time, frozenset()))
+            found[design] = known._replace(manifests=known.manifests | {manifest})
     return found
 
 
-def _of_the_same_runs(corpus: Corpus) -> Iterator[Corpus]:
+def manifests_as(corpus: Corpus, name: str) -> set[str]:
+    """Return the hashes that a corpus's split, at each of its deliveries, has under a name."""
+    now = replace(corpus.manifest, corpus=name)
+    assignment = now.assignment_so_far
+    found = {now.content_sha256()}
+    for number in range(1, len(now.deliveries)):
+        tasks = {task for delivery in now.deliveries[:number] for task in delivery}
+        earlier = replace(
+            now,
+            assignment={task: split for task, split in assignment.items() if task in tasks},
+            deliveries=now.deliveries[:number] if number > 1 else (),
+        )
+        found.add(earlier.content_sha256())
+    return found
+
+
+def _of_the_same_runs(corpus: Corpus) -> Iterator[tuple[Corpus, set[int]]]:
+    """Return other corpora with those of their versions that hold the same runs."""
     runs = corpus.deliveries.last_runs()
     own = set() if runs is None else set(runs["content"])
     for entry in corpus.store.names("ledger") if own else []:
@@ -438,6 +475,11 @@ def _of_the_same_runs(corpus: Corpus) -> Iterator[Corpus]:
         other = Corpus(corpus.store, name)
         # what is wrong with another corpus is said where that one is used
         with suppress(CertifyError):
-            theirs = other.deliveries.last_runs()
-            if theirs is not None and len(own & set(theirs["content"])) >= SHARED * len(own):
-                yield other
+            # also where other runs have replaced them since
+            versions = {
+                version.number
+                for version in other.deliveries.read()
+                if len(own & set(other.deliveries.runs(version)["content"])) >= SHARED * len(own)
+            }
+            if versions:
+                yield other, versions

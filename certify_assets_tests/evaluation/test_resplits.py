@@ -12,7 +12,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError
 from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.certification import certify_judge
-from certify_assets.evaluation.ledger import certified_splits
+from certify_assets.evaluation.ledger import certified_splits, manifests_as
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.rollout import deploy, redeploy
 from certify_assets.storage.store import Store
@@ -45,13 +45,40 @@ def test_other_names_and_seeds_are_counted_and_outlast_their_corpus(tmp_path: Pa
     assert _splits(store, "first") == (1, ("same",))
     register_runs(store, "second", path, seed=2)
     _certified(store, "second")
+    # nor does a delivery of other runs under its name make it a split of those
+    other = write_runs(tmp_path / "other.jsonl", tasks=60, attempts=3, seed=9)
+    register_runs(store, "second", other, seed=2)
+    Corpus(store, "second").prepare()
     remove_corpus(store, "second")
     assert _splits(store, "first") == (2, ("same", "second"))
     # other runs are no matter
-    other = write_runs(tmp_path / "other.jsonl", tasks=60, attempts=3, seed=9)
     register_runs(store, "other", other, seed=3)
     _certified(store, "other")
     assert _splits(store, "other") == (1, ())
+
+
+def test_one_seed_under_other_names_with_other_shares_or_fewer_tasks(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "root"))
+    path = write_runs(tmp_path / "runs.jsonl", tasks=60, attempts=3)
+    register_runs(store, "base", path, seed=1)
+    _certified(store, "base")
+    register_runs(store, "profile", path, seed=1, profile="paper")
+    _certified(store, "profile")
+    lines = path.read_text("utf-8").splitlines(keepends=True)
+    fewer = tmp_path / "fewer.jsonl"
+    fewer.write_text("".join(line for line in lines if "task-007" not in line), "utf-8")
+    register_runs(store, "task", fewer, seed=1)
+    _certified(store, "task")
+    found = {name: certified_splits(Corpus(store, name)) for name in ("base", "profile", "task")}
+    assert [item.number for item in found.values()] == [3, 3, 3]
+    first = {name: item.current_first for name, item in found.items()}
+    assert first == {"base": True, "profile": False, "task": False}
+    # the same split under another name is the same after new tasks
+    twin = replace(Corpus(store, "base").manifest, corpus="twin").content_sha256()
+    write_runs(path, tasks=66, attempts=3)
+    grown = Corpus(store, "base")
+    grown.prepare()
+    assert twin in manifests_as(grown, "twin") and len(manifests_as(grown, "twin")) == 2
 
 
 def test_another_profile_of_one_version_is_counted_and_new_tasks_are_not(tmp_path: Path) -> None:
