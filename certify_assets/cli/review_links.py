@@ -40,15 +40,17 @@ class ProxyAccounts:
             )
         if not _HEADER.fullmatch(header):
             raise InputError(f"--user-header {header!r} is no header; give one like X-Remote-User.")
+        known = set()
         for address in addresses:
             try:
-                ipaddress.ip_address(address)
+                # as a connection's is written: 0:0:0:0:0:0:0:1 is ::1
+                known.add(str(ipaddress.ip_address(address)))
             except ValueError:
                 raise InputError(
                     f"--trusted-proxy {address!r} is no IP address; give the one from which the "
                     "proxy connects, such as 127.0.0.1."
                 ) from None
-        return cls(header.lower(), frozenset(addresses))
+        return cls(header.lower(), frozenset(known))
 
 
 class Links:
@@ -121,6 +123,8 @@ def _read(file: Path) -> dict[str, str]:
     """Read the tokens of a file by their reviewers; none where it is not there yet."""
     if not file.exists():
         return {}
+    if not file.is_file():
+        raise InputError(f"{file} is no file, so it cannot keep links; give one, or a new name.")
     if file.stat().st_mode & 0o077:
         raise InputError(f"{file} can be read by others, who could label; chmod 600 {file}.")
     try:

@@ -35,6 +35,17 @@ def test_links_of_a_file_are_the_same_after_a_restart(tmp_path: Path) -> None:
     assert Links([], file=file).tokens == more.tokens
 
 
+def test_a_folder_keeps_no_links(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is no file, so it cannot keep links"):
+        Links([], file=tmp_path)
+
+
+@pytest.mark.parametrize("address", ["::1", "0:0:0:0:0:0:0:1", "0000::0001"])
+def test_every_writing_of_an_address_is_that_of_the_connection(address: str) -> None:
+    proxy = ProxyAccounts.declared("X-Remote-User", (address,))
+    assert proxy is not None and proxy.addresses == {"::1"}
+
+
 def test_a_link_without_a_name_belongs_to_who_uses_it_first(tmp_path: Path) -> None:
     file = tmp_path / "links.json"
     links = Links([], file=file)
