@@ -15,6 +15,7 @@ import click
 from certify_assets.assumptions import minutes_per_run
 from certify_assets.cli.options import (
     NATURAL,
+    OPEN_SHARE,
     PATH,
     Finite,
     remedies,
@@ -38,6 +39,7 @@ from certify_assets.errors import InputError
 if TYPE_CHECKING:
     from certify_assets.cli.review_server import ReviewServer
     from certify_assets.operations.agreement import Agreement
+    from certify_assets.operations.review_gold import GoldSet
     from certify_assets.operations.review_queue import Queue
     from certify_assets.storage.store import Store
 
@@ -241,6 +243,18 @@ def import_(
     "task_id and criterion.",
 )
 @click.option(
+    "--gold",
+    type=PATH,
+    help="Table of trajectory_id and known outcome: these runs are mixed in blind, to measure "
+    "reviewers; their labels are none of the queue.",
+)
+@click.option(
+    "--gold-share",
+    type=OPEN_SHARE,
+    help="Their share of what each reviewer is shown.  [default: 0.05]",
+)
+@success_label_option
+@click.option(
     "--user-header",
     default="",
     help="Header in which a proxy names the reviewer whom it let in; no links then.",
@@ -267,6 +281,9 @@ def serve(
     reviewers: tuple[str, ...],
     token_file: Path | None,
     criteria: Path | None,
+    gold: Path | None,
+    gold_share: float | None,
+    success_label: str | None,
     user_header: str,
     trusted_proxy: tuple[str, ...],
     tls_cert: Path | None,
@@ -303,10 +320,16 @@ def serve(
             "--user-header lets in whom the proxy names; leave --reviewer and --token-file out."
         )
     read = None if criteria is None else read_criteria(criteria)
+    known = _known_runs(opened, gold, gold_share, success_label)
     session = ReviewSession(
-        store, corpus, minutes_per_run=minutes_per_run, double=double, criteria=read
+        store, corpus, minutes_per_run=minutes_per_run, double=double, criteria=read, gold=known
     )
     queue = session.queue().frame
+    if known is not None and (wanted := round(len(queue) * known.odds)) > len(known.runs):
+        say(
+            f"warning: {gold} has {len(known.runs)} runs; to keep the share, a reviewer of all "
+            f"{len(queue)} that wait needs {wanted}"
+        )
     if read is not None and (lacking := read.lacking(queue["task_id"])):
         tasks = queue["task_id"].nunique()
         say(f"warning: {criteria} has no criterion for {lacking} of the {tasks} tasks that wait")
@@ -329,6 +352,24 @@ def serve(
     finally:
         if store.exists(key) and store.sha256(key) != before:
             report_stored(opened, "review serve", "operations/reviewed_labels")
+
+
+def _known_runs(
+    corpus: Corpus, path: Path | None, share: float | None, success_label: str | None
+) -> GoldSet | None:
+    """Read the runs of known outcome, where there are some."""
+    from certify_assets.operations.review_gold import GOLD_SHARE, read_gold
+
+    if path is None:
+        if share is not None or success_label is not None:
+            raise InputError(
+                "--gold-share and --success-label are of a table of known runs; give --gold FILE."
+            )
+        return None
+    with remedies():
+        found, read_as = read_gold(corpus, path, share or GOLD_SHARE, success_label)
+    say_read_as(path, read_as)
+    return found
 
 
 def _print(opened: Corpus, queue: Queue, limit: int, as_json: bool) -> None:
@@ -386,6 +427,8 @@ def _show(corpus: str, queue: Queue, agreement: Agreement, limit: int) -> None:
                 f"Reviewer {one.name} drifts: others differ on {one.early_differing} of their "
                 f"earlier shared labels and on {one.late_differing} of as many later ones."
             )
+    for sentence in filter(None, (one.gold_sentence() for one in agreement.reviewers)):
+        show_line(sentence)
     if not limit or queue.frame.empty:
         return
     short = {

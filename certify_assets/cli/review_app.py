@@ -259,6 +259,7 @@ class ReviewApp:
                 news=session.news(),
                 undone=undone,
                 pace=session.pace(reviewer),
+                blind=session.blind,
             )
             return answer(HTTPStatus.OK, page, script=script_hash())
         skipped = session.skipped(reviewer)
@@ -314,6 +315,13 @@ class ReviewApp:
     def _queue(self, request: Request) -> Response:
         self._entered(request)
         session = self.session
+        if session.blind:
+            # its counts, and the tasks that it lists, would say which runs are no part of it
+            return self._message(
+                HTTPStatus.OK,
+                "Not shown",
+                "Known runs are mixed into the queue, which is therefore not listed here.",
+            )
         agreement = session.agreement()
         page = render_queue(session.queue(), session.corpus, served=True, agreement=agreement)
         return answer(HTTPStatus.OK, page)

@@ -406,6 +406,8 @@ def read_labels(
 ) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.int8], Rows]:
     """Read trajectory ids and their outcomes, −1 where there is none, as a score table is read."""
     found, raw, rows = read_columns(path, {names.trajectory, names.outcome}, {names.outcome})
+    if not len(rows.numbers) and {names.trajectory, names.outcome} <= raw.keys():
+        raise _no_rows(path)
     problems, options = list[str](), dict[str, str]()
     for name in (names.trajectory, names.outcome):
         if name not in raw:

@@ -10,9 +10,11 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.certificates.procedures import clopper_pearson_upper
 from certify_assets.operations.labels import Label
 
 CONFIDENCE: Final = 0.95
+_TAIL: Final = (1 - CONFIDENCE) / 2
 DRAWS: Final = 2000
 _SEED = 42
 #: tasks below which a bootstrap over them is no interval
@@ -25,7 +27,7 @@ DRIFT_LEVEL: Final = 0.01
 
 @dataclass(frozen=True)
 class ReviewerFigures:
-    """One reviewer: how often others differ, earlier and later, and the known labels they met."""
+    """One reviewer: how often others differ, earlier and later, and how often they were right."""
 
     name: str
     labels: int
@@ -34,13 +36,26 @@ class ReviewerFigures:
     early_differing: int  # … in the first half of their shared runs, by time
     late_differing: int
     drift_p: float | None  # Fisher's exact test of the halves; None without shared pairs
-    gold: int = 0
+    gold: int = 0  # runs of known outcome that they labelled
     gold_errors: int = 0
+    # exact binomial interval of the share right; None without such runs
+    gold_low: float | None = None
+    gold_high: float | None = None
 
     @property
     def drifts(self) -> bool:
         """Whether the halves differ more than by chance."""
         return self.drift_p is not None and self.drift_p < DRIFT_LEVEL
+
+    def gold_sentence(self) -> str:
+        """Describe how often the reviewer was right on known runs; "" without such runs."""
+        if self.gold_low is None or self.gold_high is None:
+            return ""
+        right = self.gold - self.gold_errors
+        return (
+            f"Reviewer {self.name}: {right} of {self.gold} known runs right ({right / self.gold:.0%},"
+            f" {CONFIDENCE:.0%} interval {self.gold_low:.0%} to {self.gold_high:.0%})."
+        )
 
 
 @dataclass(frozen=True)
@@ -166,8 +181,7 @@ def _interval(table: NDArray[np.float64], draws: int) -> tuple[float | None, flo
     kappas = _kappas(drawn)
     if np.isnan(kappas).mean() > _UNDEFINED:
         return None, None
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.nanquantile(kappas, [tail, 1 - tail])
+    low, high = np.nanquantile(kappas, [_TAIL, 1 - _TAIL])
     return float(low), float(high)
 
 
@@ -192,6 +206,7 @@ def _figure(
     half = len(differs) // 2
     early, late = sum(differs[:half]), sum(differs[half:])
     known = [(one.outcome, outcome) for one, outcome in gold if one.reviewer == name]
+    errors = sum(mine != outcome for mine, outcome in known)
     drift = None
     if half:
         from scipy.stats import fisher_exact
@@ -207,5 +222,7 @@ def _figure(
         late_differing=late,
         drift_p=drift,
         gold=len(known),
-        gold_errors=sum(mine != outcome for mine, outcome in known),
+        gold_errors=errors,
+        gold_low=1.0 - clopper_pearson_upper(errors, len(known), _TAIL) if known else None,
+        gold_high=clopper_pearson_upper(len(known) - errors, len(known), _TAIL) if known else None,
     )

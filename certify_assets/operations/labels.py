@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
@@ -37,12 +37,15 @@ REVIEWED_COLUMNS: Final = (
     "time",
 )
 _VIAS = ("page", "file", "label_studio", "cli")
-_FORMAT = LineFormat(
+LABEL_LINES: Final = LineFormat(
     number="number",
     unchained_start=True,
     encode=partial(json.dumps, ensure_ascii=False),
     entry="a label",
 )
+
+
+L = TypeVar("L", bound="Label")
 
 
 @dataclass(frozen=True)
@@ -100,9 +103,14 @@ def append_label(corpus: Corpus, label: Label) -> Label:
 
 def append_labels(corpus: Corpus, labels: Sequence[Label]) -> list[Label]:
     """Append labels and return them as stored; one whose token is stored is returned as it is."""
-    stored: list[Label] = []
+    return extend_labels(corpus, _journal(corpus), labels)
 
-    def new(before: list[Label]) -> list[Label]:
+
+def extend_labels(corpus: Corpus, journal: Journal[L], labels: Sequence[L]) -> list[L]:
+    """Append labels to a journal of them; as `append_labels`."""
+    stored: list[L] = []
+
+    def new(before: list[L]) -> list[L]:
         stored.clear()
         by_token = {entry.token: entry for entry in before}
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -115,7 +123,7 @@ def append_labels(corpus: Corpus, labels: Sequence[Label]) -> list[Label]:
             stored.append(by_token[label.token])
         return added
 
-    written = {label.token: label for label in _journal(corpus).extend(new)}
+    written = {label.token: label for label in journal.extend(new)}
     return [written.get(label.token, label) for label in stored]
 
 
@@ -134,7 +142,7 @@ def read_labels(corpus: Corpus) -> list[Label]:
 
 
 def _journal(corpus: Corpus) -> Journal[Label]:
-    return Journal(corpus.store, labels_key(corpus.name), lambda entry: Label(**entry), _FORMAT)
+    return Journal(corpus.store, labels_key(corpus.name), lambda entry: Label(**entry), LABEL_LINES)
 
 
 def resolve_labels(labels: Iterable[Label]) -> Mapping[str, Resolved]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -71,6 +72,7 @@ def _named(name: str) -> Callable[[str], str]:
 
 deployment_key = _named("deployment.json")
 labels_key = _named("labels.jsonl")  # the journal
+gold_key = _named("gold.jsonl")  # journal of what reviewers said of known runs
 reviewed_key = _named("labels.parquet")  # the table of resolved labels
 training_key = _named("training_labels.parquet")
 automatic_key = _named("automatic_deployment.json")  # what the policy made of new certificates
@@ -318,6 +320,19 @@ class RunLookup:
                 self._groups.popitem(last=False)
         self._groups.move_to_end(name)
         return self._groups[name]
+
+
+def stored_runs(path: Path, names: AbstractSet[str]) -> dict[str, Trajectory]:
+    """Return those of some runs that are in a table of trajectories."""
+    rows: dict[int, list[tuple[int, str]]] = {}
+    for name, (group, row) in _places(path).items():
+        if name in names:
+            rows.setdefault(group, []).append((row, name))
+    found = {}
+    for group, those in rows.items():
+        table = _read_group(path, group, COLUMNS)
+        found |= {name: _trajectory(table.slice(row, 1)) for row, name in those}
+    return found
 
 
 def _places(path: Path) -> dict[str, tuple[int, int]]:

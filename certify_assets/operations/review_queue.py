@@ -25,6 +25,7 @@ from certify_assets.operations.layout import (
     decisions_of,
     require_as_decided,
 )
+from certify_assets.operations.review_gold import gold_pairs, read_gold_labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -219,7 +220,7 @@ def queue_agreement(corpus: Corpus) -> Agreement:
         frame = decisions_of(corpus, batch)
         frame = frame[frame["trajectory_id"].isin(labelled)]
         tasks |= dict(zip(frame["trajectory_id"], frame["task_id"], strict=True))
-    return measure_agreement(labels, tasks)
+    return measure_agreement(labels, tasks, gold=gold_pairs(read_gold_labels(corpus)))
 
 
 def build_queue(

@@ -8,7 +8,7 @@ import time
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from statistics import median
@@ -19,12 +19,26 @@ from certify_assets.corpora.schema import Trajectory, to_frame
 from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.judges.base import Reason
 from certify_assets.judges.explanation import reasons_of
-from certify_assets.operations.agreement import Agreement
+from certify_assets.operations.agreement import Agreement, valid_labels
 from certify_assets.operations.batches import close_batches
 from certify_assets.operations.deployment_record import stored_deployment
 from certify_assets.operations.labels import Label, append_label, read_labels, resolve_labels
-from certify_assets.operations.layout import RunLookup, batch_key, batch_names, labels_key, stamp
+from certify_assets.operations.layout import (
+    RunLookup,
+    batch_key,
+    batch_names,
+    gold_key,
+    labels_key,
+    stamp,
+)
 from certify_assets.operations.review_criteria import ReviewCriteria
+from certify_assets.operations.review_gold import (
+    GoldLabel,
+    GoldSet,
+    GoldTurns,
+    append_gold_label,
+    read_gold_labels,
+)
 from certify_assets.operations.review_queue import (
     Asked,
     Queue,
@@ -92,6 +106,10 @@ class Statement:
 
     label: Label
     judged: JudgeDecision | None
+    # where known runs are mixed in nothing is said that they lack: no line of the journal of
+    # labels and no decision
+    blind: bool = False
+    task_id: str = ""  # where it is blind
 
 
 @dataclass(frozen=True)
@@ -112,10 +130,18 @@ class _View:
     stamps: tuple[Any, ...]
     asked: Asked
     labels: Sequence[Label]
+    gold: Sequence[GoldLabel]
+    # all that a reviewer said, as the page shows it: of known runs as well where they are mixed in
+    said: Sequence[Label]
     statements: Counter[tuple[str, str]]
     queue: Queue
     rows: dict[str, int]
     ids: dict[str, str]
+
+    @property
+    def written(self) -> list[Label]:
+        """Every line of both journals."""
+        return [*self.labels, *self.gold]
 
 
 def reviewer_name(given: str, known: Iterable[str]) -> str:
@@ -170,11 +196,13 @@ class ReviewSession:
         minutes_per_run: float | None = None,
         double: float = 0.0,
         criteria: ReviewCriteria | None = None,
+        gold: GoldSet | None = None,
     ) -> None:
         self.store = store
         self.corpus = corpus
         self._minutes, self._double = minutes_per_run, double
         self.criteria = criteria or ReviewCriteria()
+        self._turns = None if gold is None else GoldTurns(gold)
         self._lock = threading.RLock()
         self._lookup = RunLookup(store, corpus)
         self._view: _View | None = None
@@ -188,6 +216,11 @@ class ReviewSession:
         self._explained: dict[str, tuple[Reason, ...]] = {}
         self._started = datetime.now(UTC).isoformat(timespec="milliseconds")
 
+    @property
+    def blind(self) -> bool:
+        """Whether known runs are mixed in, which nothing on the page may give away."""
+        return self._turns is not None
+
     def queue(self) -> Queue:
         """Return the queue as it is now."""
         return self._now().queue
@@ -198,7 +231,7 @@ class ReviewSession:
 
     def name(self, given: str) -> str:
         """Return a reviewer's name as the journal knows it; as `reviewer_name`."""
-        return reviewer_name(given, [label.reviewer for label in self._now().labels])
+        return reviewer_name(given, [label.reviewer for label in self._now().said])
 
     def shown(self, reviewer: str) -> QueuedRun | None:
         """Return the next run; None where nothing is left but what the reviewer skipped."""
@@ -210,6 +243,11 @@ class ReviewSession:
                 for name in view.queue.frame["trajectory_id"]
                 if reviewer not in view.queue.reviewers.get(name, ())
             ]
+            known, coming = self._known_now(view, reviewer, waiting)
+            if known is not None:
+                self._seen.add((reviewer, known.trajectory_id))
+                left = sum(name not in self._unreadable for name in waiting) + coming
+                return self._queued(view, reviewer, known, 0, left)
             while (
                 name := self._choose(
                     reviewer, mine := [name for name in waiting if name not in self._unreadable]
@@ -224,17 +262,42 @@ class ReviewSession:
                     continue
                 self._shown[name] = (reviewer, time.monotonic())
                 self._seen.add((reviewer, name))
-                skipped = sum(name in self._skipped.get(reviewer, ()) for name in mine)
-                return QueuedRun(
-                    run,
-                    _key(name),
-                    int(row["task_labels"]),
-                    view.statements[name, reviewer],
-                    len(mine),
-                    skipped,
-                    self.criteria.of(run.task_id),
-                )
+                labels = int(row["task_labels"])
+                return self._queued(view, reviewer, run, labels, len(mine) + coming)
             return None
+
+    def _queued(
+        self, view: _View, reviewer: str, run: Trajectory, task_labels: int, left: int
+    ) -> QueuedRun:
+        name, skipped = run.trajectory_id, self._skipped.get(reviewer, {})
+        number, criterion = view.statements[name, reviewer], self.criteria.of(run.task_id)
+        return QueuedRun(run, _key(name), task_labels, number, left, len(skipped), criterion)
+
+    def _known_now(
+        self, view: _View, reviewer: str, waiting: Sequence[str]
+    ) -> tuple[Trajectory | None, int]:
+        """Return the known run that comes now, if one does, and how many are still to come."""
+        if self._turns is None:
+            return None, 0
+        again = self._again.get(reviewer, "")
+        answered = {
+            one.trajectory_id
+            for journal in (view.labels, view.gold)
+            for one in valid_labels(journal)
+            if one.reviewer == reviewer
+        }
+        name, coming = self._turns.next(
+            reviewer,
+            labelled=self.pace(reviewer).labelled,
+            others=sum(name not in self._unreadable for name in waiting),
+            # while a run of the queue waits, its label is one of the queue
+            left_out=answered | view.rows.keys(),
+            skipped=self._skipped.get(reviewer, {}),
+            again=again,
+        )
+        # a run of the queue that was taken back comes before a known one that is open
+        shown = bool(name) and (again == name or again not in waiting)
+        return self._turns.gold.runs[name] if shown else None, coming
 
     def unreadable(self) -> tuple[str, ...]:
         """Return why runs of the queue could not be shown, a sentence each."""
@@ -269,41 +332,69 @@ class ReviewSession:
                 comment.strip()[:MAX_COMMENT],
             )
             self._require_current(view, label, number)
-            sent_before = any(one.token == label.token for one in view.labels)
+            sent_before = any(one.token == label.token for one in view.written)
+            label = self._of_known(view, label)
             if not sent_before and (reviewer, trajectory_id) not in self._seen:
                 raise InputError(
                     f"this run was not shown to {reviewer} since the server was started; go back "
                     "to the queue."
                 )
-            written = append_label(Corpus(self.store, self.corpus), label)
+            written = self._append(label)
             self._skipped.get(reviewer, {}).pop(trajectory_id, None)
             self._undone.pop(reviewer, None)
             self._forget(reviewer, trajectory_id)
             self._closed()
             return written
 
+    def _of_known(self, view: _View, label: Label) -> Label:
+        """Return a label as one of a known run where its form was shown for one."""
+        if sent := next((one for one in view.gold if one.token == label.token), None):
+            return sent
+        name = label.trajectory_id
+        if self._turns is None or not self._turns.is_open(label.reviewer, name):
+            return label
+        return GoldLabel(**asdict(label), known=self._turns.gold.outcomes[name])
+
+    def _append(self, label: Label) -> Label:
+        corpus = Corpus(self.store, self.corpus)
+        if isinstance(label, GoldLabel):
+            return append_gold_label(corpus, label)
+        return append_label(corpus, label)
+
     def take_back(self, reviewer: str, line: int) -> Label:
-        """Take back a statement by its line of the journal; its run is shown again."""
+        """Take back a statement by the number that `Statement` has; its run is shown again."""
         with self._lock:
-            labels = self._now().labels
-            made = labels[line - 1] if 0 < line <= len(labels) else None
+            labels, at = self._journal_of(line)
+            made = labels[at - 1] if 0 < at <= len(labels) else None
             if made is None or made.reviewer != reviewer or made.outcome is None:
                 raise InputError(
                     f"line {line} of the journal is no label of {reviewer}; go back to the queue."
                 )
-            back = Label(made.trajectory_id, None, reviewer, "page", f"undo:{line}")
+            token = f"undo:{at}"
+            back = replace(made, outcome=None, via="page", token=token, comment="", previous="")
             newer = any(
                 label.reviewer == reviewer and label.trajectory_id == made.trajectory_id
-                for label in labels[line:]
+                for label in labels[at:]
             )
-            if newer and not any(label.token == back.token for label in labels[line:]):
+            if newer and not any(label.token == back.token for label in labels[at:]):
                 raise InputError(
                     f"{reviewer} said something else of this run since; go back to the queue."
                 )
-            written = append_label(Corpus(self.store, self.corpus), back)
+            written = self._append(back)
             self._again[reviewer] = made.trajectory_id
             self._undone[reviewer] = self._statement(made)
             return written
+
+    def _journal_of(self, number: int) -> tuple[Sequence[Label], int]:
+        """Return the journal of a statement, by the number that `Statement` has, and its line."""
+        view = self._now()
+        if not self.blind:
+            return view.labels, number
+        for journal in (view.labels, view.gold):
+            for label in journal:
+                if _blind_number(label) == number:
+                    return journal, label.number
+        return view.labels, 0
 
     def undone(self, reviewer: str) -> Statement | None:
         """Return the label that the reviewer took back last, until they label or skip again."""
@@ -313,7 +404,7 @@ class ReviewSession:
         """Return how many runs a reviewer has labelled and how long a label takes them."""
         last: dict[str, Label] = {}
         times: list[float] = []
-        for label in self._now().labels:
+        for label in self._now().said:
             if label.reviewer == reviewer:
                 last[label.trajectory_id] = label
                 if label.via == "page":
@@ -339,9 +430,8 @@ class ReviewSession:
 
     def last(self, reviewer: str) -> Statement | None:
         """Return the last valid statement that a reviewer made on the page."""
-        view = self._now()
         seen: set[str] = set()
-        for label in reversed(view.labels):
+        for label in reversed(self._now().said):
             if label.reviewer != reviewer or label.trajectory_id in seen:
                 continue
             seen.add(label.trajectory_id)
@@ -356,12 +446,18 @@ class ReviewSession:
             name = view.ids.get(key, "")
             if (reviewer, name) not in self._seen:
                 raise InputError("this run was not shown to you; go back to the queue.")
+            if self._turns is not None and name in self._turns.gold.runs:
+                return self._turns.gold.runs[name]
             row = view.asked.frame[view.asked.frame["trajectory_id"] == name].iloc[0]
             return self._lookup.find(row["batch"], name)
 
     def _statement(self, label: Label) -> Statement:
-        frame = self._now().asked.frame
-        rows = frame[frame["trajectory_id"] == label.trajectory_id]
+        frame, name = self._now().asked.frame, label.trajectory_id
+        rows = frame[frame["trajectory_id"] == name]
+        if self._turns is not None:
+            run = self._turns.gold.runs.get(name)
+            task_id = run.task_id if run else "".join(rows["task_id"])
+            return Statement(replace(label, number=_blind_number(label)), None, True, task_id)
         if not len(rows):
             return Statement(label, None)
         row = rows.iloc[0]
@@ -415,14 +511,14 @@ class ReviewSession:
 
     def _require_current(self, view: _View, label: Label, number: int) -> None:
         before = view.statements[label.trajectory_id, label.reviewer]
-        if number != before and not any(written.token == label.token for written in view.labels):
+        if number != before and not any(written.token == label.token for written in view.written):
             raise InputError(
                 f"{label.reviewer} said something of this run since the page was shown; go back "
                 "to the queue."
             )
         if any(
             written.token == label.token and written.outcome != label.outcome
-            for written in view.labels
+            for written in view.written
         ):
             raise InputError(
                 "This form was sent before, with the other outcome, which stands; take it back "
@@ -449,20 +545,26 @@ class ReviewSession:
             return self._view
 
     def _read(self, stamps: tuple[Any, ...], asked: Asked) -> _View:
-        labels = read_labels(Corpus(self.store, self.corpus))
+        corpus = Corpus(self.store, self.corpus)
+        labels, gold = read_labels(corpus), read_gold_labels(corpus)
         queue = build_queue(
             asked, resolve_labels(labels), minutes_per_run=self._minutes, double=self._double
         )
-        statements = Counter((label.trajectory_id, label.reviewer) for label in labels)
+        # of both journals, so that no two forms have one token
+        statements = Counter((label.trajectory_id, label.reviewer) for label in [*labels, *gold])
+        mixed = sorted([*labels, *gold], key=lambda label: label.time)
+        runs = self._turns.gold.runs if self._turns is not None else {}
         rows = {name: row for row, name in enumerate(queue.frame["trajectory_id"])}
         return _View(
             stamps,
             asked,
             labels,
+            gold,
+            mixed if self.blind else labels,
             statements,
             queue,
             rows,
-            {_key(name): name for name in asked.frame["trajectory_id"]},
+            {_key(name): name for name in (*asked.frame["trajectory_id"], *runs)},
         )
 
     def _stamps(self) -> tuple[Any, ...]:
@@ -471,7 +573,13 @@ class ReviewSession:
             (name, *(stamp(self.store, batch_key(self.corpus, name, file)) for file in _DECIDING))
             for name in names
         )
-        return decided, stamp(self.store, labels_key(self.corpus))
+        journals = (labels_key(self.corpus), gold_key(self.corpus))
+        return decided, *(stamp(self.store, key) for key in journals)
+
+
+def _blind_number(label: Label) -> int:
+    """Return a number of a statement that does not say which journal it is in."""
+    return int(_key(f"{label.reviewer}\0{label.token}")[:9], 16)
 
 
 def _key(text: str) -> str:

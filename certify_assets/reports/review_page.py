@@ -79,6 +79,7 @@ class _LastLabel:
     word: str
     outcome: str
     task: str
+    blind: bool
     judge: str
     reasons: Sequence[str] = ()
 
@@ -119,8 +120,12 @@ def render_review(
     news: Sequence[str] = (),
     undone: Statement | None = None,
     pace: ReviewPace | None = None,
+    blind: bool = False,
 ) -> str:
-    """Render the page on which one run is labelled, which confirms the label before it."""
+    """Render the page on which one run is labelled, which confirms the label before it.
+
+    A `blind` one does not promise the judge's decision after the label.
+    """
     # agent and run are folded away, score and decision are not in it: they would sway the reviewer
     run, pace = shown.run, pace or ReviewPace(0)
     return _render(
@@ -142,6 +147,7 @@ def render_review(
         said=None if said is None else _said(said),
         undone=None if undone is None else _said(undone),
         script=_script(),
+        blind=blind,
     )
 
 
@@ -297,7 +303,8 @@ def _said(said: Statement) -> _LastLabel:
         line=said.label.number,
         word="a success" if said.label.outcome else "a failure",
         outcome="success" if said.label.outcome else "failure",
-        task=defuse("" if said.judged is None else said.judged.task_id),
+        task=defuse(said.task_id if said.judged is None else said.judged.task_id),
+        blind=said.blind,
         judge=_judge(said.judged),
         reasons=[
             f"{defuse(reason.feature)} {reason.contribution:+.2f}"

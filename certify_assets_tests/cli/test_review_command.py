@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -10,6 +11,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.labels import read_labels
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.calling import Call
+from certify_assets_tests.cli.review_client import Client, served
 from certify_assets_tests.review_builders import decided, session_batch, write_batch
 
 
@@ -105,6 +107,9 @@ def test_a_label_file_at_fault_is_one_sentence(call: Call, store: Store, tmp_pat
         (["export", "c", "queue.txt"], "does not end in .csv, .parquet or .jsonl"),
         (["export", "c", "--label-studio", "queue.csv"], "does not end in .json"),
         (["queue", "../c"], "cannot be a file name of the data root"),
+        (["serve", "c", "--gold-share", ".1"], "are of a table of known runs; give --gold FILE"),
+        (["serve", "c", "--gold", "none.csv"], "none.csv"),
+        (["serve", "c", "--gold", "none.csv", "--gold-share", "1"], "--gold-share"),
     ],
 )
 def test_what_cannot_be_done_is_refused(
@@ -118,6 +123,35 @@ def test_what_cannot_be_done_is_refused(
     monkeypatch.chdir(tmp_path)
     answer = call("review", *arguments, "--root", store.root)
     assert answer.code == 2 and words in " ".join(answer.err.split()), answer.err
+
+
+def test_known_runs_are_served_blind_and_counted_for_their_reviewer(
+    call: Call, store: Store, tmp_path: Path
+) -> None:
+    path = tmp_path / "gold.csv"
+    rows = ["trajectory_id;outcome", *(f"auto-{n}/0;pass" for n in range(3))]
+    path.write_text("\n".join(rows), "utf-8")
+    with served(store, "--reviewer", "ann", "--gold", str(path), "--gold-share", ".4") as server:
+        client = Client(server.url, links=server.links)
+        page = client.enter("ann")
+        left = int(re.findall(r"(\d+) runs? left for you", page.text)[0])
+        assert left == 9 + 3
+        for number in range(left):
+            assert "gold" not in page.text.partition("<script>")[0].partition("<body>")[2]
+            assert f"{number} of {left}</b> labelled" in page.text
+            assert client.label(page, 0).status == 303
+            page = client.ask("GET", "/")
+        form = {"csrf": page.field("csrf"), "line": page.field("line")}
+        assert client.ask("POST", "/undo", form).status == 303
+        assert "<b>Undone:</b>" in client.ask("GET", "/").text
+        queue = client.ask("GET", "/queue").text
+        assert "Known runs are mixed into the queue" in queue and "audit-0" not in queue
+    document = call("review", "queue", "c", "--root", store.root, "--json").json
+    (ann,) = document["agreement"]["reviewers"]
+    assert (ann["labels"], ann["gold"], ann["gold_errors"], ann["gold_low"]) == (8, 3, 3, 0.0)
+    assert ann["gold_high"] == pytest.approx(0.7076, abs=1e-4) and document["waiting"] == 1
+    printed = call("review", "queue", "c", "--root", store.root).out
+    assert "Reviewer ann: 0 of 3 known runs right (0%, 95% interval 0% to 71%)." in printed
 
 
 def test_a_name_that_a_terminal_would_obey_is_printed_as_an_escape(

@@ -11,6 +11,7 @@ from certify_assets.defs.operations.assets import review_assets
 from certify_assets.defs.operations.checks import review_checks
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.layout import reviewed_key
+from certify_assets.operations.review_gold import GoldLabel, append_gold_label
 from certify_assets.operations.review_queue import load_queue
 from certify_assets.reports.review_page import queue_key
 from certify_assets.storage.store import Store
@@ -91,6 +92,18 @@ def test_queue_and_labels_are_made_and_their_checks_follow_the_labels(store: Sto
     )
     assert len(store.read_table(reviewed_key("c"))) == 9
     assert store.read_table(queue_key("c", "parquet")).empty
+
+    # two of 20 known runs wrong may be chance, and 20 are not
+    for reviewer, right in (("ann", 18), ("bob", 0)):
+        for number in range(20):
+            said = int(number < right)
+            about = (f"known-{number}", said, reviewer, "page", f"{number}:{reviewer}")
+            append_gold_label(Corpus(store, "c"), GoldLabel(*about, known=1))
+        found = states(run(store))["reviewers_agree"]
+        assert found[:2] == ((True, None) if right else (False, "WARN"))
+    assert "Reviewer ann: 18 of 20 known runs right (90%, 95% interval 68% to 99%)." in found[2]
+    assert "Reviewer bob: 0 of 20 known runs right (0%" in found[2]
+    assert len(store.read_table(reviewed_key("c"))) == 9
 
     say(store, (runs[0], 0, "cyd"))
     assert states(run(store))["reviewers_agree"][:2] == (False, "WARN")

@@ -1,0 +1,194 @@
+"""Runs of known outcome, mixed into reviewers' queues: they measure reviewers and decide nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil, floor
+from pathlib import Path
+
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.schema import Trajectory
+from certify_assets.errors import InputError
+from certify_assets.evaluation.score_table import ColumnNames, read_labels
+from certify_assets.files import canonical_json
+from certify_assets.operations.agreement import Said, valid_labels
+from certify_assets.operations.labels import LABEL_LINES, Label, extend_labels
+from certify_assets.operations.layout import (
+    batch_key,
+    batch_names,
+    gold_key,
+    require_as_decided,
+    stored_runs,
+)
+from certify_assets.storage.journal import Journal
+
+#: of what a reviewer is shown
+GOLD_SHARE = 0.05
+
+
+@dataclass(frozen=True)
+class GoldLabel(Label):
+    """What a reviewer said of a run of known outcome."""
+
+    # logged with each label: the table may be gone when reviewers are measured
+    known: int = 0
+
+
+@dataclass(frozen=True)
+class GoldSet:
+    """Runs whose outcome is known, and their share of what a reviewer is shown."""
+
+    runs: Mapping[str, Trajectory]  # without outcomes, as those of batches are
+    outcomes: Mapping[str, int]
+    share: Fraction
+    # of the table, which no reviewer sees: places by a name alone could be computed by its owner
+    seed: str
+
+    @property
+    def odds(self) -> float:
+        """Known runs for each other one."""
+        return float(self.share / (1 - self.share))
+
+    def is_due(self, reviewer: str, place: int) -> bool:
+        """Whether a place of a reviewer's queue, from 0, is for a known run."""
+        return self._place(reviewer, floor(place * self.share)) == place
+
+    def _place(self, reviewer: str, block: int) -> int:
+        # one in each block of 1 / share places: the share is kept, and where in it is hidden
+        first, end = ceil(block / self.share), ceil((block + 1) / self.share)
+        return first + self._draw(reviewer, str(block)) % (end - first)
+
+    def _draw(self, reviewer: str, what: str) -> int:
+        digest = hashlib.sha256(f"{self.seed}\0{reviewer}\0{what}".encode()).digest()
+        return int.from_bytes(digest[:8], "big")
+
+    def coming(self, reviewer: str, place: int, others: int, most: int) -> int:
+        """Count the known runs, at most `most`, that come before the last of the other runs."""
+        found, block = 0, floor(place * self.share)
+        while found < most:
+            at = self._place(reviewer, block)
+            if at >= place:
+                if at - place - found >= others:
+                    break
+                found += 1
+            block += 1
+        return found
+
+    def order(self, reviewer: str) -> list[str]:
+        """Return the known runs in the order of a reviewer."""
+        return sorted(self.runs, key=lambda name: self._draw(reviewer, f"run\0{name}"))
+
+
+class GoldTurns:
+    """Which known run comes next for each reviewer of a session."""
+
+    def __init__(self, gold: GoldSet) -> None:
+        self.gold = gold
+        # shown, and not answered yet; skips are forgotten with the session
+        self._open: dict[str, dict[str, None]] = {}
+
+    def is_open(self, reviewer: str, name: str) -> bool:
+        """Whether a run was shown to a reviewer as a known one, and not answered."""
+        return name in self._open.get(reviewer, ())
+
+    def next(
+        self,
+        reviewer: str,
+        *,
+        labelled: int,
+        others: int,
+        left_out: AbstractSet[str],
+        skipped: Iterable[str],
+        again: str = "",
+    ) -> tuple[str, int]:
+        """Return the known run that is shown now, "" for none, and how many are still to come.
+
+        `others` counts the runs that wait for a label, `left_out` names known runs that are not
+        for this reviewer, `again` the run whose label they took back last.
+        """
+        opened = self._open.setdefault(reviewer, {})
+        for name in left_out & opened.keys():
+            del opened[name]
+        if again in self.gold.runs and again not in left_out:
+            opened[again] = None
+            now = again
+        else:
+            now = next((name for name in opened if name not in set(skipped)), "")
+        fresh = [
+            name
+            for name in self.gold.order(reviewer)
+            if name not in opened and name not in left_out
+        ]
+        # a skipped one had its place as well, so that skipping brings no second one
+        place = labelled + len(opened)
+        if not now and fresh and others and self.gold.is_due(reviewer, place):
+            now, place = fresh.pop(0), place + 1
+            opened[now] = None
+        coming = self.gold.coming(reviewer, place, others, len(fresh))
+        return now, len(opened) + coming
+
+
+def read_gold(
+    corpus: Corpus, path: Path, share: float, success_label: str | None = None
+) -> tuple[GoldSet, tuple[str, ...]]:
+    """Read a table of trajectory_id and outcome, and say what was understood of it."""
+    ids, given, rows = read_labels(path, ColumnNames(), success_label)
+    outcomes: dict[str, int] = {}
+    for index, (name, outcome) in enumerate(zip(ids, given.tolist(), strict=True)):
+        if name in outcomes or outcome < 0:
+            what = "is in the table twice" if name in outcomes else "has no outcome"
+            raise InputError(
+                f"{path}, {rows.name(index)}: {name[:80]!r} {what}; give each run once, with its "
+                "known outcome."
+            )
+        outcomes[name] = outcome
+    found = _runs(corpus, outcomes.keys())
+    for index, name in enumerate(ids):
+        if name not in found:
+            raise InputError(
+                f"{path}, {rows.name(index)}: {name[:80]!r} is neither a run of {corpus} nor of "
+                "its decided batches, so there is no text to show; correct the id or take the row "
+                "out."
+            )
+    seed = hashlib.sha256(canonical_json(outcomes)).hexdigest()
+    return GoldSet(found, outcomes, Fraction(str(share)), seed), rows.read_as
+
+
+def _runs(corpus: Corpus, names: AbstractSet[str]) -> dict[str, Trajectory]:
+    found: dict[str, Trajectory] = {}
+    store, stored = corpus.store, corpus.key("trajectories.parquet")
+    keys = [stored] if store.exists(stored) else []
+    for batch in batch_names(corpus):
+        require_as_decided(corpus, batch, "runs")
+        keys.append(batch_key(corpus.name, batch, "runs.parquet"))
+    # of a run that came again, as it came last
+    for key in keys:
+        with store.as_file(key) as path:
+            found |= stored_runs(path, names)
+    return {name: replace(run, outcome=None) for name, run in found.items()}
+
+
+def read_gold_labels(corpus: Corpus) -> list[GoldLabel]:
+    """Return what reviewers said of known runs, the oldest first."""
+    return _journal(corpus).read()
+
+
+def append_gold_label(corpus: Corpus, label: GoldLabel) -> GoldLabel:
+    """Append one label of a known run; as `labels.append_labels`."""
+    return extend_labels(corpus, _journal(corpus), [label])[0]
+
+
+def _journal(corpus: Corpus) -> Journal[GoldLabel]:
+    # every line is chained: no earlier version wrote this journal
+    lines = replace(LABEL_LINES, unchained_start=False, entry="a label of a known run")
+    return Journal(corpus.store, gold_key(corpus.name), lambda entry: GoldLabel(**entry), lines)
+
+
+def gold_pairs(labels: Sequence[GoldLabel]) -> list[tuple[Said, int]]:
+    """Return the valid labels of known runs, each with the outcome that was known last."""
+    known = {one.trajectory_id: one.known for one in labels}
+    return [(one, known[one.trajectory_id]) for one in valid_labels(labels)]

@@ -1,0 +1,322 @@
+"""Runs of known outcome in reviewers' queues: share, blindness, figures, and what they touch."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from scipy.stats import binomtest
+
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.schema import Step, Trajectory, to_frame, write_trajectories
+from certify_assets.errors import InputError, IntegrityError
+from certify_assets.evaluation.certification import load_certificates
+from certify_assets.files import sha256_file
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.operations.deployment import strictest_certificates
+from certify_assets.operations.labels import label_table, read_labels
+from certify_assets.operations.layout import gold_key, labels_key, load_decisions
+from certify_assets.operations.monitoring import operation_stream
+from certify_assets.operations.recertification import plan_recertification
+from certify_assets.operations.review_gold import GoldSet, read_gold, read_gold_labels
+from certify_assets.operations.review_queue import load_queue, queue_agreement
+from certify_assets.operations.review_session import QueuedRun, ReviewSession
+from certify_assets.reports.review_page import Reviewer, render_queue, render_review
+from certify_assets.storage.store import Store
+from certify_assets_tests.operations_builders import ProvisionalBatch, audit_of
+from certify_assets_tests.review_builders import session_batch
+
+#: every place is for a known run while there are some
+EVERY = 1.0
+
+
+def corpus_run(name: str) -> Trajectory:
+    steps = (Step("click('the button')", "a page"), Step("claim(done)", ""))
+    return Trajectory("c", f"old-{name}", name, "agent-a", 0, "Do", steps, 1)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    made = Store(str(tmp_path / "root"))
+    session_batch(made, undecided=20)
+    path = Path(made.local_path("corpora/c/trajectories.parquet"))
+    path.parent.mkdir(parents=True)
+    write_trajectories(path, to_frame([corpus_run(f"cal-{n}/0") for n in range(10)]))
+    return made
+
+
+def table(store: Store, **outcomes: int) -> Path:
+    path = Path(store.root).parent / "gold.csv"
+    rows = outcomes or {f"cal-{n}/0": n % 2 for n in range(10)} | {"auto-0/0": 0, "auto-1/0": 1}
+    lines = [f"{name},{outcome}" for name, outcome in rows.items()]
+    path.write_text("\n".join(["trajectory_id,outcome", *lines]) + "\n", "utf-8")
+    return path
+
+
+def session_of(store: Store, share: float = 0.2, path: Path | None = None) -> ReviewSession:
+    gold, _ = read_gold(Corpus(store, "c"), path or table(store), share)
+    return ReviewSession(store, "c", gold=gold)
+
+
+def shown(session: ReviewSession, reviewer: str = "ann") -> QueuedRun:
+    found = session.shown(reviewer)
+    assert found is not None
+    return found
+
+
+def gold_of(store: Store) -> list[str]:
+    return [label.trajectory_id for label in read_gold_labels(Corpus(store, "c"))]
+
+
+def is_known(run: str) -> bool:
+    return run.startswith(("cal-", "auto-"))
+
+
+def next_known(session: ReviewSession, outcome: int = 1) -> QueuedRun:
+    """Label the queue until a known run is shown."""
+    while not is_known((now := shown(session)).run.trajectory_id):
+        session.say("ann", now.key, outcome, now.number)
+    return now
+
+
+@pytest.mark.parametrize("share", ["0.05", "0.07", "0.29", "0.5"])
+def test_the_share_is_kept_by_every_reviewer_at_places_that_only_the_table_gives(
+    share: str,
+) -> None:
+    runs = {f"r{n}": corpus_run(f"r{n}") for n in range(5)}
+    one, other = (GoldSet(runs, dict.fromkeys(runs, 1), Fraction(share), seed) for seed in "ab")
+    places: list[list[bool]] = []
+    for gold, reviewer in ((one, "ann"), (one, "bob"), (other, "ann")):
+        due = [gold.is_due(reviewer, place) for place in range(3000)]
+        for end in range(0, 3001, 60):
+            assert abs(sum(due[:end]) - end * Fraction(share)) <= 1
+        places.append(due)
+        # what is still to come, as a queue would count it
+        for place, others in ((0, 1), (13, 40), (977, 300)):
+            found, at, rest = 0, place, others
+            while rest:
+                found, rest, at = found + due[at], rest - (not due[at]), at + 1
+            assert gold.coming(reviewer, place, others, 10**6) == found
+            assert gold.coming(reviewer, place, others, 3) == min(found, 3)
+    assert places[0] != places[1] != places[2] != places[0]
+    assert sorted(one.order("ann")) == sorted(one.order("bob")) == sorted(runs)
+
+
+def test_known_runs_come_among_those_of_the_queue_and_a_restart_changes_nothing(
+    store: Store,
+) -> None:
+    waiting = load_queue(Corpus(store, "c")).frame["trajectory_id"].tolist()
+    session, seen, left = session_of(store), list[str](), shown(session_of(store)).left
+    while (now := session.shown("ann")) is not None:
+        assert now.left == left - len(seen) and now.number == 0 and now.run.outcome is None
+        assert session.pace("ann").labelled == len(seen)
+        # the page a second time, and on a server that was started again
+        assert session.shown("ann") == now
+        if len(seen) % 9 == 4:
+            session = session_of(store)
+            assert shown(session) == now
+        seen.append(now.run.trajectory_id)
+        session.say("ann", now.key, 1, now.number)
+    assert [name for name in seen if not is_known(name)] == waiting
+    known = [name for name in seen if is_known(name)]
+    assert len(known) in (5, 6, 7) and len(set(known)) == len(known)
+    assert gold_of(store) == known
+    assert [label.trajectory_id for label in read_labels(Corpus(store, "c"))] == waiting
+    # where nothing waits, nobody is asked about known runs
+    assert session.shown("bob") is None
+
+
+def test_nothing_on_the_page_says_which_run_is_known(store: Store) -> None:
+    session = session_of(store)
+    shapes: dict[bool, set[str]] = {True: set(), False: set()}
+    keys: set[str] = set()
+    for place in range(24):
+        now, said = shown(session), session.last("ann")
+        budget, ann = session.queue().budget, Reviewer("ann", "f" * 64)
+        page = render_review(now, said, budget, "c", ann, blind=session.blind)
+        for word in ("gold", "known", "What the judge", "of this corpus"):
+            assert word not in page.partition("<body>")[2].partition("<script>")[0]
+        if place:
+            tags = " ".join(re.findall("<[^>]+>", page.partition("<body>")[2]))
+            shape = re.sub('(value|max|aria-label|href)="[^"]*"', "", tags)
+            shapes[is_known(now.run.trajectory_id)].add(shape)
+            assert said is not None and said.blind and said.judged is None and said.task_id
+        keys.add(now.key)
+        session.say("ann", now.key, 1, now.number)
+    assert len(keys) == 24 and {len(key) for key in keys} == {32}
+    assert shapes[True] == shapes[False] and len(shapes[True]) == 1
+
+
+def test_an_undone_label_of_a_known_run_is_asked_again_and_counts_once(store: Store) -> None:
+    session = session_of(store)
+    now = next_known(session)
+    first = session.say("ann", now.key, 1, now.number)
+    assert session.say("ann", now.key, 1, now.number) == first, "a form sent twice is one line"
+    assert session_of(store).say("ann", now.key, 1, now.number) == first, "after a kill as well"
+    with pytest.raises(InputError, match="sent before, with the other outcome"):
+        session.say("ann", now.key, 0, now.number)
+    said = session.last("ann")
+    assert said is not None and said.label.trajectory_id == now.run.trajectory_id
+    with pytest.raises(InputError, match="is no label of bob"):
+        session.take_back("bob", said.label.number)
+    back = session.take_back("ann", said.label.number)
+    assert back.outcome is None and session.take_back("ann", said.label.number) == back
+    undone = session.undone("ann")
+    assert undone is not None and undone.task_id == now.run.task_id
+    assert all(one.gold == 0 for one in queue_agreement(Corpus(store, "c")).reviewers)
+    for server in (session, session_of(store)):
+        again = shown(server)
+        assert again.run == now.run and again.number == 2 and again.left == now.left
+    session.say("ann", again.key, 0, again.number)
+    assert [label.outcome for label in read_gold_labels(Corpus(store, "c"))] == [1, None, 0]
+    (ann,) = queue_agreement(Corpus(store, "c")).reviewers
+    known = read_gold_labels(Corpus(store, "c"))[0].known
+    assert (ann.gold, ann.gold_errors) == (1, known)
+    # the label of the queue before it is undone by its own number
+    assert not is_known(shown(session).run.trajectory_id)
+    session.take_back("ann", session.last("ann").label.number)  # type: ignore[union-attr]
+    assert shown(session).run == now.run
+    session.take_back("ann", session.last("ann").label.number)  # type: ignore[union-attr]
+    before = shown(session)
+    assert not is_known(before.run.trajectory_id) and before.number == 2
+    session.say("ann", before.key, 1, before.number)
+    assert shown(session).run == now.run, "the known run is still open"
+
+
+def test_skipping_a_known_run_brings_no_second_one(store: Store) -> None:
+    session = session_of(store)
+    now = next_known(session)
+    assert session.opened("ann", now.key) == now.run
+    with pytest.raises(InputError, match="was not shown to you"):
+        session.opened("bob", now.key)
+    session.skip("ann", now.key)
+    after = shown(session)
+    assert not is_known(after.run.trajectory_id) and after.left == now.left
+    assert session.skipped("ann") == 1
+    session.say("ann", after.key, 1, after.number)
+    session.show_skipped("ann")
+    assert shown(session).run == now.run and shown(session).left == now.left - 1
+
+
+def test_a_known_run_that_waits_in_the_queue_is_labelled_for_the_queue(store: Store) -> None:
+    waiting = load_queue(Corpus(store, "c")).frame["trajectory_id"].tolist()
+    path = table(store, **{waiting[0]: 1, "auto-0/0": 0})
+    session = session_of(store, EVERY, path)
+    now = shown(session)
+    assert now.run.trajectory_id == "auto-0/0"
+    session.say("ann", now.key, 1, now.number)
+    now = shown(session)
+    assert now.run.trajectory_id == waiting[0]
+    session.say("ann", now.key, 1, now.number)
+    assert gold_of(store) == ["auto-0/0"]
+    assert [label.trajectory_id for label in read_labels(Corpus(store, "c"))] == waiting[:1]
+    assert shown(session).run.trajectory_id == waiting[1], "ann has labelled it"
+    # to others it is a known one now
+    for _ in range(2):
+        now = shown(session, "bob")
+        session.say("bob", now.key, 1, now.number)
+    assert sorted(gold_of(store)[1:]) == sorted(("auto-0/0", waiting[0]))
+    assert len(read_labels(Corpus(store, "c"))) == 1
+
+
+def test_shares_right_are_on_the_queue_page_with_their_interval_but_not_served(
+    store: Store,
+) -> None:
+    session = session_of(store, EVERY)
+    for place in range(10):
+        now = shown(session)
+        truth = session._turns.gold.outcomes[now.run.trajectory_id]  # type: ignore[union-attr]
+        session.say("ann", now.key, truth if place else 1 - truth, now.number)
+    (ann,) = queue_agreement(Corpus(store, "c")).reviewers
+    assert (ann.labels, ann.gold, ann.gold_errors) == (0, 10, 1)
+    found = binomtest(9, 10).proportion_ci(0.95, method="exact")
+    assert (ann.gold_low, ann.gold_high) == pytest.approx((found.low, found.high))
+    assert ann.gold_sentence() == (
+        "Reviewer ann: 9 of 10 known runs right (90%, 95% interval 55% to 100%)."
+    )
+    queue, agreement = load_queue(Corpus(store, "c")), queue_agreement(Corpus(store, "c"))
+    page = render_queue(queue, "c", agreement=agreement)
+    assert "known runs right" in page and "9 of 10<small>55" in page
+    assert "known runs right" not in render_queue(queue, "c")
+
+
+def test_an_altered_journal_of_known_runs_is_refused(store: Store) -> None:
+    session = session_of(store, EVERY)
+    for _ in range(3):
+        now = shown(session)
+        session.say("ann", now.key, 1, now.number)
+    path = Path(store.local_path(gold_key("c")))
+    lines = path.read_text("utf-8").splitlines(keepends=True)
+    path.write_text(lines[0].replace('"outcome": 1', '"outcome": 0') + "".join(lines[1:]), "utf-8")
+    with pytest.raises(IntegrityError, match="line 2 does not follow the line before it"):
+        read_gold_labels(Corpus(store, "c"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ("trajectory_id,outcome\nauto-0/0,1\nelse/0,1\n", r"row 2 \(line 3\): 'else/0' is neither"),
+        ("trajectory_id,outcome\nauto-0/0,1\nauto-0/0,1\n", r"row 2 .*is in the table twice"),
+        ("trajectory_id,outcome\nauto-0/0,1\nauto-1/0,\n", r"row 2 .*has no outcome"),
+        ("trajectory_id,outcome\nauto-0/0,1\nauto-1/0,maybe\n", "maybe"),
+        ("run,outcome\nauto-0/0,1\n", "no column 'trajectory_id'"),
+        ("trajectory_id,outcome\n", "has a header but no rows"),
+    ],
+)
+def test_a_table_of_known_runs_at_fault_is_one_sentence(
+    store: Store, rows: str, words: str
+) -> None:
+    path = table(store)
+    path.write_text(rows, "utf-8")
+    with pytest.raises(InputError, match=words):
+        read_gold(Corpus(store, "c"), path, 0.05)
+
+
+def test_labels_of_known_runs_are_in_their_own_journal_alone(
+    provisional: ProvisionalBatch, tmp_path: Path
+) -> None:
+    store = provisional.store
+    corpus = Corpus(store, "c")
+    cal = JudgedCorpus(corpus, "lexical").calibration[0]["trajectory_id"].tolist()[:6]
+    names = [*cal, *provisional.decided_at_once()[:6]]
+    path = tmp_path / "gold.csv"
+    path.write_text(
+        "\n".join(["trajectory_id,outcome", *(f"{name},1" for name in names)]) + "\n", "utf-8"
+    )
+
+    def derived() -> tuple[object, ...]:
+        now = Corpus(store, "c")
+        judge = JudgedCorpus(now, "lexical")
+        certificate = strictest_certificates(load_certificates(judge))[0]
+        audit = audit_of(provisional)
+        return (
+            load_queue(now).frame.to_dict("records"),
+            label_table(now).frame.to_dict("records"),
+            (audit.wanted, audit.labels_used),
+            load_decisions(now).to_dict("records"),
+            operation_stream(now, certificate),
+            plan_recertification(judge),
+            judge.calibration[0].to_dict("records"),
+        )
+
+    def stored() -> dict[str, str]:
+        root = Path(store.root)
+        return {
+            str(path.relative_to(root)): sha256_file(path)
+            for path in sorted(root.rglob("*"))
+            if path.is_file()
+        }
+
+    before, files = derived(), stored()
+    session = session_of(store, EVERY, path)
+    for _ in names:
+        now = shown(session)
+        assert now.run.trajectory_id in names
+        session.say("ann", now.key, 0, now.number)
+    session.take_back("ann", session.last("ann").label.number)  # type: ignore[union-attr]
+    after = stored()
+    assert {name for name in after if after[name] != files.get(name)} == {gold_key("c")}
+    assert labels_key("c") not in after and len(gold_of(store)) == len(names) + 1
+    assert repr(derived()) == repr(before)
