@@ -25,6 +25,7 @@ from certify_assets.tables.columns import (
 
 # what separates the fields of files that are not written with commas, and its name
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+_SEPARATOR_LINE = re.compile(r"sep=[,;\t|]", re.IGNORECASE)
 _FIELD_CHARACTERS = 1 << 27
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _CODED = {"utf-16": ("UTF-16 text",), "cp1252": ("Windows-1252 text",)}
@@ -132,6 +133,11 @@ def separator_of(
     return likely[0], (f"{_SEPARATORS[likely[0]]} between fields",)
 
 
+def is_separator_line(line: int, cells: Sequence[str], separator: str) -> bool:
+    """Whether these are the first line `sep=;` by which Excel is told what separates fields."""
+    return line == 1 and _SEPARATOR_LINE.fullmatch(separator.join(cells)) is not None
+
+
 def _records(stream: Iterator[str], separator: str) -> Iterator[tuple[int, list[str]]]:
     """Go through the records that are not blank, each with the line that it begins on."""
     reader = csv.reader(stream, strict=True, delimiter=separator)
@@ -143,7 +149,9 @@ def _records(stream: Iterator[str], separator: str) -> Iterator[tuple[int, list[
             return
         except csv.Error as error:
             raise csv.Error(f"line {line}: {error}") from None
-        if len(cells) > 1 or any(cell.strip() for cell in cells):
+        if is_separator_line(line, cells, separator):
+            pass
+        elif len(cells) > 1 or any(cell.strip() for cell in cells):
             yield line, cells
         line = reader.line_num + 1
 

@@ -89,7 +89,42 @@ def sheet_rows(
     (_, header), *rows = tables[best[0]]
     # the library leaves out empty cells at the end of a row
     filled = [(line, cells + [None] * (len(header) - len(cells))) for line, cells in rows]
+    places = [header.index(written) for written in matched(header, wanted).values()]
+    if any(cells[place] is None for _, cells in filled for place in places):
+        _refuse_formulas(path, source, best[0], header, places)
     return header, filled, (f"sheet {best[0]!r}",) if len(sheets) > 1 else ()
+
+
+def _refuse_formulas(
+    path: Path | str,
+    source: Path | IO[bytes],
+    title: str,
+    header: list[str],
+    places: list[int],
+) -> None:
+    """Refuse formulas without a value, which programs other than Excel write: they read as empty."""
+    from openpyxl import load_workbook
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        values, formulas = (
+            load_workbook(source, read_only=True, data_only=data_only)
+            for data_only in (True, False)
+        )
+        pairs = zip(
+            values[title].iter_rows(values_only=True),
+            formulas[title].iter_rows(values_only=True),
+            strict=False,
+        )
+        for line, (shown, written) in enumerate(pairs, 1):
+            for place in places:
+                if place < len(written) and written[place] is not None and shown[place] is None:
+                    raise InputError(
+                        f"{path}, line {line}, column {header[place]!r}: the formula has no value "
+                        "yet; open the workbook, calculate and save it, or save the sheet as CSV."
+                    )
+        values.close()
+        formulas.close()
 
 
 def _table(rows: list[tuple[Any, ...]]) -> list[tuple[int, list[Any]]]:

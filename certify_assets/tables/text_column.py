@@ -6,6 +6,7 @@ import datetime
 import decimal
 import math
 import re
+import unicodedata
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,8 +44,12 @@ _OUTCOMES = _YES_OR_NO | {
     **dict.fromkeys(("fail", "failed", "failure", "unsuccessful"), 0),
     **dict.fromkeys(("unresolved", "unsolved", "incorrect"), 0),
 }
-# of a column whose yes is a failure
-_CONTRARY = re.compile(r"fail|error|incorrect|wrong|un(re)?solved|unsuccess")
+# of a column, or of a label of traces, whose yes is a failure or may be one
+_CONTRARY = re.compile(
+    r"fail|error|incorrect|wrong|un(re)?solved|unsuccess|reject|invalid|broken|crash|violat"
+    r"|hallucinat|harmful|unsafe|toxic|defect|mistake|(?<!de)fault|abort|abandon|refus|escalat"
+    r"|flagged|regress|timed?[ _-]?out|(^|[^a-z])(not?|non|nok|bad|bugs?|loss|lost)([^a-z]|$)"
+)
 _MOST_LABELS = 6
 _UNWRITABLE = re.compile("[\0\ud800-\udfff]")
 # nearer to 0 or 1 than this a number is no class of its own
@@ -92,7 +97,7 @@ class OutcomeColumn:
     @property
     def contrary(self) -> bool:
         """Whether the column's name says that its yes is a failure."""
-        return _CONTRARY.search(self.column.lower()) is not None
+        return means_failure(self.column)
 
     @property
     def found(self) -> set[int]:
@@ -168,6 +173,12 @@ class TextColumn:
         scores = np.empty(len(values), dtype=np.float64)
         for index, value in enumerate(listed):
             number = _number(value)
+            if number is None and isinstance(value, str) and _THOUSANDS.fullmatch(value.strip()):
+                raise self.error(
+                    index,
+                    f": {shown(value)} is not a number in only one way (a thousand or a decimal "
+                    "comma); write it with a decimal point and without separators of thousands.",
+                )
             if number is None:
                 raise self.error(
                     index,
@@ -245,11 +256,31 @@ class TextColumn:
             )
         if unique and len(distinct) < len(labels):
             self._refuse_repeated(labels)
+        if not unique:
+            self._refuse_alike(labels, distinct)
         return labels
 
     def labels(self) -> npt.NDArray[np.object_]:
         """Return a name a row, empty ones too."""
         return self._named()[0]
+
+    def _refuse_alike(self, labels: npt.NDArray[np.object_], distinct: Collection[str]) -> None:
+        """Refuse names that look the same: one task counted as two is evidence that is not there."""
+        joined = "".join(distinct)
+        if joined.isascii() and joined.split(None, 1) == [joined]:
+            return
+        if len({_looks(label) for label in distinct}) == len(distinct):
+            return
+        first: dict[str, int] = {}
+        for index, label in enumerate(labels):
+            before = first.setdefault(_looks(label), index)
+            if labels[before] != label:
+                raise self.error(
+                    index,
+                    f": {label!a} differs from {labels[before]!a} in "
+                    f"{self.rows.name(before)} only in spaces around it or in how its letters are "
+                    "encoded; write the same name in both.",
+                )
 
     def _refuse_repeated(self, labels: npt.NDArray[np.object_]) -> None:
         first: dict[str, int] = {}
@@ -290,12 +321,21 @@ class TextColumn:
         return labels
 
 
+def means_failure(name: str) -> bool:
+    """Whether the name of a column or of a label says that its yes is a failure."""
+    return _CONTRARY.search(name.lower()) is not None
+
+
 def id_used_twice(path: Path, row: str, column: str, label: str, other: str) -> InputError:
     """Return the error of a trajectory id that another row has too."""
     return InputError(
         f"{path}, {row}, column {column!r}: {shown(label)} was already used in {other}; give "
         "every trajectory its own id, or leave the column out."
     )
+
+
+def _looks(label: str) -> str:
+    return unicodedata.normalize("NFC", label.strip())
 
 
 def _is_missing(label: str) -> bool:
@@ -328,7 +368,8 @@ def _other_numbers(listed: list[Any]) -> tuple[npt.NDArray[np.float64], str] | N
     written = _WITH_COMMA if comma else _PLAIN
     if not (percent or comma) or not all(written.fullmatch(text) for text in given):
         return None
-    if comma and all(_THOUSANDS.fullmatch(text) for text in given if "," in text):
+    # 24,897 % is no score of more than a thousand percent
+    if comma and not percent and all(_THOUSANDS.fullmatch(text) for text in given if "," in text):
         return None
     numbers = np.array([float(text.replace(",", ".")) for text in given])
     if np.isinf(numbers).any():

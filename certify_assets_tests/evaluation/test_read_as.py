@@ -232,7 +232,7 @@ def test_every_fault_of_a_table_is_named_at_once(tmp_path: Path) -> None:
     ("values", "said"),
     [
         # a thousand, or one and a bit
-        (["1,234", "2,500", "3,100"], "'1,234' is not a number"),
+        (["1,234", "2,500", "3,100"], "'1,234' is not a number in only one way"),
         (["50%", "0.5", "40%"], "'50%' is not a number"),
         (["0,5", "0.5", "0,25"], "'0,5' is not a number"),
         (["1.234,5", "0,5", "1"], "'1.234,5' is not a number"),
@@ -248,6 +248,12 @@ def test_scores_that_can_be_read_in_two_ways_are_refused(
         read_score_table(path)
 
 
+def test_percentages_with_three_decimals_are_no_thousands(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("task_id;score\na;24,897 %\nb;62,500 %\n", encoding="utf-8")
+    assert read_score_table(path).scores.tolist() == [0.24897, 0.625]
+
+
 def test_outcomes_that_are_almost_none_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     for value in ("1e-400", "0.9999999999999999999999", "yess"):
@@ -261,6 +267,50 @@ def test_a_label_that_no_run_has_is_refused(tmp_path: Path) -> None:
     text(words("good", "bad"))(path)
     with pytest.raises(InputError, match="has no 'god', which --success-label names"):
         read_score_table(path, success_label="god")
+
+
+@pytest.mark.parametrize("name", ["rejected", "is_bad", "Hallucinated", "not_ok", "timed-out"])
+def test_a_yes_that_may_mean_a_failure_is_refused(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    PLAIN.rename(columns={"outcome": name}).to_csv(path, index=False)
+    columns = ColumnNames(outcome=name)
+    with pytest.raises(TableError, match="can be read in two ways"):
+        read_score_table(path, columns=columns)
+    table = read_score_table(path, columns=columns, success_label="1")
+    assert table.outcomes is not None and table.outcomes.tolist() == OUTCOMES
+
+
+@pytest.mark.parametrize("name", ["default", "success_flag", "harmless", "normal", "lossless"])
+def test_a_yes_under_any_other_name_is_a_success(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    PLAIN.rename(columns={"outcome": name}).to_csv(path, index=False)
+    table = read_score_table(path, columns=ColumnNames(outcome=name))
+    assert table.outcomes is not None and table.outcomes.tolist() == OUTCOMES
+
+
+@pytest.mark.parametrize("other", ["c ", "\u00a0c", "caf\u00e9"])
+def test_one_task_is_not_counted_as_two(other: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    tasks = [*TASKS[:3], "cafe\u0301" if "caf" in other else "c", other, "d"]
+    PLAIN.assign(task_id=tasks).to_csv(path, index=False)
+    with pytest.raises(TableError, match=r"row 5 .* in row 4 .* write the same name in both"):
+        read_score_table(path)
+
+
+def test_a_line_that_names_the_separator_is_no_header(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    for separator in ",;\t|":
+        table = f"sep={separator}\r\n{PLAIN.to_csv(index=False, sep=separator)}"
+        path.write_text(table, encoding="utf-8")
+        assert read_score_table(path).tasks.tolist() == TASKS
+
+
+@pytest.mark.parametrize("column", ["task_id", "score", "outcome"])
+def test_a_formula_without_a_value_is_not_empty(column: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.xlsx"
+    _book(path, {"Scores": PLAIN.astype(object).assign(**{column: "=1"})})
+    with pytest.raises(InputError, match=f"line 2, column '{column}': the formula has no value"):
+        read_score_table(path)
 
 
 def test_two_sheets_with_the_table_are_refused(tmp_path: Path) -> None:

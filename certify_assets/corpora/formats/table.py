@@ -25,7 +25,7 @@ from certify_assets.corpora.formats.texts import text_of
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
 from certify_assets.tables.columns import likely_column, matched, refuse_repeated, renamed
-from certify_assets.tables.delimited import decoded, long_fields, separator_of
+from certify_assets.tables.delimited import decoded, is_separator_line, long_fields, separator_of
 from certify_assets.tables.sheets import sheet_rows
 from certify_assets.tables.text_column import OutcomeColumn
 
@@ -283,6 +283,8 @@ def _csv_records(file: SourceFile, text: str, separator: str) -> Iterator[_Row]:
                 else ""
             )
             yield first, f"it is not CSV ({error}){rest}"
+            continue
+        if header is None and is_separator_line(first, cells, separator):
             continue
         if header is None:
             header = _header(file, cells) or None
