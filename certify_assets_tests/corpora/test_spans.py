@@ -269,6 +269,11 @@ def test_kinds_of_all_tools_are_one() -> None:
         ("good", {"success": "good,great"}, 1),
         ("odd", {"success": "good"}, 0),
         ("good", {"success": ["good"], "failure": ["bad"]}, 1),
+        (1.0, {"success": "1"}, 1),
+        (5, {"success": "4.0,5.0"}, 1),
+        ("True", {"success": 1}, 1),
+        (1.0, {"success": "true", "failure": "false"}, 1),
+        (0.0, {"success": "true", "failure": "false"}, 0),
     ],
 )
 def test_values_of_labels(value: Any, options: Mapping[str, Any], outcome: int) -> None:
@@ -316,6 +321,18 @@ def test_labels_of_the_whole_go_before_those_of_a_part() -> None:
     assert run.outcome == 1
     ((run,), _) = drafts(a_run(), said(False, span_id="3"))
     assert run.outcome == 0
+
+
+def test_a_yes_that_means_a_failure_asks_for_the_success() -> None:
+    for value in (True, 1.0, "no"):
+        with pytest.raises(InputError, match=r"'hallucinated' means a failure.* success=VALUE"):
+            drafts(a_run(), said(value, name="hallucinated"))
+    with pytest.raises(InputError, match="'error'"):
+        drafts(a_run(attributes={"task_id": "a", "error": 1}), label_attribute="error")
+    ((run,), _) = drafts(a_run(), said(True, name="hallucinated"), success="false")
+    assert run.outcome == 0
+    ((run,), _) = drafts(a_run(), said("pass", name="error_check"))
+    assert run.outcome == 1
 
 
 def test_several_labels_ask_for_a_name() -> None:

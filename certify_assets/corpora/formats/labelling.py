@@ -9,9 +9,10 @@ from typing import Any
 
 from certify_assets.corpora.formats.base import words
 from certify_assets.errors import InputError
+from certify_assets.tables.text_column import means_failure
 
-_SUCCESSES = words("1 1.0 yes true pass passed correct success successful resolved")
-_FAILURES = words("0 0.0 no false fail failed incorrect failure unsuccessful unresolved")
+_SUCCESSES = words("1 yes true pass passed correct success successful resolved")
+_FAILURES = words("0 no false fail failed incorrect failure unsuccessful unresolved")
 _TOLERANCE = 1e-9
 
 
@@ -76,8 +77,7 @@ class Labelling:
             raise InputError("the options label and label_attribute exclude each other; give one.")
         chosen = frozenset(word.lower() for word in option_words(options, "label_sources"))
         success, failure = (
-            frozenset(word.lower() for word in option_words(options, key))
-            for key in ("success", "failure")
+            frozenset(map(_word, option_words(options, key))) for key in ("success", "failure")
         )
         if failure and not success:
             raise InputError("the option failure is given without success; give both.")
@@ -105,6 +105,7 @@ class Labelling:
             value = attribute(self.attribute)
             if value is None:
                 return _no_label(f"has no attribute {self.attribute!r}")
+            self._refuse_contrary(self.attribute, [value])
             return self._outcome([(value, "attribute")])
         accepted = [one for one in assessments if not self.sources or one.source in self.sources]
         names = list(dict.fromkeys(one.name for one in accepted))
@@ -118,7 +119,20 @@ class Labelling:
             return _no_label(self._misses(assessments))
         # what is said of the whole goes before what is said of a part
         whole = [one for one in named if not one.span_id or one.span_id in roots]
-        return self._outcome([(self._chosen(one), one.source) for one in whole or named])
+        said = [(self._chosen(one), one.source) for one in whole or named]
+        self._refuse_contrary(named[0].name, [value for value, _ in said])
+        return self._outcome(said)
+
+    def _refuse_contrary(self, name: str, values: Collection[Any]) -> None:
+        """Refuse the yes of a label whose name means a failure: leaving it out would be biased."""
+        if self.success or self.threshold is not None or not means_failure(name):
+            return
+        doubtful = [value for value in values if _word(value) in ("1", "0", "yes", "no")]
+        if doubtful:
+            raise InputError(
+                f"the label {name!r} means a failure, so its {doubtful[0]!r} can be read in two "
+                "ways; say which value is a success with --option success=VALUE."
+            )
 
     def _chosen(self, said: Assessment) -> Any:
         by_number = said.value is None or (self.threshold is not None and said.score is not None)
@@ -153,7 +167,7 @@ class Labelling:
         """Return an outcome, None where there is no value, or in words why it is none."""
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return None
-        word = str(value).strip().lower()
+        word = _word(value)
         if self.success:
             if word not in self.success and self.failure and word not in self.failure:
                 return f"its label {str(value)[:40]!r} is in neither success nor failure"
@@ -175,6 +189,18 @@ class Labelling:
                 "--option threshold=NUMBER"
             )
         return int(number >= self.threshold - _TOLERANCE)
+
+
+def _word(value: Any) -> str:
+    """Return a value as labels are compared: 1, 1.0 and true are one, as tools write them."""
+    word = str(value).strip().lower()
+    if word in ("true", "false"):
+        return str(int(word == "true"))
+    try:
+        number = float(word)
+    except ValueError:
+        return word
+    return f"{number:.17g}"
 
 
 def option_words(options: Mapping[str, Any], name: str) -> tuple[str, ...]:
