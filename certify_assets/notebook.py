@@ -311,6 +311,7 @@ def certify(
     """
     columns = _Columns(task_col, score_col, outcome_col, success_label)
     read_as: tuple[str, ...] = ()
+    _refuse_other_order(scores, outcomes, tasks)
     if _is_frame(scores):
         if outcomes is not None or tasks is not None:
             raise InputError(
@@ -341,7 +342,19 @@ def certify(
     return CertificatePair(found.certificates, found.joint_delta, evidence)
 
 
+def _refuse_other_order(*columns: Any) -> None:
+    """Refuse Series with other indexes: pandas would match them by these, arrays go by place."""
+    given = [column.index for column in columns if hasattr(column, "iloc")]
+    if any(not index.equals(given[0]) for index in given):
+        raise InputError(
+            "scores, outcomes and tasks have different indexes, so that it is not clear which "
+            "belong to one run; give one table, or reset_index(drop=True) where the order is right."
+        )
+
+
 def _is_frame(value: object) -> bool:
+    if hasattr(value, "collect") and hasattr(value, "select"):
+        raise InputError("the table is lazy, and its rows are needed; give table.collect().")
     # a column of a frame speaks Arrow as well, and has no columns
     return hasattr(value, "columns") and hasattr(value, "__getitem__")
 

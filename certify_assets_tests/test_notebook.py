@@ -118,6 +118,17 @@ def test_columns_are_read_as_those_of_score_tables(runs: pd.DataFrame, plain: Ce
         certify(runs, runs["outcome"], runs["task_id"])
 
 
+def test_columns_in_another_order_are_refused(runs: pd.DataFrame) -> None:
+    with pytest.raises(InputError, match="different indexes"):
+        certify(runs["score"], runs["outcome"].iloc[::-1], runs["task_id"])
+
+
+def test_a_lazy_table_is_to_be_collected(runs: pd.DataFrame) -> None:
+    polars = pytest.importorskip("polars")
+    with pytest.raises(InputError, match=r"table\.collect\(\)"):
+        certify(polars.from_pandas(runs).lazy())
+
+
 def test_both_sides_are_a_pair_with_the_document_of_the_command(runs: pd.DataFrame) -> None:
     pair = certify(runs, side="both", alpha=0.2, joint=True)
     expected = core.certify_sides(
