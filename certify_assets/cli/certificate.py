@@ -26,6 +26,7 @@ from certify_assets.cli.options import (
     PATH,
     READING,
     column_options,
+    outcomes_of,
     read_pilot,
     read_pool,
     read_scores,
@@ -331,7 +332,7 @@ def _certify(
     table = read_scores(scores, **columns).choose_split("cal")
     return certify_sides(
         table.scores,
-        table.labelled(),
+        outcomes_of(table),
         table.tasks,
         sides=sides,
         procedures=procedures,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +28,7 @@ from certify_assets.cli.options import (
     SIDE,
     Finite,
     column_options,
+    outcomes_of,
     pilot_option,
     pool_option,
     read_pilot,
@@ -41,6 +43,7 @@ from certify_assets.cli.output import (
     json_option,
     percent,
     refuse_overwrite,
+    say,
     show_line,
     show_table,
     write_tables,
@@ -55,6 +58,9 @@ if TYPE_CHECKING:
     from certify_assets.evaluation.score_table import ScoreTable
     from certify_assets.storage.traces import VerdictCounts
 
+# a share decided that is so far from the certified one is no matter of chance in so many runs
+_OTHER_SHARE = 0.3
+_FEW_RUNS = 50
 _AUDITED = (
     "verdict",
     "realized_error",
@@ -176,7 +182,7 @@ def resample(
     table = read_scores(scores, **columns).choose_split(split, required=True)
     result = resample_audit(
         table.scores,
-        table.labelled(),
+        outcomes_of(table),
         table.tasks,
         draws=draws if draws == "exact" else int(draws),
         **options,
@@ -272,7 +278,25 @@ def decide(
                 f"MLflow: {assessed.logged} decisions logged, {assessed.unchanged} there already"
                 + (f"; {len(lost)} traces are not there, such as {lost[0]}" if lost else "")
             )
+    _compare_shares(certificates, counts, result.reasons().get("unscored", 0))
     ctx.exit(0 if any(item.certified for item in certificates) else NOTHING)
+
+
+def _compare_shares(
+    certificates: Iterable[Certificate], counts: Mapping[str, int], unscored: int
+) -> None:
+    """Warn where much more or less is decided than certified: scores on another scale do that."""
+    # a certificate's share is of scored runs too
+    total = sum(counts.values()) - unscored
+    for certificate in certificates:
+        share = counts[certificate.side] / max(1, total)
+        if total >= _FEW_RUNS and abs(share - certificate.coverage) > _OTHER_SHARE:
+            say(
+                f"warning: {percent(share)} of the scored runs are decided on the "
+                f"{certificate.side} side, {percent(certificate.coverage)} of those that certified it; check that "
+                "the scores are of the same judge on the same scale (--score-scale), and the runs "
+                "of the same kind."
+            )
 
 
 def _assess(address: str, scores: Path, result: Decisions | DecisionCounts) -> VerdictCounts:
@@ -462,7 +486,7 @@ def _audit_table(
 def _audits(certificates: list[Certificate], test: ScoreTable) -> list[Audit]:
     from certify_assets.certificates import audit_certificate
 
-    outcomes = test.labelled()
+    outcomes = outcomes_of(test)
     if not len(test):
         raise InputError(f"{test.path} has no row to audit with; give labelled rows.")
     return [audit_certificate(item, test.scores, outcomes, test.tasks) for item in certificates]

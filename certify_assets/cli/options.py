@@ -210,6 +210,12 @@ def remedies() -> Iterator[None]:
         raise _with_command(problems) from None
 
 
+def outcomes_of(table: ScoreTable) -> NDArray[np.int8]:
+    """Return the outcomes of a table that needs them all."""
+    with remedies():
+        return table.labelled()
+
+
 def _is_certificate(path: Path) -> bool:
     try:
         document = read_json_bytes(path)[0]

@@ -17,6 +17,7 @@ from certify_assets.cli.options import (
     SIDE,
     Finite,
     column_options,
+    outcomes_of,
     read_scores,
     refuse_inapplicable,
 )
@@ -189,7 +190,7 @@ def _facts(
     if scores is not None:
         table = read_scores(scores, **columns).choose_split("cal")
         return corpus_facts(
-            observe(table.scores, table.labelled(), table.tasks),
+            observe(table.scores, outcomes_of(table), table.tasks),
             sizes=attempts and (attempts,),
             **given,
         )

@@ -22,6 +22,7 @@ from certify_assets.cli.key import signer_of
 from certify_assets.cli.options import (
     PATH,
     column_options,
+    outcomes_of,
     pilot_option,
     pool_option,
     read_pilot,
@@ -206,7 +207,7 @@ def verify_whole(
     """Recompute certificates from a table in memory; return the first difference."""
     from certify_assets.certificates import verify_certificate, verify_set
 
-    data = (table.scores, table.labelled(), table.tasks)
+    data = (table.scores, outcomes_of(table), table.tasks)
     others: dict[str, Any] = {"pilot": pilot, "pool": pool, "agents": table.agents}
     named = table.trajectories is not None
     return _first_difference(

@@ -101,10 +101,13 @@ class ScoreTable:
     def labelled(self) -> npt.NDArray[np.int8]:
         """Return the outcomes, all 0 or 1; refuse a table that lacks any."""
         if self.outcomes is None:
-            raise InputError(
-                f"{self.path} has no outcome column; certification and audits need one with 0 "
-                "and 1 (or name it with --outcome-col)"
-                + (f"; its columns are {', '.join(self.found[:12])}." if self.found else ".")
+            raise TableError(
+                [
+                    f"{self.path} has no outcome column; certification and audits need one with 0 "
+                    "and 1 (or name it with --outcome-col)"
+                    + (f"; its columns are {_listed(self.found)}." if self.found else ".")
+                ],
+                _likely("--outcome-col", self.found, ()),
             )
         missing = np.flatnonzero(self.outcomes < 0)
         if missing.size:
@@ -395,7 +398,7 @@ def _checked(
     )
 
 
-def _likely(option: str, found: Sequence[str], raw: Columns) -> dict[str, str]:
+def _likely(option: str, found: Sequence[str], raw: Collection[str]) -> dict[str, str]:
     """Return the option with the one column that it may mean, if there is one."""
     column = likely_column(option.removeprefix("--").removesuffix("-col"), found, raw)
     return {} if column is None else {option: column}

@@ -69,7 +69,7 @@ class TableError(InputError):
 _LIKELY = {
     "task": ("task", "problem", "instance", "question", "item", "case", "scenario"),
     "score": ("score", "prob", "logit", "confidence", "grade", "rating"),
-    "outcome": ("outcome", "label", "success", "pass", "resolved", "correct", "solved"),
+    "outcome": ("outcome", "label", "success", "pass", "resolved", "correct", "solved", "verdict"),
     "trajectory": ("trajectory", "run"),
     "text": ("text", "transcript", "trajectory", "trace", "messages", "log", "output"),
 }

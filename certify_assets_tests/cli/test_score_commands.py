@@ -395,3 +395,28 @@ def test_a_document_that_another_program_wrote_again_by_rfc_8785_verifies(
     call(f"certificate {table} {options}")
     out.write_bytes(interchange_json(json.loads(out.read_text("utf-8"))))
     assert call(f"verify {out} {table}").code == 3
+
+
+def test_a_table_without_the_outcome_column_names_the_likely_one(
+    call: Call, scores: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.csv"
+    pd.read_csv(scores).rename(columns={"outcome": "Verdict"}).to_csv(path, index=False)
+    for command in ("certificate", "plan"):
+        answer = call(f"{command} {path}")
+        assert answer.code == 2
+        assert f"try: certify {command} {path} --outcome-col Verdict" in answer.err
+
+
+def test_a_share_unlike_the_certified_one_is_a_warning(
+    call: Call, scores: Path, certificate: Path, tmp_path: Path
+) -> None:
+    document = json.loads(certificate.read_text("utf-8"))
+    rows = pd.read_csv(scores)
+    high = rows.assign(score=rows["score"] - rows["score"].min() + document["threshold"] + 1)
+    high.to_csv(tmp_path / "high.csv", index=False)
+    answer = call(f"decide {certificate} {tmp_path}/high.csv --json")
+    assert answer.code == 0 and answer.json["human"] == len(rows)
+    assert "warning: 0.0 % of the scored runs are decided on the reject side" in answer.err
+    assert "--score-scale" in answer.err
+    assert "warning" not in call(f"decide {certificate} {scores}").err
