@@ -293,9 +293,9 @@ def _compare_shares(
         if total >= _FEW_RUNS and abs(share - certificate.coverage) > _OTHER_SHARE:
             say(
                 f"warning: {percent(share)} of the scored runs are decided on the "
-                f"{certificate.side} side, {percent(certificate.coverage)} of those that certified it; check that "
-                "the scores are of the same judge on the same scale (--score-scale), and the runs "
-                "of the same kind."
+                f"{certificate.side} side, {percent(certificate.coverage)} of those that "
+                "certified it; check that the scores are of the same judge on the same scale "
+                "(--score-scale), and the runs of the same kind."
             )
 
 

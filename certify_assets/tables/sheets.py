@@ -102,7 +102,7 @@ def _refuse_formulas(
     header: list[str],
     places: list[int],
 ) -> None:
-    """Refuse formulas without a value, which programs other than Excel write: they read as empty."""
+    """Refuse formulas without a value, which other programs write: they read as empty."""
     from openpyxl import load_workbook
 
     with warnings.catch_warnings():

@@ -36,6 +36,9 @@ _PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 _WITH_COMMA = re.compile(r"[+-]?(\d+,?\d*|,\d+)(e[+-]?\d+)?", re.IGNORECASE)
 # 1,234 may be a thousand and more
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
+# 1.234 as well, where the numbers next to it have no point
+_WITH_POINTS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(\.\d{3})+\s*")
+_BELOW_THOUSAND = re.compile(r"\s*[+-]?\d{1,3}\s*")
 _YES_OR_NO = {"true": 1, "t": 1, "yes": 1, "y": 1, "false": 0, "f": 0, "no": 0, "n": 0}
 #: words that say what became of a run, whatever their column is called
 _OUTCOMES = _YES_OR_NO | {
@@ -164,6 +167,12 @@ class TextColumn:
         """Return finite numbers, NaN where there is none."""
         values = rows_of(self.values)
         quick = _plain_numbers(values)
+        if values.dtype == object and (place := _doubtful_point(values.tolist())) is not None:
+            raise self.error(
+                place,
+                f": {shown(values[place])} may be a thousand, since scores below 1000 have no "
+                "point; write none for thousands, or every score with its decimals.",
+            )
         if quick is not None and not np.isinf(quick).any():
             return quick
         listed = values.tolist()
@@ -265,7 +274,7 @@ class TextColumn:
         return self._named()[0]
 
     def _refuse_alike(self, labels: npt.NDArray[np.object_], distinct: Collection[str]) -> None:
-        """Refuse names that look the same: one task counted as two is evidence that is not there."""
+        """Refuse names that look the same: one task would count as two."""
         joined = "".join(distinct)
         if joined.isascii() and joined.split(None, 1) == [joined]:
             return
@@ -353,6 +362,21 @@ def _plain_numbers(values: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
         return np.fromiter(map(float, listed), dtype=np.float64, count=len(listed))
     except ValueError:
         return None
+
+
+def _doubtful_point(listed: list[Any]) -> int | None:
+    """Return the place of a text whose point may separate thousands, if all such texts' may."""
+    pointed = -1
+    for place, text in enumerate(listed):
+        if not isinstance(text, str):
+            return None
+        if "." in text:
+            if not _WITH_POINTS.fullmatch(text):
+                return None
+            pointed = place if pointed < 0 else pointed
+    if pointed < 0 or not any(map(_BELOW_THOUSAND.fullmatch, listed)):
+        return None
+    return pointed
 
 
 def _other_numbers(listed: list[Any]) -> tuple[npt.NDArray[np.float64], str] | None:

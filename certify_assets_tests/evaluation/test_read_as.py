@@ -233,6 +233,7 @@ def test_every_fault_of_a_table_is_named_at_once(tmp_path: Path) -> None:
     [
         # a thousand, or one and a bit
         (["1,234", "2,500", "3,100"], "'1,234' is not a number in only one way"),
+        (["1.234", "987", "2.100"], "'1.234' may be a thousand"),
         (["50%", "0.5", "40%"], "'50%' is not a number"),
         (["0,5", "0.5", "0,25"], "'0,5' is not a number"),
         (["1.234,5", "0,5", "1"], "'1.234,5' is not a number"),
@@ -246,6 +247,14 @@ def test_scores_that_can_be_read_in_two_ways_are_refused(
     pd.DataFrame({"task_id": ["a", "b", "c"], "score": values}).to_csv(path, index=False)
     with pytest.raises(TableError, match=said):
         read_score_table(path)
+
+
+@pytest.mark.parametrize("values", [["1.234", "2.500"], ["1.234", "3.5", "2"], ["1.234", ""]])
+def test_decimals_that_are_no_thousands(values: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    pd.DataFrame({"task_id": "a", "score": values}).to_csv(path, index=False)
+    found = read_score_table(path).scores
+    np.testing.assert_array_equal(found, [float(value or "nan") for value in values])
 
 
 def test_percentages_with_three_decimals_are_no_thousands(tmp_path: Path) -> None:
