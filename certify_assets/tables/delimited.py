@@ -134,7 +134,7 @@ def separator_of(
 
 
 def is_separator_line(line: int, cells: Sequence[str], separator: str) -> bool:
-    """Whether these are the first line `sep=;` by which Excel is told what separates fields."""
+    """Whether these are the first line `sep=;` that names the separator for Excel."""
     return line == 1 and _SEPARATOR_LINE.fullmatch(separator.join(cells)) is not None
 
 
