@@ -53,7 +53,8 @@ class ReviewerFigures:
             return ""
         right = self.gold - self.gold_errors
         return (
-            f"Reviewer {self.name}: {right} of {self.gold} known runs right ({right / self.gold:.0%},"
+            f"Reviewer {self.name}: {right} of {self.gold} known runs right "
+            f"({right / self.gold:.0%},"
             f" {CONFIDENCE:.0%} interval {self.gold_low:.0%} to {self.gold_high:.0%})."
         )
 

@@ -328,7 +328,7 @@ def stored_runs(path: Path, names: AbstractSet[str]) -> dict[str, Trajectory]:
     for name, (group, row) in _places(path).items():
         if name in names:
             rows.setdefault(group, []).append((row, name))
-    found = {}
+    found: dict[str, Trajectory] = {}
     for group, those in rows.items():
         table = _read_group(path, group, COLUMNS)
         found |= {name: _trajectory(table.slice(row, 1)) for row, name in those}

@@ -1,4 +1,4 @@
-"""Runs of known outcome, mixed into reviewers' queues: they measure reviewers and decide nothing."""
+"""Runs of known outcome in reviewers' queues, which measure reviewers and decide nothing."""
 
 from __future__ import annotations
 
