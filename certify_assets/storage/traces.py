@@ -20,6 +20,8 @@ from certify_assets.storage.mlflow_server import mlflow_client, without_credenti
 _SCHEMES = ("mlflow", "mlflow+http", "mlflow+https", "mlflow+sqlite")
 _SUFFIX = ".json"
 _PAGE = 100
+# more than `urls.FILES`, so that what is too much is refused by its number
+_MOST = 100_000
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class MlflowExperiment:
                 for trace in page:
                     stamp = sha256_bytes(canonical_json(trace.info.to_dict()))
                     found[f"{root}/{trace.info.trace_id}{_SUFFIX}"] = {"etag": stamp}
-                if not (token := page.token):
+                if not (token := page.token) or len(found) > _MOST:
                     return found
 
     def open(self, name: str, mode: str = "rb") -> IO[bytes]:

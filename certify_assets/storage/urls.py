@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -126,13 +125,22 @@ class RemoteFiles:
         sizes = self.sizes()
         self._refuse_too_much(sizes)
         target = folder / (PurePosixPath(self.root).name or "runs")
+        copied = 0
         with self._asking():
             for place in sorted(sizes):
                 path = target / place if place else target
                 path.parent.mkdir(parents=True, exist_ok=True)
                 name = f"{self.root}/{place}" if place else self.root
                 with self.filesystem.open(name, "rb") as source, path.open("wb") as sink:
-                    shutil.copyfileobj(source, sink, _CHUNK)
+                    while data := source.read(_CHUNK):
+                        sink.write(data)
+                        copied += len(data)
+                        # not every service says how large its files are
+                        if copied > TOTAL_BYTES:
+                            raise InputError(
+                                f"{self.shown} holds more than {TOTAL_BYTES:,} bytes, which is "
+                                "the most that is copied at once; give less."
+                            )
         return target
 
     def _found(self) -> dict[str, Any]:

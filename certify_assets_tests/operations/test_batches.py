@@ -303,6 +303,13 @@ def test_urls_are_copied_within_limits_and_written_down_without_secrets(
         local_copies(["memory://large"]),
     ):
         pass
+    # a service that does not say how large its files are
+    monkeypatch.setattr(urls.RemoteFiles, "sizes", lambda self: {"a": 0})
+    with (
+        pytest.raises(InputError, match="memory://large holds more than 4 bytes"),
+        local_copies(["memory://large"]),
+    ):
+        pass
     assert (
         shown_url("https://user:secret@host/runs?token=1#x") == "https://host/runs"
         and shown_url("/a b") == "/a b"

@@ -33,6 +33,7 @@ from certify_assets.corpora.formats.texts import (
     steps_of_messages,
 )
 from certify_assets.corpora.schema import Step
+from certify_assets.errors import InputError
 
 #: options of every format of traces
 TRACE_OPTIONS: Mapping[str, str] = {
@@ -77,6 +78,7 @@ def drafts_of_traces(
     """Turn traces into runs; what cannot be used is counted in the reading's tally."""
     defaults = defaults or TraceDefaults()
     labelling = Labelling.of(reading.options, defaults.label_sources)
+    ended: set[int] = set()
     for tree in trees:
         for number, note in (
             (tree.orphans, "spans whose parent is not in the trace"),
@@ -87,7 +89,16 @@ def drafts_of_traces(
                 reading.notes[note] += number
         draft = _draft(tree, labelling, defaults, reading)
         if draft is not None:
+            if draft.outcome is not None:
+                ended.add(draft.outcome)
             yield draft
+    # new runs may all have failed
+    asked = labelling.success and not labelling.failure
+    if asked and ended == {0} and not reading.options.get("keep_unlabelled"):
+        raise InputError(
+            f"no trace has a label {' or '.join(sorted(labelling.success))}, which the option "
+            "success names; give values that the label has."
+        )
 
 
 def _draft(
