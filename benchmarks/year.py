@@ -469,7 +469,7 @@ def draw(table: pd.DataFrame, calendar: Calendar, alpha: float, path: Path) -> N
     """Draw shares, labels and errors by week."""
     from matplotlib.figure import Figure
 
-    from certify_assets.reports.svg import ALPHA_INK, HUMAN, JUDGE, REJECT, RELEASE, style_context
+    from certify_assets.reports.svg import BUDGET, HUMAN, PASS, SHARE, WRONG, style_context
 
     weeks, runs = table["week"].to_numpy(), table["runs"].to_numpy()
     with style_context():
@@ -477,8 +477,8 @@ def draw(table: pd.DataFrame, calendar: Calendar, alpha: float, path: Path) -> N
         shares, labels, errors = figure.subplots(3, 1, sharex=True, height_ratios=(2, 1, 2))
         bottom = np.zeros(weeks.size)
         for name, colour, words in (
-            ("corpus", JUDGE, "decided under the corpus certificate"),
-            ("batch", RELEASE, "decided under a batch certificate"),
+            ("corpus", SHARE, "decided under the corpus certificate"),
+            ("batch", PASS, "decided under a batch certificate"),
         ):
             shares.bar(weeks, table[name] / runs, 0.9, bottom, color=colour, label=words)
             bottom += (table[name] / runs).to_numpy()
@@ -487,11 +487,11 @@ def draw(table: pd.DataFrame, calendar: Calendar, alpha: float, path: Path) -> N
         labels.set(ylabel="labels")
         wrong = table["corpus_wrong"] + table["batch_wrong"]
         decided = (table["corpus"] + table["batch"]).clip(lower=1)
-        errors.bar(weeks, wrong / decided, 0.9, color=REJECT, label="wrong among the decided")
+        errors.bar(weeks, wrong / decided, 0.9, color=WRONG, label="wrong among the decided")
         errors.plot(
             weeks, wrong.cumsum() / decided.cumsum(), color="black", label="the same, so far"
         )
-        errors.axhline(alpha, color=ALPHA_INK, linestyle="--", label=f"α = {alpha:g}")
+        errors.axhline(alpha, color=BUDGET, linestyle="--", label=f"α = {alpha:g}")
         errors.set(xlabel="week", ylabel="error", ylim=(0, None))
         for axes in (shares, labels, errors):
             for month, text in (
