@@ -18,6 +18,7 @@ from certify_assets.reports.history_page import (
     render_history,
     write_history_page,
 )
+from certify_assets.reports.wording import home_of
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
 from certify_assets_tests.recertification_builders import (
@@ -92,7 +93,8 @@ def test_it_tells_what_was_certified_how_often_it_was_wrong_and_what_was_spent(
     assert 'src="' not in page
     assert "R2" in page
     assert all(text in page for text in ("recertification 3", "never", document.joint))
-    assert render_history(document) == page
+    home = home_of(history_key("one", "history.html"), "one")
+    assert render_history(document, home=home) == page
     assert len(history_markdown(document)) < 1000 and len(history_metrics(document)) <= 12
     assert store.read_json(history_key("one")) == json.loads(json.dumps(asdict(document)))
 
