@@ -34,7 +34,7 @@ def test_every_page_is_there_and_loads_nothing_from_elsewhere(site: Path) -> Non
     # README.md is index.md; deploy/README.md, the changelog and the notebook are pages too
     assert len(pages) == len(PAGES) + 2
     notebook = (site / "notebook.html").read_text("utf-8")
-    assert "certificate.explain()" in notebook and notebook.count("<svg") > 2
+    assert "The promise and its findings" in notebook and notebook.count("<svg") > 2
     for path in pages:
         text = path.read_text("utf-8")
         loaded = re.findall(r"<(?:script|img|iframe|source)\b[^>]*\bsrc=\"?([^\"\s>]+)", text)
