@@ -43,7 +43,8 @@ def ui(port: int, mlflow_port: int, host: str, everything: bool, store: Store) -
 
     One line says when and where it is ready; what the servers print is in ui.log of the Dagster
     home. It shows the judges that every corpus gets, those of judges.yaml, and others once the data
-    root has something of them; the study where one was made. CERTIFY_SHOWN names others, with commas.
+    root has something of them; the study where one was made. CERTIFY_SHOWN names others, with
+    commas.
     """
     from certify_assets.cli.launching import dagster_environment, find_program
     from certify_assets.judges.specs import SHOWN_VARIABLE
