@@ -16,7 +16,7 @@ _MINUTES: Final = 6.0
 
 def minutes_per_run() -> float:
     """Return the minutes that a reviewer takes for one run: CERTIFY_MINUTES_PER_RUN, else 6."""
-    # an assumption about people, not a measurement: whoever shows it says so
+    # an assumption about people, not a measurement, which every page with it states
     given = os.environ.get(MINUTES_VARIABLE, "").strip()
     try:
         minutes = float(given) if given else _MINUTES

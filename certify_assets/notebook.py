@@ -80,7 +80,7 @@ class Account(str):
         return str(self)
 
 
-class _Shown:
+class _NotebookMethods:
     """What a notebook asks of certificates of one table."""
 
     __slots__ = ()
@@ -133,7 +133,7 @@ class _Shown:
         raise NotImplementedError
 
 
-class TableCertificate(_Shown, Certificate):
+class TableCertificate(_NotebookMethods, Certificate):
     """A certificate that keeps the table it is of, for :func:`certify` in a notebook.
 
     It equals the certificate with the same values, and writes the same document.
@@ -177,7 +177,7 @@ class TableCertificate(_Shown, Certificate):
 
 
 @dataclass(frozen=True)
-class CertificatePair(_Shown):
+class CertificatePair(_NotebookMethods):
     """Certificates of both sides of one table.
 
     Attributes

@@ -98,8 +98,8 @@ def deploy(
     if chosen and not (accept_resplit or splits.current_first):
         raise GateClosedError(
             f"{judge} is not deployed on {corpus}: its runs were certified under {splits.number} "
-            f"splits, first as {splits.first}, and whoever takes the best of several splits gets "
-            "less confidence than the certificate states; deploy the first, take new tasks, or "
+            f"splits, first as {splits.first}, and the best of several splits has less "
+            "confidence than its certificate states; deploy the first, take new tasks, or "
             "accept this with --accept-resplit."
         )
     record = DeploymentRecord(

@@ -112,11 +112,11 @@ def _client(address: str) -> Any:
 def asking(address: str) -> Iterator[None]:
     """Turn what MLflow or the network says into one sentence without credentials."""
     from mlflow.exceptions import MlflowException
-    from requests import RequestException
 
+    # what the network says is an OSError
     try:
         yield
-    except (MlflowException, RequestException) as error:
+    except (MlflowException, OSError) as error:
         said = without_credentials(" ".join(str(error).split()))[:160]
         raise InputError(
             f"MLflow at {without_credentials(address)} did not answer as it should ({said}); check "

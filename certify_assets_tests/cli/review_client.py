@@ -1,4 +1,4 @@
-"""The review server in a process of its own, and a client without scripts."""
+"""The review server in a process or thread of its own, and a client without scripts."""
 
 import html
 import http.client
@@ -7,16 +7,18 @@ import re
 import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
+from certify_assets.cli.review_server import ReviewServer
 from certify_assets.storage.store import Store
 from certify_assets_tests.paths import REPOSITORY
 
-__all__ = ["Client", "Page", "Served", "serve", "served"]
+__all__ = ["Client", "Page", "Served", "serve", "served", "serving"]
 
 
 class Page(NamedTuple):
@@ -146,3 +148,16 @@ def served(store: Store, *options: str) -> Iterator[Served]:
     finally:
         one.process.terminate()
         one.process.communicate(timeout=30)
+
+
+@contextmanager
+def serving(server: ReviewServer) -> Iterator[ReviewServer]:
+    """Let a server answer in a thread while the block lasts."""
+    thread = threading.Thread(target=server.serve)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        thread.join()
+        server.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import stat
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ from certify_assets.errors import InputError
 from certify_assets.operations.labels import read_labels
 from certify_assets.operations.review_session import ReviewSession
 from certify_assets.storage.store import Store
-from certify_assets_tests.cli.review_client import Client
+from certify_assets_tests.cli.review_client import Client, serving
 from certify_assets_tests.review_builders import session_batch
 
 
@@ -97,14 +96,8 @@ def test_a_header_is_believed_of_a_declared_proxy_alone(
 def behind(store: Store, address: str) -> Iterator[ReviewServer]:
     proxy = ProxyAccounts.declared("X-Remote-User", (address,))
     server = ReviewServer(ReviewSession(store, "c"), proxy=proxy)
-    thread = threading.Thread(target=server.serve)
-    thread.start()
-    try:
+    with serving(server):
         yield server
-    finally:
-        server.stop()
-        thread.join()
-        server.close()
 
 
 def test_a_trusted_proxy_names_the_reviewer_of_every_request(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from certify_assets.operations.layout import labels_key
 from certify_assets.operations.notification_config import is_loopback
 from certify_assets.operations.review_session import ReviewSession
 from certify_assets.storage.store import Store
-from certify_assets_tests.cli.review_client import Client, Served, serve
+from certify_assets_tests.cli.review_client import Client, Served, serve, serving
 from certify_assets_tests.review_builders import session_batch
 
 
@@ -329,14 +329,8 @@ def test_a_form_that_ends_early_is_not_written(
 @contextmanager
 def running(store: Store, limits: ReviewLimits) -> Iterator[ReviewServer]:
     server = ReviewServer(ReviewSession(store, "c"), limits=limits)
-    thread = threading.Thread(target=server.serve)
-    thread.start()
-    try:
+    with serving(server):
         yield server
-    finally:
-        server.stop()
-        thread.join()
-        server.close()
 
 
 @pytest.mark.slow

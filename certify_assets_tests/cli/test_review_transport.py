@@ -7,7 +7,6 @@ import ipaddress
 import signal
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -28,7 +27,7 @@ from certify_assets.operations.labels import read_labels
 from certify_assets.operations.review_session import ReviewSession
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.calling import Call
-from certify_assets_tests.cli.review_client import Client, serve
+from certify_assets_tests.cli.review_client import Client, serve, serving
 from certify_assets_tests.review_builders import session_batch
 
 #: what clients without a link send and leave: nothing, a byte, half a head, half a form
@@ -77,18 +76,6 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @contextmanager
-def running(server: ReviewServer) -> Iterator[ReviewServer]:
-    thread = threading.Thread(target=server.serve)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.stop()
-        thread.join()
-        server.close()
-
-
-@contextmanager
 def idle(port: int, many: int, sent: Sequence[bytes]) -> Iterator[list[socket.socket]]:
     """Hold that many connections that finish no request."""
     with ExitStack() as stack:
@@ -126,7 +113,7 @@ def test_300_unfinished_connections_refuse_no_reviewer(
         encrypted=encryption(*pem) if encrypted else None,
     )
     trusted = ssl.create_default_context(cafile=pem[0])
-    with running(server):
+    with serving(server):
         client = Client(server.url, links=server.links, trusted=trusted)
         client.enter("Ann")
         with idle(server.server_port, 300, UNSHAKEN if encrypted else UNFINISHED) as held:
@@ -140,7 +127,7 @@ def test_a_connection_that_never_shakes_hands_is_closed_soon(
 ) -> None:
     limits = ReviewLimits(header_seconds=0.3)
     server = ReviewServer(ReviewSession(store, "c"), limits=limits, encrypted=encryption(*pem))
-    with running(server):
+    with serving(server):
         for sent in (b"", b"\x16\x03\x01", b"GET / HTTP/1.0\r\n\r\n"):
             with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as one:
                 one.sendall(sent)
@@ -174,7 +161,7 @@ def test_pages_below_the_prefix_of_a_proxy(store: Store) -> None:
         prefix="/judges/review",
         public="review.example.org",
     )
-    with running(server):
+    with serving(server):
         link = urlsplit(server.url)
         assert (link.scheme, link.netloc, link.path) == (
             "https",

@@ -88,7 +88,7 @@ class _Reader:
     def read(self, value: Any, depth: int) -> Iterator[Message]:
         if isinstance(value, str):
             inner = parsed(value)
-            # JSON that holds no message is what somebody said, to the letter; an input is an
+            # JSON that holds no message is the text of a message as it is; an input is an
             # object, and its only text is what was asked
             asked = self._role == "user" and isinstance(inner, Mapping) and len(inner) == 1
             value = inner if asked or _speaks(inner) else value
