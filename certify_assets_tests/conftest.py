@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from certify_assets.storage.store import Store
     from certify_assets_tests.operations_builders import ProvisionalBatch
 
-# `make` exports the data root of the demo; tests must use neither it nor a developer's own
-for _name in ("DAGSTER_HOME", "CERTIFY_ROOT"):
+# `make` exports the data root of the demo; tests use neither it nor what a developer set
+for _name in ("DAGSTER_HOME", "CERTIFY_ROOT", "MLFLOW_TRACKING_URI"):
     os.environ.pop(_name, None)
 
 #: files of the slow tier that take a minute or more, the longest first
@@ -59,6 +59,19 @@ CHROMIUM_FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _settings_are_kept() -> Iterator[None]:
+    """Fail the module that leaves a setting in the environment, not the one that finds it."""
+    before = _settings()
+    yield
+    assert _settings() == before
+
+
+def _settings() -> dict[str, str]:
+    prefixes = ("CERTIFY_", "DAGSTER_", "MLFLOW_TRACKING_", "AWS_")
+    return {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
 
 
 @pytest.fixture(scope="session")

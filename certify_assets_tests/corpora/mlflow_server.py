@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 from certify_assets_tests.corpora.traces import Run
 
@@ -61,12 +62,12 @@ def _wait(address: str, server: "subprocess.Popen[bytes]") -> None:
 def tracking_to(address: str) -> Iterator[None]:
     import mlflow
 
-    before = mlflow.get_tracking_uri()
     mlflow.set_tracking_uri(address)
     try:
         yield
     finally:
-        mlflow.set_tracking_uri(before)
+        # MLflow keeps the address in the environment too, where later tests would find it
+        mlflow.set_tracking_uri(cast(str, None))
 
 
 def log_runs(address: str, experiment: str, runs: Sequence[Run]) -> list[str]:
