@@ -1,13 +1,15 @@
 """Which division of the labels between training and calibration certifies most.
 
     python benchmarks/divisions.py [--data DIR] [--corpus NAME …] [--share PER_CENT …]
-    [--seeds 10] [--quick]
+    [--procedure NAME] [--seeds 10] [--quick]
 
 A quarter of the tasks is TEST. Of the other three quarters a share trains the lexical judge and the
 rest certifies it, on both sides at α = .1 and .2, on the two embedded corpora and on those of the
-folder of published runs DIR (../shared/data) that are there. A column is the share of SFT in per
-cent of all tasks; `25 alone` is the profile `certify` without the labels of its RL split, 10 %.
-Figures are means over seeds, sides and budgets, where nothing certified counts as 0:
+folder of published runs DIR (../shared/data) that are there. As in the study, the pool of
+`pseudo_task`, the default, is every task that does not certify, SFT scored out of fold. A column is
+the share of SFT in per cent of all tasks; `25 alone` is the profile `certify` without the labels of
+its RL split, 10 %. Figures are means over seeds, sides and budgets, where nothing certified counts
+as 0:
   certified  coverage of the certificate on the runs that calibrate it;
   on TEST    share of TEST that the threshold decides;
   above      share of the issued certificates whose error on TEST is above the budget (noise of TEST
@@ -22,119 +24,77 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from new_agents import DATA, PUBLISHED, labelled_runs
 
-from certify_assets.certificates import audit_certificate, certify
+from certify_assets.certificates import Settings
+from certify_assets.corpora import CERTIFYING
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.corpora.rendering import Rendered, Renderer, render_frame
 from certify_assets.corpora.splits import make_manifest
 from certify_assets.errors import InputError
-from certify_assets.judges.base import score_table
-from certify_assets.judges.lexical import LexicalJudge
-from certify_assets.judges.record import columns
-from certify_assets.judges.specs import ALPHAS, SIDES
+from certify_assets.judges.specs import PROCEDURES
+from certify_assets.research.seed_study import SeedCell, SeedPlan, certify_splits
 
 CORPORA = sorted({*PUBLISHED, "miniwob_demos"})
 TEST, RL = 25, 10
 SHARES = (10, 15, 20, 25, 30, 35, 40, 50)
 TODAY = "25 alone"
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A certificate of one division and seed."""
-
-    division: str
-    coverage: float = 0.0
-    test_coverage: float = 0.0
-    certified: bool = False
-    above: bool = False
-    beyond_chance: bool = False
+# every certificate of a corpus, by division
+Divisions = dict[str, list[SeedCell]]
 
 
 def one_seed(
-    frame: pd.DataFrame, texts: Sequence[Rendered], shares: Sequence[int], seed: int
-) -> Iterator[Cell]:
+    frame: pd.DataFrame, texts: Sequence[Rendered], shares: Sequence[int], seed: int, procedure: str
+) -> Iterator[tuple[str, SeedCell]]:
     """Divide, train and certify once a share of SFT; TEST has the same tasks under all of them."""
     for share in shares:
         wanted = {"sft": share, "rl": RL, "cal": 100 - TEST - RL - share, "test": TEST}
         manifest = make_manifest(
             frame["task_id"].unique(), str(frame["corpus"].iloc[0]), seed=seed, shares=wanted
         )
-        split = frame["task_id"].map(manifest.assignment).to_numpy()
-        names = [str(share), *([TODAY] if f"{share} alone" == TODAY else [])]
-        tables = scored(frame, texts, split, seed)
-        for name, side, alpha in product(names, SIDES, ALPHAS):
-            if tables is None:
-                yield Cell(name)
-                continue
-            labelled = ("cal",) if name == TODAY else ("rl", "cal")
-            rows = pd.concat([tables[part] for part in labelled], ignore_index=True)
-            found = certify(*columns(rows), alpha=alpha, side=side, procedure="guarded_taskboot")
-            audit = audit_certificate(found, *columns(tables["test"]))
-            yield Cell(
-                name,
-                found.coverage,
-                audit.coverage if found.certified else 0.0,
-                found.certified,
-                found.certified and (audit.realized_error or 0.0) > alpha,
-                found.certified and audit.verdict == "ERROR",
-            )
+        alone = [("cal",)] if f"{share} alone" == TODAY else []
+        plan = SeedPlan((seed,), procedures=(procedure,), calibrations=(CERTIFYING, *alone))
+        for cell in certify_splits(frame, texts, manifest, plan):
+            yield (TODAY if cell.rows == "cal" else str(share)), cell
 
 
-def scored(
-    frame: pd.DataFrame, texts: Sequence[Rendered], split: np.ndarray, seed: int
-) -> dict[str, pd.DataFrame] | None:
-    """Train on SFT and score the rest; None where SFT has one outcome."""
-    places = {name: np.flatnonzero(split == name) for name in ("sft", "rl", "cal", "test")}
-    outcomes = frame["outcome"].iloc[places["sft"]].to_numpy(np.int8)
-    if len(np.unique(outcomes)) < 2:
-        return None
-    using = Renderer()
-    known = [texts[place].text for place in places["sft"]]
-    judge = LexicalJudge.train(known, outcomes, seed=seed, renderer_sha256=using.sha256)
-    return {
-        name: score_table(judge, frame.iloc[rows], using, rendered=[texts[place] for place in rows])
-        for name, rows in places.items()
-        if name != "sft"
-    }
-
-
-def show(name: str, cells: Sequence[Cell], seeds: int) -> None:
+def show(name: str, found: Divisions, seeds: int) -> None:
     """Print the table of a corpus."""
     print(f"\n{name}, {seeds} seeds\n{'SFT':>9}  certified  on TEST  issued  above (beyond chance)")
-    for division, mine in by_division(cells).items():
+    for division, mine in found.items():
         issued = [cell for cell in mine if cell.certified]
         coverage = np.mean([cell.coverage for cell in mine])
-        above = np.mean([cell.above for cell in issued]) if issued else 0.0
-        beyond = np.mean([cell.beyond_chance for cell in issued]) if issued else 0.0
-        on_test = np.mean([cell.test_coverage for cell in mine])
+        beyond = np.mean([beyond_chance(cell) for cell in issued]) if issued else 0.0
+        exceeding = np.mean([above(cell) for cell in issued]) if issued else 0.0
+        on_test = np.mean([cell.certified * cell.test_coverage for cell in mine])
         print(
             f"{division:>9}  {coverage:9.3f}  {on_test:7.3f}  {len(issued) / len(mine):6.2f}"
-            f"  {above:.3f} ({beyond:.3f})",
+            f"  {exceeding:.3f} ({beyond:.3f})",
             flush=True,
         )
 
 
-def by_division(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
-    names = dict.fromkeys(cell.division for cell in cells)
-    return {name: [cell for cell in cells if cell.division == name] for name in names}
+def above(cell: SeedCell) -> bool:
+    """Whether a certificate is issued and its error on TEST above the budget."""
+    return cell.certified and (cell.error or 0.0) > cell.alpha
 
 
-def summary(found: dict[str, list[Cell]]) -> None:
+def beyond_chance(cell: SeedCell) -> bool:
+    """Whether it is above the budget by the lower bound of the audit."""
+    return cell.certified and cell.verdict == "ERROR"
+
+
+def summary(found: dict[str, Divisions]) -> None:
     """Print certified coverage of all corpora, and the differences to the share of today."""
-    every = by_division([cell for cells in found.values() for cell in cells])
-    divisions = list(every)
+    divisions = list(next(iter(found.values()), {}))
     table = np.array(
         [
-            [np.mean([cell.coverage for cell in mine]) for mine in by_division(cells).values()]
-            for cells in found.values()
+            [np.mean([cell.coverage for cell in mine[name]]) for name in divisions]
+            for mine in found.values()
         ]
     )
     print(f"\n{'certified coverage':22}" + "".join(f"{name:>10}" for name in divisions))
@@ -146,9 +106,16 @@ def summary(found: dict[str, list[Cell]]) -> None:
     if len(table) > 1:
         errors = apart.std(axis=0, ddof=1) / len(table) ** 0.5
         print(f"{'standard error':22}" + "".join(f"{value:10.3f}" for value in errors))
-    for name in ("certified", "above", "beyond_chance"):
-        counts = [sum(getattr(cell, name) for cell in mine) for mine in every.values()]
-        print(f"{name.replace('_', ' '):22}" + "".join(f"{count:10d}" for count in counts))
+    for title, counted in (
+        ("certified", lambda cell: cell.certified),
+        ("above", above),
+        ("beyond chance", beyond_chance),
+    ):
+        counts = [
+            sum(counted(cell) for mine in found.values() for cell in mine[name])
+            for name in divisions
+        ]
+        print(f"{title:22}" + "".join(f"{count:10d}" for count in counts))
 
 
 def main() -> None:
@@ -158,6 +125,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--corpus", action="append", choices=[*EMBEDDED, *CORPORA])
     parser.add_argument("--share", action="append", type=int, help="of SFT; 25 is always there")
+    parser.add_argument("--procedure", choices=PROCEDURES, default=Settings().procedure)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--quick", action="store_true", help="one corpus, two seeds, three columns")
     options = parser.parse_args()
@@ -165,17 +133,19 @@ def main() -> None:
     shares = sorted({25, *options.share}) if options.share else SHARES
     if options.quick:
         names, shares, options.seeds = names[:1], (15, 25, 40), 2
-    found: dict[str, list[Cell]] = {}
+    print(f"{options.procedure}:")
+    found: dict[str, Divisions] = {}
     for name in names:
         frame = labelled_runs(name, options.data)
         if isinstance(frame, str):
             print(frame)
             continue
         texts = list(render_frame(frame, Renderer()))
-        cells = []
+        cells: Divisions = {}
         try:
             for seed in range(options.seeds):
-                cells += one_seed(frame, texts, shares, seed)
+                for division, cell in one_seed(frame, texts, shares, seed, options.procedure):
+                    cells.setdefault(division, []).append(cell)
         except InputError as error:
             print(f"{name}: skipped, {error}")
             continue

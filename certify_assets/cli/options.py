@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from decimal import Decimal
 from functools import wraps
@@ -178,7 +178,9 @@ def read_scores(
     """Read a score table as the options say; say what was understood that is not plain."""
     names = ColumnNames(task=task_col, score=score_col, outcome=outcome_col)
     try:
-        with remedies():
+        # column options are of every table of a command, so of a further one, such as a pool,
+        # they would not settle what it lacks
+        with remedies() if path in _arguments() else nullcontext():
             table = read_score_table(
                 path,
                 columns=names,
@@ -222,6 +224,16 @@ def _is_certificate(path: Path) -> bool:
     except InputError:
         return False
     return isinstance(document, dict) and not {"certified", "certificates"}.isdisjoint(document)
+
+
+def _arguments() -> list[Any]:
+    """Return what the command was given without an option."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return []
+    given = [param for param in context.command.params if isinstance(param, click.Argument)]
+    values = [context.params.get(param.name or "") for param in given]
+    return [one for value in values for one in (value if isinstance(value, tuple) else [value])]
 
 
 def argument_order() -> str:

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from certify_assets.corpora.config import CorpusConfig
     from certify_assets.corpora.rendering import Rendered
+    from certify_assets.corpora.splits import SplitManifest
 
 
 #: the paper's five on real scores, and ours next to them; betting takes its bets from the RL split
@@ -158,7 +158,8 @@ def run_seeds(
     for number, seed in enumerate(plan.seeds, 1):
         if seed not in made:
             shares = replace(config, profile=plan.profile or config.profile, seed=seed)
-            made[seed] = _one_seed(frame, texts, shares, plan)
+            manifest = plan_splits(shares, frame["task_id"].unique())
+            made[seed] = certify_splits(frame, texts, manifest, plan)
             cells = [asdict(cell) for cell in made[seed]]
             text = json.dumps(
                 {"plan": entry.configuration, "seed": seed, "cells": cells}, allow_nan=False
@@ -219,28 +220,28 @@ def _finished(store: Store, journal: str, plan: str) -> dict[int, list[SeedCell]
     }
 
 
-def _one_seed(
-    frame: pd.DataFrame, texts: list[Rendered], config: CorpusConfig, plan: SeedPlan
+def certify_splits(
+    frame: pd.DataFrame, texts: Sequence[Rendered], manifest: SplitManifest, plan: SeedPlan
 ) -> list[SeedCell]:
+    """Train on SFT, certify and read TEST once: a cell a certificate that the plan asks for."""
     import numpy as np
     import pandas as pd
 
-    manifest = plan_splits(config, frame["task_id"].unique())
     split = frame["task_id"].map(manifest.assignment).to_numpy()
     places = {name: np.flatnonzero(split == name) for name in SPLITS if (split == name).any()}
-    judge = _judge(frame, texts, places["sft"], config.seed)
+    judge = _judge(frame, texts, places["sft"], manifest.seed)
     if judge is None:
         return [
-            SeedCell(seed=config.seed, side=side, alpha=alpha, procedure=name, rows=rows)
+            SeedCell(seed=manifest.seed, side=side, alpha=alpha, procedure=name, rows=rows)
             for rows, side, alpha, name in _asked(plan, places)
         ]
     tables = {
         name: _scored(judge, frame, texts, rows) for name, rows in places.items() if name != "sft"
     }
-    folds = list(_out_of_fold(frame, texts, places["sft"], config.seed))
+    folds = list(_out_of_fold(frame, texts, places["sft"], manifest.seed))
     if folds:
         tables["sft"] = pd.concat(folds)
-    return list(_cells(tables, plan, config.seed))
+    return list(_cells(tables, plan, manifest.seed))
 
 
 def _asked(plan: SeedPlan, splits: Collection[str]) -> Iterator[tuple[str, str, float, str]]:
@@ -255,7 +256,7 @@ def _asked(plan: SeedPlan, splits: Collection[str]) -> Iterator[tuple[str, str, 
 
 
 def _judge(
-    frame: pd.DataFrame, texts: list[Rendered], rows: NDArray[np.intp], seed: int
+    frame: pd.DataFrame, texts: Sequence[Rendered], rows: NDArray[np.intp], seed: int
 ) -> LexicalJudge | None:
     """Train on some rows; None where they have one outcome."""
     outcomes = frame["outcome"].iloc[rows].to_numpy("int8")
@@ -266,14 +267,14 @@ def _judge(
 
 
 def _scored(
-    judge: LexicalJudge, frame: pd.DataFrame, texts: list[Rendered], rows: NDArray[np.intp]
+    judge: LexicalJudge, frame: pd.DataFrame, texts: Sequence[Rendered], rows: NDArray[np.intp]
 ) -> pd.DataFrame:
     rendered = [texts[place] for place in rows]
     return score_table(judge, frame.iloc[rows], LEXICAL.renderer, rendered=rendered)
 
 
 def _out_of_fold(
-    frame: pd.DataFrame, texts: list[Rendered], rows: NDArray[np.intp], seed: int
+    frame: pd.DataFrame, texts: Sequence[Rendered], rows: NDArray[np.intp], seed: int
 ) -> Iterator[pd.DataFrame]:
     """Score SFT by judges that saw no run of the task, as the platform deals them."""
     tasks = frame["task_id"].iloc[rows]

@@ -407,6 +407,8 @@ def test_pools_that_cannot_be_read(call: Call, scores: Path, pilot: Path, tmp_pa
         table.to_csv(pool, index=False)
         answer = call(f"certificate {scores} --procedure pseudo_task --pool {pool} --json")
         assert answer.code == 2 and word in answer.err and answer.err.count("\n") == 1
+        # no command line is proposed: its columns would be those of both tables
+        assert "try:" not in answer.err
     # one file for both: its rows of other splits are the pool
     whole = tmp_path / "whole.csv"
     pd.concat([pd.read_csv(scores).assign(split="cal"), frame.assign(split="test")]).to_csv(

@@ -46,15 +46,15 @@ def test_a_killed_study_resumes_and_gives_the_same_bytes(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_seeds(Corpus(store, "c"), PLAN)
-    before, one_seed, seen = store.read_bytes("seeds/c.json"), seed_study._one_seed, []
+    before, once, seen = store.read_bytes("seeds/c.json"), seed_study.certify_splits, []
 
     def counted(*arguments: object) -> object:
         seen.append(1)
         if len(seen) == 2:
             raise KeyboardInterrupt
-        return one_seed(*arguments)  # type: ignore[arg-type]
+        return once(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(seed_study, "_one_seed", counted)
+    monkeypatch.setattr(seed_study, "certify_splits", counted)
     with pytest.raises(KeyboardInterrupt):
         run_seeds(Corpus(store, "c"), PLAN)
     with Path(store.root, "seeds/c.partial.jsonl").open("ab") as stream:
