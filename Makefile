@@ -46,7 +46,8 @@ chromium:
 
 # a file of tests stays in one process, so that what its tests share is prepared once; conftest.py orders the files, the longest first
 # one thread each: as many processes as cores already, and threads that wait for a core spin
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $${CERTIFY_TEST_PROCESSES:-2} --dist loadfile --no-loadscope-reorder
+# compiled once, in the environment: a fresh clone has several hundred processes of ours to start
+PYTEST := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX='$(CURDIR)/$(VENV)/bytecode' OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $${CERTIFY_TEST_PROCESSES:-2} --dist loadfile --no-loadscope-reorder
 
 test: setup chromium
 	@$(PYTEST)

@@ -21,7 +21,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -122,6 +122,13 @@ def workplace(folder: Path) -> Iterator[None]:
         "COLUMNS": "80",
         "NO_COLOR": "1",
     }
+    with surroundings(folder, settings):
+        yield
+
+
+@contextlib.contextmanager
+def surroundings(folder: Path, settings: Mapping[str, str]) -> Iterator[None]:
+    """A working folder and settings in the environment, while the block lasts."""
     before = {name: os.environ.get(name) for name in settings}
     os.environ.update(settings)
     try:

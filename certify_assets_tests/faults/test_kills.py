@@ -1,4 +1,5 @@
-"""kill -9 at random points of a full materialization: nothing finished is lost, a rerun completes, the bytes are those of an undisturbed run."""
+"""kill -9 at random points of a full materialization and of the runs that resume it: nothing
+finished is lost, a rerun completes, the bytes are those of an undisturbed run."""
 
 import os
 import random
@@ -6,6 +7,7 @@ import re
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -28,6 +30,8 @@ from certify_assets_tests.paths import REPOSITORY
 pytestmark = pytest.mark.slow
 
 KILLS = int(os.environ.get("CERTIFY_TEST_KILLS", "8"))
+#: kills of one data root, each of a run that resumes the one before
+IN_TURN = 4
 #: kills come before the last steps of the pipeline, which has a few more
 STEPS = 24
 #: the seed of the points: change it to try others
@@ -67,13 +71,14 @@ def table() -> Iterator[list[Outcome]]:
     )
 
 
-def _points() -> list[tuple[int, float]]:
-    """Steps to wait for and seconds after that, one drawn in each part of the run; the first
-    before any step."""
-    draw = random.Random(SEED)
-    edges = [round(STEPS * part / (KILLS - 1)) for part in range(KILLS)]
-    later = [draw.randrange(low, max(high, low + 1)) for low, high in pairwise(edges)]
-    return [(after, draw.uniform(0.0, 1.5)) for after in (0, *later)]
+def _points(root: int) -> list[tuple[int, float]]:
+    """Steps to wait for, counted from the resumption, and seconds after that, one kill in each part
+    of the pipeline; the first before any step."""
+    draw = random.Random(SEED + root)
+    edges = [round(STEPS * part / (IN_TURN - 1)) for part in range(IN_TURN)]
+    later = [draw.randrange(low, high) for low, high in pairwise(edges)]
+    more = [after - before for before, after in pairwise((0, *later))]
+    return [(after, draw.uniform(0.0, 1.5)) for after in (0, *more)]
 
 
 def _killed(root: Path, after: int, delay: float) -> list[str]:
@@ -108,45 +113,58 @@ def _killed(root: Path, after: int, delay: float) -> list[str]:
     return done
 
 
-@pytest.mark.parametrize("place", range(KILLS))
+@pytest.mark.parametrize("number", range(-(-KILLS // IN_TURN)))
 def test_a_kill_loses_nothing_and_a_rerun_ends_with_the_same_bytes(
-    place: int, reference: Path, table: list[Outcome], tmp_path: Path
+    number: int, reference: Path, table: list[Outcome], tmp_path: Path
 ) -> None:
-    after, delay = _points()[place]
     root = tmp_path / "root"
     prepare(root, source=reference.parent / "small.jsonl")
     wanted = results(reference)
-    told = _killed(root, after, delay)
-    before, written = results(root), moments(root)
-    outcome = Outcome(after, delay, len(told), len(before))
-    assert [
-        name for name, data in before.items() if data != wanted[name] and not is_whole(name, data)
-    ] == []
+    outcomes: list[Outcome] = []
+    for after, delay in _points(number):
+        written = results(root), moments(root)
+        told = _killed(root, after, delay)
+        now = results(root)
+        assert [
+            name for name, data in now.items() if data != wanted[name] and not is_whole(name, data)
+        ] == []
+        _compare(outcomes[-1:], root, *written)
+        outcomes.append(Outcome(after, delay, len(told), len(now)))
+    written = results(root), moments(root)
     done = run(root)
     assert done.returncode == 0, done.stderr
+    _compare(outcomes[-1:], root, *written)
+    now = results(root)
+    for outcome in outcomes:
+        outcome.differing = sum(now.get(name) != data for name, data in wanted.items())
+        outcome.leftovers = len(list(root.rglob(".certify.*.part")))
+    outcomes[-1].again = _made_again(root)
+    table.extend(outcomes)
+    assert all(outcome.lost == 0 and outcome.differing == 0 for outcome in outcomes)
+    assert set(now) == set(wanted)
+    assert "resuming a run that was stopped" in done.stderr
+
+
+def _compare(
+    killed: list[Outcome], root: Path, before: dict[str, bytes], written: dict[str, int]
+) -> None:
+    """Note what the run after a kill kept of what the kill left."""
     now, rewritten = results(root), moments(root)
-    outcome.kept = sum(rewritten.get(name) == moment for name, moment in written.items())
-    outcome.lost = sum(name not in now for name in before)
-    outcome.differing = sum(now.get(name) != data for name, data in wanted.items())
-    outcome.leftovers = len(list(root.rglob(".certify.*.part")))
-    outcome.again = _made_again(root, told)
-    table.append(outcome)
-    assert outcome.lost == 0 and outcome.differing == 0 and set(now) == set(wanted)
-    assert "resuming a run that was stopped" in done.stderr or len(told) < 2
+    for outcome in killed:
+        outcome.kept = sum(rewritten.get(name) == moment for name, moment in written.items())
+        outcome.lost = sum(name not in now for name in before)
 
 
-def _made_again(root: Path, told: list[str]) -> int:
-    """Assets that were told done and were made again: those whose checks were not evaluated when the kill came."""
+def _made_again(root: Path) -> int:
+    """Assets that were made more than once: those whose checks were not evaluated when the kill
+    came."""
     with dg.DagsterInstance.from_config(str(root / "dagster")) as instance:
-        runs = instance.get_runs()
-        made = [
-            {
-                entry.dagster_event.asset_key.to_user_string()
-                for entry in instance.all_logs(
-                    run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION
-                )
-                if entry.dagster_event is not None and entry.dagster_event.asset_key is not None
-            }
-            for run in runs
-        ]
-    return len(made[0] & made[1] & set(told)) if len(runs) == 2 else 0
+        made = Counter(
+            entry.dagster_event.asset_key.to_user_string()
+            for run in instance.get_runs()
+            for entry in instance.all_logs(
+                run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION
+            )
+            if entry.dagster_event is not None and entry.dagster_event.asset_key is not None
+        )
+    return sum(times > 1 for times in made.values())

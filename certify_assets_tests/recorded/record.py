@@ -17,6 +17,7 @@ import json
 import os
 import re
 import resource
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from certify_assets_tests.doc_commands import execute, surroundings
 from certify_assets_tests.paths import REPOSITORY, shared_data
 from certify_assets_tests.recorded.canonical import (
     added_alone,
@@ -146,11 +148,13 @@ class Answer:
 class Product:
     """The command line of the product in a tree, on a data root of its own.
 
-    ``work`` has the data root and the tables that commands are given.
+    ``work`` has the data root and the tables that commands are given. ``here``: commands on tables
+    are called in this process, which has the product of this tree.
     """
 
     tree: Path
     work: Path
+    here: bool = False
 
     @property
     def root(self) -> Path:
@@ -161,7 +165,12 @@ class Product:
         """Call a command with ``--json``; `names` stand in the braces of its words."""
         words = [word.format(**names) for word in COMMANDS[command].split()]
         rest = ["--json", *(["--root", str(self.root)] if rooted else [])]
-        done = self._run("-m", "certify_assets.cli", *words, *map(str, arguments), *rest)
+        words += [*map(str, arguments), *rest]
+        if self.here and not rooted:
+            with surroundings(self.work, self._settings()):
+                code, printed = execute(shlex.join(["certify", *words]))
+            return Answer(code, json.loads(printed) if printed.strip() else {})
+        done = self._run("-m", "certify_assets.cli", *words)
         document: Any = {}
         if done.stdout.strip():
             document = json.loads(done.stdout)
@@ -178,9 +187,14 @@ class Product:
         return json.loads(done.stdout)
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(self.tree),
+        environment = {**os.environ, "PYTHONPATH": str(self.tree), **self._settings()}
+        environment.pop("CERTIFY_JUDGES", None)
+        command = [sys.executable, *arguments]
+        keywords: dict[str, Any] = {"env": environment, "cwd": self.work, "capture_output": True}
+        return subprocess.run(command, text=True, check=False, **keywords)
+
+    def _settings(self) -> dict[str, str]:
+        return {
             "DAGSTER_HOME": str(self.work / "dagster"),
             "CERTIFY_ROOT": str(self.root),
             # nothing answers there: what MLflow makes of a run is no figure of the product's
@@ -189,10 +203,6 @@ class Product:
             "OMP_NUM_THREADS": "1",
             "COLUMNS": "200",
         }
-        environment.pop("CERTIFY_JUDGES", None)
-        command = [sys.executable, *arguments]
-        keywords: dict[str, Any] = {"env": environment, "cwd": self.work, "capture_output": True}
-        return subprocess.run(command, text=True, check=False, **keywords)
 
 
 def record_embedded(product: Product) -> dict[str, Any]:
@@ -515,7 +525,7 @@ def _study(product: Product) -> dict[str, Any]:
     _say(f"{OPERATED}: the quick study")
     work = product.work / "study"
     work.mkdir()
-    alone = Product(product.tree, work)
+    alone = Product(product.tree, work, product.here)
     answer = alone.call("study", "--profile", "quick", "--workers", 1, corpus=OPERATED)
     tables = {}
     for path in stored_tables(alone.root):
@@ -560,11 +570,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--allow-new", action="store_true", help="let new figures be no difference")
     parser.add_argument("--data", type=Path, help="folder of published runs [../shared/data]")
     parser.add_argument("--only", choices=("embedded", "published"), help="one of the two sets")
+    parser.add_argument("--here", action="store_true", help="tables in this process, of this tree")
     parser.add_argument("--product", type=Path, default=REPOSITORY, help="tree of the product")
     given = parser.parse_args(arguments)
     made: dict[str, Any] = {"schema": "certify_assets_tests/recorded/1"}
     with tempfile.TemporaryDirectory() as folder:
-        product = Product(given.product.resolve(), Path(folder))
+        product = Product(given.product.resolve(), Path(folder), given.here)
         data = None if given.data is None else given.data.resolve()
         sections: dict[str, _SECTION] = {
             "embedded": lambda: record_embedded(product),

@@ -48,6 +48,6 @@ def test_a_difference_is_named_with_both_values(capsys: pytest.CaptureFixture[st
 def test_nothing_that_the_embedded_corpora_gave_is_lost(tmp_path: Path) -> None:
     record = HERE / "embedded.json"
     out = tmp_path / "now.json"
-    arguments = ["--only", "embedded", "--out", str(out), "--compare", str(record)]
+    arguments = ["--only", "embedded", "--out", str(out), "--compare", str(record), "--here"]
     assert main(arguments) == 0, "the differences are printed above"
     assert set(json.loads(out.read_text("utf-8"))) == {"schema", "embedded"}
