@@ -9,7 +9,7 @@ import pytest
 from certify_assets.certificates import certify
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets.judges.base import judge_auroc
+from certify_assets.judges.base import JUDGED_COLUMNS, judge_auroc
 from certify_assets.judges.families.lexical import train_lexical
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns, texts
@@ -121,7 +121,7 @@ def test_without_a_fold_judge_runs_stay_unscored(operated: Store) -> None:
     found = score_unseen(base, runs)
     assert "takes longer than seconds" in why_no_folds(base) == found.reason
     assert found.seen.any() and not any(found.adapters)
-    table = runs.assign(score=1.0, log_p_success=-0.1, log_p_fail=-2.0)
+    table = runs.assign(**dict.fromkeys(JUDGED_COLUMNS, -1.0))
     assert np.array_equal(np.isnan(found.for_batch(table)["score"]), found.seen)
     strangers = runs[~found.seen].head(3)
     assert score_unseen(base, strangers).reason == "", "nothing of them was trained on"
