@@ -20,7 +20,7 @@ from certify_assets.cli.output import (
     write_text,
 )
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.judged import JudgedCorpus, judge_file
 from certify_assets.judges.specs import JUDGES
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _evaluate(
 
     for corpus in corpora or registered_corpora(store):
         for judge in judges:
-            if corpora or store.exists(f"judges/{judge}/{corpus}/scores.json"):
+            if corpora or store.exists(judge_file(judge, corpus, "scores.json")):
                 say(f"{judge} on {corpus}: trained without some agents, {folds} times")
                 opened = Corpus(store, corpus)
                 with opened.writing("judge compare"):

@@ -79,7 +79,7 @@ def study(
     more seeds and trials. Exit 1 where a stage failed; the others are run all the same.
     """
     from certify_assets.cli.launching import run_study
-    from certify_assets.research.pages.study_site import SITE
+    from certify_assets.research.study import SITE
 
     started = time.monotonic()
     outcomes = run_study(store, corpora, profile, workers)

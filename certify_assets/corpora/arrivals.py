@@ -7,7 +7,13 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from certify_assets.corpora.config import CorpusConfig, load_config, registered_corpora, save_config
+from certify_assets.corpora.config import (
+    CorpusConfig,
+    is_registered,
+    load_config,
+    registered_corpora,
+    save_config,
+)
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.landing import Arrival, place_of
 from certify_assets.errors import InputError
@@ -33,8 +39,7 @@ def adopt(store: Store, folder: str | Path, corpus: str) -> CorpusConfig:
 
 def declare(store: Store, config: CorpusConfig) -> CorpusConfig:
     """Register a corpus as declared; its incoming folder, once adopted, stays among its paths."""
-    key = f"corpora/{config.name}/corpus.json"
-    registered = load_config(store, config.name) if store.exists(key) else None
+    registered = load_config(store, config.name) if is_registered(store, config.name) else None
     incoming = place_of(store, f"incoming/{config.name}")
     if registered is not None and incoming in registered.paths and incoming not in config.paths:
         config = replace(config, paths=(*config.paths, incoming))

@@ -20,6 +20,7 @@ THRESHOLDS: Mapping[str, float] = {"length": 0.85, "steps": 0.85, "agent": 0.85,
 
 #: of corpus.json; documents of schema 1 have no number
 SCHEMA, _GRID_OF_SCHEMA_1 = 2, 40
+_CONFIG = "corpus.json"
 _NAME = r"[A-Za-z][A-Za-z0-9_\-]{0,63}"
 _DOMAIN = r"[a-z][a-z0-9_]{0,39}"
 _LEAK_THRESHOLDS = {
@@ -262,8 +263,14 @@ def format_domain(format: str) -> Domain:
     return Domain(name, "derived" if name else "unknown")
 
 
-def _key(name: str) -> str:
-    return f"corpora/{name}/corpus.json"
+def corpus_file(name: str, *parts: str) -> str:
+    """Return the storage key of a file of a corpus; of its folder without a name."""
+    return "/".join(("corpora", name, *parts))
+
+
+def is_registered(store: Store, name: str) -> bool:
+    """Whether the data root holds the configuration of a corpus."""
+    return store.exists(corpus_file(name, _CONFIG))
 
 
 def embedded_config(name: str) -> CorpusConfig:
@@ -273,14 +280,13 @@ def embedded_config(name: str) -> CorpusConfig:
 
 def save_config(store: Store, config: CorpusConfig) -> None:
     """Register a corpus in the data root."""
-    store.write_json(_key(config.name), {**asdict(config), "schema": SCHEMA})
+    store.write_json(corpus_file(config.name, _CONFIG), {**asdict(config), "schema": SCHEMA})
 
 
 def load_config(store: Store, name: str) -> CorpusConfig:
     """Return a registered corpus's configuration; embedded corpora need no registration."""
-    key = _key(name)
-    if store.exists(key):
-        return CorpusConfig.from_dict(store.read_json(key))
+    if is_registered(store, name):
+        return CorpusConfig.from_dict(store.read_json(corpus_file(name, _CONFIG)))
     if name in EMBEDDED:
         return embedded_config(name)
     known = ", ".join(registered_corpora(store))
@@ -292,7 +298,7 @@ def load_config(store: Store, name: str) -> CorpusConfig:
 
 def registered_corpora(store: Store) -> list[str]:
     """Return the names of the embedded corpora and of those in the data root, sorted."""
-    imported = [name for name in store.names("corpora") if store.exists(_key(name))]
+    imported = [name for name in store.names("corpora") if is_registered(store, name)]
     return sorted({*EMBEDDED, *imported})
 
 
@@ -301,13 +307,13 @@ def remove_corpus(store: Store, name: str) -> list[str]:
     if name in EMBEDDED:
         raise InputError(f"{name} comes with the package and cannot be removed.")
     load_config(store, name)
-    folder = f"corpora/{name}"
+    folder = corpus_file(name)
     # versions.jsonl, the ledger of TEST, judges and certificates stay: they are the record of what
     # was claimed
     splits = [f"splits/{entry}" for entry in store.names(f"{folder}/splits")]
     # the configuration last: a removal that was killed can be called again
-    kept = ("versions.jsonl", "splits", "corpus.json")
-    gone = [*splits, *(entry for entry in store.names(folder) if entry not in kept), "corpus.json"]
+    kept = ("versions.jsonl", "splits", _CONFIG)
+    gone = [*splits, *(entry for entry in store.names(folder) if entry not in kept), _CONFIG]
     for entry in gone:
         _remove(store, f"{folder}/{entry}")
     for empty in (f"{folder}/splits", folder):

@@ -13,6 +13,7 @@ from certify_assets.corpora.config import (
     CorpusConfig,
     Domain,
     complete_thresholds,
+    corpus_file,
     format_domain,
     load_config,
     save_config,
@@ -137,7 +138,7 @@ class Corpus:
 
     def key(self, *parts: str) -> str:
         """Return the storage key of a file of the corpus."""
-        key = "/".join(("corpora", self.name, *parts))
+        key = corpus_file(self.name, *parts)
         copied = (
             self.kept and parts and parts[0].partition("/")[0] in (*_KEPT_FILES, _SPLITS_FOLDER)
         )

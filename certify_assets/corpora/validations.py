@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from string import Template
 from typing import Any, Final
 
+from certify_assets.corpora.config import corpus_file
 from certify_assets.errors import InputError
 from certify_assets.storage.store import Store
 
@@ -156,7 +157,7 @@ class Validations:
 
 def project_key(corpus: str) -> str:
     """Return where the Great Expectations project of a corpus is stored."""
-    return f"corpora/{corpus}/gx"
+    return corpus_file(corpus, "gx")
 
 
 def _position(item: Mapping[str, Any]) -> int:

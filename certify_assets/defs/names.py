@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import dagster as dg
 
 from certify_assets._version import __version__
+from certify_assets.corpora.config import corpus_file
+from certify_assets.corpora.splits import SPLITS
 from certify_assets.defs.setup import setup
+from certify_assets.evaluation.agent_folds import agent_folds_key
+from certify_assets.evaluation.comparison import MAIN_TABLE_KEY, comparison_key
 from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges.judged import judge_file
 from certify_assets.judges.reading import FORMER
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES, JudgeSpec
+from certify_assets.operations import layout
+from certify_assets.research.certifiability import CERTIFIABILITY_KEY
+from certify_assets.research.harvest_study import harvests_key
+from certify_assets.research.real_scores import real_scores_key
+from certify_assets.research.seed_study import seeds_key
+from certify_assets.research.simulation_study import SIMULATION_KEY
+from certify_assets.research.study import SITE
 from certify_assets.storage.store import Store
 
 #: partitions: one a corpus, added by a command or a sensor while the platform runs
@@ -28,37 +41,40 @@ COST = "certify/cost"
 PART = "certify/part"
 #: tag of a materialization or an observation
 VERSION = "dagster/data_version"
-_SPLITS = ("sft", "rl", "cal", "test")
-# asset → the documents that it stores; {c} is the corpus, {j} the judge
-_DOCUMENTS: dict[str, tuple[str, ...]] = {
-    "corpora/trajectories": ("corpora/{c}/trajectories.parquet",),
-    "corpora/split_manifest": ("corpora/{c}/splits/manifest.json",),
-    **{f"corpora/{name}_split": (f"corpora/{{c}}/splits/{name}.parquet",) for name in _SPLITS},
-    "corpora/profile": ("corpora/{c}/profile.json",),
-    "corpora/leak_controls": ("corpora/{c}/controls.json",),
-    "corpora/report": ("corpora/{c}/page.html",),
-    "corpora/agent_disjoint": ("comparison/{c}/agent_disjoint_lexical.json",),
-    "corpora/comparison": ("comparison/{c}/comparison.json",),
-    "model": ("judges/{j}/{c}/adapter.json",),
-    "scores": ("judges/{j}/{c}/scores.json",),
-    "certificate": ("judges/{j}/{c}/certificates.json",),
-    "audit": ("judges/{j}/{c}/audits.json",),
-    "report": ("judges/{j}/{c}/page.html",),
-    "monitor": ("judges/{j}/{c}/monitor.json",),
-    "arms_audit": ("judges/{j}/{c}/arms_audit.json",),
-    "operations/deployment": ("operations/{c}/deployment.json",),
-    "operations/review_queue": ("operations/{c}/queue.parquet",),
-    "operations/reviewed_labels": ("operations/{c}/labels.parquet",),
-    "operations/history": ("operations/{c}/history.json",),
-    "research/seed_study": ("seeds/{c}.json",),
-    "research/harvests": ("harvests/{c}/lexical.json",),
-    "research/harvests_lm": ("harvests/{c}/sft.json",),
-    "research/harvests_transfer": ("harvests/{c}/lexical_transfer.json",),
-    "research/real_scores": ("real_scores/{c}.json",),
-    "research/main_table": ("study/main_table.json",),
-    "research/certifiability": ("study/certifiability.json",),
-    "research/simulation": ("study/simulation.json",),
-    "research/report": ("study/site/index.html",),
+# asset → the document that it stores: of a corpus, of a judge on it, or elsewhere
+_OF_CORPORA = {
+    "corpora/trajectories": "trajectories.parquet",
+    "corpora/split_manifest": "splits/manifest.json",
+    **{f"corpora/{name}_split": f"splits/{name}.parquet" for name in SPLITS},
+    "corpora/profile": "profile.json",
+    "corpora/leak_controls": "controls.json",
+    "corpora/report": "page.html",
+}
+_OF_JUDGES = {
+    "model": "adapter.json",
+    "scores": "scores.json",
+    "certificate": "certificates.json",
+    "audit": "audits.json",
+    "report": "page.html",
+    "monitor": "monitor.json",
+    "arms_audit": "arms_audit.json",
+}
+_OTHERS: dict[str, Callable[[str], str]] = {
+    "corpora/agent_disjoint": partial(agent_folds_key, judge="lexical"),
+    "corpora/comparison": comparison_key,
+    "operations/deployment": layout.deployment_key,
+    "operations/review_queue": layout.queue_key,
+    "operations/reviewed_labels": layout.reviewed_key,
+    "operations/history": layout.history_key,
+    "research/seed_study": seeds_key,
+    "research/harvests": partial(harvests_key, learner="lexical"),
+    "research/harvests_lm": partial(harvests_key, learner="sft"),
+    "research/harvests_transfer": partial(harvests_key, learner="lexical_transfer"),
+    "research/real_scores": real_scores_key,
+    "research/main_table": lambda _: MAIN_TABLE_KEY,
+    "research/certifiability": lambda _: CERTIFIABILITY_KEY,
+    "research/simulation": lambda _: SIMULATION_KEY,
+    "research/report": lambda _: f"{SITE}/index.html",
 }
 
 
@@ -131,31 +147,33 @@ def judge_code_version(spec: JudgeSpec, part: str) -> str:
 
 
 def stored_version(store: Store, key: dg.AssetKey, corpus: str = "") -> dg.DataVersion | None:
-    """Return the hash of the documents that an asset stores now; None if it names none."""
-    judge, patterns = _patterns(key)
-    if not patterns:
+    """Return the hash of the document that an asset stores now; None if it stores none."""
+    name = _document(key, corpus)
+    if name is None:
         return None
-    found: dict[str, str | None] = {}
-    for pattern in patterns:
-        name = pattern.format(c=corpus, j=judge)
-        if not store.exists(name):
-            found[name] = None
-        elif name.endswith("audits.json"):
-            # without the head of the ledger: every read of TEST moves it, not the audit
-            document = store.read_json(name)
-            document.pop("ledger_head", None)
-            found[name] = sha256_bytes(canonical_json(document))
-        else:
-            found[name] = store.sha256(name)
-    return dg.DataVersion(sha256_bytes(canonical_json(found)))
+    if not store.exists(name):
+        found = None
+    elif name.endswith("audits.json"):
+        # without the head of the ledger: every read of TEST moves it, not the audit
+        document = store.read_json(name)
+        document.pop("ledger_head", None)
+        found = sha256_bytes(canonical_json(document))
+    else:
+        found = store.sha256(name)
+    return dg.DataVersion(sha256_bytes(canonical_json({name: found})))
 
 
 def is_stored(store: Store, key: dg.AssetKey, corpus: str = "") -> bool:
-    """Whether every document of an asset is stored."""
-    judge, patterns = _patterns(key)
-    return all(store.exists(pattern.format(c=corpus, j=judge)) for pattern in patterns)
+    """Whether the document of an asset is stored, if it stores one."""
+    name = _document(key, corpus)
+    return name is None or store.exists(name)
 
 
-def _patterns(key: dg.AssetKey) -> tuple[str, tuple[str, ...]]:
-    judge = judge_of(key)
-    return judge, _DOCUMENTS.get(key.path[-1] if judge else name_of(key), ())
+def _document(key: dg.AssetKey, corpus: str) -> str | None:
+    if judge := judge_of(key):
+        document = _OF_JUDGES.get(key.path[-1])
+        return None if document is None else judge_file(judge, corpus, document)
+    name = name_of(key)
+    if name in _OF_CORPORA:
+        return corpus_file(corpus, _OF_CORPORA[name])
+    return _OTHERS[name](corpus) if name in _OTHERS else None

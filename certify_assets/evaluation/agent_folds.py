@@ -164,7 +164,7 @@ def evaluate_agent_folds(judge: JudgedCorpus, *, folds: int = 4, seed: int = 42)
         "sentence": _sentence(judge.name, figures),
     }
     found: AgentFolds = rounded(document)
-    judge.store.write_json(_key(judge.corpus.name, judge.name), found)
+    judge.store.write_json(agent_folds_key(judge.corpus.name, judge.name), found)
     return found
 
 
@@ -189,9 +189,9 @@ def stored_agent_folds(corpus: Corpus) -> list[AgentFolds]:
     """Return the evaluations of the artifacts and scores that are stored now."""
     found: list[AgentFolds] = []
     for name in fold_judges():
-        if not corpus.store.exists(_key(corpus.name, name)):
+        if not corpus.store.exists(agent_folds_key(corpus.name, name)):
             continue
-        document = corpus.store.read_json(_key(corpus.name, name))
+        document = corpus.store.read_json(agent_folds_key(corpus.name, name))
         judge = JudgedCorpus(corpus, name)
         try:
             current = judge.artifact
@@ -207,7 +207,8 @@ def stored_agent_folds(corpus: Corpus) -> list[AgentFolds]:
     return found
 
 
-def _key(corpus: str, judge: str) -> str:
+def agent_folds_key(corpus: str, judge: str) -> str:
+    """Return where the result of a judge is stored."""
     return f"comparison/{corpus}/agent_disjoint_{judge}.json"
 
 

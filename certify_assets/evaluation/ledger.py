@@ -102,7 +102,7 @@ def register(corpus: Corpus, plan: Mapping[str, Any], *, run_id: str) -> str:
     journal = _journal(corpus)
     # the same plan again adds nothing; another plan is another registration, and both stay
     if not _is_registered(journal.read(), registration):
-        corpus.store.write_json(_plan_key(corpus.name, registration), dict(plan))
+        corpus.store.write_json(registration_key(corpus.name, registration), dict(plan))
         line = LedgerEntry("registration", corpus.name, "", registration, "", run_id, _now())
         journal.append_unless(lambda entry: entry.registers(registration), line)
     return registration
@@ -249,7 +249,8 @@ def _journal(corpus: Corpus) -> Journal[LedgerEntry]:
     return Journal(corpus.store, f"ledger/{corpus}.jsonl", _entry, _FORMAT)
 
 
-def _plan_key(corpus: str, registration: str) -> str:
+def registration_key(corpus: str, registration: str) -> str:
+    """Return where what a registration fixed is stored."""
     return f"ledger/{corpus}.registrations/{registration}.json"
 
 
@@ -363,7 +364,7 @@ def _violations(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
 
 
 def _registration(store: Store, entry: LedgerEntry) -> Registration:
-    key = _plan_key(entry.corpus, entry.registration)
+    key = registration_key(entry.corpus, entry.registration)
     plan = store.read_json(key) if store.exists(key) else None
     return Registration(entry.registration, entry.time, entry.run_id, plan)
 

@@ -204,6 +204,11 @@ def judge_family(name: str) -> Callable[[type[JudgeFamily]], type[JudgeFamily]]:
     return register
 
 
+def judge_file(judge: str, corpus: str, *parts: str) -> str:
+    """Return the storage key of a file of a judge on a corpus; of their folder without a name."""
+    return "/".join(("judges", judge, corpus, *parts))
+
+
 @dataclass(frozen=True)
 class JudgedCorpus:
     """One judge on one corpus, as one operation sees them."""
@@ -271,7 +276,7 @@ class JudgedCorpus:
 
     def key(self, *parts: str) -> str:
         """Return the storage key of a file of the judge on this corpus."""
-        key = "/".join(("judges", self.name, self.corpus.name, *parts))
+        key = judge_file(self.name, self.corpus.name, *parts)
         kept = self.corpus.kept
         copied = kept and parts and parts[0].partition("/")[0] in (*_KEPT_FILES, *_KEPT_FOLDERS)
         return f"{kept}/{key}" if copied else key

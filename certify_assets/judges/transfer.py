@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from certify_assets.corpora.config import registered_corpora
+from certify_assets.corpora.config import corpus_file, registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import to_frame
 from certify_assets.corpora.splits import SplitManifest
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 #: paper)
 TRANSFER_ROWS = 2600
 
-_MANIFEST = "corpora/{}/splits/manifest.json"
 _NOT_A_WORD = re.compile(r"[\W_]+")
 
 
@@ -196,7 +195,7 @@ def require_sources(judge: JudgedCorpus, record: TransferRecord) -> None:
         )
     known = set(registered_corpora(judge.store))
     for source in record.sources:
-        name, key = source.corpus, _MANIFEST.format(source.corpus)
+        name, key = source.corpus, _manifest_key(source.corpus)
         if name not in known or not judge.store.exists(key):
             continue
         manifest = SplitManifest.from_dict(judge.store.read_json(key))
@@ -300,7 +299,11 @@ def _excluded(store: Store, name: str, domain: str | None) -> str:
         own = Corpus(store, name).domain
         if own.name in ("", domain):
             return f"its domain is {own}"
-    return "" if store.exists(_MANIFEST.format(name)) else "it is not split yet"
+    return "" if store.exists(_manifest_key(name)) else "it is not split yet"
+
+
+def _manifest_key(corpus: str) -> str:
+    return corpus_file(corpus, "splits", "manifest.json")
 
 
 def _draw(rows: pd.DataFrame, number: int, seed: int) -> pd.DataFrame:

@@ -19,6 +19,7 @@ from certify_assets.operations.layout import (
     batch_names,
     decisions_of,
     draw_of,
+    operation_key,
 )
 from certify_assets.operations.review_queue import BLIND_COLUMNS, QUEUE_COLUMNS, Queue
 from certify_assets.operations.review_session import MAX_COMMENT, close_settled, reviewer_name
@@ -413,7 +414,7 @@ def _require_task(
 
 def _undecided_batch(corpus: Corpus, trajectory_id: str) -> str | None:
     decided = set(batch_names(corpus))
-    for batch in corpus.store.names(f"operations/{corpus}/batches"):
+    for batch in corpus.store.names(operation_key(corpus.name, "batches")):
         if batch in decided or not corpus.store.exists(
             batch_key(corpus.name, batch, "runs.parquet")
         ):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import COLUMNS, Step, Trajectory
 from certify_assets.errors import InputError, IntegrityError
+from certify_assets.judges.judged import judge_file
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ labels_key = _named("labels.jsonl")  # the journal
 gold_key = _named("gold.jsonl")  # journal of what reviewers said of known runs
 reviewed_key = _named("labels.parquet")  # the table of resolved labels
 training_key = _named("training_labels.parquet")
+queue_key = _named("queue.parquet")
+queue_page_key = _named("queue.html")
 automatic_key = _named("automatic_deployment.json")  # what the policy made of new certificates
 # further journals: deployments, alarms, sent notifications
 deployments_key = _named("deployments.jsonl")
@@ -95,7 +98,7 @@ def kept_key(corpus: str, sha256: str) -> str:
 
 def own_key(corpus: str, judge: str) -> str:
     """Return the key of the certificates that a judge has on CAL."""
-    return f"judges/{judge}/{corpus}/certificates.json"
+    return judge_file(judge, corpus, "certificates.json")
 
 
 def history_key(corpus: str, name: str = "history.json") -> str:

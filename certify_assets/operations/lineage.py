@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError, IntegrityError
+from certify_assets.evaluation.ledger import registration_key
 from certify_assets.evaluation.pool import PROVENANCE, pool_key
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file
 from certify_assets.judges.judged import JudgedCorpus
@@ -424,7 +425,7 @@ def certificate_links(store: Store, certificate: Certificate) -> list[Link]:
     if "parity_sha256" in hashes:
         found.append(file_link(store, "parity", judge.key("parity.json"), hashes["parity_sha256"]))
     if registration := hashes.get("registration"):
-        key = f"ledger/{corpus}.registrations/{registration}.json"
+        key = registration_key(corpus.name, registration)
         found.append(compared("registration", key, registration, _stored_hash(store, key)))
     return found + [
         unhashed("deployment", f"number {item.number}", f"{item.judge}, {item.time}")

@@ -21,7 +21,7 @@ from certify_assets.corpora.schema import Step, Trajectory, to_frame
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file, stored_as, write_atomic
 from certify_assets.judges.base import Judge, score_table
-from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.judged import JudgedCorpus, judge_file
 from certify_assets.judges.specs import JudgeSpec, families
 from certify_assets.storage.store import Store
 
@@ -69,7 +69,7 @@ def export_judge(
     """Write what decides into a folder; return the hash that `ServedJudge.open` asks for."""
     corpus, store = judge.corpus, judge.store
     record = judge.artifact
-    place = _place(judge.name, corpus.name)
+    place = judge_file(judge.name, corpus.name)
     names = [name for name in store.names(judge.key("adapter")) if Path(name).suffix in _SUFFIXES]
     files = {
         f"{place}/{name}": store.read_bytes(judge.key(name))
@@ -172,11 +172,6 @@ class ServedJudge:
             return "known_task"
         known = self.document.new_agents == "accept" or _hash(run.agent) in self.agents
         return "" if known else "new_agent"
-
-
-def _place(judge: str, corpus: str) -> str:
-    # as in a data root, so that the family of the judge loads it
-    return f"judges/{judge}/{corpus}"
 
 
 def _specification(document: Mapping[str, Any]) -> JudgeSpec:

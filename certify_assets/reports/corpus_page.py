@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from certify_assets.corpora.config import corpus_file
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.validations import TABLES, Validation, Validations
 from certify_assets.reports.charts import outcome_heatmap, outcome_histogram
@@ -178,7 +179,7 @@ def write_corpus_page(store: Store, report: CorpusReport) -> str:
     """Store a corpus's page, linked to its Data Docs; return where it is."""
     corpus = report.config.name
     docs = "data_docs/index.html" if store.exists(data_docs_key(corpus)) else None
-    key = f"corpora/{corpus}/page.html"
+    key = page_key(corpus)
     page = render_corpus(report, data_docs=docs, home=home_of(key, corpus))
     return store_page(store, key, page)
 
@@ -342,9 +343,14 @@ def check_table(controls: LeakChecks) -> str:
     return "\n".join(markdown_table(("control", "AUROC", "95 % over tasks", "threshold", ""), rows))
 
 
-def data_docs_key(corpus: str) -> str:
+def page_key(corpus: str) -> str:
+    """Return where a corpus's page is stored."""
+    return corpus_file(corpus, "page.html")
+
+
+def data_docs_key(corpus: str, name: str = "index.html") -> str:
     """Return where a corpus's Data Docs are stored."""
-    return f"corpora/{corpus}/data_docs/index.html"
+    return corpus_file(corpus, "data_docs", name)
 
 
 def write_data_docs(corpus: Corpus, report: QualityReport) -> str:
@@ -361,7 +367,7 @@ def write_data_docs(corpus: Corpus, report: QualityReport) -> str:
         unreadable=unreadable,
     )
     # times are on a page of their own: the same results give the same Data Docs
-    store_page(corpus.store, f"corpora/{corpus}/data_docs/{_HISTORY}", history)
+    store_page(corpus.store, data_docs_key(corpus.name, _HISTORY), history)
     page = render_data_docs(corpus.name, report, history=_HISTORY, home=home)
     return store_page(corpus.store, data_docs_key(corpus.name), page)
 

@@ -20,7 +20,7 @@ from certify_assets.operations.alarms import read_alarms
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.layout import history_key
 from certify_assets.reports.certificate_text import AUDIT_WORDS
-from certify_assets.reports.corpus_page import data_docs_key
+from certify_assets.reports.corpus_page import data_docs_key, page_key
 from certify_assets.reports.wording import done, percent, render, store_page
 from certify_assets.storage.store import Store
 
@@ -144,7 +144,7 @@ def corpus_entry(corpus: Corpus) -> CorpusEntry:
         elif deployment.certificates:
             entry = replace(entry, sides=deciding_sides(list(deployment.certificates)))
     pages = (
-        ("Corpus", f"corpora/{name}/page.html"),
+        ("Corpus", page_key(name)),
         ("Data Docs", data_docs_key(name)),
         ("Judges compared", comparison_key(name, "comparison.html")),
         ("History of operation", history_key(name, "history.html")),

@@ -14,7 +14,7 @@ from certify_assets._version import __version__
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.rendering import defuse
 from certify_assets.operations.agreement import DRIFT_LEVEL
-from certify_assets.operations.layout import PROVISIONAL
+from certify_assets.operations.layout import PROVISIONAL, queue_key, queue_page_key
 from certify_assets.operations.review_queue import queue_agreement
 from certify_assets.operations.review_session import ReviewPace
 from certify_assets.reports.review_run import (
@@ -88,11 +88,6 @@ def duration(minutes: float) -> str:
     """Write minutes as hours and minutes: 384 is 6 h 24 min."""
     hours, rest = divmod(math.ceil(minutes), 60)
     return f"{count(hours)} h {rest} min" if hours else f"{rest} min"
-
-
-def queue_key(corpus: str, ending: str) -> str:
-    """Return where the queue of a corpus is stored, as a table (parquet) or a page (html)."""
-    return f"operations/{corpus}/queue.{ending}"
 
 
 def style_hash() -> str:
@@ -234,12 +229,12 @@ def budget_markdown(budget: Budget) -> str:
 
 def write_queue_page(corpus: Corpus, queue: Queue) -> str:
     """Write table and page of the queue below the data root; return where the page is."""
-    corpus.store.write_table(queue_key(corpus.name, "parquet"), queue.frame)
+    corpus.store.write_table(queue_key(corpus.name), queue.frame)
     corpus.store.write_bytes(
-        queue_key(corpus.name, "html"),
+        queue_page_key(corpus.name),
         render_queue(queue, corpus.name, agreement=queue_agreement(corpus)).encode("utf-8"),
     )
-    return str(corpus.store.locate(queue_key(corpus.name, "html")))
+    return str(corpus.store.locate(queue_page_key(corpus.name)))
 
 
 def render_name(

@@ -12,7 +12,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError, StaleCertificateError
 from certify_assets.evaluation.certification import certificate_of, load_certificates
 from certify_assets.files import rounded
-from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.judged import JudgedCorpus, judge_file
 from certify_assets.judges.record import columns
 from certify_assets.judges.specs import ALPHAS, HARVEST_JUDGES, judges
 from certify_assets.research import paper
@@ -203,9 +203,8 @@ class Certifiability:
 
 def base_judge(corpus: Corpus) -> str:
     """Return the judge whose AUROC is A₀: the untrained one if it has scores, else lexical."""
-    return (
-        _UNTRAINED if corpus.store.exists(f"judges/{_UNTRAINED}/{corpus}/scores.json") else _FLOOR
-    )
+    scores = judge_file(_UNTRAINED, corpus.name, "scores.json")
+    return _UNTRAINED if corpus.store.exists(scores) else _FLOOR
 
 
 def gather_points(store: Store) -> tuple[tuple[Measured, ...], tuple[tuple[str, str], ...]]:
@@ -226,7 +225,7 @@ def measure(corpus: Corpus) -> Measured:
     there = [
         name
         for name in judges(corpus.store.root)
-        if corpus.store.exists(f"judges/{name}/{corpus}/certificates.json")
+        if corpus.store.exists(judge_file(name, corpus.name, "certificates.json"))
     ]
     loaded = _current(corpus, there, (base, _FLOOR))
     # size and success rate are those of CAL, in whose certificates they are

@@ -257,6 +257,11 @@ class HarvestPlan:
         }
 
 
+def harvests_key(corpus: str, learner: str) -> str:
+    """Return where the harvests of a corpus by a learner are stored."""
+    return f"harvests/{corpus}/{learner}.json"
+
+
 def run_harvests(
     corpus: Corpus,
     plan: HarvestPlan | None = None,
@@ -284,7 +289,7 @@ def run_harvests(
         record_result(corpus.store, read, sha256_bytes(canonical_json(made)))
         loops += made
     document = harvest_document(corpus.name, plan, loops)
-    corpus.store.write_json(f"harvests/{corpus}/{plan.learner}.json", document)
+    corpus.store.write_json(harvests_key(corpus.name, plan.learner), document)
     return document
 
 

@@ -139,6 +139,11 @@ class SeedStudy:
         return TypeAdapter(cls).validate_python(document)
 
 
+def seeds_key(corpus: str) -> str:
+    """Return where the study of a corpus is stored."""
+    return f"seeds/{corpus}.json"
+
+
 def run_seeds(
     corpus: Corpus,
     plan: SeedPlan | None = None,
@@ -178,7 +183,7 @@ def run_seeds(
         frequencies=frequencies(found),
     )
     document = asdict(study)
-    corpus.store.write_json(f"seeds/{corpus}.json", document)
+    corpus.store.write_json(seeds_key(corpus.name), document)
     record_result(corpus.store, entry, sha256_bytes(canonical_json(document)))
     corpus.store.delete(journal)
     return study

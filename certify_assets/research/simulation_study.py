@@ -23,7 +23,7 @@ from certify_assets.storage.journal import kept_lines
 from certify_assets.storage.shards import run_shards
 from certify_assets.storage.store import Store
 
-DOCUMENT, PAGE, _JOURNAL = (
+SIMULATION_KEY, PAGE, _JOURNAL = (
     "study/simulation.json",
     "study/simulation.html",
     "study/simulation.partial.jsonl",
@@ -134,7 +134,7 @@ def run_study(
     )
     truth = check_truth(designs)
     store.write_json(
-        DOCUMENT, {**simulation.to_dict(), "truth": [asdict(found) for found in truth]}
+        SIMULATION_KEY, {**simulation.to_dict(), "truth": [asdict(found) for found in truth]}
     )
     journal.remove()
     return simulation, truth
@@ -142,7 +142,7 @@ def run_study(
 
 def load_study(store: Store) -> tuple[Simulation, list[TruthCheck]]:
     """Return the stored study."""
-    document = store.read_json(DOCUMENT)
+    document = store.read_json(SIMULATION_KEY)
     return Simulation.from_dict(document), [TruthCheck(**found) for found in document["truth"]]
 
 

@@ -17,6 +17,8 @@ from certify_assets.storage.store import Store
 #: stands where a corpus would, for stages over all of them
 ALL = "all"
 RUN_KEY = "study/run.json"
+#: folder of the pages of the study
+SITE = "study/site"
 _SCHEMA = "certify_assets/study_run/1"
 #: outcomes of a stage whose documents are there
 THERE = ("done", "kept")

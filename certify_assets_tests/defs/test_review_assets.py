@@ -10,10 +10,9 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.operations.assets import review_assets
 from certify_assets.defs.operations.checks import review_checks
 from certify_assets.operations.labels import Label, append_labels
-from certify_assets.operations.layout import reviewed_key
+from certify_assets.operations.layout import queue_key, reviewed_key
 from certify_assets.operations.review_gold import GoldLabel, append_gold_label
 from certify_assets.operations.review_queue import load_queue
-from certify_assets.reports.review_page import queue_key
 from certify_assets.storage.store import Store
 from certify_assets_tests.defs.running import materialize
 from certify_assets_tests.review_builders import session_batch
@@ -91,7 +90,7 @@ def test_queue_and_labels_are_made_and_their_checks_follow_the_labels(store: Sto
         "defined.",
     )
     assert len(store.read_table(reviewed_key("c"))) == 9
-    assert store.read_table(queue_key("c", "parquet")).empty
+    assert store.read_table(queue_key("c")).empty
 
     # two of 20 known runs wrong may be chance, and 20 are not
     for reviewer, right in (("ann", 18), ("bob", 0)):

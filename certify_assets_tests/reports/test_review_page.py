@@ -7,12 +7,12 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import Step, Trajectory
 from certify_assets.operations.labels import Label
+from certify_assets.operations.layout import queue_key
 from certify_assets.operations.review_queue import Budget, load_queue
 from certify_assets.operations.review_session import JudgeDecision, QueuedRun, Statement
 from certify_assets.reports.review_page import (
     Reviewer,
     duration,
-    queue_key,
     render_message,
     render_queue,
     render_review,
@@ -128,7 +128,7 @@ def test_the_stored_queue_is_a_table_and_a_page(tmp_path: Path) -> None:
     )
     for hidden in ("agent-a", "below_threshold"):
         assert hidden not in body(text)
-    assert len(store.read_table(queue_key("c", "parquet"))) == 305
+    assert len(store.read_table(queue_key("c"))) == 305
     assert "Go on labelling" in render_queue(queue, "c", served=True)
     assert "--serve" not in render_queue(queue, "c", served=True)
 

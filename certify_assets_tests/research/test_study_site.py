@@ -13,9 +13,9 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.research import paper
 from certify_assets.research.harvest_study import HarvestPlan, run_harvests
-from certify_assets.research.pages.study_site import PAGES, SITE, study_tables, write_study_site
+from certify_assets.research.pages.study_site import PAGES, study_tables, write_study_site
 from certify_assets.research.seed_study import SeedPlan, run_seeds
-from certify_assets.research.study import RUN_KEY
+from certify_assets.research.study import RUN_KEY, SITE
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.pages import assert_fits

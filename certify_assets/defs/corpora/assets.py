@@ -22,7 +22,7 @@ from certify_assets.defs.names import (
 )
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file
 from certify_assets.reports import corpus_page as pages
-from certify_assets.reports.corpus_page import data_docs_key
+from certify_assets.reports.corpus_page import data_docs_key, page_key
 from certify_assets.reports.gates import profile_markdown
 
 _SCHEMA = {"schema": str(ARROW_SCHEMA), "config": SCHEMA}
@@ -250,7 +250,7 @@ def corpus_page(step: AssetStep) -> Made:
         "data_docs": dg.MetadataValue.path(step.store.locate(data_docs_key(step.corpus.name))),
     }
     page = pages.write_corpus_page(step.store, report)
-    documents = {"corpus.html": step.read_text(f"corpora/{step.corpus}/page.html")}
+    documents = {"corpus.html": step.read_text(page_key(step.corpus.name))}
     return step.made(metadata, metrics=flips, page=page, documents=documents)
 
 

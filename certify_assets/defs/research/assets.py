@@ -358,9 +358,10 @@ def simulation_study(step: AssetStep, config: SimulationConfig) -> Made:
 def study_report(step: AssetStep) -> Made:
     """Draw the site from the stored documents."""
     from certify_assets.research.pages import study_site
+    from certify_assets.research.study import SITE
 
     location = study_site.write_study_site(step.store)
     blocks = [block for found in study_site.study_tables(step.store).values() for block in found]
     counts = {"tables": len(blocks), "not_run": sum(len(block.missing) for block in blocks)}
-    documents = {"study.html": step.read_text(f"{study_site.SITE}/index.html")}
+    documents = {"study.html": step.read_text(f"{SITE}/index.html")}
     return step.made(counts, metrics=counts, documents=documents, page=location)

@@ -9,6 +9,7 @@ from certify_assets.evaluation import comparison
 from certify_assets.judges.specs import PROCEDURES
 from certify_assets.research import certifiability
 from certify_assets.research import simulation_study as study
+from certify_assets.research.harvest_study import harvests_key
 
 _WARN, _ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR
 
@@ -78,7 +79,7 @@ def harvests_within_budget(
 ) -> dg.AssetCheckResult:
     """Read the stored study."""
     corpus = Corpus(data_root.store(), context.partition_key)
-    document = corpus.store.read_json(f"harvests/{corpus}/lexical.json")
+    document = corpus.store.read_json(harvests_key(corpus.name, "lexical"))
     return dg.AssetCheckResult(
         passed=not document["beyond_chance"],
         severity=_WARN,

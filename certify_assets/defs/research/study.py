@@ -25,6 +25,8 @@ from certify_assets.defs.execution import (
 from certify_assets.defs.names import VERSION, is_stored, key, stored_version
 from certify_assets.errors import InputError
 from certify_assets.judges.specs import JUDGES
+from certify_assets.research.seed_study import seeds_key
+from certify_assets.research.simulation_study import SIMULATION_KEY
 from certify_assets.research.study import (
     ALL,
     COMMANDS,
@@ -358,9 +360,9 @@ def _intact(
     if profile is None or not is_stored(store, item, corpus or ""):
         return True
     if item == key("research/seed_study"):
-        return len(store.read_json(f"seeds/{corpus}.json")["plan"]["seeds"]) >= profile.seeds
+        return len(store.read_json(seeds_key(corpus or ""))["plan"]["seeds"]) >= profile.seeds
     if item == key("research/simulation"):
-        trials = store.read_json("study/simulation.json")["trials"]
+        trials = store.read_json(SIMULATION_KEY)["trials"]
         return bool(trials >= profile.trials)
     return True
 

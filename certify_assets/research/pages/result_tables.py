@@ -12,15 +12,16 @@ from typing import Any, TypeVar
 
 from certify_assets.certificates.gates import GateResult
 from certify_assets.certificates.procedures import DEFAULT
-from certify_assets.corpora.config import registered_corpora
+from certify_assets.corpora.config import corpus_file, registered_corpora
 from certify_assets.corpora.profile import CorpusProfile
 from certify_assets.files import read_json
 from certify_assets.reports.comparison_page import Table
 from certify_assets.reports.wording import DASH, count, rate
 from certify_assets.research import paper
 from certify_assets.research.real_scores import JudgeScores, RealScores, ScoreCell, real_scores_key
-from certify_assets.research.seed_study import SeedFrequency, SeedStudy
+from certify_assets.research.seed_study import SeedFrequency, SeedStudy, seeds_key
 from certify_assets.research.simulation import Simulation
+from certify_assets.research.simulation_study import SIMULATION_KEY
 from certify_assets.research.study import COMMANDS, Outcome, load_outcomes
 from certify_assets.storage.store import Store
 
@@ -82,15 +83,15 @@ class Reader:
 
     def real_scores(self) -> list[tuple[str, RealScores]]:
         """Return every procedure on real scores, of each corpus."""
-        return self.of_corpora(real_scores_key("{}"), "real_scores", RealScores.from_dict)
+        return self.of_corpora(real_scores_key, "real_scores", RealScores.from_dict)
 
     def of_corpora(
-        self, pattern: str, stage: str, parse: Callable[[Any], _Document]
+        self, key: Callable[[str], str], stage: str, parse: Callable[[Any], _Document]
     ) -> list[tuple[str, _Document]]:
         """Return a stage's document of each corpus; corpora without one are missing."""
         found = []
         for corpus in self.corpora:
-            document = self.document(pattern.format(corpus), parse)
+            document = self.document(key(corpus), parse)
             if document is None:
                 self.lacks(corpus, stage)
             else:
@@ -189,7 +190,7 @@ def corpora_table(reader: Reader) -> StudyTable:
     """Size and clustering of the TEST split of every corpus."""
     rows = []
     for corpus, profile in reader.of_corpora(
-        "corpora/{}/profile.json", "splits", CorpusProfile.from_dict
+        lambda corpus: corpus_file(corpus, "profile.json"), "splits", CorpusProfile.from_dict
     ):
         test, tasks = profile.splits["test"], count(profile.splits["cal"].tasks)
         size = (count(test.trajectories), count(test.tasks))
@@ -361,7 +362,7 @@ def naive_audit_table(reader: Reader) -> StudyTable:
 def seeds_table(reader: Reader) -> StudyTable:
     """How often each certificate was issued and valid over split seeds."""
     rows = []
-    for corpus, study in reader.of_corpora("seeds/{}.json", "seeds", SeedStudy.from_dict):
+    for corpus, study in reader.of_corpora(seeds_key, "seeds", SeedStudy.from_dict):
         for found in study.frequencies:
             issued = found.certified
             rows.append(
@@ -384,7 +385,7 @@ def seeds_table(reader: Reader) -> StudyTable:
 
 def seed_totals_table(reader: Reader) -> StudyTable:
     """Every procedure over all corpora, sides and budgets, next to the guard."""
-    studies = reader.of_corpora("seeds/{}.json", "seeds", SeedStudy.from_dict)
+    studies = reader.of_corpora(seeds_key, "seeds", SeedStudy.from_dict)
     groups: dict[tuple[str, str], list[SeedFrequency]] = {}
     for _, study in studies:
         for found in study.frequencies:
@@ -421,7 +422,7 @@ def _times(share: float, others: Sequence[float]) -> str:
 def simulation_table(reader: Reader) -> StudyTable:
     """Violation and coverage where the truth is known, next to the paper's."""
     rows: list[tuple[str, ...]] = []
-    study = reader.document("study/simulation.json", Simulation.from_dict)
+    study = reader.document(SIMULATION_KEY, Simulation.from_dict)
     if study is None:
         reader.lacks("all", "simulation")
     for cell in study.cells if study else ():

@@ -13,9 +13,9 @@ from certify_assets.reports.wording import counted, home_of, percent, rate, rend
 from certify_assets.research.designs import DESIGNS
 from certify_assets.research.simulation import PAPER_PROCEDURES
 from certify_assets.research.simulation_study import (
-    DOCUMENT,
     EXCEPTION,
     PAGE,
+    SIMULATION_KEY,
     TOLERANCE,
     beyond_delta,
     ends_of,
@@ -245,7 +245,7 @@ def study_markdown(simulation: Simulation, truth: Sequence[TruthCheck]) -> str:
             *lines,
             "",
             f"Truth: {compared} comparisons with large draws, largest difference {distance:.1f} "
-            f"standard errors. {DOCUMENT}",
+            f"standard errors. {SIMULATION_KEY}",
         ]
     )
 

@@ -9,13 +9,13 @@ from certify_assets.reports.comparison_page import write_table
 from certify_assets.reports.wording import home_of, render
 from certify_assets.research.pages import result_tables, training_tables
 from certify_assets.research.pages.result_tables import OURS, Reader, StudyTable, site_words
-from certify_assets.research.seed_study import SeedFrequency, SeedStudy
+from certify_assets.research.seed_study import SeedFrequency, SeedStudy, seeds_key
+from certify_assets.research.study import SITE
 
 if TYPE_CHECKING:
     from certify_assets.storage.store import Store
 
 
-SITE = "study/site"
 _SUFFIXES = {"csv": "csv", "markdown": "md", "latex": "tex"}
 
 
@@ -93,7 +93,7 @@ def study_facts(store: Store, tables: Mapping[str, Sequence[StudyTable]]) -> lis
     reader = Reader.of(store)
     facts = [
         _seed_fact(corpus, document)
-        for corpus, document in reader.of_corpora("seeds/{}.json", "seeds", SeedStudy.from_dict)
+        for corpus, document in reader.of_corpora(seeds_key, "seeds", SeedStudy.from_dict)
     ]
     harvests = next(block for block in tables["harvest.html"] if block.table.name == "harvests")
     facts += (

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from certify_assets.certificates.procedures import DEFAULT
+from certify_assets.evaluation.agent_folds import agent_folds_key
 from certify_assets.evaluation.comparison import Comparison, Cost, comparison_key
 from certify_assets.judges.families.endpoint import EndpointSpec
 from certify_assets.judges.harvest.rows import HarvestDocument, HarvestRow, LoopRow, MeasuredRow
+from certify_assets.judges.judged import judge_file
 from certify_assets.judges.specs import TRANSFER_JUDGES, judges
 from certify_assets.reports.comparison_page import agent_table
 from certify_assets.reports.harvest_table import control_rows, loop_rows
 from certify_assets.reports.wording import DASH, count
 from certify_assets.research import paper
 from certify_assets.research.certifiability import CERTIFIABILITY_KEY, Certifiability
+from certify_assets.research.harvest_study import harvests_key
 from certify_assets.research.law import FormFit, LawPoint, fit_law
 from certify_assets.research.pages.law_page import law_figure
 from certify_assets.research.pages.result_tables import (
@@ -36,10 +40,14 @@ _NAMES = {"ARB": "Web-A"}
 _MINUTES = 6
 
 
+def _arms_key(corpus: str) -> str:
+    return judge_file("grpo", corpus, "arms_audit.json")
+
+
 def arms_table(reader: Reader) -> StudyTable:
     """Every arm of GRPO: what CAL certifies, and what its threshold covers on TEST."""
     rows: list[tuple[str, ...]] = []
-    for corpus, document in reader.of_corpora("judges/grpo/{}/arms_audit.json", "arms", as_stored):
+    for corpus, document in reader.of_corpora(_arms_key, "arms", as_stored):
         for place, cell in enumerate(document["plan"]["cells"]):
             for candidate in cell["candidates"]:
                 name = candidate["name"]
@@ -182,7 +190,7 @@ def transfer_table(reader: Reader) -> StudyTable:
 
 def agents_table(reader: Reader) -> StudyTable:
     """Runs of agents that a judge has not seen."""
-    key = "comparison/{}/agent_disjoint_lexical.json"
+    key = partial(agent_folds_key, judge="lexical")
     documents = [
         {"corpus": corpus, "agent_disjoint": [found]}
         for corpus, found in reader.of_corpora(key, "agents", as_stored)
@@ -254,7 +262,9 @@ _WHERE = ("profile", "side", "alpha")
 
 def _documents(reader: Reader) -> Iterator[tuple[str, str, HarvestDocument]]:
     for learner, stage in _LEARNERS.items():
-        for corpus, found in reader.of_corpora(f"harvests/{{}}/{learner}.json", stage, as_stored):
+        for corpus, found in reader.of_corpora(
+            partial(harvests_key, learner=learner), stage, as_stored
+        ):
             yield corpus, learner, found
 
 
