@@ -444,13 +444,15 @@ def _number(score: Any) -> float | None:
 def to_recertify(corpus: Corpus) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
     """Return the steps of each judge that the weekly run repeats, and why it leaves others."""
     # The whole chain for judges that need seconds or whose scores are stale; for other judges the
-    # certificate and what follows it.
+    # certificate and what follows it. A judge that not every corpus gets is repeated where somebody
+    # certified it: those that others are compared with would spend time and δ with nobody asking.
     parts: dict[str, tuple[str, ...]] = {}
     left_alone: dict[str, str] = {}
     for name, spec in judges(corpus.store.root).items():
-        if spec.quick:
+        certified = corpus.store.exists(own_key(corpus.name, name))
+        if spec.quick and (spec.everywhere or certified):
             parts[name] = _CHAIN
-        elif corpus.store.exists(own_key(corpus.name, name)):
+        elif certified:
             stale = _stale(JudgedCorpus.of(corpus, spec))
             if stale and spec.hosted:
                 left_alone[name] = f"scoring it costs money, so it is left to you: {stale}"

@@ -22,6 +22,7 @@ from certify_assets.defs.operations.schedules import (
 from certify_assets.defs.operations.sensors import reviewed_labels_sensor
 from certify_assets.defs.resources import DataRoot
 from certify_assets.evaluation import certification
+from certify_assets.judges.specs import JUDGES
 from certify_assets.operations.deployment_record import load_deployment, read_deployments
 from certify_assets.operations.labels import Label, append_label, append_labels
 from certify_assets.operations.notifications import certificate_age
@@ -269,6 +270,26 @@ def test_a_judge_beyond_the_quick_ones_is_certified_again_and_trained_again_only
         json.dumps({**json.loads(path.read_text("utf-8")), "manifest_sha256": "0" * 64}), "utf-8"
     )
     assert to_recertify(Corpus(corpora, "one"))[0]["lexical_transfer"][:2] == ("model", "scores")
+
+
+def test_a_judge_that_others_are_compared_with_is_repeated_only_where_it_was_certified(
+    corpora: Store,
+) -> None:
+    from certify_assets.operations.recertification import to_recertify
+
+    names = [name for name, spec in JUDGES.items() if spec.quick and not spec.everywhere]
+    assert {"structure", "lexical_weighted"} <= set(names)
+    assert not {*names} & {*to_recertify(Corpus(corpora, "one"))[0]}
+    keys = {
+        key.to_user_string() for key in weekly(corpora, ["one"]).run_requests[0].asset_selection
+    }
+    assert "judges/combined/model" in keys
+    assert not any(key.startswith(tuple(f"judges/{name}/" for name in names)) for key in keys)
+    judged(corpora, "one", "structure").train()
+    judged(corpora, "one", "structure").score()
+    certification.certify_judge(judged(corpora, "one", "structure"))
+    parts = to_recertify(Corpus(corpora, "one"))[0]
+    assert parts["structure"][:2] == ("model", "scores") and "lexical_weighted" not in parts
 
 
 def test_the_time_zone_is_that_of_the_variable_or_utc(monkeypatch: pytest.MonkeyPatch) -> None:
