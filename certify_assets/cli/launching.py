@@ -169,19 +169,18 @@ _ON_START_PAGE = {
 
 def report_stored(corpus: Corpus, command: str, *assets: str) -> None:
     """Draw the start page again, and report to Dagster what a command stored, if it is there."""
-    store = Store(corpus.store.root)
-    if store.exists("index.html") and _ON_START_PAGE & set(assets):
+    # the files that the command has verified are not read again; what others wrote since is
+    corpus.store.refresh()
+    if corpus.store.exists("index.html") and _ON_START_PAGE & set(assets):
         from certify_assets.reports.index_page import write_index
 
-        write_index(store)
+        write_index(corpus.store)
     # without one nothing is reported, and nobody waits for Dagster to be imported
     if not _has_instance(corpus.store):
         return
     try:
         with platform(Store(corpus.store.root), _REPORTING) as reporting:
-            reporting.report(
-                Corpus(Store(corpus.store.root), corpus.name), assets, f"certify {command}"
-            )
+            reporting.report(corpus.current, assets, f"certify {command}")
     except Exception as error:  # what was stored is stored, whatever Dagster's database says
         logging.getLogger("certify_assets").warning(
             "%s of %s stored, but not reported to Dagster (%s).",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -173,12 +173,12 @@ def one_writer(corpus: str) -> Iterator[None]:
 @contextmanager
 def instance_with(names: Sequence[str]) -> Iterator[dg.DagsterInstance]:
     """Open the instance with these corpora as partitions."""
-    # neither making the databases of an instance nor adding partitions is atomic
-    with (_locks() / "instance.lock").open("a") as stream:
-        lock_file(stream.fileno())
-        with dg.DagsterInstance.get() as instance:
+    with ExitStack() as opened:
+        # neither making the databases of an instance nor adding partitions is atomic
+        with (_locks() / "instance.lock").open("a") as stream:
+            lock_file(stream.fileno())
+            instance = opened.enter_context(dg.DagsterInstance.get())
             instance.add_dynamic_partitions(CORPORA, list(names))
-    with dg.DagsterInstance.get() as instance:
         yield instance
 
 

@@ -28,6 +28,7 @@ from certify_assets.operations.layout import (
     provisional_rows,
 )
 from certify_assets.storage.journal import Journal, LineFormat, canonical_line
+from certify_assets.storage.snapshot import remembered
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -142,30 +143,9 @@ class BatchAudit:
         None where no run of it is provisional, where they wait for a draw, and where another
         batch has it (`layout.draw_of`).
         """
-        key = batch_key(corpus.name, batch, "audit.json")
         if draw_of(corpus, batch) != batch and not _is_lost(corpus, batch):
             return None
-        where = corpus.store.locate(key)
-        try:
-            record = AuditRecord.from_dict(corpus.store.read_json(key))
-            rows = provisional_rows(corpus, record.batches)
-            rows = rows[rows["trajectory_id"].isin(record.order)]
-            draw = SidesDraw(record.plan, frozen_batch(rows), record.seed)
-            order = tuple(name for names in draw.orders for name in names)
-            same = (
-                (record.corpus, record.batch, record.runs) == (corpus.name, batch, len(rows))
-                and sides_sha256(record.plan, draw.batch) == record.batch_sha256
-                and order == record.order
-            )
-        except (CertifyError, KeyError, TypeError, ValueError, AttributeError) as error:
-            raise IntegrityError(f"{where} {_EDITED} ({error})") from None
-        written = (record.batch_sha256, record.draws, record.seed, record.time, record.batches)
-        if not same or written not in {
-            (line.batch_sha256, line.draws, line.seed, line.time, line.batches or (batch,))
-            for line in read_draws(corpus)
-            if line.batch == batch
-        }:
-            raise IntegrityError(f"{where} {_EDITED}")
+        record, draw = _verified(corpus, batch)
         return cls(corpus, record, draw, _closing(corpus, record, draw))
 
     @property
@@ -316,6 +296,34 @@ def _is_lost(corpus: Corpus, batch: str) -> bool:
     if pooled or not corpus.store.exists(about) or draw_of(corpus, batch) is not None:
         return False
     return bool(corpus.store.read_json(about).get("audit_sha256"))
+
+
+@remembered
+def _verified(corpus: Corpus, batch: str) -> tuple[AuditRecord, SidesDraw]:
+    """Return a stored audit, if it is of the batch as it was decided and in the journal of draws."""
+    key = batch_key(corpus.name, batch, "audit.json")
+    where = corpus.store.locate(key)
+    try:
+        record = AuditRecord.from_dict(corpus.store.read_json(key))
+        rows = provisional_rows(corpus, record.batches)
+        rows = rows[rows["trajectory_id"].isin(record.order)]
+        draw = SidesDraw(record.plan, frozen_batch(rows), record.seed)
+        order = tuple(name for names in draw.orders for name in names)
+        same = (
+            (record.corpus, record.batch, record.runs) == (corpus.name, batch, len(rows))
+            and sides_sha256(record.plan, draw.batch) == record.batch_sha256
+            and order == record.order
+        )
+    except (CertifyError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise IntegrityError(f"{where} {_EDITED} ({error})") from None
+    written = (record.batch_sha256, record.draws, record.seed, record.time, record.batches)
+    if not same or written not in {
+        (line.batch_sha256, line.draws, line.seed, line.time, line.batches or (batch,))
+        for line in read_draws(corpus)
+        if line.batch == batch
+    }:
+        raise IntegrityError(f"{where} {_EDITED}")
+    return record, draw
 
 
 def _closing(corpus: Corpus, audit: AuditRecord, draw: SidesDraw) -> ClosingRecord | None:

@@ -14,9 +14,8 @@ from certify_assets.errors import InputError
 from certify_assets.operations.layout import (
     PROVISIONAL,
     batch_names,
-    decisions_of,
     labels_key,
-    no_decisions,
+    load_decisions,
     require_as_decided,
     reviewed_key,
 )
@@ -216,16 +215,12 @@ class LabelTable:
 
 def label_table(corpus: Corpus) -> LabelTable:
     """Join the journal with the decisions, the run with the oldest label first."""
-    import pandas as pd
-
     labels = read_labels(corpus)
     resolved = resolve_labels(labels)
-    parts = []
     for batch in batch_names(corpus):
         require_as_decided(corpus, batch, "decisions")
-        frame = decisions_of(corpus, batch)
-        parts.append(frame[frame["trajectory_id"].isin(list(resolved))])
-    found = pd.concat(parts) if parts else no_decisions()
+    every = load_decisions(corpus)
+    found = every[every["trajectory_id"].isin(list(resolved))]
     # of a run that was decided twice the later decision
     decided = found.drop_duplicates("trajectory_id", keep="last").set_index("trajectory_id")
     known = [one for name, one in resolved.items() if name in decided.index]

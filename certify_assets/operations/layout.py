@@ -13,6 +13,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import COLUMNS, Step, Trajectory
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.judges.judged import judge_file
+from certify_assets.storage.snapshot import remembered
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
@@ -182,11 +183,13 @@ def draw_of(corpus: Corpus, batch: str) -> str | None:
     return home if drawn and not any(is_undone(corpus, name) for name in batches) else None
 
 
+@remembered
 def first_decisions_of(corpus: Corpus, batch: str) -> pd.DataFrame:
     """Return the decisions of a batch as they were made, provisional ones included."""
     return corpus.store.read_table(batch_key(corpus.name, batch, "decisions.parquet"))
 
 
+@remembered
 def decisions_of(corpus: Corpus, batch: str) -> pd.DataFrame:
     """Return the decisions of a batch as they stand, with `DECISION_COLUMNS`."""
     rows = first_decisions_of(corpus, batch)
@@ -209,6 +212,7 @@ def decisions_of(corpus: Corpus, batch: str) -> pd.DataFrame:
     return rows
 
 
+@remembered
 def _closed(corpus: Corpus, home: str) -> pd.DataFrame | None:
     """Return what became of the runs of a draw, by their ids; None until it is closed."""
     closing = batch_key(corpus.name, home, "closing.json")
@@ -239,6 +243,7 @@ def provisional_rows(corpus: Corpus, batches: Iterable[str]) -> pd.DataFrame:
     return rows[rows["decision"] == PROVISIONAL]
 
 
+@remembered
 def load_decisions(corpus: Corpus) -> pd.DataFrame:
     """Return the decisions of all batches, the oldest first."""
     import pandas as pd

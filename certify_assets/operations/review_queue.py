@@ -18,13 +18,7 @@ from certify_assets.operations.agreement import Agreement, measure_agreement
 from certify_assets.operations.audit_sample import not_covered
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.labels import Resolved, read_labels, resolve_labels
-from certify_assets.operations.layout import (
-    ASKED,
-    DECISION_COLUMNS,
-    batch_names,
-    decisions_of,
-    require_as_decided,
-)
+from certify_assets.operations.layout import ASKED, batch_names, load_decisions, require_as_decided
 from certify_assets.operations.review_gold import gold_pairs, read_gold_labels
 
 if TYPE_CHECKING:
@@ -171,9 +165,7 @@ class Queue:
 
 def load_asked(corpus: Corpus) -> Asked:
     """Read which decided runs need a label."""
-    import pandas as pd
-
-    parts, audits, faults, decided, saved = [], [], [], 0, 0
+    audits, faults = [], []
     drawn: set[str] = set()
     for batch in batch_names(corpus):
         try:
@@ -185,22 +177,16 @@ def load_asked(corpus: Corpus) -> Asked:
             faults.append(str(error))
     for batch in batch_names(corpus):
         require_as_decided(corpus, batch, "decisions")
-        frame = decisions_of(corpus, batch)
-        decided += len(frame)
-        saved += int(((frame["asked"] == "") & frame["decision"].isin(_AUTOMATIC)).sum())
-        parts.append(frame[(frame["asked"] != "") | frame["trajectory_id"].isin(drawn)])
-    asked = (
-        pd.concat(parts, ignore_index=True)
-        if decided
-        else pd.DataFrame({name: [] for name in DECISION_COLUMNS})
-    )
+    every = load_decisions(corpus)
+    saved = int(((every["asked"] == "") & every["decision"].isin(_AUTOMATIC)).sum())
+    asked = every[(every["asked"] != "") | every["trajectory_id"].isin(drawn)]
     if unknown := sorted(set(asked["asked"]) - {*KINDS, ""}):
         raise InputError(
             f"the decisions of {corpus} ask for {unknown[0]!r}; decide the batch again: a "
             f"reviewer is asked for {', '.join(KINDS)}."
         )
     last = asked.drop_duplicates("trajectory_id", keep="last", ignore_index=True)
-    return Asked(last, decided, saved, tuple(audits), tuple(faults))
+    return Asked(last, len(every), saved, tuple(audits), tuple(faults))
 
 
 def load_queue(
@@ -215,11 +201,9 @@ def queue_agreement(corpus: Corpus) -> Agreement:
     """Measure the agreement of reviewers on the decided runs of a corpus."""
     labels = read_labels(corpus)
     labelled = {label.trajectory_id for label in labels}
-    tasks: dict[str, str] = {}
-    for batch in batch_names(corpus):
-        frame = decisions_of(corpus, batch)
-        frame = frame[frame["trajectory_id"].isin(labelled)]
-        tasks |= dict(zip(frame["trajectory_id"], frame["task_id"], strict=True))
+    frame = load_decisions(corpus)
+    frame = frame[frame["trajectory_id"].isin(labelled)]
+    tasks = dict(zip(frame["trajectory_id"], frame["task_id"], strict=True))
     return measure_agreement(labels, tasks, gold=gold_pairs(read_gold_labels(corpus)))
 
 

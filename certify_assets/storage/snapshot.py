@@ -36,6 +36,7 @@ class Snapshot(Store):
             ("_base", base),
             ("_versions", {}),
             ("_files", {}),
+            ("_places", {}),
             ("_answers", {}),
             ("_local", threading.local()),
         ):
@@ -45,6 +46,8 @@ class Snapshot(Store):
     _versions: dict[str, str]
     # identity of the files whose hash is known: a large one is hashed once
     _files: dict[str, tuple[int, int, int]]
+    # what was in the place of every key when it was read, looked for, or listed
+    _places: dict[str, object]
     _answers: dict[object, tuple[Any, frozenset[str]]]
     _local: threading.local
 
@@ -58,10 +61,17 @@ class Snapshot(Store):
         return Snapshot, (self._base,)
 
     def refresh(self) -> None:
-        """Forget all versions and answers, as after a lock behind which others may have written."""
-        self._versions.clear()
-        self._files.clear()
-        self._answers.clear()
+        """Forget what was replaced since, as after a lock behind which others may have written."""
+        known = {
+            key
+            for key, place in (self._places.items() if self.is_local else ())
+            if self._place(key) == place
+        }
+        for found in (self._versions, self._files, self._places):
+            for key in found.keys() - known:
+                del found[key]
+        for name in [name for name, (_, keys) in self._answers.items() if not keys <= known]:
+            del self._answers[name]
 
     def require_unchanged(self, *folders: str) -> None:
         """Raise `ChangedInputError` if a file read below these folders was replaced since."""
@@ -184,8 +194,20 @@ class Snapshot(Store):
         return found
 
     def _touch(self, key: str) -> None:
+        # before it is read: what is replaced in between is another place than the one kept here
+        if self.is_local and key not in self._places:
+            self._places[key] = self._place(key)
         for keys in self._open_reads():
             keys.add(key)
+
+    def _place(self, key: str) -> object:
+        """Return what tells a stored file, or the listing of a folder, from what replaces it."""
+        if key.endswith("/"):
+            return tuple(self._base.names(key[:-1]))
+        try:
+            return _identity(self.local_path(key))
+        except OSError:
+            return None
 
     def _hold(self, key: str, digest: str) -> None:
         if _moves(key):
@@ -200,6 +222,8 @@ class Snapshot(Store):
         # a listing of the folder, or of one above it, is an answer of this key as well
         parts = key.split("/")
         stale = {key, *("/".join(parts[:n]) + "/" for n in range(1, len(parts)))}
+        for place in stale:
+            self._places.pop(place, None)
         for name in [name for name, (_, keys) in self._answers.items() if keys & stale]:
             del self._answers[name]
 

@@ -188,12 +188,15 @@ class Store:
 
     def read_table(self, key: str) -> pd.DataFrame:
         """Return the Parquet table under the key."""
-        import pandas as pd
         import pyarrow as pa
+        import pyarrow.parquet as pq
 
         data = self.read_bytes(key)
         try:
-            return pd.read_parquet(io.BytesIO(data))
+            # half the time of `pandas.read_parquet`, which opens a file as a dataset
+            with pq.ParquetFile(pa.BufferReader(data)) as file:
+                table: pd.DataFrame = file.read(use_threads=False).to_pandas()
+                return table
         except (pa.ArrowException, OSError) as error:
             raise InputError(
                 f"{self.locate(key)} is not a readable table ({type(error).__name__}); "

@@ -88,6 +88,30 @@ def test_a_file_that_another_process_replaces_ends_the_operation(store: Store, a
     assert snapshot.read_json("things/a.json") in ([9], [10])
 
 
+def test_a_refresh_forgets_what_others_wrote_and_keeps_the_rest(store: Store) -> None:
+    thing = Thing(Snapshot(store))
+    assert outer(thing) == 4
+    calls = list(CALLS)
+    thing.store.refresh()
+    assert outer(thing) == 4
+    # what was in the place of a file cannot be told on a remote root
+    assert calls == CALLS or not store.is_local
+    store.write_json("things/a.json", [2, 1])
+    thing.store.refresh()
+    assert inner(thing) == [2, 1] and CALLS.count("inner") > calls.count("inner")
+    # a new name below a folder that was listed, and one that was looked for
+    assert not thing.store.remember("there", lambda: thing.store.exists("things/b.json"))
+    store.write_json("things/b.json", [])
+    thing.store.refresh()
+    assert outer(thing) == 5
+    assert thing.store.remember("there", lambda: thing.store.exists("things/b.json"))
+    # its own writes in between are no other's
+    thing.store.write_json("things/a.json", [4])
+    thing.store.refresh()
+    store.write_json("things/a.json", [5])
+    assert inner(thing) == [5]
+
+
 def test_what_was_read_as_a_file_is_what_its_hash_names(store: Store) -> None:
     snapshot = Snapshot(store)
     before = store.sha256("things/a.json")
