@@ -46,8 +46,9 @@ chromium:
 
 # a file of tests stays in one process, so that what its tests share is prepared once; conftest.py orders the files, the longest first
 # one thread each: as many processes as cores already, and threads that wait for a core spin
-# compiled once, in the environment: a fresh clone has several hundred processes of ours to start
-PYTEST := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX='$(CURDIR)/$(VENV)/bytecode' OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $${CERTIFY_TEST_PROCESSES:-2} --dist loadfile --no-loadscope-reorder
+# bytecode is kept, whatever the machine sets: the tests start several hundred processes, which else compile the package each;
+# where Python keeps it: elsewhere the packages that pip compiled would be compiled again
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $${CERTIFY_TEST_PROCESSES:-2} --dist loadfile --no-loadscope-reorder
 
 test: setup chromium
 	@$(PYTEST)

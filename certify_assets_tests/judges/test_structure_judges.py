@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -54,13 +55,26 @@ from certify_assets_tests.pages import text_of
 FRAME = corpus(tasks=60)
 TEXTS = [item.text for item in render_frame(FRAME)]
 OUTCOMES = FRAME["outcome"].to_numpy(dtype=int)
-STRUCTURE = StructureJudge.train(FRAME, OUTCOMES, renderer_sha256="r")
-COMBINED = CombinedJudge.train(FRAME, TEXTS, OUTCOMES, renderer_sha256="r")
 TRAINERS: dict[str, Callable[..., RunJudge]] = {
     "structure": train_structure,
     "combined": train_combined,
 }
-both = pytest.mark.parametrize("judge", [STRUCTURE, COMBINED], ids=list(TRAINERS))
+
+
+@cache
+def structure() -> StructureJudge:
+    return StructureJudge.train(FRAME, OUTCOMES, renderer_sha256="r")
+
+
+@cache
+def combined() -> CombinedJudge:
+    return CombinedJudge.train(FRAME, TEXTS, OUTCOMES, renderer_sha256="r")
+
+
+@pytest.fixture(params=[structure, combined], ids=list(TRAINERS))
+def judge(request: pytest.FixtureRequest) -> StructureJudge | CombinedJudge:
+    made: StructureJudge | CombinedJudge = request.param()
+    return made
 
 
 def features(instruction: str = "", *steps: tuple[str, str], **changes: Any) -> dict[str, float]:
@@ -148,31 +162,28 @@ def test_contributions_sum_to_the_score() -> None:
     assert np.abs(found[:, 0]).mean() > 2 * np.abs(found[:, 5]).mean()
 
 
-def forged(**changes: Any) -> dict[str, NDArray[Any]]:
-    return STRUCTURE.trees.arrays() | changes
-
-
-FEATURE, VALUE = STRUCTURE.trees.feature, STRUCTURE.trees.value
-
-
 @pytest.mark.parametrize(
-    ("arrays", "words"),
+    ("changes", "words"),
     [
-        (forged(feature=FEATURE + len(FEATURES)), "split on another feature than its"),
-        (forged(feature=FEATURE - 99), "split on another feature than its"),
-        (forged(feature=FEATURE.astype(np.int64)), "other names or kinds"),
-        (forged(more=FEATURE), "other names or kinds"),
-        (forged(feature=FEATURE[:, :6]), "no complete trees"),
-        (forged(feature=FEATURE[:0], threshold=np.zeros((0, 7))), "no complete trees"),
-        (forged(feature=FEATURE.ravel()), "no complete trees"),
-        (forged(value=VALUE[:, :14]), "no complete trees"),
-        (forged(value=np.full_like(VALUE, np.inf)), "no numbers"),
-        (forged(threshold=np.full(FEATURE.shape, np.nan)), "no numbers"),
-        (forged(base=np.zeros(2)), "no complete trees"),
+        (lambda f, v: {"feature": f + len(FEATURES)}, "split on another feature than its"),
+        (lambda f, v: {"feature": f - 99}, "split on another feature than its"),
+        (lambda f, v: {"feature": f.astype(np.int64)}, "other names or kinds"),
+        (lambda f, v: {"more": f}, "other names or kinds"),
+        (lambda f, v: {"feature": f[:, :6]}, "no complete trees"),
+        (lambda f, v: {"feature": f[:0], "threshold": np.zeros((0, 7))}, "no complete trees"),
+        (lambda f, v: {"feature": f.ravel()}, "no complete trees"),
+        (lambda f, v: {"value": v[:, :14]}, "no complete trees"),
+        (lambda f, v: {"value": np.full_like(v, np.inf)}, "no numbers"),
+        (lambda f, v: {"threshold": np.full(f.shape, np.nan)}, "no numbers"),
+        (lambda f, v: {"base": np.zeros(2)}, "no complete trees"),
     ],
 )
-def test_forged_trees_are_refused(arrays: dict[str, Any], words: str, tmp_path: Path) -> None:
-    folder = written(STRUCTURE, tmp_path, arrays=arrays)
+def test_forged_trees_are_refused(
+    changes: Callable[..., dict[str, Any]], words: str, tmp_path: Path
+) -> None:
+    trees = structure().trees
+    arrays = trees.arrays() | changes(trees.feature, trees.value)
+    folder = written(structure(), tmp_path, arrays=arrays)
     with pytest.raises(IntegrityError, match=words) as error:
         StructureJudge.load(folder)
     assert "train the judge again" in str(error.value) and str(error.value).count(". ") == 0
@@ -212,10 +223,9 @@ def written(
 )
 def test_forged_documents_are_refused(changes: dict[str, Any], words: str, tmp_path: Path) -> None:
     with pytest.raises(IntegrityError, match=words):
-        StructureJudge.load(written(STRUCTURE, tmp_path, **changes))
+        StructureJudge.load(written(structure(), tmp_path, **changes))
 
 
-@both
 def test_a_judge_comes_back_as_it_was(
     judge: StructureJudge | CombinedJudge, tmp_path: Path
 ) -> None:
@@ -231,7 +241,6 @@ def test_a_judge_comes_back_as_it_was(
         type(judge).load(tmp_path, expected_sha256="0" * 64)
 
 
-@both
 def test_training_and_scoring_are_repeatable(judge: StructureJudge | CombinedJudge) -> None:
     again = (
         StructureJudge.train(FRAME, OUTCOMES, renderer_sha256="r")
@@ -246,14 +255,14 @@ def test_training_and_scoring_are_repeatable(judge: StructureJudge | CombinedJud
 
 
 def test_a_combined_judge_joins_the_files_next_to_it(tmp_path: Path) -> None:
-    written(COMBINED, tmp_path, training={})
+    written(combined(), tmp_path, training={})
     with pytest.raises(IntegrityError, match="joins other files than those next to it"):
         CombinedJudge.load(tmp_path)
 
 
 @pytest.mark.parametrize("scale", [{"mean": 0.0, "deviation": 0.0}, {"mean": 0.0}, {}])
 def test_a_scale_that_is_none_is_refused(scale: dict[str, float], tmp_path: Path) -> None:
-    COMBINED.save(tmp_path)
+    combined().save(tmp_path)
     path = tmp_path / "combined.json"
     document = json.loads(path.read_text("utf-8"))
     path.write_bytes(canonical_json(document | {"structure_scale": scale}))
@@ -262,10 +271,10 @@ def test_a_scale_that_is_none_is_refused(scale: dict[str, float], tmp_path: Path
 
 
 def test_the_combined_score_is_the_mean_of_two_standardised_ones() -> None:
-    words, steps = COMBINED.lexical.score(TEXTS).score, STRUCTURE.score_runs(FRAME).score
-    one, other = COMBINED.lexical_scale, COMBINED.structure_scale
+    words, steps = combined().lexical.score(TEXTS).score, structure().score_runs(FRAME).score
+    one, other = combined().lexical_scale, combined().structure_scale
     expected = ((words - one.mean) / one.deviation + (steps - other.mean) / other.deviation) / 2
-    np.testing.assert_allclose(COMBINED.score_runs(FRAME, TEXTS).score, expected, atol=1e-12)
+    np.testing.assert_allclose(combined().score_runs(FRAME, TEXTS).score, expected, atol=1e-12)
     # scales are those of runs that a part was not fitted to, which it spreads less
     assert one.deviation < words.std() and other.deviation < steps.std()
     assert Scale.held_out([], words) == Scale.of(words)
@@ -281,7 +290,6 @@ def test_folds_hold_out_whole_tasks_and_have_both_outcomes_to_learn_from() -> No
     assert task_folds(np.array(["a", "b"]), np.array([0, 1]), 1) == []
 
 
-@both
 def test_explanations_find_what_the_outcome_left_in_the_run(
     judge: StructureJudge | CombinedJudge,
 ) -> None:
@@ -433,9 +441,9 @@ def test_steps_that_tell_the_outcome_stop_the_certificate(finished: tuple[Store,
 
 
 def test_another_recipe_is_another_judge() -> None:
-    other = replace(STRUCTURE.settings, seed=1)
+    other = replace(structure().settings, seed=1)
     made = StructureJudge.train(FRAME, OUTCOMES, renderer_sha256="r", settings=other)
-    assert made.adapter_sha256 != STRUCTURE.adapter_sha256
+    assert made.adapter_sha256 != structure().adapter_sha256
 
 
 def test_judges_yaml_says_what_a_combined_judge_reads(tmp_path: Path) -> None:

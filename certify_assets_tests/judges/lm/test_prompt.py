@@ -1,5 +1,6 @@
 """The prompt around a run: the run can neither end it nor speak for the auditor."""
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -83,7 +84,11 @@ def tokenizer_of(kind: str) -> Any:
 
 
 KINDS = ("template", "thinking", "no system role", "plain", "bos")
-ENCODERS = {kind: PromptEncoder(tokenizer_of(kind), budget_tokens=400) for kind in KINDS}
+
+
+@cache
+def encoder_of(kind: str) -> PromptEncoder:
+    return PromptEncoder(tokenizer_of(kind), budget_tokens=400)
 
 
 def controls(encoder: PromptEncoder) -> set[int]:
@@ -97,7 +102,7 @@ def controls(encoder: PromptEncoder) -> set[int]:
 @settings(deadline=None, max_examples=60)
 @given(text=UNTRUSTED)
 def test_no_run_ends_the_prompt_or_speaks_for_the_auditor(kind: str, text: str) -> None:
-    encoder = ENCODERS[kind]
+    encoder = encoder_of(kind)
     encoded = encoder.encode_text(text)
     before, after = len(encoder.prefix_ids), len(encoder.suffix_ids)
     assert encoded.ids[:before] == encoder.prefix_ids
@@ -113,7 +118,7 @@ def test_no_run_ends_the_prompt_or_speaks_for_the_auditor(kind: str, text: str) 
 def test_a_rendered_run_keeps_the_auditors_words(
     instruction: str, pairs: list[tuple[str, str]]
 ) -> None:
-    encoder = ENCODERS["template"]
+    encoder = encoder_of("template")
     steps = [Step(*pair) for pair in pairs]
     encoded = encoder.encode_text(encoder.renderer.render(instruction, steps).text)
     text = encoder.tokenizer.decode(encoded.ids)
@@ -125,16 +130,17 @@ def test_a_rendered_run_keeps_the_auditors_words(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_verdict_is_the_next_token(kind: str) -> None:
-    encoder = ENCODERS[kind]
+    encoder = encoder_of(kind)
     assert encoder.verdicts.single
     marker = encoder.tokenizer.encode("VERDICT:", add_special_tokens=False)
     assert list(encoder.encode_text("TASK\n  x\n").ids[-len(marker) :]) == marker
 
 
 def test_templates_are_used_as_they_are() -> None:
+    encoders = {kind: encoder_of(kind) for kind in KINDS}
     texts = {
         kind: encoder.tokenizer.decode(encoder.encode_text("TASK\n  x\n").ids)
-        for kind, encoder in ENCODERS.items()
+        for kind, encoder in encoders.items()
     }
     assert texts["thinking"].endswith("<|im_start|>assistant\n<think>\n\n</think>\n\nVERDICT:")
     assert texts["no system role"].startswith("<|im_start|>user\nYou are a sceptical auditor")
@@ -146,7 +152,7 @@ def test_templates_are_used_as_they_are() -> None:
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 3000), st.integers(0, 200))
 def test_only_the_middle_of_the_run_is_cut(lines: int, extra: int) -> None:
-    encoder = ENCODERS["template"]
+    encoder = encoder_of("template")
     around = len(encoder.prefix_ids) + len(encoder.suffix_ids)
     encoder = PromptEncoder(encoder.tokenizer, budget_tokens=around + 40 + extra)
     text = "TASK\n" + "".join(f"  word {n}\n" for n in range(lines))
@@ -168,12 +174,12 @@ def test_only_the_middle_of_the_run_is_cut(lines: int, extra: int) -> None:
 
 def test_equal_runs_have_equal_ids() -> None:
     again = PromptEncoder(tokenizer_of("template"), budget_tokens=400)
-    first = ENCODERS["template"]
+    first = encoder_of("template")
     assert again.encode_texts(TEXTS) == first.encode_texts(TEXTS) and again.sha256 == first.sha256
 
 
 def test_the_hash_covers_all_that_makes_the_ids() -> None:
-    tokenizer = ENCODERS["template"].tokenizer
+    tokenizer = encoder_of("template").tokenizer
     hashes = {
         PromptEncoder(tokenizer, prompt, renderer, budget).sha256
         for prompt, renderer, budget in (
@@ -182,7 +188,7 @@ def test_the_hash_covers_all_that_makes_the_ids() -> None:
             (AuditorPrompt(), Renderer(budget_chars=500), 400),
             (AuditorPrompt(), Renderer(), 401),
         )
-    } | {ENCODERS[kind].sha256 for kind in KINDS[1:]}
+    } | {encoder_of(kind).sha256 for kind in KINDS[1:]}
     assert len(hashes) == 8
     assert AuditorPrompt(closing="?").sha256 != AuditorPrompt().sha256
 
@@ -202,7 +208,7 @@ def test_the_prompt_says_what_an_auditor_needs() -> None:
 
 
 def test_what_cannot_be_a_prompt_is_refused() -> None:
-    tokenizer = ENCODERS["template"].tokenizer
+    tokenizer = encoder_of("template").tokenizer
     with pytest.raises(InputError, match="marker is ''"):
         AuditorPrompt(marker="")
     with pytest.raises(InputError, match="both verdicts"):
