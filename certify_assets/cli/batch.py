@@ -28,7 +28,6 @@ from certify_assets.cli.options import (
     NATURAL,
     OPEN_SHARE,
     PATH,
-    READING,
     SIDE,
     Finite,
     column_options,
@@ -70,9 +69,10 @@ def _batch_options(command: Callable[..., None]) -> Callable[..., None]:
     def asked(*given: Any, **options: Any) -> None:
         names = ("split", "history", "threshold", "side", "alpha", "delta")
         shared = {name: options.pop(name) for name in names}
-        columns = {name: options.pop(name) for name in READING}
-        command(*given, asked=BatchOptions(**shared, columns=columns), **options)
+        reading = options.pop("reading")
+        command(*given, asked=BatchOptions(**shared, reading=reading), **options)
 
+    added: Callable[..., None] = asked
     for option in (
         click.option("--delta", type=OPEN_SHARE, help="Risk limit. [default: the certificate's]"),
         click.option("--alpha", type=OPEN_SHARE, help="Error budget. [default: the certificate's]"),
@@ -96,8 +96,8 @@ def _batch_options(command: Callable[..., None]) -> Callable[..., None]:
         verbose_option,
         json_option,
     ):
-        asked = option(asked)
-    return asked
+        added = option(added)
+    return added
 
 
 @click.group()

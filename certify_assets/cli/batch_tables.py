@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from certify_assets.cli.documents import Choice, load_certificates
-from certify_assets.cli.options import read_scores, remedies, say_read_as
+from certify_assets.cli.options import ReadingOptions, read_scores, remedies, say_read_as
 from certify_assets.errors import InputError
 from certify_assets.evaluation.score_table import ColumnNames, read_labels
 from certify_assets.files import read_json, sha256_file, write_json_atomic
@@ -37,7 +37,7 @@ class BatchOptions:
     side: str | None
     alpha: float | None
     delta: float | None
-    columns: dict[str, Any]
+    reading: ReadingOptions
 
     @property
     def one_side(self) -> str | None:
@@ -308,7 +308,7 @@ def require_first_draw(scores: Path, found: Drawn, seed: int, split: str | None)
 def _batch(scores: Path, asked: BatchOptions) -> Batch:
     from certify_assets.certificates import Batch
 
-    table = read_scores(scores, **asked.columns).choose_split(asked.split, required=True)
+    table = read_scores(scores, asked.reading).choose_split(asked.split, required=True)
     if table.trajectories is None:
         raise InputError(
             f"{scores} has no column trajectory_id; a draw names the runs to label by it."
@@ -323,7 +323,7 @@ def _texts(values: Sequence[Any] | Any) -> list[str]:
 def _history(path: Path, asked: BatchOptions) -> History:
     from certify_assets.certificates import History
 
-    table: ScoreTable = read_scores(path, **asked.columns)
+    table: ScoreTable = read_scores(path, asked.reading)
     outcomes = table.labelled()
     keep = np.isfinite(table.scores)
     if not keep.any():
@@ -339,9 +339,9 @@ def _history(path: Path, asked: BatchOptions) -> History:
 
 def labels_of(path: Path, drawn: Path, allowed: set[str], asked: BatchOptions) -> dict[str, int]:
     """Read the outcomes of drawn runs by trajectory_id; an empty one is no label yet."""
-    names = ColumnNames(outcome=asked.columns["outcome_col"])
+    names = ColumnNames(outcome=asked.reading.outcome_col)
     with remedies():
-        ids, outcomes, rows = read_labels(path, names, asked.columns["success_label"])
+        ids, outcomes, rows = read_labels(path, names, asked.reading.success_label)
     say_read_as(path, rows.read_as)
     found: dict[str, int] = {}
     for place, (name, outcome) in enumerate(zip(ids.tolist(), outcomes.tolist(), strict=True)):

@@ -24,7 +24,7 @@ from certify_assets.cli.options import (
     DEFAULT_PROCEDURE,
     OPEN_SHARE,
     PATH,
-    READING,
+    ReadingOptions,
     column_options,
     outcomes_of,
     read_pilot,
@@ -194,6 +194,7 @@ def certificate(
     min_coverage: float | None,
     verbose: bool,
     gate: Gate,
+    reading: ReadingOptions,
     **options: Any,
 ) -> None:
     """Certify what share of trajectories a judge may decide alone, on both sides.
@@ -220,15 +221,14 @@ def certificate(
     unread = _unread(ctx, procedures, options)
     options["starts"] = options["starts"] or None
     side, procedure = options.pop("side"), options.pop("procedure")
-    columns = {name: options.pop(name) for name in READING}
     sides = ("reject", "release") if side == "both" else (side,)
     if _in_pieces(scores, procedures, stream=stream, **options):
-        unlabelled = None if pool is None else read_small_pool(pool, **columns)
-        found = _certify_pieces(scores, columns, sides, procedures, unlabelled, **options)
+        unlabelled = None if pool is None else read_small_pool(pool, reading)
+        found = _certify_pieces(scores, reading, sides, procedures, unlabelled, **options)
     else:
-        others = None if pilot is None else read_pilot(pilot, **columns)
-        unlabelled = None if pool is None else read_pool(pool, **columns)
-        found = _certify(scores, columns, sides, procedures, others, unlabelled, **options)
+        others = None if pilot is None else read_pilot(pilot, reading)
+        unlabelled = None if pool is None else read_pool(pool, reading)
+        found = _certify(scores, reading, sides, procedures, others, unlabelled, **options)
     single = procedure != "all" and side != "both"
     document = found.certificates[0].to_dict() if single else found.to_dict()
     if out is not None:
@@ -298,7 +298,7 @@ def _in_pieces(
 
 def _certify_pieces(
     scores: Path,
-    columns: dict[str, Any],
+    reading: ReadingOptions,
     sides: Sequence[str],
     procedures: Sequence[str],
     pool: Unlabelled | None,
@@ -313,14 +313,14 @@ def _certify_pieces(
 
     settings = procedure_settings(procedures, options)
     seen = None if pool is None else observe_pool(*pool)
-    source = score_pieces(scores, "cal", columns)
+    source = score_pieces(scores, "cal", reading)
     with counted_table(source, grids_of(settings, sides), seen) as table:
         return certify_counted(table, settings, sides=sides, joint=joint, pool=seen)
 
 
 def _certify(
     scores: Path,
-    columns: dict[str, Any],
+    reading: ReadingOptions,
     sides: Sequence[str],
     procedures: Sequence[str],
     pilot: Table | None,
@@ -329,7 +329,7 @@ def _certify(
 ) -> CertificateSet:
     from certify_assets.certificates import certify_sides
 
-    table = read_scores(scores, **columns).choose_split("cal")
+    table = read_scores(scores, reading).choose_split("cal")
     return certify_sides(
         table.scores,
         outcomes_of(table),

@@ -24,9 +24,9 @@ from certify_assets.cli.gate import Case, CiResult, Gate, State, gate_options
 from certify_assets.cli.options import (
     OPEN_SHARE,
     PATH,
-    READING,
     SIDE,
     Finite,
+    ReadingOptions,
     column_options,
     outcomes_of,
     pilot_option,
@@ -92,7 +92,7 @@ def audit(
     verbose: bool,
     as_json: bool,
     gate: Gate,
-    **columns: Any,
+    reading: ReadingOptions,
 ) -> None:
     """How the certified threshold does on other labelled tasks.
 
@@ -104,7 +104,7 @@ def audit(
     """
     refuse_overwrite({"--junit-xml": gate.junit}, {"CERTIFICATE": certificate, "SCORES": scores})
     certificates = one_a_side(certificate, load_certificates(certificate, choice))
-    audits = _audits(certificates, read_scores(scores, **columns).choose_split("test"))
+    audits = _audits(certificates, read_scores(scores, reading).choose_split("test"))
     verdict = _worst(certificates, audits)
     if as_json:
         each = [
@@ -167,6 +167,7 @@ def resample(
     as_json: bool,
     split: str | None,
     draws: str,
+    reading: ReadingOptions,
     **options: Any,
 ) -> None:
     """How often a threshold's error exceeds α when tasks are resampled.
@@ -178,8 +179,7 @@ def resample(
 
     if draws != "exact" and not (draws.isdecimal() and int(draws) > 0):
         raise click.UsageError(f"--draws is {draws!r}; give a whole number above zero, or exact.")
-    columns = {name: options.pop(name) for name in READING}
-    table = read_scores(scores, **columns).choose_split(split, required=True)
+    table = read_scores(scores, reading).choose_split(split, required=True)
     result = resample_audit(
         table.scores,
         outcomes_of(table),
@@ -233,7 +233,7 @@ def decide(
     split: str | None,
     choice: Choice,
     as_json: bool,
-    **columns: Any,
+    reading: ReadingOptions,
 ) -> None:
     """Decide new trajectories: reject, release or human review.
 
@@ -249,7 +249,7 @@ def decide(
     if mlflow and stream:
         raise InputError("--mlflow needs all rows in memory; leave --stream out.")
     result = _decide(
-        certificates, scores, queue, decisions, stream, split, columns, whole=bool(mlflow)
+        certificates, scores, queue, decisions, stream, split, reading, whole=bool(mlflow)
     )
     assessed = _assess(mlflow, scores, result) if mlflow else None
     counts = {name: result.count(name) for name in ("reject", "release", "human")}
@@ -324,7 +324,7 @@ def _decide(
     decisions: Path | None,
     stream: bool,
     split: str | None,
-    columns: dict[str, Any],
+    reading: ReadingOptions,
     *,
     whole: bool = False,
 ) -> Decisions | DecisionCounts:
@@ -341,9 +341,9 @@ def _decide(
             "in .parquet, or leave --stream out."
         )
     if stream or (other is None and not whole and is_large(scores)):
-        source = score_pieces(scores, split, columns, required=True)
+        source = score_pieces(scores, split, reading, required=True)
         return decide_pieces(certificates, source, decisions=decisions, queue=queue)
-    table = read_scores(scores, **columns).choose_split(split, required=True)
+    table = read_scores(scores, reading).choose_split(split, required=True)
     result = decide_table(certificates, table)
     write_tables(
         *(
@@ -401,7 +401,7 @@ def report(
     date: datetime | None,
     minutes: float,
     as_json: bool,
-    **columns: Any,
+    reading: ReadingOptions,
 ) -> None:
     """Draw a certificate as a page that opens from disk.
 
@@ -425,19 +425,19 @@ def report(
     )
     certificates = load_certificates(certificate, choice)
     given = read_certificate_file(certificate)
-    whole = read_scores(scores, **columns)
+    whole = read_scores(scores, reading)
     documents = [item.to_dict() for item in certificates]
     table = whole.choose_split(*certified_splits(documents))
-    unlabelled = pool_of(pool, certificate, documents, columns)
-    others = None if pilot is None else read_pilot(pilot, **columns)
+    unlabelled = pool_of(pool, certificate, documents, reading)
+    others = None if pilot is None else read_pilot(pilot, reading)
     difference = verify_whole(given, documents, table, others, unlabelled)
     if difference is not None:
         raise StaleCertificateError(f"{certificate} is not of {scores}: {difference}")
-    test = _audit_table(whole, audit_path, columns)
-    scale = columns["score_scale"] or recognised_scale(
-        -table.scores if columns["lower_is_better"] else table.scores
+    test = _audit_table(whole, audit_path, reading)
+    scale = reading.score_scale or recognised_scale(
+        -table.scores if reading.lower_is_better else table.scores
     )
-    if columns["lower_is_better"] and scale == "probability":
+    if reading.lower_is_better and scale == "probability":
         # the negative of a probability is neither one nor log-odds
         scale = "score"
     page = render_page(
@@ -470,10 +470,10 @@ def report(
 
 
 def _audit_table(
-    whole: ScoreTable, path: Path | None, columns: dict[str, Any]
+    whole: ScoreTable, path: Path | None, reading: ReadingOptions
 ) -> ScoreTable | None:
     if path is not None:
-        return read_scores(path, **columns).choose_split("test")
+        return read_scores(path, reading).choose_split("test")
     if whole.splits is None or "test" not in set(whole.splits):
         return None
     test = whole.choose_split("test")

@@ -13,8 +13,8 @@ from certify_assets.cli.figures import show_figures, verbose_option
 from certify_assets.cli.options import (
     COUNT,
     PATH,
-    READING,
     Finite,
+    ReadingOptions,
     column_options,
     read_scores,
     split_option,
@@ -98,6 +98,7 @@ def monitor(
     choice: Choice,
     verbose: bool,
     as_json: bool,
+    reading: ReadingOptions,
     **options: Any,
 ) -> None:
     """Raise an alarm when newly labelled tasks show an error above α.
@@ -118,8 +119,7 @@ def monitor(
 
     refuse_overwrite({"--html": page}, {"CERTIFICATE": certificate, "LABELS": labels})
     certificates = one_a_side(certificate, load_certificates(certificate, choice))
-    columns = {name: options.pop(name) for name in READING}
-    table = read_scores(labels, **columns).choose_split(split, required=True)
+    table = read_scores(labels, reading).choose_split(split, required=True)
     stated = require_audit_sample(labels)
     entries = []
     # one that certifies nothing decides nothing to monitor; alone it is refused

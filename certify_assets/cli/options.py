@@ -6,7 +6,7 @@ import math
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from functools import wraps
 from pathlib import Path
@@ -124,13 +124,6 @@ def refuse_inapplicable(ctx: click.Context, procedure: str) -> None:
             raise click.UsageError(inapplicable(f"--{name}", PROCEDURES[procedure]))
 
 
-#: what `column_options` gives a command, for `read_scores`
-READING = (
-    *("task_col", "score_col", "outcome_col"),
-    *("lower_is_better", "success_label", "score_scale"),
-)
-
-
 success_label_option = click.option(
     "--success-label",
     metavar="LABEL",
@@ -139,8 +132,32 @@ success_label_option = click.option(
 )
 
 
-def column_options(command: _Command) -> _Command:
-    """Add options of how a score table is read."""
+@dataclass(frozen=True)
+class ReadingOptions:
+    """How the score tables of a command are read."""
+
+    task_col: str
+    score_col: str
+    outcome_col: str
+    lower_is_better: bool
+    success_label: str | None
+    score_scale: str | None
+
+    @property
+    def names(self) -> ColumnNames:
+        """Names of the columns."""
+        return ColumnNames(self.task_col, self.score_col, self.outcome_col)
+
+
+def column_options(given: Callable[..., None]) -> Callable[..., None]:
+    """Add options of how a score table is read, and give them to the command as ``reading``."""
+
+    @wraps(given)
+    def command(*values: Any, **options: Any) -> None:
+        names = [item.name for item in fields(ReadingOptions)]
+        reading = ReadingOptions(**{name: options.pop(name) for name in names})
+        given(*values, reading=reading, **options)
+
     command = success_label_option(command)
     command = click.option(
         "--score-scale",
@@ -164,29 +181,18 @@ def column_options(command: _Command) -> _Command:
     return command
 
 
-def read_scores(
-    path: Path,
-    task_col: str,
-    score_col: str,
-    outcome_col: str,
-    lower_is_better: bool = False,
-    success_label: str | None = None,
-    score_scale: str | None = None,
-    *,
-    outcomes: bool = True,
-) -> ScoreTable:
+def read_scores(path: Path, reading: ReadingOptions, *, outcomes: bool = True) -> ScoreTable:
     """Read a score table as the options say; say what was understood that is not plain."""
-    names = ColumnNames(task=task_col, score=score_col, outcome=outcome_col)
     try:
         # column options are of every table of a command, so of a further one, such as a pool,
         # they would not settle what it lacks
         with remedies() if path in _arguments() else nullcontext():
             table = read_score_table(
                 path,
-                columns=names,
+                columns=reading.names,
                 outcomes=outcomes,
-                success_label=success_label,
-                score_scale=score_scale,
+                success_label=reading.success_label,
+                score_scale=reading.score_scale,
             )
     except InputError:
         if not _is_certificate(path):
@@ -194,7 +200,7 @@ def read_scores(
         sentence = f"{path} is a certificate, not a score table{argument_order()}."
         raise InputError(sentence) from None
     say_read_as(path, table.read_as)
-    return replace(table, scores=-table.scores) if lower_is_better else table
+    return replace(table, scores=-table.scores) if reading.lower_is_better else table
 
 
 def say_read_as(path: Path, notes: Sequence[str]) -> None:
@@ -272,32 +278,33 @@ def _given(param: click.Parameter, value: Any) -> list[str]:
 
 
 def score_pieces(
-    path: Path, split: str | None, columns: dict[str, Any], *, required: bool = False
+    path: Path, split: str | None, reading: ReadingOptions, *, required: bool = False
 ) -> ScorePieces:
     """Return a score table that is read in pieces, as the options say."""
     from certify_assets.evaluation.pieces import ScorePieces
 
-    names = ColumnNames(columns["task_col"], columns["score_col"], columns["outcome_col"])
-    lower, label = columns["lower_is_better"], columns["success_label"]
-    return ScorePieces(path, names, split, required, lower, label, columns["score_scale"])
+    lower, label = reading.lower_is_better, reading.success_label
+    return ScorePieces(path, reading.names, split, required, lower, label, reading.score_scale)
 
 
-def read_pilot(path: Path, **columns: Any) -> Table:
+def read_pilot(path: Path, reading: ReadingOptions) -> Table:
     """Read a pilot table: its rows with split=pilot, else those with split=rl."""
-    table = read_scores(path, **columns)
+    table = read_scores(path, reading)
     named = set() if table.splits is None else set(table.splits)
     chosen = table.choose_split("rl" if "rl" in named and "pilot" not in named else "pilot")
     return chosen.scores, chosen.labelled(), chosen.tasks
 
 
-def read_pool(path: Path, *, certified: Sequence[str] = ("cal",), **columns: Any) -> Unlabelled:
+def read_pool(
+    path: Path, reading: ReadingOptions, *, certified: Sequence[str] = ("cal",)
+) -> Unlabelled:
     """Read scores and tasks of a pool, whose outcomes are not read: its rows of other splits."""
     from certify_assets.evaluation.pool import StoredPool
 
     stored = StoredPool.from_file(path)
     if stored is not None and (pool := stored.pool) is not None:
         return pool.scores, np.array(pool.labels, dtype=object)[pool.tasks]
-    table = read_scores(path, **columns, outcomes=False)
+    table = read_scores(path, reading, outcomes=False)
     if table.splits is not None:
         others = ~np.logical_or.reduce([table.splits == name for name in certified]).astype(bool)
         if not others.any():
@@ -309,7 +316,9 @@ def read_pool(path: Path, *, certified: Sequence[str] = ("cal",), **columns: Any
     return table.scores, table.tasks
 
 
-def read_small_pool(path: Path, **columns: Any) -> Unlabelled:
+def read_small_pool(
+    path: Path, reading: ReadingOptions, *, certified: Sequence[str] = ("cal",)
+) -> Unlabelled:
     """Read the pool of a table that is read in pieces, which itself is held as a whole."""
     from certify_assets.evaluation.pieces import MANY_ROWS, is_large
 
@@ -318,7 +327,7 @@ def read_small_pool(path: Path, **columns: Any) -> Unlabelled:
             f"{path} has {MANY_ROWS} rows or more, and a pool is held in memory; give a random "
             "sample of its tasks, each with all of its runs."
         )
-    return read_pool(path, **columns)
+    return read_pool(path, reading, certified=certified)
 
 
 _root = click.option(

@@ -12,10 +12,10 @@ from certify_assets.cli.options import (
     DEFAULT_PROCEDURE,
     OPEN_SHARE,
     PATH,
-    READING,
     SHARE,
     SIDE,
     Finite,
+    ReadingOptions,
     column_options,
     outcomes_of,
     read_scores,
@@ -129,7 +129,13 @@ _REQUIRED = {"success_rate": "--success-rate", "auroc": "--auroc", "icc": "--icc
 @json_option
 @click.pass_context
 def plan(
-    ctx: click.Context, /, scores: Path | None, out: Path | None, as_json: bool, **options: Any
+    ctx: click.Context,
+    /,
+    scores: Path | None,
+    out: Path | None,
+    as_json: bool,
+    reading: ReadingOptions,
+    **options: Any,
 ) -> None:
     """How many more tasks until a certificate, what it would cover, and the three gates.
 
@@ -146,7 +152,6 @@ def plan(
 
     refuse_overwrite({"--out": out}, {"SCORES": scores})
     refuse_inapplicable(ctx, options["procedure"])
-    columns = {name: options.pop(name) for name in READING}
     trials, most, limits = (
         options.pop("trials"),
         options.pop("most_tasks"),
@@ -160,7 +165,7 @@ def plan(
     )
     others = OTHER_ATTEMPTS if options.pop("alternatives") else ()
     found = plan_sample_size(
-        _facts(scores, columns, **options),
+        _facts(scores, reading, **options),
         settings,
         trials=trials,
         most_tasks=most,
@@ -183,12 +188,12 @@ def plan(
 
 
 def _facts(
-    scores: Path | None, columns: dict[str, Any], *, attempts: int | None, **given: Any
+    scores: Path | None, reading: ReadingOptions, *, attempts: int | None, **given: Any
 ) -> CorpusFacts:
     from certify_assets.certificates import CorpusFacts, corpus_facts, observe
 
     if scores is not None:
-        table = read_scores(scores, **columns).choose_split("cal")
+        table = read_scores(scores, reading).choose_split("cal")
         return corpus_facts(
             observe(table.scores, outcomes_of(table), table.tasks),
             sizes=attempts and (attempts,),

@@ -21,6 +21,7 @@ from certify_assets.cli.gate import Case, CiResult, Gate, gate_options
 from certify_assets.cli.key import signer_of
 from certify_assets.cli.options import (
     PATH,
+    ReadingOptions,
     column_options,
     outcomes_of,
     pilot_option,
@@ -79,7 +80,7 @@ def verify(
     choice: Choice,
     as_json: bool,
     gate: Gate,
-    **columns: Any,
+    reading: ReadingOptions,
 ) -> None:
     """Recompute a certificate from its scores and compare every byte.
 
@@ -102,13 +103,13 @@ def verify(
     certified = certified_splits(documents)
     # tables of the platform, which name more splits, are small
     if certified == ("cal",) and (stream or _was_in_pieces(documents, scores)):
-        unlabelled = pool_of(pool, certificate, documents, columns, read_small_pool)
-        source = score_pieces(scores, "cal", columns)
+        unlabelled = pool_of(pool, certificate, documents, reading, read_small_pool)
+        source = score_pieces(scores, "cal", reading)
         difference = _verify_pieces(given, documents, source, unlabelled)
     else:
-        table = read_scores(scores, **columns).choose_split(*certified)
-        others = None if pilot is None else read_pilot(pilot, **columns)
-        unlabelled = pool_of(pool, certificate, documents, columns)
+        table = read_scores(scores, reading).choose_split(*certified)
+        others = None if pilot is None else read_pilot(pilot, reading)
+        unlabelled = pool_of(pool, certificate, documents, reading)
         difference = verify_whole(given, documents, table, others, unlabelled)
     for sentence in unread:
         complain(sentence)
@@ -165,12 +166,12 @@ def pool_of(
     given: Path | None,
     certificate: Path,
     documents: list[Any],
-    columns: dict[str, Any],
+    reading: ReadingOptions,
     read: Callable[..., Unlabelled] = read_pool,
 ) -> Unlabelled | None:
     """Read the pool that is given, else the one that is stored next to the certificates."""
     path = given or _stored_pool(certificate, documents)
-    return None if path is None else read(path, **columns, certified=certified_splits(documents))
+    return None if path is None else read(path, reading, certified=certified_splits(documents))
 
 
 def _stored_pool(certificate: Path, documents: list[Any]) -> Path | None:
