@@ -80,6 +80,8 @@ def deliver(
     for record in records:
         record["task_id"] = f"new-{seed}-{record['task_id']}"
         record["trajectory_id"] = f"new-{seed}-{record['trajectory_id']}"
+        # in the same words: only its task is another one
+        record["instruction"] += "."
         del record["outcome"]
         if change is None or change(record) is not False:
             lines.append(json.dumps(record))

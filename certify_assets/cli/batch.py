@@ -42,6 +42,7 @@ from certify_assets.cli.output import (
     show_line,
     show_table,
 )
+from certify_assets.errors import InputError
 from certify_assets.files import write_atomic, write_json_atomic
 
 if TYPE_CHECKING:
@@ -84,7 +85,10 @@ def _batch_options(command: Callable[..., None]) -> Callable[..., None]:
             "thresholds. [default: each that the document has]",
         ),
         click.option(
-            "--threshold", type=Finite(), help="The one threshold to certify. [default: planned]"
+            "--threshold",
+            type=Finite(),
+            metavar="SCORE",
+            help="The one threshold to certify. [default: planned]",
         ),
         click.option(
             "--history",
@@ -256,17 +260,20 @@ def close(
     """
     found, allowed = read_draw(certificate, scores, drawn, asked)
     outcomes = labels_of(labels, drawn, allowed, asked)
-    results = [
-        item.close({name: outcomes[name] for name in names if name in outcomes})
-        for item, names in zip(found.sides.sides, found.sides.orders, strict=True)
-    ]
+    try:
+        results = [
+            item.close({name: outcomes[name] for name in names if name in outcomes})
+            for item, names in zip(found.sides.sides, found.sides.orders, strict=True)
+        ]
+    except InputError as error:
+        raise InputError(f"{labels}: {error}") from None
     certified = any(result.certified for result in results)
     if as_json:
         emit_json(_together(results) if found.both else results[0].to_dict())
         ctx.exit(0 if certified else NOTHING)
     for result in results:
         show_figures("Batch certificate", {"": result.to_dict()}, most=_CLOSED, verbose=verbose)
-        show_line(_sentence(result.status, result.decided, result.alpha))
+        show_line(_sentence(result))
         if result.certified and result.worth_more:
             show_line("More labels are expected to certify a wider set that saves more.")
     ctx.exit(0 if certified else NOTHING)
@@ -286,10 +293,13 @@ def _together(results: Sequence[BatchCertificate]) -> dict[str, Any]:
     }
 
 
-def _sentence(status: str, decided: int, alpha: float) -> str:
-    if status == "certified":
-        share = f"{100 * alpha:.10g}%"
-        return f"At most {share} of the {decided} decided runs are wrong; correct those found."
-    if status == "to_reviewers":
+def _sentence(result: BatchCertificate) -> str:
+    if result.status == "certified":
+        share, sure = (f"{100 * number:.10g}%" for number in (result.alpha, 1 - result.delta))
+        return (
+            f"At most {share} of the {result.decided} decided runs are wrong, with confidence {sure} "
+            "over the draw; correct those found."
+        )
+    if result.status == "to_reviewers":
         return "More errors were found than the budget allows: every run goes to human review."
     return "The labels so far certify nothing; label more runs of the draw."

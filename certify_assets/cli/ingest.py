@@ -75,6 +75,11 @@ _COUNTS = ("batch", "runs", "new", "changed", "known", "files")
     is_flag=True,
     help="Draw labels from all runs that wait for a batch certificate, however few.",
 )
+@click.option(
+    "--new-tasks",
+    is_flag=True,
+    help="Tasks with new ids are new, though known ones have their instructions.",
+)
 @click.option("--undo", metavar="BATCH", help="Take an unreviewed batch back; read nothing.")
 @corpus_option
 @json_option
@@ -90,6 +95,7 @@ def ingest(
     queue: Path | None,
     dry_run: bool,
     draw: bool,
+    new_tasks: bool,
     undo: str | None,
     as_json: bool,
 ) -> None:
@@ -133,6 +139,7 @@ def ingest(
             format=format_name,
             options=parse_options(options),
             dry_run=dry_run,
+            new_tasks=new_tasks,
         )
         with progress() as report:
             records = [] if dry_run else decide_ready(corpus, report=report, draw=draw)
@@ -154,8 +161,9 @@ def ingest(
         )
     else:
         _show(received, records, dry_run=dry_run)
-        for audit in batch_audits(corpus) if draw else ():
-            if audit.closing is None:
+        made = {item.batch for item in records}
+        for audit in batch_audits(corpus):
+            if audit.closing is None and (draw or made & set(audit.record.batches)):
                 show_line(audit.sentence())
     ctx.exit(NOTHING if any(not item.decided for item in records) else 0)
 

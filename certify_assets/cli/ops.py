@@ -431,7 +431,7 @@ def _show_deployments(corpus: Corpus, earlier: Sequence[DeploymentRecord]) -> No
 def _show_audits(audits: Sequence[AuditSummary], faults: Sequence[str]) -> None:
     rows = [
         [
-            "\n".join(item.batches),
+            " and ".join(item.batches),
             item.state,
             str(item.runs),
             str(item.decided),

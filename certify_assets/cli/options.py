@@ -49,6 +49,10 @@ class Finite(click.FloatRange):
             self.fail(f"{value} is not a finite number.", param, ctx)
         return number
 
+    def _describe_range(self) -> str:
+        # help would say x<=None where there is no bound
+        return "" if self.min is None and self.max is None else super()._describe_range()
+
 
 class Share(Finite):
     """A share, as a number or in percent: .1 and 10% are one."""

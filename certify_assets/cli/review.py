@@ -70,8 +70,8 @@ def _costs(command: Callable[..., Any]) -> Callable[..., Any]:
 def review() -> None:
     """Show, export, serve and import the review queue.
 
-    The queue of a corpus holds decided runs that lack a label: the audit sample first, then spot
-    checks, then what the judge left undecided. A run whose reviewers are tied asks for one more.
+    The queue of a corpus holds runs that lack a label: draws of batches first, then the audit
+    sample, spot checks, and what the judge left undecided. A run whose reviewers are tied asks for one more.
     Labels go into a journal that is never rewritten.
     """
 
@@ -199,6 +199,7 @@ def import_(
                 "stood_already": done.stood,
                 "without_outcome": done.empty,
                 "reviewers": list(done.reviewers),
+                "replaced": done.replaced,
                 "unasked": done.unasked,
                 "closed": list(done.closed),
             }
@@ -209,6 +210,8 @@ def import_(
         f"{done.added} labels{whose} added to the journal of {corpus}; {done.stood} stood already, "
         f"{done.empty} rows have no outcome."
     )
+    if done.replaced:
+        show_line(f"{done.replaced} of them replace what the same reviewer had said of the run.")
     if done.unasked:
         show_line(
             f"{done.unasked} of them are of runs that no reviewer is asked about; they are kept "

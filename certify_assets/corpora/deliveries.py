@@ -39,6 +39,30 @@ def content_sha256(task: str, agent: str, instruction: str, steps: Iterable[Sequ
     return sha256_bytes(json.dumps(content).encode("ascii"))
 
 
+def instruction_sha256(text: str) -> str:
+    """Hash the words of an instruction; empty where it has none."""
+    words = text.split()
+    return sha256_bytes(json.dumps(words).encode("ascii"))[:32] if words else ""
+
+
+def renamed_tasks(known: pd.DataFrame, table: pd.DataFrame) -> dict[str, str]:
+    """Map the tasks that only `table` has to the one task of `known` with their instruction.
+
+    Both have task_id and instruction, hashed; an instruction that several tasks of `known` share
+    says nothing.
+    """
+    owners: dict[str, set[str]] = {}
+    for task, text in set(zip(known["task_id"], known["instruction"], strict=True)):
+        owners.setdefault(text, set()).add(task)
+    names = set(known["task_id"])
+    found: dict[str, str] = {}
+    for task, text in sorted(set(zip(table["task_id"], table["instruction"], strict=True))):
+        same = owners.get(text, set()) if text else set()
+        if task not in names and len(same) == 1:
+            found.setdefault(str(task), *same)
+    return found
+
+
 def trajectory_sha256(trajectory: Trajectory) -> str:
     """Hash what makes a run this run, as `content_sha256`."""
     steps = [(step.action, step.observation) for step in trajectory.steps]
@@ -62,7 +86,7 @@ def reading_contents(path: Path, tasks: Collection[str]) -> list[str]:
 
 
 def run_table(path: Path) -> pd.DataFrame:
-    """Read id, task, agent, outcome and content hash of the runs of a stored corpus."""
+    """Read id, task, agent, outcome and hashes of texts of the runs of a stored corpus."""
     rows = [
         (
             row["trajectory_id"],
@@ -75,6 +99,7 @@ def run_table(path: Path) -> pd.DataFrame:
                 row["instruction"],
                 ((step["action"], step["observation"]) for step in row["steps"]),
             ),
+            instruction_sha256(row["instruction"]),
         )
         for table in read_groups(path, _COLUMNS)
         for row in table.to_pylist()
@@ -86,16 +111,23 @@ def run_table_of(trajectories: Iterable[Trajectory]) -> pd.DataFrame:
     """Return the table of `run_table` for runs that are not stored."""
     return _frame(
         [
-            (each.trajectory_id, each.task_id, each.agent, each.outcome, trajectory_sha256(each))
+            (
+                each.trajectory_id,
+                each.task_id,
+                each.agent,
+                each.outcome,
+                trajectory_sha256(each),
+                instruction_sha256(each.instruction),
+            )
             for each in trajectories
         ]
     )
 
 
-def _frame(rows: list[tuple[str, str, str, int | None, str]]) -> pd.DataFrame:
+def _frame(rows: list[tuple[str, str, str, int | None, str, str]]) -> pd.DataFrame:
     import pandas as pd
 
-    names = ["trajectory_id", "task_id", "agent", "outcome", "content"]
+    names = ["trajectory_id", "task_id", "agent", "outcome", "content", "instruction"]
     return pd.DataFrame(rows, columns=names).astype({"outcome": "Int8"})
 
 
@@ -117,6 +149,8 @@ class RunChanges:
     # by the split they are assigned to; other tasks keep their split
     new_tasks: Mapping[str, int] = field(default_factory=dict)
     gone_tasks: int = 0
+    # new tasks whose instruction is that of one task before, which may be the same
+    renamed: Mapping[str, str] = field(default_factory=dict)
     new_agents: tuple[str, ...] = ()
     gone_agents: tuple[str, ...] = ()
 
@@ -155,6 +189,8 @@ class RunChanges:
             changed_labels=dict(sorted(relabelled.items())),
             new_tasks=_by_split(tasks_after - tasks_before, splits),
             gone_tasks=len(tasks_before - tasks_after),
+            # versions that an early version wrote have no instructions
+            renamed=renamed_tasks(before, after) if "instruction" in before else {},
             new_agents=tuple(sorted(set(after["agent"]) - set(before["agent"]))),
             gone_agents=tuple(sorted(set(before["agent"]) - set(after["agent"]))),
         )
@@ -182,6 +218,13 @@ class RunChanges:
         ]
         if self.gone_tasks:
             said.append(f"{self.gone_tasks} tasks have no run any more; their split is kept.")
+        if self.renamed:
+            new, known = next(iter(self.renamed.items()))
+            said.append(
+                f"{len(self.renamed)} of the new tasks have the instruction of a task under "
+                f"another id, such as {new!r} (before: {known!r}): one task in two splits, unless "
+                "you give it the id it had."
+            )
         if self.changed_texts:
             said.append(f"{self.changed_texts} runs have other texts under the id they had.")
         for agents, what in ((self.new_agents, "New"), (self.gone_agents, "Gone")):

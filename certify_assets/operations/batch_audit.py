@@ -199,7 +199,8 @@ class BatchAudit:
     def sentence(self) -> str:
         """Describe where the audit stands."""
         runs = f"{' and '.join(self.record.batches)}: {len(self.runs)} runs"
-        labels = f"{self.labels_used} label{'' if self.labels_used == 1 else 's'} of its draw"
+        whose = "its" if len(self.record.batches) == 1 else "their"
+        labels = f"{self.labels_used} label{'' if self.labels_used == 1 else 's'} of {whose} draw"
         if self.closing is None:
             return (
                 f"{runs} are provisional after {labels}; {len(self.wanted)} more are wanted now "

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from certify_assets.corpora.config import format_domain
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.deliveries import trajectory_sha256
+from certify_assets.corpora.deliveries import instruction_sha256, renamed_tasks, trajectory_sha256
 from certify_assets.corpora.landing import inbox_key, is_inbox_empty, settled_inbox
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.evaluation.anchors import require_anchored
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from certify_assets.corpora.schema import Trajectory
 
 SCHEMA: Final = "certify_assets/incoming/1"
+# so many new tasks, and this share of them, with the instruction of a known task are no chance
+_FEWEST_RENAMED, _RENAMED = 3, 0.5
 _TABLES = (".csv", ".tsv", ".xlsx", ".parquet", ".pq", ".jsonl")
 
 
@@ -78,10 +80,12 @@ def receive(
     format: str = "",
     options: Mapping[str, Any] | None = None,
     dry_run: bool = False,
+    new_tasks: bool = False,
 ) -> Received:
     """Import new runs, by default from the inbox, into a batch and draw its tasks, unscored.
 
-    Without a format they are read as the corpus was; runs of another format or domain are refused.
+    Without a format they are read as the corpus was; runs of another format or domain are refused,
+    and, unless `new_tasks` says that they are new, known tasks under other ids.
     """
     from certify_assets.corpora.formats import gather_new_runs
 
@@ -105,13 +109,53 @@ def receive(
                 unchanged()
                 _require_same_kind(corpus, own, facts.format)
                 shown = [shown_url(place) for place in places]
-                return _stored(corpus, list(_identified(runs)), facts, shown, dry_run=dry_run)
+                delivered = list(_identified(runs))
+                return _stored(
+                    corpus, delivered, facts, shown, dry_run=dry_run, new_tasks=new_tasks
+                )
         except InputError as error:
             _refuse_score_tables(roots)
             sentence = str(error)
             if not format and (other := _other_format(roots, own)):
                 sentence = _other_kind(corpus, own, other)
             raise InputError(sentence) from None
+
+
+def _require_known_names(corpus: Corpus, runs: Sequence[DeliveredRun], *, new_tasks: bool) -> None:
+    """Refuse runs and tasks of the corpus that come under another task id: they would be new."""
+    import pandas as pd
+
+    if not runs or not corpus.has("trajectories.parquet"):
+        return
+    stored = corpus.columns(("trajectory_id", "task_id", "instruction"))
+    tasks = dict(zip(stored["trajectory_id"], stored["task_id"], strict=True))
+    moved = [
+        run for run in runs if tasks.get(run.id, run.trajectory.task_id) != run.trajectory.task_id
+    ]
+    if moved:
+        first = moved[0]
+        raise InputError(
+            f"{len(moved)} runs have the trajectory_id of a run of {corpus} under another task_id, "
+            f"such as {first.id!r} (here {first.trajectory.task_id!r}, there {tasks[first.id]!r}); "
+            "give them the task_id that they had, or ids of their own. Nothing was stored."
+        )
+    if new_tasks:
+        return
+    rows = [
+        (run.trajectory.task_id, instruction_sha256(run.trajectory.instruction)) for run in runs
+    ]
+    delivered = pd.DataFrame(rows, columns=["task_id", "instruction"])
+    known = stored.assign(instruction=stored["instruction"].map(instruction_sha256))
+    renamed = renamed_tasks(known, delivered)
+    new = set(delivered["task_id"]) - set(known["task_id"])
+    if len(renamed) >= max(_FEWEST_RENAMED, _RENAMED * len(new)):
+        name, before = next(iter(renamed.items()))
+        raise InputError(
+            f"{len(renamed)} of {len(new)} new tasks have the instruction of a task of {corpus} "
+            f"under another id, such as {name!r} (there {before!r}), so its certificate would "
+            "decide known tasks as new ones; give them the ids that they had, or say --new-tasks "
+            "where they are new. Nothing was stored."
+        )
 
 
 def _own_format(corpus: Corpus) -> str:
@@ -265,9 +309,11 @@ def _stored(
     paths: Sequence[str],
     *,
     dry_run: bool,
+    new_tasks: bool,
 ) -> Received:
     store = corpus.store
     new = Identities.stored(corpus, ready_batches(corpus), runs).new(runs)
+    _require_known_names(corpus, new.kept, new_tasks=new_tasks)
     # ids where the source has them, and contents, whatever the files are called
     ids = sorted(["" if run.numbered else run.id, run.content] for run in runs)
     delivery = sha256_bytes(canonical_json(ids))

@@ -63,6 +63,7 @@ class Imported:
     stood: int
     empty: int
     reviewers: tuple[str, ...]
+    replaced: int  # of the added: another outcome than the same reviewer gave before
     unasked: int  # labels of runs that no reviewer is asked about: they are kept
     closed: tuple[str, ...]  # provisional batches that the labels closed, a sentence each
     read_as: tuple[str, ...]  # what was understood of the table
@@ -159,11 +160,13 @@ def import_labels(
     unasked = _require_decided(corpus, path, statements, labels)
     _require_once(path, statements, labels)
     _require_same_reviewer(path, before, labels)
-    new = _news(before, labels)
+    votes = {name: dict(found.votes) for name, found in resolve_labels(before).items()}
+    new = _news(before, votes, labels)
     append_labels(corpus, new)
     return Imported(
         added=len(new),
         stood=len(labels) - len(new),
+        replaced=sum(label.reviewer in votes.get(label.trajectory_id, {}) for label in new),
         empty=len(statements) - len(labels),
         reviewers=tuple(sorted({label.reviewer for label in labels})),
         unasked=unasked,
@@ -456,10 +459,11 @@ def _require_same_reviewer(path: Path, before: Sequence[Label], labels: Sequence
             )
 
 
-def _news(before: Sequence[Label], labels: Sequence[Label]) -> list[Label]:
+def _news(
+    before: Sequence[Label], votes: Mapping[str, Mapping[str, int]], labels: Sequence[Label]
+) -> list[Label]:
     """Leave out rows of this file that are stored, and repetitions of a reviewer."""
-    written, standing = {label.token for label in before}, resolve_labels(before)
-    votes = {name: dict(resolved.votes) for name, resolved in standing.items()}
+    written = {label.token for label in before}
     return [
         label
         for label in labels

@@ -8,11 +8,13 @@ from typing import Any
 
 # up to the last @ before the path: a password may hold one, as clients read it
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s]+@")
-# MLflow's own limits let one step wait for a quarter of an hour on a server that hangs
-_LIMITS = {
+_SETTINGS = {
+    # MLflow's own limits let one step wait for a quarter of an hour on a server that hangs
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+    # its bars would stand among the lines of a command
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
 }
 
 
@@ -28,7 +30,7 @@ def mlflow_client(uri: str) -> Any:
 
     for name in ("mlflow.store.db.utils", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    for name, value in _LIMITS.items():
+    for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
     from mlflow.tracking import MlflowClient
 

@@ -68,7 +68,8 @@ def test_a_batch_is_planned_drawn_and_closed(call: Call, tables: Path) -> None:
         ]
     wrong = sum(row["outcome"] == "1" for row in inside)
     assert found["decided"] == len(inside) and wrong <= found["alpha"] * len(inside)
-    assert "At most 10% of the" in call(*closing, label(tables, 10_000)).out
+    said = call(*closing, label(tables, 10_000)).out
+    assert "At most 10% of the" in said and "with confidence 95% over the draw" in said
 
 
 def test_another_seed_for_the_same_batch_is_refused(call: Call, tables: Path) -> None:

@@ -127,6 +127,7 @@ def test_labels_that_do_not_fit_the_draw_are_refused(call: Call, tables: Path) -
     path.write_text(text.replace(first + "\n", ""), "utf-8")
     answer = call(*closing(tables), path)
     assert answer.code == 2 and "has no label and later ones have" in answer.err
+    assert path.name in answer.err
 
 
 def test_what_both_sides_need_is_asked_for(call: Call, tables: Path) -> None:

@@ -294,6 +294,7 @@ def test_the_queue_of_an_ingest_begins_with_the_draw(
     queue = tmp_path / "queue.csv"
     found = call("ops", "ingest", "c", *runs, "--queue", queue, "--root", provisional.store.root)
     assert found.code == 0 and "Promise: batch certificate:" in " ".join(found.out.split())
+    assert f"{len(audit.wanted)} more are wanted now (`certify review queue c`)." in found.out
     rows = pd.read_csv(queue, keep_default_na=False)
     drawn = rows.loc[rows["asked"] == "batch_draw", "trajectory_id"].tolist()
     assert drawn == list(audit.wanted) == rows["trajectory_id"].tolist()[: len(drawn)]

@@ -204,6 +204,24 @@ def test_corrected_labels_are_a_version_and_the_same_file_is_none(
     assert changes.changed_labels == {"cal": 1} and not changes.new_runs and not changes.gone_runs
 
 
+def test_known_tasks_under_other_ids_are_named(world: tuple[Store, Path]) -> None:
+    store, source = world
+    Corpus(store, "c").import_trajectories()
+
+    def renamed(records: list[Record]) -> list[Record]:
+        names = ("task_id", "trajectory_id")
+        again = [{**item, **{name: f"x-{item[name]}" for name in names}} for item in records[:8]]
+        return records + again
+
+    rewrite(source, renamed)
+    changes = Corpus(store, "c").preview_import(Corpus(store, "c").config)
+    assert changes.renamed == {"x-task-000": "task-000", "x-task-001": "task-001"}
+    said = (
+        "2 of the new tasks have the instruction of a task under another id, such as 'x-task-000'"
+    )
+    assert any(said in sentence for sentence in changes.sentences())
+
+
 def test_a_corpus_that_an_earlier_version_broke_heals_at_the_next_run(
     world: tuple[Store, Path],
 ) -> None:

@@ -74,6 +74,38 @@ def test_runs_of_another_format_are_refused_with_both_named(store: Store, tmp_pa
     assert ready_batches(Corpus(store, "c")) == []
 
 
+def test_known_tasks_and_runs_under_another_task_id_are_refused(
+    store: Store, tmp_path: Path
+) -> None:
+    corpus = Corpus(store, "c")
+    corpus.import_trajectories()
+
+    def renamed(record: dict[str, Any]) -> None:
+        record["instruction"] = record["instruction"].removesuffix(".") + "  "
+
+    path = str(deliver(tmp_path / "renamed.jsonl", tasks=4, change=renamed))
+    said = "3 of 4 new tasks have the instruction of a task of c under another id, such as 'new-1-"
+    for dry_run in (True, False):
+        with pytest.raises(InputError, match=said):
+            receive(corpus, [path], dry_run=dry_run)
+    # a few of many are chance
+    assert receive(corpus, [str(deliver(tmp_path / "new.jsonl", tasks=4))], dry_run=True).new == 16
+    few = str(deliver(tmp_path / "few.jsonl", tasks=7, change=renamed))
+    assert receive(corpus, [few], dry_run=True).new == 28
+
+    def moved(record: dict[str, Any]) -> None:
+        record["trajectory_id"] = record["trajectory_id"].removeprefix("new-1-")
+
+    path_moved = str(deliver(tmp_path / "moved.jsonl", tasks=1, change=moved))
+    for new_tasks in (True, False):
+        with pytest.raises(InputError, match="2 runs have the trajectory_id of a run of c under"):
+            receive(corpus, [path_moved], new_tasks=new_tasks)
+    assert ready_batches(corpus) == []
+    # who says that they are new is not asked again
+    assert receive(corpus, [path], new_tasks=True).new == 16
+    assert receive(corpus, [path]).known == 16
+
+
 def test_a_dry_run_counts_and_stores_nothing(store: Store, tmp_path: Path) -> None:
     found = receive(Corpus(store, "c"), [str(deliver(tmp_path / "x.jsonl"))], dry_run=True)
     assert (found.batch, found.new, found.known) == (None, 120, 0)

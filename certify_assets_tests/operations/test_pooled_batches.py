@@ -129,6 +129,9 @@ def test_two_small_deliveries_end_certified_by_one_draw(deployed: Store, tmp_pat
     assert set(drawn["batch"]) == {first.batch, second.batch}
     assert [item.batch for item in queue.budget.draws] == [second.batch]
 
+    status = CliRunner().invoke(ops, ["status", "c", "--root", deployed.root]).output
+    assert f"{first.batch} and {second.batch}" in status and "u000a" not in status
+
     label_draw(deployed, second.batch)
     corpus = Corpus(deployed, "c")
     (shown,) = operation_history(corpus).batches

@@ -410,7 +410,7 @@ def _operation(product: Product) -> dict[str, Any]:
     before = product.call("deployed", **names)
     deployed = product.call("deploy", "--audit-rate", ".3", "--draw-seed", 7, **names)
     table = product.work / "decisions.parquet"
-    delivered = product.call("ingest", runs, "--decisions", table, **names)
+    delivered = product.call("ingest", runs, "--new-tasks", "--decisions", table, **names)
     again = product.call("ingest", runs, **names)
     (batch,) = delivered.document["batches"]
     run = next(item for item in _rows(table) if item["decision"] != "human")
