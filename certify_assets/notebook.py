@@ -31,19 +31,25 @@ _OPTION = re.compile(r"--([a-z]+(?:-[a-z]+)*)")
 
 
 @dataclass(frozen=True)
-class _Columns:
-    """What the columns of frames are called, and which outcome is a success."""
+class _Reading:
+    """How frames are read, and which way their scores and those of arrays go."""
 
     task: str = "task_id"
     score: str = "score"
     outcome: str = "outcome"
     success_label: str | None = None
+    score_scale: str | None = None
+    lower_is_better: bool = False
 
     @property
     def names(self) -> ColumnNames:
         from certify_assets.evaluation.score_table import ColumnNames
 
         return ColumnNames(self.task, self.score, self.outcome)
+
+    def higher(self, scores: ArrayLike) -> ArrayLike:
+        """Return scores of which a higher one means that a success is likelier."""
+        return -np.asarray(scores, dtype=np.float64) if self.lower_is_better else scores
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ class _Evidence:
     scores: ArrayLike
     outcomes: ArrayLike
     tasks: Sequence[Any] | NDArray[Any]
-    columns: _Columns
+    reading: _Reading
     pool: GivenPool | None = None
     read_as: tuple[str, ...] = ()
 
@@ -123,8 +129,8 @@ class _NotebookMethods:
         """
         sides, _, evidence = self._parts_without_curves()
         if not _is_frame(rows):
-            return core.decide(sides.certificates, rows).decisions
-        made = core.decide(sides.certificates, _frame_scores(rows, evidence.columns))
+            return core.decide(sides.certificates, evidence.reading.higher(rows)).decisions
+        made = core.decide(sides.certificates, _frame_scores(rows, evidence.reading))
         return _with_columns(
             rows, {"decision": made.decisions.tolist(), "reason": made.reasons.tolist()}
         )
@@ -275,6 +281,8 @@ def certify(
     score_col: str = "score",
     outcome_col: str = "outcome",
     success_label: str | None = None,
+    score_scale: Literal["probability", "log-odds"] | None = None,
+    lower_is_better: bool = False,
     **keywords: Any,
 ) -> TableCertificate | CertificatePair:
     """Certify the largest share of runs that a judge may decide alone at an error budget.
@@ -294,6 +302,11 @@ def certify(
         What the columns of a table are called.
     success_label : str, optional
         The outcome in a table that is a success; every other one is then a failure.
+    score_scale : {"probability", "log-odds"}, optional
+        What the scores of a table are: percentages are divided by 100 where probabilities are said.
+        By default scores are taken as they are.
+    lower_is_better : bool
+        A lower score means a success is likelier: every score is negated, here and by ``decide``.
     **keywords
         Those of :func:`certify_assets.certificates.certify`: alpha, delta, procedure, pool, …; and
         ``joint`` with both sides, which then hold together at 1 − delta.
@@ -309,7 +322,9 @@ def certify(
     InputError
         If a value or a column cannot be used; of a table, everything that is wrong with it.
     """
-    columns = _Columns(task_col, score_col, outcome_col, success_label)
+    reading = _Reading(
+        task_col, score_col, outcome_col, success_label, score_scale, lower_is_better
+    )
     read_as: tuple[str, ...] = ()
     _refuse_other_order(scores, outcomes, tasks)
     if _is_frame(scores):
@@ -318,7 +333,7 @@ def certify(
                 "a table was given with outcomes or tasks next to it; give the table alone, or "
                 "scores, outcomes and tasks."
             )
-        table = _read(scores, columns)
+        table = _read(scores, reading)
         scores, outcomes, tasks = table.scores, table.labelled(), table.tasks
         read_as = table.read_as
         keywords = {
@@ -331,7 +346,13 @@ def certify(
             "there are scores without outcomes or tasks; give all three, or a DataFrame that has "
             "them."
         )
-    evidence = _Evidence(scores, outcomes, tasks, columns, keywords.get("pool"), read_as)
+    elif score_scale is not None:
+        raise InputError(
+            "score_scale is of the column of a table, and scores were given as an array; leave it "
+            "out, and divide percentages by 100."
+        )
+    scores = reading.higher(scores)
+    evidence = _Evidence(scores, outcomes, tasks, reading, keywords.get("pool"), read_as)
     if side != "both":
         return TableCertificate.of(
             core.certify(scores, outcomes, tasks, side=side, **keywords), evidence
@@ -391,16 +412,18 @@ def _arrow(frame: Any, wanted: set[str]) -> pa.Table:
     return part
 
 
-def _read(frame: Any, columns: _Columns) -> ScoreTable:
+def _read(frame: Any, reading: _Reading) -> ScoreTable:
     """Read a frame as a score table, in the words of a call."""
     from certify_assets.evaluation.score_table import frame_table
     from certify_assets.tables.columns import TableError
 
-    names = columns.names
+    names = reading.names
     wanted = {getattr(names, entry.name) for entry in fields(names)}
     found = [str(name) for name in getattr(frame, "column_names", None) or list(frame.columns)]
     try:
-        table = frame_table(_arrow(frame, wanted), found, names, columns.success_label)
+        table = frame_table(
+            _arrow(frame, wanted), found, names, reading.success_label, reading.score_scale
+        )
         chosen = table.choose_split("cal")
         chosen.labelled()
         return chosen
@@ -423,11 +446,12 @@ def _keyword(option: str) -> str:
     return option.removeprefix("--").replace("-", "_")
 
 
-def _frame_scores(frame: Any, columns: _Columns) -> NDArray[np.float64]:
+def _frame_scores(frame: Any, reading: _Reading) -> ArrayLike:
     from certify_assets.evaluation.score_table import frame_scores
 
     try:
-        return frame_scores(_arrow(frame, {columns.score}), columns.score)
+        rows = _arrow(frame, {reading.score})
+        return reading.higher(frame_scores(rows, reading.score, reading.score_scale))
     except InputError as error:
         raise InputError(_in_python(str(error))) from None
 

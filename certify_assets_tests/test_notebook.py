@@ -118,6 +118,28 @@ def test_columns_are_read_as_those_of_score_tables(runs: pd.DataFrame, plain: Ce
         certify(runs, runs["outcome"], runs["task_id"])
 
 
+def test_scores_that_fall_or_are_percentages_are_certified_and_decided_alike(
+    runs: pd.DataFrame, plain: Certificate
+) -> None:
+    decided = core.decide(plain, runs["score"]).decisions.tolist()
+    falling = runs.assign(score=-runs["score"])
+    found = certify(falling, alpha=0.2, lower_is_better=True)
+    assert found == plain
+    assert found.decide(falling)["decision"].tolist() == decided
+    assert found.decide(falling["score"]).tolist() == decided
+    columns = (falling["score"], runs["outcome"], runs["task_id"])
+    assert certify(*columns, alpha=0.2, lower_is_better=True) == plain
+
+    percent = (100 / (1 + np.exp(-runs["score"]))).round(6)
+    found = certify(runs.assign(score=percent), alpha=0.2, score_scale="probability")
+    assert found == certify(runs.assign(score=percent / 100), alpha=0.2)
+    assert found.decide(runs.assign(score=percent))["decision"].tolist() == decided
+    with pytest.raises(InputError, match=r"column .score.: .* leave score_scale= out"):
+        certify(falling, score_scale="probability")
+    with pytest.raises(InputError, match="score_scale is of the column of a table"):
+        certify(*columns, score_scale="probability")
+
+
 def test_columns_in_another_order_are_refused(runs: pd.DataFrame) -> None:
     with pytest.raises(InputError, match="different indexes"):
         certify(runs["score"], runs["outcome"].iloc[::-1], runs["task_id"])

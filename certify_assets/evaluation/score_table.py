@@ -220,7 +220,7 @@ def _scaled(table: ScoreTable, column: str, scale: str | None) -> ScoreTable:
         place = int(np.flatnonzero((table.scores < 0) | (table.scores > _PERCENT))[0])
         raise InputError(
             f"{table.path}, {table.row_name(place)}, column {column!r}: {table.scores[place]:g} is "
-            "neither a probability nor a percentage; leave --score-scale probability out, or "
+            "neither a probability nor a percentage; leave --score-scale out, or "
             "correct the score."
         )
     if not percentages or scale == "log-odds":
@@ -239,20 +239,30 @@ _FRAME = Path("the table")
 
 
 def frame_table(
-    rows: pa.Table, found: list[str], names: ColumnNames, success_label: str | None = None
+    rows: pa.Table,
+    found: list[str],
+    names: ColumnNames,
+    success_label: str | None = None,
+    score_scale: str | None = None,
 ) -> ScoreTable:
     """Read and check columns of a frame, `found` being all that it has."""
     wanted, numbers = _wanted(_FRAME, names)
     columns, places = arrow_columns(_FRAME, rows, matched(rows.column_names, wanted), numbers)
-    return _checked(_FRAME, names, found, columns, places, success_label=success_label)
+    table = _checked(_FRAME, names, found, columns, places, success_label=success_label)
+    return _scaled(table, names.score, score_scale)
 
 
-def frame_scores(rows: pa.Table, name: str) -> npt.NDArray[np.float64]:
+def frame_scores(
+    rows: pa.Table, name: str, score_scale: str | None = None
+) -> npt.NDArray[np.float64]:
     """Return the scores of a frame alone, whatever else it has."""
     columns, places = arrow_columns(_FRAME, rows, matched(rows.column_names, {name}), {name})
     if name not in columns:
         raise InputError(f"the table has no column {name!r}; give one with the judge's scores.")
-    return TextColumn(_FRAME, name, columns[name], places).scores()
+    scores = TextColumn(_FRAME, name, columns[name], places).scores()
+    nothing = np.empty(0, dtype=np.object_)
+    table = ScoreTable(_FRAME, scores, None, nothing, rows=places.numbers, lines=places.lines)
+    return _scaled(table, name, score_scale).scores
 
 
 def score_table_pieces(
