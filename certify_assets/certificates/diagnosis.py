@@ -21,6 +21,7 @@ from certify_assets.certificates.pool import GivenPool, as_pool
 
 _MOST_TASKS = 1_000_000
 _NOISE = 2
+_AT_ONCE = 32
 _GOLDEN = (math.sqrt(5) - 1) / 2
 #: what was not given, and so why nothing was tested
 MISSING_INPUTS = {
@@ -180,18 +181,25 @@ def _tasks_needed(evaluation: Evaluation, settings: Settings) -> tuple[int | Non
         if errors[place] < settings.alpha
         and (guard := _guard_tasks(evaluation, settings, place)) is not None
     }
-    passes = {place: _passing(evaluation, settings, place) for place in guards}
-    fewest: int | None = None
+    fewest, narrowest = None, None
     # neighbours need about as many: in scattered order few of them are fewer than all before
-    for place in sorted(guards, key=lambda place: place * _GOLDEN % 1):
-        if fewest is None or guards[place] < fewest:
-            fewest = _least(passes[place], guards[place], fewest)
-    if fewest is None:
+    left = sorted(guards, key=lambda place: place * _GOLDEN % 1)
+    while True:
+        most = _MOST_TASKS if fewest is None else fewest - 1
+        left = [place for place in left if guards[place] <= most]
+        place = _first_passing(evaluation, settings, left, most)
+        if place is None:
+            break
+        left = left[left.index(place) + 1 :]
+        fewest, narrowest = (
+            _least(_passing(evaluation, settings, place), guards[place], most),
+            place,
+        )
+    if fewest is None or narrowest is None:
         return None, None
-    narrowest = next(
-        place for place, guard in guards.items() if guard <= fewest and passes[place](fewest)
-    )
-    return fewest, float(counts.coverage[narrowest])
+    before = [place for place, guard in guards.items() if place < narrowest and guard <= fewest]
+    narrower = _first_passing(evaluation, settings, before, fewest)
+    return fewest, float(counts.coverage[narrowest if narrower is None else narrower])
 
 
 def _guard_tasks(evaluation: Evaluation, settings: Settings, place: int) -> int | None:
@@ -211,11 +219,25 @@ def _guard_tasks(evaluation: Evaluation, settings: Settings, place: int) -> int 
     return max(spread, math.ceil(tasks * limit / float(evaluation.counts.effective_tasks[place])))
 
 
-def _least(passes: Callable[[int], bool], low: int, fewest: int | None) -> int | None:
-    """Smallest size from ``low`` on at which the test passes, at most ``fewest``."""
-    most = _MOST_TASKS if fewest is None else fewest - 1
-    if low > most or not passes(most):
-        return fewest
+def _first_passing(
+    evaluation: Evaluation, settings: Settings, places: Sequence[int], tasks: int
+) -> int | None:
+    """Return the first of some thresholds that would pass with so many tasks like these."""
+    # saddlepoints of many thresholds take as long as one; other tails are computed one by one
+    width = _AT_ONCE if settings.method.calibrated else 1
+    for start in range(0, len(places), width):
+        part = np.array(places[start : start + width])
+        tails = settings.method.tails(
+            evaluation.tested.part(part), evaluation.test.part(part), tasks
+        )
+        found = np.flatnonzero(tails <= settings.lone_level)
+        if found.size:
+            return int(part[found[0]])
+    return None
+
+
+def _least(passes: Callable[[int], bool], low: int, most: int) -> int:
+    """Smallest size from ``low`` on at which the test passes, which it does at ``most``."""
     high = low
     while high < most and not passes(high):
         low, high = high + 1, min(2 * high, most)

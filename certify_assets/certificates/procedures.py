@@ -153,8 +153,12 @@ class Test:
 
     def at(self, place: int) -> Test:
         """Return what is asked at one threshold."""
-        bets = None if self.bets is None else self.bets[place : place + 1]
-        pseudo = None if self.pseudo is None else self.pseudo.at(place)
+        return self.part(slice(place, place + 1))
+
+    def part(self, part: slice | NDArray[np.int64]) -> Test:
+        """Return what is asked at some thresholds."""
+        bets = None if self.bets is None else self.bets[part]
+        pseudo = None if self.pseudo is None else self.pseudo.part(part)
         return replace(self, bets=bets, pseudo=pseudo)
 
     @property
