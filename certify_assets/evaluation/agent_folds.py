@@ -353,7 +353,7 @@ def _sentence(judge: str, figures: UnseenFigures) -> str:
 
 def pretraining_caveat(judges: Sequence[str], agents: Sequence[str]) -> str:
     """Name the agents of a corpus that a judge's compact base model saw in its pretraining."""
-    named = [name for name in judges if name in JUDGES and JUDGES[name].model == "compact"]
+    named = [name for name in judges if name in JUDGES and JUDGES[name].reads_compact]
     if not named:
         return ""
     from certify_assets.judges.lm.compact.settings import pretraining_runs

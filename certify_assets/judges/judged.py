@@ -141,6 +141,11 @@ class JudgeFamily(ABC):
         """Load a judge that `retrained` made, from files that were stored under a place."""
         raise InputError(f"{judge} is kept in no other place than its own; name another judge.")
 
+    @property
+    def configurable(self) -> bool:
+        """Whether the user's document can add judges of the family."""
+        return type(self).configure is not JudgeFamily.configure
+
     def configure(self, name: str, entry: Mapping[str, Any]) -> JudgeSpec:
         """Return the judge that an entry of the user's document describes."""
         raise InputError(f"judges of the family of {name} cannot be added by judges.yaml.")

@@ -170,6 +170,11 @@ class JudgeSpec(BaseModel):
         return bool(self.model) and not self.hosted
 
     @property
+    def reads_compact(self) -> bool:
+        """Whether its language model is the one that the package builds and ships."""
+        return known_model(self.model).shipped
+
+    @property
     def cost(self) -> str:
         """What a corpus takes: money where a server scores, minutes or seconds of this machine."""
         return "money" if self.hosted else "minutes" if self.uses_language_model else "seconds"
@@ -226,6 +231,10 @@ class Family(Protocol):
 
     position: ClassVar[int]
     judges: ClassVar[Sequence[JudgeSpec]]
+
+    @property
+    def configurable(self) -> bool:
+        """Whether the user's document can add judges of it."""
 
     def configure(self, name: str, entry: Mapping[str, Any]) -> JudgeSpec:
         """Return the judge that an entry of the user's document describes."""
@@ -401,10 +410,9 @@ def _family(entry: Mapping[str, Any]) -> Family:
     """Return the family that an entry names; without a name it is a judge behind a server."""
     named = entry.get("family") or "endpoint"
     if named not in families():
-        raise InputError(
-            f"its family is {str(named)[:40]!r}; name lexical, combined, base, sft, transfer, grpo "
-            "or endpoint."
-        )
+        order = sorted(families().items(), key=lambda item: item[1].position)
+        *known, last = [name for name, family in order if family.configurable]
+        raise InputError(f"its family is {str(named)[:40]!r}; name {', '.join(known)} or {last}.")
     return families()[named]
 
 

@@ -123,7 +123,7 @@ def test_a_judge_of_an_earlier_version_keeps_its_certificates(corpora: Store) ->
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"family": "forest"}, "name lexical, combined, base, sft, transfer, grpo or endpoint"),
+        ({"family": "forest"}, "name lexical, combined, base, sft, grpo, transfer or endpoint"),
         ({"family": "grpo"}, "has the model and the prompt of the judge that it starts from"),
         ({"chars": 10}, "give a whole number of at least 400"),
         ({"chars": "all"}, "chars is of another kind than"),

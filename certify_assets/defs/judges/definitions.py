@@ -11,7 +11,7 @@ from certify_assets.defs.setup import judges
 
 def judge_definitions() -> dg.Definitions:
     """Return assets, checks and the jobs of arms."""
-    compact = any(spec.model == "compact" for spec in judges().values())
+    compact = any(spec.reads_compact for spec in judges().values())
     return dg.Definitions(
         assets=[
             *([compact_model] if compact else []),

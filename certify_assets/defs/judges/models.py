@@ -60,7 +60,7 @@ def judge_model(spec: JudgeSpec) -> dg.AssetsDefinition:
     before = spec.upstream
     keys = [key(f"corpora/{name}") for name in (*deps, *(["rl_split"] if spec.start else []))]
     keys += [judge_key(before, "model")] if before else []
-    keys += [key("judges/compact_model")] if spec.model == "compact" else []
+    keys += [key("judges/compact_model")] if spec.reads_compact else []
     return _language_model(spec, [*keys, *arm_deps(spec)], described)
 
 

@@ -84,7 +84,7 @@ transfer_judges_job = dg.define_asset_job(
 
 lexical_harvest_job = dg.define_asset_job(
     "lexical_harvest",
-    selection=chains(*(name for name in HARVEST_JUDGES if not JUDGES[name].model))
+    selection=chains(*(name for name in HARVEST_JUDGES if not JUDGES[name].uses_language_model))
     | folder_of("research/harvests")
     | _COMPARED,
     description="Self-train the lexical judge on what its certificate lets through, round by "
@@ -93,7 +93,8 @@ lexical_harvest_job = dg.define_asset_job(
 
 language_harvest_job = dg.define_asset_job(
     "lm_harvest",
-    selection=chains(*(name for name in HARVEST_JUDGES if JUDGES[name].model)) | _COMPARED,
+    selection=chains(*(name for name in HARVEST_JUDGES if JUDGES[name].uses_language_model))
+    | _COMPARED,
     description="Self-train the language-model judge on what its certificate lets through, round "
     "by round: minutes a round on two cores.",
 )

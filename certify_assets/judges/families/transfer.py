@@ -183,7 +183,7 @@ def no_sources(judge: JudgedCorpus) -> str:
 
 
 def _limits(pool: PoolRecord, spec: JudgeSpec) -> list[str]:
-    if pool.strict and spec.model == "compact" and pool.domain == format_domain("embedded").name:
+    if pool.strict and spec.reads_compact and pool.domain == format_domain("embedded").name:
         return [
             "the compact base model was pretrained on MiniWoB++ runs, so this judge has read "
             f"{pool.domain} text before its fine-tuning"

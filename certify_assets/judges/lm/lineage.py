@@ -20,7 +20,7 @@ def check_prepared(judge: JudgedCorpus) -> dict[str, str | int | None]:
     """Return what a training will read; refuse here what it would refuse on the device."""
     spec = judge.spec
     facts: dict[str, str | int | None] = {"model": spec.model, "revision": spec.revision}
-    if spec.model == "compact":
+    if spec.reads_compact:
         from certify_assets.judges.lm.compact.shipped import require_shipped
 
         facts["revision"] = require_shipped().revision

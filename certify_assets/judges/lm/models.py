@@ -43,6 +43,8 @@ class KnownModel:
     exact: bool = False
     # two cores train it
     small: bool = False
+    # the package builds it and brings its weights
+    shipped: bool = False
     # where its weights are from, and their licence, for people
     origin: str = ""
 
@@ -106,6 +108,7 @@ _KNOWN = {
         context=CONTEXT,
         exact=True,
         small=True,
+        shipped=True,
     ),
     smollm2.NAME: KnownModel(
         reading=SMOLLM2,
