@@ -87,7 +87,10 @@ class OutcomeColumn:
         if self.success_label is not None:
             # 0 and 0.0 are the same label
             same = number is not None and number == _number(self.success_label)
-            return int(same or str(value).strip().lower() == self.success_label.strip().lower())
+            word, label = str(value).strip().lower(), self.success_label.strip().lower()
+            if word != label and _OUTCOMES.get(word) == _OUTCOMES.get(label) == 1:
+                return None
+            return int(same or word == label)
         if isinstance(value, bool | np.bool_):
             return None if self.contrary else int(value)
         if isinstance(value, str) and (word := value.strip().lower()) in _OUTCOMES:
@@ -231,6 +234,12 @@ class TextColumn:
         """Return the error of a column with other values than outcomes."""
         words = OutcomeColumn(self.column, self.success_label)
         labels = sorted({shown(value) for value in listed if words.read(value) != -1})
+        if self.success_label is not None:
+            return self.error(
+                index,
+                f": {shown(listed[index])} means a success, as {shown(self.success_label)} does, "
+                "which --success-label names; write one of them for both, or 0 for each failure.",
+            )
         if words.contrary:
             return self.error(
                 index,

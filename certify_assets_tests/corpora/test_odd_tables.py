@@ -181,5 +181,9 @@ def test_a_label_that_no_run_has_is_refused(tmp_path: Path) -> None:
         read(tmp_path / "a.csv", success_label="god")
     # of new runs all may have failed, and one file of several as well
     assert set(read(tmp_path, success_label="god", keep_unlabelled=True).frame["outcome"]) == {0}
+    text(words("passed", "pass"))(tmp_path / "a.csv")
+    with pytest.raises(InputError, match="'pass' means a success, as 'passed' does, which the opt"):
+        read(tmp_path / "a.csv", success_label="passed")
+    text(words("good", "bad"))(tmp_path / "a.csv")
     text(words("bad", "bad").assign(task_id="z"))(tmp_path / "b.csv")
     assert len(read(tmp_path, success_label="good").frame) == 12

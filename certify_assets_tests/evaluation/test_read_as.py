@@ -278,6 +278,19 @@ def test_a_label_that_no_run_has_is_refused(tmp_path: Path) -> None:
         read_score_table(path, success_label="god")
 
 
+def test_a_label_next_to_another_word_for_success_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("task_id,score,outcome\na,.5,pass\nb,.2,Passed\nc,.1,fail\n", "utf-8")
+    with pytest.raises(InputError, match=r"row 2 .*'Passed' means a success, as 'pass' does"):
+        read_score_table(path, success_label="pass")
+    # a grade above a pass, and grades that are numbers
+    for label in ("good", "2"):
+        rows = f"task_id,score,outcome\na,.5,{label}\nb,.2,pass\nc,.1,1\n"
+        path.write_text(rows, "utf-8")
+        table = read_score_table(path, success_label=label)
+        assert table.outcomes is not None and table.outcomes.tolist() == [1, 0, 0]
+
+
 @pytest.mark.parametrize("name", ["rejected", "is_bad", "Hallucinated", "not_ok", "timed-out"])
 def test_a_yes_that_may_mean_a_failure_is_refused(name: str, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"

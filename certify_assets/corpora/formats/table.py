@@ -172,6 +172,12 @@ def _require_known(file: SourceFile, outcomes: OutcomeColumn, *, few: bool) -> N
     slips = few and not outcomes.words and (outcomes.found == {0, 1} or outcomes.rounded)
     if not others or slips:
         return
+    if outcomes.success_label is not None:
+        raise InputError(
+            f"{file.name}, column {outcomes.column!r}: {others[0]} means a success, as "
+            f"{outcomes.success_label!r} does, which the option success_label names; write one of "
+            "them for both, or 0 for each failure."
+        )
     more = f" and {len(values) - _MOST_LABELS} more" if len(values) > _MOST_LABELS else ""
     raise InputError(
         f"{file.name}, column {outcomes.column!r} has the values "
