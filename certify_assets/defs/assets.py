@@ -94,7 +94,7 @@ class AssetStep:
     @cached_property
     def corpus(self) -> Corpus:
         """Corpus of the partition, opened once."""
-        return Corpus(self.store, self.context.partition_key)
+        return Corpus(self.data_root.view(), self.context.partition_key)
 
     @property
     def run_id(self) -> str:
@@ -136,8 +136,9 @@ class AssetStep:
         if page:
             from certify_assets.reports.index_page import write_index
 
-            # every page is on the start page as soon as it is there
-            links["index"] = dg.MetadataValue.path(write_index(store))
+            # every page is on the start page as soon as it is there; what it shows is verified
+            # again where it was replaced since
+            links["index"] = dg.MetadataValue.path(write_index(self.data_root.view()))
         return dg.MaterializeResult(
             metadata={**metadata, **links, **recorded},
             # the hash of the documents that it stores, unless one is given

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from certify_assets.defs.names import name_of
 from certify_assets.errors import InputError, MissingToolError
 from certify_assets.judges.specs import SHOWN_VARIABLE
 from certify_assets.storage.lease import OWNER_VARIABLE
 from certify_assets.storage.mlflow_server import without_credentials
+from certify_assets.storage.snapshot import Snapshot
 from certify_assets.storage.store import Store, default_root
 from certify_assets.storage.tracking import Record, Summary, Tracker, write_or_keep
 
@@ -29,6 +30,17 @@ class DataRoot(dg.ConfigurableResource):  # type: ignore[type-arg]
     def store(self) -> Store:
         """Return the data root's reader and writer."""
         return Store(self.root or default_root())
+
+    def view(self) -> Snapshot:
+        """Return what the steps of one process see: what nobody replaced is verified once."""
+        root = self.root or default_root()
+        if self._view is None or self._view.root != root:
+            self._view = Snapshot(Store(root))
+        # another process may have written since the last step
+        self._view.refresh()
+        return self._view
+
+    _view: Snapshot | None = PrivateAttr(default=None)
 
 
 class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]

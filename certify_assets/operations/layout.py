@@ -9,6 +9,8 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import COLUMNS, Step, Trajectory
 from certify_assets.errors import InputError, IntegrityError
@@ -192,7 +194,11 @@ def first_decisions_of(corpus: Corpus, batch: str) -> pd.DataFrame:
 @remembered
 def decisions_of(corpus: Corpus, batch: str) -> pd.DataFrame:
     """Return the decisions of a batch as they stand, with `DECISION_COLUMNS`."""
-    rows = first_decisions_of(corpus, batch)
+    return _standing(corpus, batch, first_decisions_of(corpus, batch))
+
+
+def _standing(corpus: Corpus, batch: str, rows: pd.DataFrame) -> pd.DataFrame:
+    """Return first decisions of a batch with what its closing made of the provisional ones."""
     waits = (rows["decision"] == PROVISIONAL).to_numpy()
     home = draw_of(corpus, batch) if waits.any() else None
     if home is None:
@@ -247,9 +253,29 @@ def provisional_rows(corpus: Corpus, batches: Iterable[str]) -> pd.DataFrame:
 def load_decisions(corpus: Corpus) -> pd.DataFrame:
     """Return the decisions of all batches, the oldest first."""
     import pandas as pd
+    import pyarrow as pa
 
-    parts = [decisions_of(corpus, name) for name in batch_names(corpus)]
-    return pd.concat(parts, ignore_index=True) if parts else no_decisions()
+    names = batch_names(corpus)
+    tables = [
+        corpus.store.read_arrow(batch_key(corpus.name, name, "decisions.parquet")) for name in names
+    ]
+    if not tables:
+        return no_decisions()
+    if any(table.schema != tables[0].schema for table in tables):
+        # those of an early version lack columns, which pandas fills
+        parts = [decisions_of(corpus, name) for name in names]
+        return pd.concat(parts, ignore_index=True)
+    # a year has many small tables: converted at once, and those that wait for a closing corrected
+    every = pa.concat_tables(tables).to_pandas()
+    ends = np.cumsum([len(table) for table in tables]).tolist()
+    waits = (every["decision"] == PROVISIONAL).to_numpy()
+    parts = [
+        _standing(corpus, name, every.iloc[start:end].copy())
+        if waits[start:end].any()
+        else every.iloc[start:end]
+        for name, start, end in zip(names, [0, *ends], ends, strict=False)
+    ]
+    return pd.concat(parts, ignore_index=True)
 
 
 def no_decisions() -> pd.DataFrame:

@@ -11,6 +11,9 @@ from certify_assets.definitions import defs
 from certify_assets.defs.operations.assets import operation_assets
 from certify_assets.defs.operations.checks import operation_checks
 from certify_assets.defs.operations.sensors import new_inbox_sensor
+from certify_assets.defs.resources import DataRoot
+from certify_assets.errors import CertifyError
+from certify_assets.evaluation.certification import load_certificates
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.layout import DECISION_COLUMNS, batch_key
@@ -155,3 +158,16 @@ def test_an_edited_audit_fails_the_asset_in_one_sentence(provisional: Provisiona
     result = materialize(assets, provisional.store, selection=chosen, raise_on_error=False)
     (failure,) = result.get_step_failure_events()
     assert not result.success and "it was edited" in str(failure.event_specific_data)
+
+
+def test_the_steps_of_a_run_verify_once_what_nobody_replaced(operated: Store) -> None:
+    data_root = DataRoot(root=operated.root)
+    first = load_certificates(judged(data_root.view()))
+    again = load_certificates(judged(data_root.view()))
+    assert [id(item) for item in again] == [id(item) for item in first]
+    key = judged(operated).key("certificates.json")
+    document = operated.read_json(key)
+    document["certificates"][0]["coverage"] = 0.99
+    operated.write_json(key, document)
+    with pytest.raises(CertifyError):
+        load_certificates(judged(data_root.view()))

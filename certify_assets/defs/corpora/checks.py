@@ -102,7 +102,7 @@ def no_structural_leak(
     context: dg.AssetCheckExecutionContext, data_root: DataRoot
 ) -> dg.AssetCheckResult:
     """Compare the controls with their thresholds."""
-    checks = Corpus(data_root.store(), context.partition_key).leak_checks
+    checks = Corpus(data_root.view(), context.partition_key).leak_checks
     over, accepted = checks.over, checks.accepted
     text = (
         f"{checks.leaks} alone tells the outcome"
@@ -135,7 +135,7 @@ def _evaluated(
     data_root: DataRoot, corpus: str, *, stored_splits: bool
 ) -> tuple[dict[str, "QualityResult"], str]:
     """Run the suites and write their Data Docs: an asset that a failed check blocks would not."""
-    opened = Corpus(data_root.store(), corpus)
+    opened = Corpus(data_root.view(), corpus)
     report = opened.quality_report(stored_splits=stored_splits)
     docs = write_data_docs(opened, report)
     return {result.name: result for result in report.results}, docs

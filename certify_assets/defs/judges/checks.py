@@ -47,7 +47,7 @@ def _check(
         description=promise,
     )
     def check(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
-        return ask(JudgedCorpus(Corpus(data_root.store(), context.partition_key), judge))
+        return ask(JudgedCorpus(Corpus(data_root.view(), context.partition_key), judge))
 
     return check
 

@@ -106,7 +106,7 @@ def _check(
         description=promise,
     )
     def check(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
-        verdict = ask(Corpus(data_root.store(), context.partition_key))
+        verdict = ask(Corpus(data_root.view(), context.partition_key))
         return dg.AssetCheckResult(
             passed=verdict.status == "PASS",
             severity=three_states(verdict.status),
@@ -127,7 +127,7 @@ def reviewers_agree(
     context: dg.AssetCheckExecutionContext, data_root: DataRoot
 ) -> dg.AssetCheckResult:
     """Compare the share in dispute with what is bearable."""
-    corpus = Corpus(data_root.store(), context.partition_key)
+    corpus = Corpus(data_root.view(), context.partition_key)
     made = label_table(corpus)
     share, agreement = made.disagreement, queue_agreement(corpus)
     found = [one for one in agreement.reviewers if one.gold_high is not None]
@@ -160,7 +160,7 @@ def labels_of_known_runs(
     context: dg.AssetCheckExecutionContext, data_root: DataRoot
 ) -> dg.AssetCheckResult:
     """Count labels without a decision."""
-    unknown = label_table(Corpus(data_root.store(), context.partition_key)).unknown
+    unknown = label_table(Corpus(data_root.view(), context.partition_key)).unknown
     return dg.AssetCheckResult(
         passed=not unknown,
         severity=dg.AssetCheckSeverity.ERROR,
