@@ -13,6 +13,7 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.storage.store import Store
 
 __all__ = [
+    "CERTIFICATE_KEYS",
     "certify_small_corpora",
     "judged",
     "register_runs",
@@ -20,6 +21,36 @@ __all__ = [
     "write_runs",
     "write_scores",
 ]
+
+#: of the document of a certificate, as scripts may count on them
+CERTIFICATE_KEYS = {
+    "procedure",
+    "side",
+    "alpha",
+    "delta",
+    "certified",
+    "threshold",
+    "coverage",
+    "selective_error",
+    "tail",
+    "level",
+    "trajectories",
+    "tasks",
+    "covered_tasks",
+    "effective_tasks",
+    "success_rate",
+    "icc",
+    "deff",
+    "n_eff",
+    "estimand",
+    "validity",
+    "assumptions",
+    "findings",
+    "candidates",
+    "inputs",
+    "software",
+    "seed",
+}
 
 _GOOD = (
     "order confirmed by the shop",

@@ -1,9 +1,9 @@
-"""``certify ops ingest``."""
+"""``certify ops ingest`` and ``export``: runs in, decisions out."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -255,3 +255,46 @@ def _show(received: Received, records: list[BatchRecord], *, dry_run: bool) -> N
             show_line(f"  {finding['code']}: {finding['message']}")
         if record.refusal is not None:
             show_line(f"{record.refusal.code}: {record.refusal.sentence}")
+
+
+@click.command("export")
+@click.argument("corpus")
+@click.argument("path", metavar="FILE", type=PATH)
+@click.option(
+    "--format",
+    "tool",
+    required=True,
+    type=click.Choice(["langfuse", "langsmith"]),
+    help="Tool that imports the file: scores of Langfuse or feedback of LangSmith.",
+)
+@click.option("--batch", default="", help="Only the decisions of this batch. [default: all]")
+@click.option(
+    "--name",
+    default="certify_decision",
+    help="Name of the score or feedback.",
+)
+@corpus_option
+@json_option
+def export(corpus: Corpus, path: Path, tool: str, batch: str, name: str, as_json: bool) -> None:
+    """Write decisions as a file that a tracing tool imports.
+
+    FILE holds one score or feedback a run, with its reason, judge and certificate, under an id that
+    stays the same, so that importing it again replaces what is there. Provisional runs are counted
+    and left out. Where Langfuse's limit of a request asks for it, FILE-2 and more are written.
+    """
+    from certify_assets.operations.decision_exports import export_decisions
+
+    made = export_decisions(corpus, path, tool, batch=batch, name=name)
+    if as_json:
+        emit_json({**asdict(made), "files": [str(file) for file in made.files]})
+        return
+    left = [
+        f"{number} {what}"
+        for number, what in (
+            (made.provisional, "provisional"),
+            (made.foreign, f"with ids that are none of {tool}'s"),
+        )
+        if number
+    ]
+    said = f"; left out: {', '.join(left)}" if left else ""
+    say(f"{', '.join(map(str, made.files))}: {made.written} decisions for {tool}{said}")

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from certify_assets.cli.export import export
-from certify_assets.cli.ingest import ingest
+from certify_assets.cli.ingest import export, ingest
 from certify_assets.cli.options import (
     COUNT,
     NATURAL,

@@ -315,17 +315,7 @@ def remove_corpus(store: Store, name: str) -> list[str]:
     kept = ("versions.jsonl", "splits", _CONFIG)
     gone = [*splits, *(entry for entry in store.names(folder) if entry not in kept), _CONFIG]
     for entry in gone:
-        _remove(store, f"{folder}/{entry}")
+        store.remove_tree(f"{folder}/{entry}")
     for empty in (f"{folder}/splits", folder):
         store.remove_folder(empty)
     return gone
-
-
-def _remove(store: Store, key: str) -> None:
-    below = store.names(key)
-    for name in below:
-        _remove(store, f"{key}/{name}")
-    # a removal that was killed may have left a folder without files
-    store.remove_folder(key)
-    if not below:
-        store.delete(key)

@@ -238,10 +238,7 @@ def _decided(deployment: DecidingDeployment, name: str, report: Report) -> Batch
     store.write_json(batch_key(corpus.name, name, "batch.json"), record.to_dict())
     # last: the batch is decided once this table is there
     store.write_bytes(batch_key(corpus.name, name, "decisions.parquet"), buffer.getvalue())
-    shares = batch_key(corpus.name, name, "shares")
-    for share in store.names(shares):
-        store.delete(f"{shares}/{share}")
-    store.remove_folder(shares)
+    store.remove_tree(batch_key(corpus.name, name, "shares"))
     return record
 
 

@@ -49,26 +49,11 @@ def prune_kept(corpus: Corpus, *, last: int) -> list[KeptCopies]:
     with corpus.writing("ops prune"):
         gone = [item for item in kept_copies(corpus, last=last) if not item.needed]
         for item in gone:
-            _remove(corpus.store, kept_key(corpus.name, item.sha256))
+            corpus.store.remove_tree(kept_key(corpus.name, item.sha256))
         return gone
 
 
 def _files(store: Store, folder: str) -> Iterator[str]:
     for name in store.names(folder):
         below = list(_files(store, key := f"{folder}/{name}"))
-        yield from below or ([key] if _is_file(store, key) else [])
-
-
-def _is_file(store: Store, key: str) -> bool:
-    return not store.is_local or store.local_path(key).is_file()
-
-
-def _remove(store: Store, key: str) -> None:
-    """Remove a file, or a folder with all that is in it; one that a kill left half removed too."""
-    names = store.names(key)
-    for name in names:
-        _remove(store, f"{key}/{name}")
-    if names or not _is_file(store, key):
-        store.remove_folder(key)
-    else:
-        store.delete(key)
+        yield from below or ([key] if store.is_file(key) else [])

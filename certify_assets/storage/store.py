@@ -136,6 +136,20 @@ class Store:
         """Remove an empty folder; object stores have none."""
         self.backend.remove_folder(folder)
 
+    def remove_tree(self, key: str) -> None:
+        """Remove a file, or a folder with all that is in it; one half removed by a kill too."""
+        names = self.names(key)
+        for name in names:
+            self.remove_tree(f"{key}/{name}")
+        if names or not self.is_file(key):
+            self.remove_folder(key)
+        else:
+            self.delete(key)
+
+    def is_file(self, key: str) -> bool:
+        """Whether a key without names below it is a file, and no empty folder."""
+        return not self.is_local or self.local_path(key).is_file()
+
     def names(self, folder: str) -> list[str]:
         """Return the sorted names directly below a folder, hidden ones left out."""
         return self.backend.names(folder)

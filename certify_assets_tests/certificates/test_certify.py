@@ -22,36 +22,9 @@ from certify_assets.certificates import (
 from certify_assets.certificates.bootstrap import draws_needed
 from certify_assets.certificates.populations import Sample
 from certify_assets.errors import InputError, IntegrityError
+from certify_assets_tests.builders import CERTIFICATE_KEYS
 from certify_assets_tests.populations import fooled, paper_process
 
-CONTRACT = {
-    "procedure",
-    "side",
-    "alpha",
-    "delta",
-    "certified",
-    "threshold",
-    "coverage",
-    "selective_error",
-    "tail",
-    "level",
-    "trajectories",
-    "tasks",
-    "covered_tasks",
-    "effective_tasks",
-    "success_rate",
-    "icc",
-    "deff",
-    "n_eff",
-    "estimand",
-    "validity",
-    "assumptions",
-    "findings",
-    "candidates",
-    "inputs",
-    "software",
-    "seed",
-}
 OURS = {
     "schema",
     "parameters",
@@ -74,7 +47,7 @@ def codes(certificate: Certificate) -> list[str]:
 
 def test_document_has_the_keys_of_the_contract() -> None:
     document = certify(*sample()).to_dict()
-    assert set(document) == CONTRACT | OURS
+    assert set(document) == CERTIFICATE_KEYS | OURS
     assert json.loads(json.dumps(document)) == document
 
 
