@@ -112,8 +112,7 @@ def ingest(
     the exit code is 3.
     """
     from certify_assets.cli.launching import report_stored
-    from certify_assets.operations.batch_audit import batch_audits
-    from certify_assets.operations.batches import decide_ready, receive, undo_batch
+    from certify_assets.operations.batches import audit_summaries, decide_ready, receive, undo_batch
 
     refuse_overwrite(
         {"--decisions": decisions, "--queue": queue},
@@ -161,10 +160,10 @@ def ingest(
         )
     else:
         _show(received, records, dry_run=dry_run)
-        made = {item.batch for item in records}
-        for audit in batch_audits(corpus):
-            if audit.closing is None and (draw or made & set(audit.record.batches)):
-                show_line(audit.sentence())
+        made = {record.batch for record in records}
+        for item in audit_summaries(corpus)[0] if draw or made else ():
+            if item.state == "provisional" and (draw or made & set(item.batches)):
+                show_line(item.sentence)
     ctx.exit(NOTHING if any(not item.decided for item in records) else 0)
 
 

@@ -241,7 +241,7 @@ def close_batches(corpus: Corpus) -> tuple[list[AuditSummary], list[str]]:
     Runs that waited long enough for a draw get it. An audit that was edited is not among the
     audits: a sentence on each is returned as well.
     """
-    audits, faults = _audits(corpus)
+    audits, faults = audit_summaries(corpus)
     settled = any(item.state == "provisional" and not item.labels_wanted for item in audits)
     if settled or any(item.is_due for item in waiting_runs(corpus)):
         # another owner of the corpus is not awaited: the next look closes them
@@ -253,11 +253,12 @@ def close_batches(corpus: Corpus) -> tuple[list[AuditSummary], list[str]]:
             corpus.store.refresh()
             close_settled(corpus)
             draw_waiting(corpus)
-        audits, faults = _audits(corpus)
+        audits, faults = audit_summaries(corpus)
     return audits, faults
 
 
-def _audits(corpus: Corpus) -> tuple[list[AuditSummary], list[str]]:
+def audit_summaries(corpus: Corpus) -> tuple[list[AuditSummary], list[str]]:
+    """Return the audits of all batches, and a sentence on each that was edited."""
     summaries, faults = [], []
     for name in batch_names(corpus):
         try:

@@ -224,12 +224,14 @@ def _closed(corpus: Corpus, home: str) -> pd.DataFrame | None:
     closing = batch_key(corpus.name, home, "closing.json")
     if not corpus.store.exists(closing):
         return None
-    key = batch_key(corpus.name, home, "closed.parquet")
-    if corpus.store.sha256(key) != corpus.store.read_json(closing).get("closed_sha256"):
-        raise IntegrityError(
-            f"{corpus.store.locate(key)} is not what it was when the batch was closed; restore it "
-            "from a backup."
-        )
+    about = corpus.store.read_json(closing)
+    for name, digest in (("audit.json", "audit_sha256"), ("closed.parquet", "closed_sha256")):
+        key = batch_key(corpus.name, home, name)
+        if corpus.store.sha256(key) != about.get(digest):
+            raise IntegrityError(
+                f"{corpus.store.locate(key)} is not what it was when the batch was closed; restore "
+                "it from a backup."
+            )
     return corpus.store.read_table(key).set_index("trajectory_id")
 
 

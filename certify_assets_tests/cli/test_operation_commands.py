@@ -258,7 +258,7 @@ def test_a_dry_run_says_on_stdout_what_is_new_and_stores_nothing(
 
 
 def test_the_status_names_provisional_batches_and_closes_them(
-    call: Call, provisional: ProvisionalBatch
+    call: Call, provisional: ProvisionalBatch, tmp_path: Path
 ) -> None:
     store, corpus = provisional.store, Corpus(provisional.store, "c")
     audit = BatchAudit.load(corpus, provisional.name)
@@ -283,6 +283,9 @@ def test_the_status_names_provisional_batches_and_closes_them(
     store.write_json(key, store.read_json(key) | {"time": ""})
     edited = call(*arguments, "--json")
     assert edited.code == 3 and edited.json["batches"] == [] and len(edited.json["faults"]) == 1
+    # and it is no matter of what comes next
+    path = deliver(tmp_path / "next.jsonl", tasks=3, seed=9)
+    assert call("ops", "ingest", "c", path, "--dry-run", "--root", store.root).code == 0
 
 
 def test_the_queue_of_an_ingest_begins_with_the_draw(

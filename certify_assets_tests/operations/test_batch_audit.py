@@ -304,6 +304,14 @@ def test_a_closing_that_was_edited_is_refused(deployed: Store, tmp_path: Path) -
     deployed.write_json(document, closing | {"closed_sha256": sha256})
     found = decided_by_deployed(Corpus(deployed, "c"))
     assert found.status == "ERROR" and "is not what the labels of its draw decide" in found.sentence
+    # nor does an audit that was edited after it was closed decide anything
+    deployed.write_table(key, table)
+    deployed.write_json(document, closing)
+    assert "batch_certificate" in set(load_decisions(Corpus(deployed, "c"))["reason"])
+    audit = batch_key("c", record.batch, "audit.json")
+    deployed.write_json(audit, deployed.read_json(audit) | {"draws": 2})
+    with pytest.raises(IntegrityError, match=r"audit.json is not what it was .*; restore"):
+        load_decisions(Corpus(deployed, "c"))
 
 
 @pytest.mark.slow

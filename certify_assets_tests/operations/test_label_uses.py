@@ -91,8 +91,12 @@ def close(store: Store, rows: pd.DataFrame, drawn: pd.DataFrame) -> None:
     sha256 = store.write_table(
         batch_key("one", BATCH, "closed.parquet"), table.assign(decision=decision, reason=reason)
     )
-    store.write_json(batch_key("one", BATCH, "audit.json"), {"order": list(table["trajectory_id"])})
-    store.write_json(batch_key("one", BATCH, "closing.json"), {"closed_sha256": sha256})
+    audit = {"order": list(table["trajectory_id"])}
+    closing = {
+        "audit_sha256": store.write_json(batch_key("one", BATCH, "audit.json"), audit),
+        "closed_sha256": sha256,
+    }
+    store.write_json(batch_key("one", BATCH, "closing.json"), closing)
 
 
 def judge_of(store: Store) -> JudgedCorpus:
