@@ -16,10 +16,15 @@ A seed and an agent are one trial of
   fixed     a uniform draw at the threshold of the corpus certificate, or where there is none, at
             the widest one with an error of α/2 in the history;
   hindsight a uniform draw at the best of 20 thresholds, chosen with this agent's labels: what no
-            plan of one threshold can expect to exceed.
+            plan of one threshold can expect to exceed by the same test;
+  bound     the larger of hindsight and a uniform draw at the best of 50 thresholds that is tested by
+            the likelihood ratio of the number of errors that there is against one too many, which,
+            but for overshoot, needs the fewest labels that a test of this level can expect (Wald).
 Shares are of all runs of the agent; those of draws are net of the labels given. `above` is the
 share of trials with more than ⌊αN⌋ errors among the N decided. `of corpus` is Σ batch / Σ corpus
 over the trials in which the corpus certificate decides something within its budget; the goal is .8.
+`at best` is Σ bound / Σ corpus over the same trials: where it is below .8 the goal is out of reach
+of uniform draws at one threshold, whatever they know of the agent. The last line counts the rows.
 --quick: one embedded corpus, two seeds.
 """
 
@@ -28,6 +33,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +41,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.special import gammaln
 
 from certify_assets.certificates import certify
 from certify_assets.certificates.batch import Batch, BatchDraw, error_limit, uniform_test
@@ -127,6 +134,7 @@ class Trial:
     labels: int
     fixed: float
     hindsight: float
+    bound: float
 
 
 def trials(runs: Runs, alpha: float, side: str, seeds: int) -> Iterator[Trial]:
@@ -151,6 +159,11 @@ def trials(runs: Runs, alpha: float, side: str, seeds: int) -> Iterator[Trial]:
         best = max(
             float(np.mean([net(errors, batch, side, value, alpha, seed) for seed in range(10)]))
             for value in np.quantile(batch.scores, np.linspace(0.05, 1, 20))
+        )
+        bound = max(
+            float(np.mean([least(errors[place], len(batch), alpha, seed) for seed in range(10)]))
+            for value in np.quantile(batch.scores, np.linspace(0.02, 1, 50))
+            for place in [batch.decided(side, value)]
         )
         for seed, split in enumerate(splits):
             in_cal = np.array([split.assignment[task] == "cal" for task in runs.task])
@@ -187,6 +200,7 @@ def trials(runs: Runs, alpha: float, side: str, seeds: int) -> Iterator[Trial]:
                 labels=labels,
                 fixed=0.0 if tried is None else net(errors, batch, side, tried, alpha, seed),
                 hindsight=best,
+                bound=max(best, bound),
             )
 
 
@@ -216,6 +230,26 @@ def net(
     return (inside.size - test.labels) / len(batch) if test.certified else 0.0
 
 
+def least(inside: NDArray[np.int64], runs: int, alpha: float, seed: int) -> float:
+    """Net share under a uniform draw from a set, for who knows how many errors are in it."""
+    size, found = inside.size, int(inside.sum())
+    limit = error_limit(alpha, size)
+    if not size or found >= limit:
+        return 0.0
+    wrong = np.cumsum(np.random.default_rng([seed, size]).permutation(inside))
+    right = np.arange(1, size + 1) - wrong
+
+    def log_chance(errors: int) -> NDArray[np.float64]:
+        # of the sequence, but for a factor that does not depend on the errors
+        left, kept = errors - wrong, size - errors - right
+        ways = gammaln(np.maximum(left, 0) + 1) + gammaln(np.maximum(kept, 0) + 1)
+        total = gammaln(errors + 1) + gammaln(size - errors + 1)
+        return np.where((left >= 0) & (kept >= 0), total - ways, -np.inf)
+
+    certified = log_chance(found) - log_chance(limit) >= -np.log(DELTA)
+    return (size - int(np.flatnonzero(certified)[0]) - 1) / runs
+
+
 COLUMNS = (
     ("alpha", 5),
     ("side", 7),
@@ -231,8 +265,34 @@ COLUMNS = (
     ("fixed", 6),
     ("hindsight", 9),
     ("of corpus", 9),
-    ("goal", 7),
+    ("at best", 7),
+    ("goal", 12),
 )
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of the corpus certificate's share where it stays within its budget."""
+
+    batch: float
+    bound: float
+
+    @classmethod
+    def of(cls, found: list[Trial]) -> Kept | None:
+        kept = [trial for trial in found if trial.corpus > 0 and not trial.corpus_above]
+        share = sum(trial.corpus for trial in kept)
+        if not kept:
+            return None
+        return cls(
+            sum(trial.batch for trial in kept) / share,
+            sum(trial.bound for trial in kept) / share,
+        )
+
+    @property
+    def verdict(self) -> str:
+        if self.batch >= GOAL:
+            return "met"
+        return "not met" if self.bound >= GOAL else "out of reach"
 
 
 def line(alpha: float, side: str, found: list[Trial]) -> list[str]:
@@ -241,9 +301,7 @@ def line(alpha: float, side: str, found: list[Trial]) -> list[str]:
         name: float(np.mean([getattr(trial, name) for trial in found]))
         for name in Trial.__dataclass_fields__
     }
-    kept = [trial for trial in found if trial.corpus > 0 and not trial.corpus_above]
-    share = sum(trial.corpus for trial in kept)
-    ratio = sum(trial.batch for trial in kept) / share if kept else None
+    kept = Kept.of(found)
     violating = mean["batch_above"]
     return [
         f"{alpha:g}",
@@ -259,8 +317,11 @@ def line(alpha: float, side: str, found: list[Trial]) -> list[str]:
         f"{mean['labels']:.0f}",
         f"{mean['fixed']:.3f}",
         f"{mean['hindsight']:.3f}",
-        "-" if ratio is None else f"{ratio:.2f}",
-        "-" if ratio is None else ("met" if ratio >= GOAL else "not met"),
+        *(
+            ("-", "-", "-")
+            if kept is None
+            else (f"{kept.batch:.2f}", f"{kept.bound:.2f}", kept.verdict)
+        ),
     ]
 
 
@@ -273,6 +334,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     cache = options.scores or Path(tempfile.gettempdir()) / "certify_new_agents"
+    verdicts: Counter[str] = Counter()
     names, batches = options.corpus or (*EMBEDDED, *PUBLISHED), options.batches
     if options.quick:
         names, batches = EMBEDDED[:1], 8
@@ -288,9 +350,16 @@ def main() -> None:
         for alpha in (0.1, 0.2):
             for side in ("reject", "release"):
                 row = line(alpha, side, list(trials(runs, alpha, side, seeds)))
+                verdicts[row[-1]] += 1
                 cells = zip(row, COLUMNS, strict=True)
                 print(" ".join(f"{cell:>{width}}" for cell, (_, width) in cells), flush=True)
         print(f"{time.process_time() - started:.0f} CPU seconds")
+    compared = verdicts.total() - verdicts["-"]
+    print(
+        f"\nOf {verdicts.total()} rows {compared} have trials to compare: the goal of {GOAL:g} is met "
+        f"in {verdicts['met']}, not met in {verdicts['not met']}, and out of reach of one "
+        f"threshold in {verdicts['out of reach']}."
+    )
 
 
 if __name__ == "__main__":
