@@ -5,8 +5,10 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from configparser import ConfigParser
+from graphlib import TopologicalSorter
 from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 
@@ -166,6 +168,31 @@ def test_imports_point_in_one_direction() -> None:
             if here is not None and there is not None and there > here:
                 wrong.append(f"{path.relative_to(REPOSITORY)} imports {name}")
     assert wrong == []
+
+
+@pytest.mark.slow
+def test_no_modules_import_each_other_and_no_class_name_is_taken_twice() -> None:
+    trees = {
+        ".".join(path.relative_to(REPOSITORY).with_suffix("").parts).removesuffix(
+            ".__init__"
+        ): ast.parse(path.read_text("utf-8"))
+        for path in PACKAGE.rglob("*.py")
+    }
+    graph: dict[str, set[str]] = {}
+    classes = Counter[str]()
+    for name, tree in trees.items():
+        used = graph.setdefault(name, set())
+        # within functions too
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module in trees:
+                for alias in node.names:
+                    part = f"{node.module}.{alias.name}"
+                    used.add(part if part in trees else node.module)
+            elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                classes[node.name] += 1
+        used.discard(name)
+    assert list(TopologicalSorter(graph).static_order())
+    assert [name for name, number in classes.items() if number > 1] == []
 
 
 def test_certificates_need_nothing_but_numbers() -> None:
