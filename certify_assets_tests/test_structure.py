@@ -195,6 +195,15 @@ def test_no_modules_import_each_other_and_no_class_name_is_taken_twice() -> None
     assert [name for name, number in classes.items() if number > 1] == []
 
 
+def test_lines_have_at_most_100_columns_and_mappings_a_type() -> None:
+    texts = {path: path.read_text("utf-8") for path in PACKAGE.rglob("*.py")}
+    wide = [
+        path for path, text in texts.items() if max(map(len, text.splitlines()), default=0) > 100
+    ]
+    assert wide == []
+    assert sum(text.count("dict[str, Any]") for text in texts.values()) < 100
+
+
 def test_certificates_need_nothing_but_numbers() -> None:
     allowed = {"numpy", "scipy", "numba", "certify_assets"} | sys.stdlib_module_names
     foreign = {

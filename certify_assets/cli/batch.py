@@ -297,8 +297,8 @@ def _sentence(result: BatchCertificate) -> str:
     if result.status == "certified":
         share, sure = (f"{100 * number:.10g}%" for number in (result.alpha, 1 - result.delta))
         return (
-            f"At most {share} of the {result.decided} decided runs are wrong, with confidence {sure} "
-            "over the draw; correct those found."
+            f"At most {share} of the {result.decided} decided runs are wrong, with confidence "
+            f"{sure} over the draw; correct those found."
         )
     if result.status == "to_reviewers":
         return "More errors were found than the budget allows: every run goes to human review."

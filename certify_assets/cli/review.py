@@ -71,8 +71,8 @@ def review() -> None:
     """Show, export, serve and import the review queue.
 
     The queue of a corpus holds runs that lack a label: draws of batches first, then the audit
-    sample, spot checks, and what the judge left undecided. A run whose reviewers are tied asks for one more.
-    Labels go into a journal that is never rewritten.
+    sample, spot checks, and what the judge left undecided. A run whose reviewers are tied asks for
+    one more. Labels go into a journal that is never rewritten.
     """
 
 

@@ -301,7 +301,7 @@ def _is_lost(corpus: Corpus, batch: str) -> bool:
 
 @remembered
 def _verified(corpus: Corpus, batch: str) -> tuple[AuditRecord, SidesDraw]:
-    """Return a stored audit, if it is of the batch as it was decided and in the journal of draws."""
+    """Return a stored audit, if it is of the batch as decided and in the journal of draws."""
     key = batch_key(corpus.name, batch, "audit.json")
     where = corpus.store.locate(key)
     try:
