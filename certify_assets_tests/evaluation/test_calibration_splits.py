@@ -140,6 +140,7 @@ def configure(store: Store, **changed: object) -> None:
     save_config(store, replace(load_config(store, "c"), **changed))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_labels_of_rl_that_choose_a_judge_do_not_certify_it(certified: Store) -> None:
     configure(certified, rl_labels="choose")
     # scores of before let RL certify, and are not scored again by themselves

@@ -100,6 +100,7 @@ def test_a_second_delivery_of_known_tasks_walks_the_whole_line(world: tuple[Stor
     assert all("reading 2" in audit.reason for audit in audits)
 
 
+@pytest.mark.slow
 def test_every_version_spends_its_share_and_an_earlier_one_nothing_again(
     world: tuple[Store, Path],
 ) -> None:

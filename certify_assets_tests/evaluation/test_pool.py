@@ -302,6 +302,7 @@ def test_the_same_rows_with_another_pool_are_another_test(store: Store) -> None:
     assert len(load_certificates(judged(store))) == len(again)
 
 
+@pytest.mark.slow
 def test_a_kill_between_pool_and_certificates_resumes(template: Path, tmp_path: Path) -> None:
     whole = copy_world(template, tmp_path / "whole")
     certified(whole)

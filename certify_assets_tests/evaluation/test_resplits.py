@@ -57,6 +57,7 @@ def test_other_names_and_seeds_are_counted_and_outlast_their_corpus(tmp_path: Pa
     assert _splits(store, "other") == (1, ())
 
 
+@pytest.mark.slow
 def test_one_seed_under_other_names_with_other_shares_or_fewer_tasks(tmp_path: Path) -> None:
     store = Store(str(tmp_path / "root"))
     path = write_runs(tmp_path / "runs.jsonl", tasks=60, attempts=3)
@@ -81,6 +82,7 @@ def test_one_seed_under_other_names_with_other_shares_or_fewer_tasks(tmp_path: P
     assert twin in manifests_as(grown, "twin") and len(manifests_as(grown, "twin")) == 2
 
 
+@pytest.mark.slow
 def test_another_profile_of_one_version_is_counted_and_new_tasks_are_not(tmp_path: Path) -> None:
     store = Store(str(tmp_path / "root"))
     path = write_runs(tmp_path / "runs.jsonl", tasks=60, attempts=3)

@@ -271,6 +271,7 @@ def test_a_transfer_judge_is_stale_when_the_target_holds_other_texts_or_a_domain
         _ = home(store, "lexical_transfer").artifact
 
 
+@pytest.mark.slow
 def test_a_stale_transfer_judge_does_not_keep_the_others_from_being_shown(store: Store) -> None:
     for judge in ("lexical", "lexical_transfer"):
         home(store, judge).train()

@@ -167,6 +167,7 @@ def test_the_label_that_settles_a_draw_closes_its_batch(batch: ProvisionalBatch)
     assert ReviewSession(batch.store, "c").news() == ()
 
 
+@pytest.mark.slow
 def test_a_label_that_comes_after_the_closing_is_kept(batch: ProvisionalBatch) -> None:
     session = ReviewSession(batch.store, "c")
     late = session.shown("bob")

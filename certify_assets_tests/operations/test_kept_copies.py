@@ -211,6 +211,7 @@ def test_the_copies_of_a_local_root_cost_no_space_until_the_files_are_replaced(
         assert copy.samefile(operated.local_path(key))
 
 
+@pytest.mark.slow
 def test_operation_goes_on_after_a_rollback_past_a_delivery_whose_tasks_came_in_a_batch(
     operated: Store, tmp_path: Path
 ) -> None:

@@ -91,12 +91,12 @@ def test_a_rate_has_an_error_even_where_nothing_was_seen() -> None:
 def test_taskboot_is_fooled_at_fifty_tasks_and_the_floor_is_not(
     share: float, claimed: float
 ) -> None:
-    # 300 tables: standard error .028 of the rate, .04 of the claim at 150 tables
+    # 150 tables: standard error .04 of the rate, as of the claim, and .0178 of one of .05
     plain, floor = facts.violation_rates(
-        Fooled(tasks=50, share=share), [Settings(procedure="taskboot"), Settings()], trials=300
+        Fooled(tasks=50, share=share), [Settings(procedure="taskboot"), Settings()], trials=150
     )
     assert abs(plain.value - claimed) <= 4 * math.hypot(plain.error, 0.04)
-    assert plain.value > 0.15 and floor.value <= 0.05 + 4 * 0.0126
+    assert plain.value > 0.15 and floor.value <= 0.05 + 4 * 0.0178
 
 
 def test_isotonic_regression_changes_certificates_and_a_strict_map_does_not() -> None:
@@ -107,7 +107,7 @@ def test_isotonic_regression_changes_certificates_and_a_strict_map_does_not() ->
 
 def test_the_best_of_three_arms_is_wrong_more_often_than_one() -> None:
     design = Fooled(tasks=84, share=0.11)
-    one, three = (facts.best_of_arms(design, Settings(), arms=arms, trials=200) for arms in (1, 3))
+    one, three = (facts.best_of_arms(design, Settings(), arms=arms, trials=100) for arms in (1, 3))
     # the first arm of three is the one arm, so the count cannot fall
     assert three.hits > one.hits
 

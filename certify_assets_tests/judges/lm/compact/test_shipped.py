@@ -7,6 +7,8 @@ import json
 from dataclasses import asdict
 from functools import lru_cache
 
+import pytest
+
 from certify_assets.corpora.embedded import EMBEDDED, PRETRAINING_TASKS, load_embedded
 from certify_assets.corpora.rendering import Renderer, render_frame
 from certify_assets.corpora.splits import make_manifest
@@ -79,6 +81,7 @@ def test_no_run_that_it_has_read_is_of_a_task_that_certifies_or_audits() -> None
             assert not tasks & manifest.assignment.keys() - {*manifest.tasks["sft"]}
 
 
+@pytest.mark.slow
 def test_no_verdict_and_no_outcome_was_in_its_pretraining() -> None:
     encoder = PromptEncoder(compact().tokenizer, budget_tokens=PROVENANCE["settings"]["context"])
     frame = pretraining_runs()
