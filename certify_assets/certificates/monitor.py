@@ -127,8 +127,6 @@ def _started(
 def error_interval(stream: TaskStream, delta: float) -> tuple[float, float]:
     """Confidence sequence for the error, at the last task."""
     # W↑(c) falls and W↓(c) rises in c, whatever the data, so each end is found by bisection
-    from scipy.special import logsumexp
-
     point = stream.realized_error
     if point is None:
         return 0.0, 1.0
@@ -141,7 +139,7 @@ def error_interval(stream: TaskStream, delta: float) -> tuple[float, float]:
     def rejected(level: float, upward: bool) -> bool:
         shares = _UPWARD / level if upward else -_DOWNWARD / (1 - level)
         capital = np.log1p(np.outer(shares, kinds[0] - level * kinds[1])) @ numbers
-        return float(logsumexp(capital)) - math.log(shares.size) >= limit
+        return float(np.logaddexp.reduce(capital)) - math.log(shares.size) >= limit
 
     def end(outer: float, upward: bool) -> float:
         inner = point
