@@ -21,13 +21,14 @@ R = TypeVar("R")
 class Snapshot(Store):
     """A `Store` that holds every file to the version that was read first, and remembers answers."""
 
-    # Commands, assets and requests open one, use it for one operation and drop it. Two guarantees
+    # A command, a request, or the steps of a run in one process use one and drop it. Two guarantees
     # follow, without a lock that would stop other processes:
     #
     # * A file that another process replaces between two reads ends the operation with an error, so
     #   no result mixes two versions. Journals (.jsonl) may grow: their chain verifies them.
     # * What `remembered` functions return is computed once. A write through this snapshot drops the
-    #   answers that were computed from the written key, and only those.
+    #   answers that were computed from the written key, and only those. `refresh`, behind a lock
+    #   and between two steps, does so for what others have written.
 
     def __init__(self, base: Store) -> None:
         super().__init__(base.root)
