@@ -256,7 +256,6 @@ def test_two_processes_give_the_bytes_of_one(tmp_path: Path) -> None:
         "lexical",
         "seeds",
         "lexical_transfer",
-        "lexical_transfer_strict",
         "harvests_transfer",
         "real_scores",
         "law",
