@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -80,12 +81,21 @@ def _read_parquet(
             names = list(file.schema_arrow.names)
             refuse_repeated(path, names)
             found = matched(names, wanted)
-            table = file.read(columns=list(found.values()))
+            # one after the other: as Arrow has them, the columns take as much memory again
+            columns: Columns = {
+                name: _arrow_values(path, name, _whole(file.read(columns=[written])), numbers)
+                for name, written in found.items()
+            }
+            rows = file.metadata.num_rows
     except (pa.ArrowException, OSError) as error:
         raise InputError(
             f"{path} cannot be read as Parquet ({first_line(error)}); write the table again."
         ) from None
-    return names, *arrow_columns(path, table, found, numbers)
+    return names, columns, Rows(np.arange(1, rows + 1), read_as=renamed(found))
+
+
+def _whole(column: Any) -> Any:
+    return column.column(0).combine_chunks()
 
 
 def arrow_columns(
@@ -174,11 +184,11 @@ def _arrow_values(
         pa.types.is_floating(column.type)
         or (pa.types.is_integer(column.type) and not column.null_count)
     ):
-        return np.asarray(column.to_numpy(zero_copy_only=False))
+        return numbers_of(column)
     # integers stay integers: the way through NumPy floats would turn task 7 into "7.0" as soon as
     # one value is missing
     if pa.types.is_floating(column.type) and not column.null_count:
-        return np.asarray(column.to_numpy(zero_copy_only=False), dtype=object)
+        return numbers_of(column).astype(object)
     try:
         if (
             numbers is not None
@@ -198,7 +208,13 @@ def texts_of(column: Any) -> Texts:
     if column.null_count:
         places = places.fill_null(len(distinct))
         distinct.append(None)
-    return Texts(distinct, places.to_numpy(zero_copy_only=False))
+    return Texts(distinct, numbers_of(places))
+
+
+def numbers_of(column: Any) -> npt.NDArray[Any]:
+    """Return an Arrow array of numbers, NaN where a floating one is missing."""
+    # to_numpy imports pandas where it is installed: half of the seconds of a small certificate
+    return np.from_dlpack(column.fill_null(math.nan) if column.null_count else column)
 
 
 def _unreadable(path: Path, name: str, column: Any, before: int) -> InputError:
