@@ -19,7 +19,7 @@ from certify_assets.judges.endpoint.questions import (
 )
 from certify_assets.judges.lexical import LexicalJudge
 from certify_assets.judges.lm.prompt import AuditorPrompt, PromptEncoder
-from certify_assets_tests.judges.lm.test_prompt import ENCODERS, KINDS, controls
+from certify_assets_tests.judges.lm.test_prompt import KINDS, controls, encoder_of
 from certify_assets_tests.security.hostile import INJECTIONS, MARKUP
 
 HEADING = re.compile(r"TASK|STEP \d+|ACTION|OBSERVATION|NO STEPS|\[\d+ characters cut\]|")
@@ -58,7 +58,7 @@ def test_an_injection_stays_behind_its_indent(kind: str) -> None:
 @pytest.mark.parametrize("tokenizer", KINDS)
 @pytest.mark.parametrize("kind", INJECTIONS)
 def test_an_injection_makes_no_control_token_and_ends_no_prompt(tokenizer: str, kind: str) -> None:
-    encoder = ENCODERS[tokenizer]
+    encoder = encoder_of(tokenizer)
     ids = encoder.encode_text(
         _rendered(INJECTIONS[kind], [(INJECTIONS[kind], INJECTIONS[kind])])
     ).ids
@@ -77,7 +77,7 @@ def test_any_mixture_stays_behind_its_fence_in_every_prompt(
     run: tuple[str, list[tuple[str, str]]],
 ) -> None:
     text = _rendered(*run)
-    encoder = ENCODERS["template"]
+    encoder = encoder_of("template")
     ids = encoder.encode_text(text).ids
     body = ids[len(encoder.prefix_ids) : len(ids) - len(encoder.suffix_ids)]
     assert not controls(encoder) & set(body)
