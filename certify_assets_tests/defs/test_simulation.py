@@ -33,7 +33,7 @@ def test_document_page_metadata_and_checks(tmp_path: Path) -> None:
     text = metadata["study"].value
     assert isinstance(text, str) and len(text) < 1000 and "| taskboot |" in text
     # four designs whose errors the score can see, and five that fool it at two true errors each
-    document = json.loads((tmp_path / study.DOCUMENT).read_text("utf-8"))
+    document = json.loads((tmp_path / study.SIMULATION_KEY).read_text("utf-8"))
     assert len(document["cells"]) == 4 + 10 and document["truth"]
     assert isinstance(metadata["worst_violation_fooled_taskboot"].value, float)
     assert "<svg" in (tmp_path / study.PAGE).read_text("utf-8")
@@ -63,5 +63,5 @@ def test_an_interrupted_study_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
     broken.local_path(key).write_bytes(b"[]\n" + kept[:-7])
     reported: list[int] = []
     study.run_study(broken, question, lambda cell, done, total: reported.append(done))
-    assert broken.read_bytes(study.DOCUMENT) == whole.read_bytes(study.DOCUMENT)
+    assert broken.read_bytes(study.SIMULATION_KEY) == whole.read_bytes(study.SIMULATION_KEY)
     assert reported == list(range(1, 15)) and not broken.exists(key)

@@ -142,7 +142,8 @@ def test_the_synthetic_study_has_the_same_bytes_and_goes_on_after_an_interrupt(
     study.run_study(
         spread, replace(QUESTION, engine=engine), lambda cell, done, total: kept.append(done)
     )
-    assert len(kept) == 14 and spread.read_bytes(study.DOCUMENT) == alone.read_bytes(study.DOCUMENT)
+    key = study.SIMULATION_KEY
+    assert len(kept) == 14 and spread.read_bytes(key) == alone.read_bytes(key)
 
 
 @pytest.fixture(scope="module")
