@@ -32,7 +32,7 @@ class DataRoot(dg.ConfigurableResource):  # type: ignore[type-arg]
         return Store(self.root or default_root())
 
     def view(self) -> Snapshot:
-        """Return what the steps of one process see: what nobody replaced is verified once."""
+        """Return what the steps of one process share: an unchanged file is verified once."""
         root = self.root or default_root()
         if self._view is None or self._view.root != root:
             self._view = Snapshot(Store(root))

@@ -220,8 +220,7 @@ def _scaled(table: ScoreTable, column: str, scale: str | None) -> ScoreTable:
         place = int(np.flatnonzero((table.scores < 0) | (table.scores > _PERCENT))[0])
         raise InputError(
             f"{table.path}, {table.row_name(place)}, column {column!r}: {table.scores[place]:g} is "
-            "neither a probability nor a percentage; leave --score-scale out, or "
-            "correct the score."
+            "neither a probability nor a percentage; leave --score-scale out, or correct the score."
         )
     if not percentages or scale == "log-odds":
         return table

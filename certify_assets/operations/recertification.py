@@ -444,8 +444,8 @@ def _number(score: Any) -> float | None:
 def to_recertify(corpus: Corpus) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
     """Return the steps of each judge that the weekly run repeats, and why it leaves others."""
     # The whole chain for judges that need seconds or whose scores are stale; for other judges the
-    # certificate and what follows it. A judge that not every corpus gets is repeated where somebody
-    # certified it: those that others are compared with would spend time and δ with nobody asking.
+    # certificate and what follows it. A judge that not every corpus gets is certified again only
+    # where it has a certificate: baselines would spend time and δ that no user asked for.
     parts: dict[str, tuple[str, ...]] = {}
     left_alone: dict[str, str] = {}
     for name, spec in judges(corpus.store.root).items():

@@ -213,7 +213,7 @@ def texts_of(column: Any) -> Texts:
 
 def numbers_of(column: Any) -> npt.NDArray[Any]:
     """Return an Arrow array of numbers, NaN where a floating one is missing."""
-    # to_numpy imports pandas where it is installed: half of the seconds of a small certificate
+    # to_numpy imports pandas where it is installed
     return np.from_dlpack(column.fill_null(math.nan) if column.null_count else column)
 
 
