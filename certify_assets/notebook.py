@@ -130,7 +130,9 @@ class _NotebookMethods:
         sides, _, evidence = self._parts_without_curves()
         if not _is_frame(rows):
             return core.decide(sides.certificates, evidence.reading.higher(rows)).decisions
-        made = core.decide(sides.certificates, _frame_scores(rows, evidence.reading))
+        made = core.decide(
+            sides.certificates, _frame_scores(rows, evidence.reading, sides.certificates)
+        )
         return _with_columns(
             rows, {"decision": made.decisions.tolist(), "reason": made.reasons.tolist()}
         )
@@ -322,10 +324,13 @@ def certify(
     InputError
         If a value or a column cannot be used; of a table, everything that is wrong with it.
     """
+    from certify_assets.evaluation.score_reading import ScoreReading
+
     reading = _Reading(
         task_col, score_col, outcome_col, success_label, score_scale, lower_is_better
     )
     read_as: tuple[str, ...] = ()
+    scale = ""
     _refuse_other_order(scores, outcomes, tasks)
     if _is_frame(scores):
         if outcomes is not None or tasks is not None:
@@ -335,7 +340,7 @@ def certify(
             )
         table = _read(scores, reading)
         scores, outcomes, tasks = table.scores, table.labelled(), table.tasks
-        read_as = table.read_as
+        read_as, scale = table.read_as, table.reading.scale
         keywords = {
             "agents": table.agents,
             "named": table.trajectories is not None,
@@ -353,13 +358,15 @@ def certify(
         )
     scores = reading.higher(scores)
     evidence = _Evidence(scores, outcomes, tasks, reading, keywords.get("pool"), read_as)
+    said = ScoreReading(scale, lower_is_better).provenance()
     if side != "both":
+        keywords["provenance"] = {**said, **(keywords.get("provenance") or {})}
         return TableCertificate.of(
             core.certify(scores, outcomes, tasks, side=side, **keywords), evidence
         )
     if "procedure" in keywords:
         keywords["procedures"] = (keywords.pop("procedure"),)
-    found = core.certify_sides(scores, outcomes, tasks, **keywords)
+    found = core.certify_sides(scores, outcomes, tasks, **keywords).with_provenance(said)
     return CertificatePair(found.certificates, found.joint_delta, evidence)
 
 
@@ -446,14 +453,20 @@ def _keyword(option: str) -> str:
     return option.removeprefix("--").replace("-", "_")
 
 
-def _frame_scores(frame: Any, reading: _Reading) -> ArrayLike:
+def _frame_scores(frame: Any, reading: _Reading, certificates: Sequence[Certificate]) -> ArrayLike:
+    from certify_assets.evaluation.score_reading import IssuedReading
     from certify_assets.evaluation.score_table import frame_scores
 
+    issued = IssuedReading.of(
+        "the certificate", [(item.provenance, item.threshold) for item in certificates]
+    )
     try:
-        rows = _arrow(frame, {reading.score})
-        return reading.higher(frame_scores(rows, reading.score, reading.score_scale))
+        table = frame_scores(_arrow(frame, {reading.score}), reading.score, reading.score_scale)
     except InputError as error:
         raise InputError(_in_python(str(error))) from None
+    if found := issued.difference("the table", table.reading.scale, table.written):
+        raise InputError(f"{found}, or the scores as an array where these are so.")
+    return reading.higher(table.scores)
 
 
 def _with_columns(frame: Any, columns: Mapping[str, list[str]]) -> Any:

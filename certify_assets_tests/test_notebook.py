@@ -124,15 +124,20 @@ def test_scores_that_fall_or_are_percentages_are_certified_and_decided_alike(
     decided = core.decide(plain, runs["score"]).decisions.tolist()
     falling = runs.assign(score=-runs["score"])
     found = certify(falling, alpha=0.2, lower_is_better=True)
-    assert found == plain
+    assert found.provenance == {"lower_is_better": "true"}
+    assert replace(found, provenance={}) == plain
     assert found.decide(falling)["decision"].tolist() == decided
     assert found.decide(falling["score"]).tolist() == decided
     columns = (falling["score"], runs["outcome"], runs["task_id"])
-    assert certify(*columns, alpha=0.2, lower_is_better=True) == plain
+    assert certify(*columns, alpha=0.2, lower_is_better=True) == found
 
     percent = (100 / (1 + np.exp(-runs["score"]))).round(6)
     found = certify(runs.assign(score=percent), alpha=0.2, score_scale="probability")
-    assert found == certify(runs.assign(score=percent / 100), alpha=0.2)
+    assert found.provenance == {"score_scale": "percent"}
+    unit = certify(runs.assign(score=percent / 100), alpha=0.2)
+    assert replace(found, provenance={}) == unit
+    with pytest.raises(InputError, match="scores from 0 to 100, and the certificate was issued on"):
+        unit.decide(runs.assign(score=percent))
     assert found.decide(runs.assign(score=percent))["decision"].tolist() == decided
     with pytest.raises(InputError, match=r"column .score.: .* leave score_scale= out"):
         certify(falling, score_scale="probability")

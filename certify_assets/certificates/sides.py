@@ -177,6 +177,13 @@ class CertificateSet:
             return next(iter(built.values()), None)
         return "\n".join(f"By {name}: {promise}" for name, promise in built.items())
 
+    def with_provenance(self, more: Mapping[str, str]) -> CertificateSet:
+        """Return the certificates with further names and hashes of what produced the scores."""
+        items = [
+            replace(item, provenance={**item.provenance, **more}) for item in self.certificates
+        ]
+        return replace(self, certificates=tuple(items)) if more else self
+
     def outline(self) -> dict[str, Any]:
         """Return the keys of the document next to its certificates."""
         values = {

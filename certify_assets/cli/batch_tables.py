@@ -92,9 +92,9 @@ class Drawn:
 
 def plan_of(certificate: Path, scores: Path, asked: BatchOptions) -> tuple[Planned, Batch]:
     """Return the plan of a batch, which CERTIFICATE may hold already, and the batch."""
-    frozen = _batch(scores, asked)
     document = read_json(certificate) if certificate.is_file() else None
     if isinstance(document, dict) and (known := _read_plan(document)) is not None:
+        frozen = _batch(scores, asked)
         if asked.named:
             raise InputError(
                 f"{certificate} is a plan, which fixes {', '.join(asked.named)} already; leave "
@@ -103,7 +103,10 @@ def plan_of(certificate: Path, scores: Path, asked: BatchOptions) -> tuple[Plann
         return known, frozen
     from certify_assets.certificates.batch_sides import SidesPlan
 
-    held = {item.side for item in load_certificates(certificate, Choice(asked.one_side))}
+    issued = load_certificates(certificate, Choice(asked.one_side))
+    asked = replace(asked, reading=asked.reading.as_issued(certificate, issued))
+    frozen = _batch(scores, asked)
+    held = {item.side for item in issued}
     if asked.side == BOTH or len(held) > 1:
         if asked.threshold is not None:
             raise InputError("--threshold is of one side; leave it out, or name the side.")

@@ -315,7 +315,8 @@ def _certify_pieces(
     seen = None if pool is None else observe_pool(*pool)
     source = score_pieces(scores, "cal", reading)
     with counted_table(source, grids_of(settings, sides), seen) as table:
-        return certify_counted(table, settings, sides=sides, joint=joint, pool=seen)
+        found = certify_counted(table, settings, sides=sides, joint=joint, pool=seen)
+    return found.with_provenance(source.reading.provenance())
 
 
 def _certify(
@@ -330,7 +331,7 @@ def _certify(
     from certify_assets.certificates import certify_sides
 
     table = read_scores(scores, reading).choose_split("cal")
-    return certify_sides(
+    found = certify_sides(
         table.scores,
         outcomes_of(table),
         table.tasks,
@@ -342,6 +343,7 @@ def _certify(
         named=table.trajectories is not None,
         **options,
     )
+    return found.with_provenance(table.reading.provenance())
 
 
 def _refuse(

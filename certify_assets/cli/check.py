@@ -104,6 +104,7 @@ def audit(
     """
     refuse_overwrite({"--junit-xml": gate.junit}, {"CERTIFICATE": certificate, "SCORES": scores})
     certificates = one_a_side(certificate, load_certificates(certificate, choice))
+    reading = reading.as_issued(certificate, certificates)
     audits = _audits(certificates, read_scores(scores, reading).choose_split("test"))
     verdict = _worst(certificates, audits)
     if as_json:
@@ -246,6 +247,7 @@ def decide(
         {"--queue": queue, "--decisions": decisions}, {"CERTIFICATE": certificate, "SCORES": scores}
     )
     certificates = one_a_side(certificate, load_certificates(certificate, choice))
+    reading = reading.as_issued(certificate, certificates)
     if mlflow and stream:
         raise InputError("--mlflow needs all rows in memory; leave --stream out.")
     result = _decide(
@@ -425,6 +427,7 @@ def report(
     )
     certificates = load_certificates(certificate, choice)
     given = read_certificate_file(certificate)
+    reading = reading.as_issued(certificate, certificates)
     whole = read_scores(scores, reading)
     documents = [item.to_dict() for item in certificates]
     table = whole.choose_split(*certified_splits(documents))

@@ -119,6 +119,7 @@ def monitor(
 
     refuse_overwrite({"--html": page}, {"CERTIFICATE": certificate, "LABELS": labels})
     certificates = one_a_side(certificate, load_certificates(certificate, choice))
+    reading = reading.as_issued(certificate, certificates)
     table = read_scores(labels, reading).choose_split(split, required=True)
     stated = require_audit_sample(labels)
     entries = []

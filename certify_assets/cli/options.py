@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal
@@ -19,11 +19,13 @@ from numpy.typing import NDArray
 
 from certify_assets.cli.output import say
 from certify_assets.errors import InputError
+from certify_assets.evaluation.score_reading import IssuedReading
 from certify_assets.evaluation.score_table import ColumnNames, ScoreTable, read_score_table
 from certify_assets.files import read_json_bytes
 from certify_assets.tables.columns import TableError
 
 if TYPE_CHECKING:
+    from certify_assets.certificates import Certificate
     from certify_assets.corpora.corpus import Corpus
     from certify_assets.evaluation.pieces import ScorePieces
     from certify_assets.storage.store import Store
@@ -146,11 +148,25 @@ class ReadingOptions:
     lower_is_better: bool
     success_label: str | None
     score_scale: str | None
+    # of the certificate that the tables are judged by
+    issued: IssuedReading | None = None
 
     @property
     def names(self) -> ColumnNames:
         """Names of the columns."""
         return ColumnNames(self.task_col, self.score_col, self.outcome_col)
+
+    def as_issued(self, path: Path, certificates: Iterable[Certificate]) -> ReadingOptions:
+        """Return options that read scores as those of certificates were; refuse others."""
+        issued = IssuedReading.of(
+            path, [(item.provenance, item.threshold) for item in certificates]
+        )
+        return replace(
+            self,
+            lower_is_better=issued.lower_option(self.lower_is_better),
+            score_scale=issued.scale_option(self.score_scale),
+            issued=replace(issued, asked=self.score_scale),
+        )
 
 
 def column_options(given: Callable[..., None]) -> Callable[..., None]:
@@ -158,7 +174,7 @@ def column_options(given: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(given)
     def command(*values: Any, **options: Any) -> None:
-        names = [item.name for item in fields(ReadingOptions)]
+        names = [item.name for item in fields(ReadingOptions) if item.name in options]
         reading = ReadingOptions(**{name: options.pop(name) for name in names})
         given(*values, reading=reading, **options)
 
@@ -203,8 +219,11 @@ def read_scores(path: Path, reading: ReadingOptions, *, outcomes: bool = True) -
             raise
         sentence = f"{path} is a certificate, not a score table{argument_order()}."
         raise InputError(sentence) from None
-    say_read_as(path, table.read_as)
-    return replace(table, scores=-table.scores) if reading.lower_is_better else table
+    if reading.issued is not None:
+        reading.issued.require(path, table.reading.scale, table.written)
+    lower = ("lower scores as better",) if reading.lower_is_better else ()
+    say_read_as(path, (*table.read_as, *lower))
+    return table.negated() if reading.lower_is_better else table
 
 
 def say_read_as(path: Path, notes: Sequence[str]) -> None:
@@ -288,7 +307,8 @@ def score_pieces(
     from certify_assets.evaluation.pieces import ScorePieces
 
     lower, label = reading.lower_is_better, reading.success_label
-    return ScorePieces(path, reading.names, split, required, lower, label, reading.score_scale)
+    scale, issued = reading.score_scale, reading.issued
+    return ScorePieces(path, reading.names, split, required, lower, label, scale, issued)
 
 
 def read_pilot(path: Path, reading: ReadingOptions) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,6 +102,7 @@ def verify(
         raise InputError(f"{certificate} holds no certificate of that side, budget and procedure.")
     unread = _unread(documents, {"--pilot": pilot, "--pool": pool})
     certified = certified_splits(documents)
+    reading = _as_issued(certificate, documents, reading)
     # tables of the platform, which name more splits, are small
     if certified == ("cal",) and (stream or _was_in_pieces(documents, scores)):
         unlabelled = pool_of(pool, certificate, documents, reading, read_small_pool)
@@ -143,6 +145,18 @@ def verify(
     if difference is not None:
         complain(f"not verified: {difference}")
         ctx.exit(NOTHING)
+
+
+def _as_issued(certificate: Path, documents: list[Any], reading: ReadingOptions) -> ReadingOptions:
+    """Read scores as the documents say, which the hash of their table then confirms or not."""
+    from certify_assets.certificates import Certificate
+
+    found = []
+    for document in documents:
+        # what is wrong with one is said where it is verified
+        with suppress(ForgedCertificateError):
+            found.append(Certificate.parse(document))
+    return replace(reading.as_issued(certificate, found), issued=None) if found else reading
 
 
 def _unread(documents: list[Any], given: dict[str, Path | None]) -> list[str]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from certify_assets.errors import ChangedInputError, InputError
+from certify_assets.evaluation.score_reading import IssuedReading, ScoreReading, grades
 from certify_assets.evaluation.score_table import (
     ColumnNames,
     ScoreTable,
     no_such_split,
+    score_ends,
     score_table_pieces,
 )
 from certify_assets.evaluation.spill import Spill
@@ -66,7 +68,11 @@ class ScorePieces:
     lower_is_better: bool = False
     success_label: str | None = None
     score_scale: str | None = None
+    # of the certificate by which the scores are judged
+    issued: IssuedReading | None = None
     size: int = _PIECE
+    # the lowest and highest score of the passages so far
+    ends: list[float] = field(init=False, default_factory=lambda: [1.0, 0.0])
     mark: tuple[int, ...] = field(init=False)
     parts: int = field(init=False)
 
@@ -125,12 +131,21 @@ class ScorePieces:
                 self.path, self.names, self.size, self.success_label, self.score_scale
             )
             for table in pieces:
-                yield replace(table, scores=-table.scores) if self.lower_is_better else table
+                low, high = score_ends(table.scores)
+                self.ends[:] = min(low, self.ends[0]), max(high, self.ends[1])
+                yield table.negated() if self.lower_is_better else table
+            if self.issued is not None:
+                self.issued.require(self.path, self.reading.scale, self.reading.scale)
         except InputError:
             # half a file cannot be read either
             self.require_unchanged()
             raise
         self.require_unchanged()
+
+    @property
+    def reading(self) -> ScoreReading:
+        """How the scores are read, as the passages so far show."""
+        return ScoreReading(grades(*self.ends), self.lower_is_better)
 
     def _refuse_repeated(self, ids: Spill) -> None:
         # of ids that are there twice one is named, not always the one that the file repeats first

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from certify_assets.errors import InputError
+from certify_assets.evaluation.score_reading import PERCENT, ScoreReading, grades
 from certify_assets.tables.columns import Columns, Rows, TableError, likely_column, matched
 from certify_assets.tables.table_files import (
     arrow_columns,
@@ -73,6 +74,10 @@ class ScoreTable:
     scores_as: tuple[str, ...] = ()
     # all that the file has, as it calls them
     found: tuple[str, ...] = ()
+    # how the scores are read, for the certificate
+    reading: ScoreReading = field(default_factory=ScoreReading)
+    # the scale of the scores as they are written, where it may be of grades or percentages
+    written: str = ""
 
     def __len__(self) -> int:
         return int(self.scores.size)
@@ -96,6 +101,12 @@ class ScoreTable:
         columns = {name: getattr(self, name) for name in (*_FRAME_NAMES, "rows", "lines")}
         return replace(
             self, **{name: value[keep] for name, value in columns.items() if value is not None}
+        )
+
+    def negated(self) -> ScoreTable:
+        """Return the rows with scores of which lower ones were better."""
+        return replace(
+            self, scores=-self.scores, reading=replace(self.reading, lower_is_better=True)
         )
 
     def labelled(self) -> npt.NDArray[np.int8]:
@@ -214,14 +225,19 @@ def read_score_table(
 
 def _scaled(table: ScoreTable, column: str, scale: str | None) -> ScoreTable:
     """Return a table whose scores are on the scale that they are said to have."""
-    low, high = np.nanmin(table.scores, initial=1), np.nanmax(table.scores, initial=0)
+    low, high = score_ends(table.scores)
     percentages = bool(low >= 0 and 1 < high <= _PERCENT)
+    table = replace(table, written=grades(low, high))
+    if any("percent" in words for words in table.scores_as):
+        table = replace(table, reading=ScoreReading(PERCENT))
     if scale == "probability" and (low < 0 or high > _PERCENT):
         place = int(np.flatnonzero((table.scores < 0) | (table.scores > _PERCENT))[0])
         raise InputError(
             f"{table.path}, {table.row_name(place)}, column {column!r}: {table.scores[place]:g} is "
             "neither a probability nor a percentage; leave --score-scale out, or correct the score."
         )
+    if scale != "probability" and not table.reading.scale:
+        table = replace(table, reading=ScoreReading(table.written))
     if not percentages or scale == "log-odds":
         return table
     if scale is None:
@@ -230,8 +246,17 @@ def _scaled(table: ScoreTable, column: str, scale: str | None) -> ScoreTable:
             "percentages)"
         )
         return replace(table, read_as=(*table.read_as, said))
-    said = "scores in percent, divided by 100"
-    return replace(table, scores=table.scores / _PERCENT, read_as=(*table.read_as, said))
+    return replace(
+        table,
+        scores=table.scores / _PERCENT,
+        read_as=(*table.read_as, "scores in percent, divided by 100"),
+        reading=ScoreReading(PERCENT),
+    )
+
+
+def score_ends(scores: npt.NDArray[np.float64]) -> tuple[float, float]:
+    """Return the lowest score, at most 1, and the highest one, at least 0."""
+    return float(np.nanmin(scores, initial=1)), float(np.nanmax(scores, initial=0))
 
 
 _FRAME = Path("the table")
@@ -251,17 +276,15 @@ def frame_table(
     return _scaled(table, names.score, score_scale)
 
 
-def frame_scores(
-    rows: pa.Table, name: str, score_scale: str | None = None
-) -> npt.NDArray[np.float64]:
-    """Return the scores of a frame alone, whatever else it has."""
+def frame_scores(rows: pa.Table, name: str, score_scale: str | None = None) -> ScoreTable:
+    """Return the scores of a frame without tasks, whatever else it has."""
     columns, places = arrow_columns(_FRAME, rows, matched(rows.column_names, {name}), {name})
     if name not in columns:
         raise InputError(f"the table has no column {name!r}; give one with the judge's scores.")
     scores = TextColumn(_FRAME, name, columns[name], places).scores()
     nothing = np.empty(0, dtype=np.object_)
     table = ScoreTable(_FRAME, scores, None, nothing, rows=places.numbers, lines=places.lines)
-    return _scaled(table, name, score_scale).scores
+    return _scaled(table, name, score_scale)
 
 
 def score_table_pieces(

@@ -294,12 +294,76 @@ def test_scores_of_failure_are_noticed_and_read_on_request(
     document = call(f"certificate {path} --json").json
     for item in document["certificates"]:
         assert "scores_look_reversed" in [finding["code"] for finding in item["findings"]]
+    plain = tmp_path / "plain.json"
+    expected = call(f"certificate {scores} --json --out {plain}").json
     turned = call(f"certificate {path} --lower-is-better --json --out {out}").json
-    assert turned == call(f"certificate {scores} --json").json
-    assert call(f"verify {out} {path} --lower-is-better").code == 0
-    assert call(f"verify {out} {path}").code == 3
-    decided = call(f"decide {out} {path} --lower-is-better --json").json
-    assert decided == call(f"decide {out} {scores} --json").json
+    for item in turned["certificates"]:
+        assert item.pop("provenance") == {"lower_is_better": "true"}
+    for document in (turned, expected):
+        for item in document["certificates"]:
+            del item["digest"]
+            item.pop("provenance", None)
+    assert turned == expected
+    # what follows is read as the certificate says, with or without the option
+    for option in ("", "--lower-is-better"):
+        assert call(f"verify {out} {path} {option}").code == 0
+        decided = call(f"decide {out} {path} {option} --json")
+        assert "read as: lower scores as better" in decided.err
+        del decided.json["certificate_sha256"]
+        again = call(f"decide {plain} {scores} --json").json
+        assert {**decided.json, "certificate_sha256": again["certificate_sha256"]} == again
+    assert call(f"verify {out} {scores}").code == 3
+    for command in ("verify", "decide", "audit", "monitor", "report", "batch plan"):
+        refused = call(f"{command} {plain} {path} --lower-is-better")
+        assert refused.code == 2 and "leave --lower-is-better out" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("issued", "options", "said"),
+    [
+        ("{:.4f}", "", {}),
+        ("{:.2%}", "", {"score_scale": "percent"}),
+        (100, "--score-scale probability", {"score_scale": "percent"}),
+        (10, "", {"score_scale": "0 to 10"}),
+        (100, "", {"score_scale": "0 to 100"}),
+    ],
+)
+def test_a_certificate_says_how_its_scores_were_read(
+    call: Call, scores: Path, tmp_path: Path, issued: str | int, options: str, said: dict[str, str]
+) -> None:
+    frame = pd.read_csv(scores)
+    chances = 1 / (1 + np.exp(-frame["score"]))
+
+    def written(how: str | int) -> Path:
+        path = tmp_path / f"{abs(hash(how))}.csv"
+        values = chances * how if isinstance(how, int) else chances.map(how.format)
+        frame.assign(score=values, trajectory_id=range(len(frame))).to_csv(path, index=False)
+        return path
+
+    path, out = written(issued), tmp_path / "c.json"
+    document = call(
+        f"certificate {path} --side reject --alpha .2 {options} --json --out {out}"
+    ).json
+    assert document["certified"] and document["provenance"] == said
+    assert call(f"verify {out} {path}").code == 0
+    share = document["covered_trajectories"]
+    assert call(f"decide {out} {path} --json").json["reject"] == share
+    for other in ("{:.4f}", "{:.2%}", 10, 100):
+        answer = call(f"decide {out} {written(other)} --json")
+        alike = {"{:.4f}", "{:.2%}"} if said.get("score_scale") in (None, "percent") else {issued}
+        if other in alike or (other == 100 and said.get("score_scale") == "percent"):
+            # rounded as it is written
+            assert answer.code == 0 and answer.json["reject"] == pytest.approx(share, abs=5)
+        else:
+            assert answer.code == 2 and "was issued on" in answer.err
+            assert "--score-scale" in answer.err and not answer.out
+            for command in ("audit", "monitor", "report", "batch plan"):
+                assert call(f"{command} {out} {written(other)}").code == 2
+    taken = call(f"decide {out} {written(100)} --score-scale probability --json")
+    if said.get("score_scale", "percent") == "percent":
+        assert taken.json["reject"] == pytest.approx(share, abs=5)
+    else:
+        assert taken.code == 2 and "--score-scale probability would read" in taken.err
 
 
 def test_the_pilot_is_its_own_split(call: Call, scores: Path, pilot: Path, tmp_path: Path) -> None:

@@ -1,0 +1,125 @@
+"""How the scores of a table were read, kept with its certificate for the tables that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from certify_assets.errors import InputError
+
+PERCENT = "percent"
+# ends of scales on which scores are given that are neither probabilities nor log-odds
+_GRADES = (10, 100)
+# 8.7 of a hundred and of ten look alike
+_DOUBTFUL = (PERCENT, "0 to 10")
+_SCALE, _LOWER = "score_scale", "lower_is_better"
+
+
+@dataclass(frozen=True)
+class ScoreReading:
+    """What of the scores of a table is not as probabilities and log-odds are."""
+
+    # percent (divided by 100), or the scale of scores that are as they are written: 0 to 10
+    scale: str = ""
+    lower_is_better: bool = False
+
+    @classmethod
+    def of_provenance(cls, provenance: Mapping[str, str]) -> ScoreReading:
+        """Return how the table of a certificate was read."""
+        return cls(provenance.get(_SCALE, ""), provenance.get(_LOWER) == "true")
+
+    def provenance(self) -> dict[str, str]:
+        """Return what a certificate says of it: nothing of a table that is read as it stands."""
+        said = {_SCALE: self.scale, _LOWER: "true" if self.lower_is_better else ""}
+        return {name: words for name, words in said.items() if words}
+
+    @property
+    def words(self) -> str:
+        """Say what the scores are."""
+        if not self.scale:
+            return "probabilities or log-odds"
+        return "percentages" if self.scale == PERCENT else f"scores from {self.scale}"
+
+
+def grades(low: float, high: float) -> str:
+    """Return the scale of scores from `low` to `high` that may be percentages or grades."""
+    if low < 0 or high <= 1:
+        return ""
+    return next((f"0 to {end}" for end in _GRADES if high <= end), "")
+
+
+@dataclass(frozen=True)
+class IssuedReading:
+    """How the table of a certificate was read, for those that are read after it."""
+
+    # what the certificate is called in messages
+    name: str
+    reading: ScoreReading
+    # of its thresholds, whether all are such as probabilities have
+    unit: bool
+    # what --score-scale says of a further table
+    asked: str | None = None
+
+    @classmethod
+    def of(
+        cls, path: Path | str, certificates: Iterable[tuple[Mapping[str, str], float | None]]
+    ) -> IssuedReading:
+        """Return the reading of certificates of one table, given provenance and threshold."""
+        given = list(certificates)
+        readings = {ScoreReading.of_provenance(provenance) for provenance, _ in given}
+        if len(readings) > 1:
+            raise InputError(
+                f"{path} holds certificates of scores that were read in different ways; choose one "
+                "by --side, --alpha and --procedure."
+            )
+        thresholds = [abs(value) for _, value in given if value is not None]
+        unit = bool(thresholds) and max(thresholds) <= 1
+        return cls(str(path), next(iter(readings), ScoreReading()), unit)
+
+    def scale_option(self, asked: str | None) -> str | None:
+        """Return --score-scale for a further table; refuse one that contradicts."""
+        contrary = {PERCENT: "log-odds", "": None}.get(self.reading.scale, "probability")
+        if asked is not None and asked == contrary:
+            raise InputError(
+                f"{self.name} was issued on {self.reading.words}, which --score-scale {asked} "
+                "would read in another way; leave it out."
+            )
+        return "probability" if self.reading.scale == PERCENT else asked
+
+    def lower_option(self, asked: bool) -> bool:
+        """Return --lower-is-better for a further table; refuse one that contradicts."""
+        if asked and not self.reading.lower_is_better:
+            raise InputError(
+                f"{self.name} was issued on scores of which higher ones are better; leave "
+                "--lower-is-better out, or issue it again with it."
+            )
+        return self.reading.lower_is_better
+
+    def difference(self, table: Path | str, scale: str, written: str) -> str | None:
+        """Say how the scores of a table are of another scale, unless it is said which they are.
+
+        They are `written` as such of a scale, and read as such of `scale`.
+        """
+        expected = self.reading.scale
+        if self.asked is not None or (scale == expected and (scale, written) != _DOUBTFUL):
+            return None
+        # a percentage may be written as a probability; probabilities and log-odds are not told
+        # apart, but from grades by a threshold below 1
+        if not scale and expected == PERCENT:
+            return None
+        if not expected and not (self.unit and scale not in ("", PERCENT)):
+            return None
+        found = ScoreReading(written).words if written else "scores up to 1"
+        return (
+            f"{table} has {found}, and {self.name} was issued on {self.reading.words}; give scores "
+            "of the same judge on the same scale"
+        )
+
+    def require(self, path: Path, scale: str, written: str) -> None:
+        """Refuse a table whose scores are of another scale, unless it is said which they are."""
+        if found := self.difference(path, scale, written):
+            percentages, unchanged = "probability (percentages)", "log-odds (as they are)"
+            options = {"": f"{percentages} or {unchanged}", PERCENT: percentages}
+            option = options.get(self.reading.scale, unchanged)
+            raise InputError(f"{found}, or say with --score-scale {option} that these are so.")
