@@ -288,6 +288,54 @@ def as_langsmith(run: Run, name: str) -> Rows:
     return [*made, said | ids | {"trace_id": ids["run_id"]}]
 
 
+@pytest.mark.parametrize(
+    "missing", [(), ("session_id", "session_name"), ("trace_id", "dotted_order")]
+)
+def test_langsmith_runs_are_placed_by_what_there_is(
+    missing: tuple[str, ...], tmp_path: Path
+) -> None:
+    rows = [row for n in range(3) for row in [*runs(f"t{n}", "a", n), feedback(f"t{n}", n % 2)]]
+    write_lines(tmp_path / "whole.jsonl", rows)
+    wanted = read(tmp_path / "whole.jsonl")
+    assert len(wanted.frame) == 3
+    bare = [{key: value for key, value in row.items() if key not in missing} for row in rows]
+    write_lines(tmp_path / "bare.jsonl", shuffled(bare, 4))
+    assert_same(tmp_path / "bare.jsonl", wanted)
+
+
+def test_a_missing_page_is_refused(whole: tuple[Rows, ImportedCorpus], tmp_path: Path) -> None:
+    traces, wanted = whole
+
+    def page(number: int, total: int) -> None:
+        meta = {"page": number, "limit": 2, "totalItems": 4, "totalPages": total}
+        document = {"data": traces[2 * number - 2 : 2 * number], "meta": meta}
+        (tmp_path / "pages" / f"{number}.json").write_text(json.dumps(document), "utf-8")
+
+    (tmp_path / "pages").mkdir()
+    page(1, 2)
+    with pytest.raises(InputError, match=r"1\.json is page 1 of 2, and of its pages 2 is missing"):
+        read(tmp_path / "pages")
+    page(2, 2)
+    assert_same(tmp_path / "pages", wanted)
+    # the one that came after a trace more
+    page(2, 3)
+    with pytest.raises(InputError, match="of its pages 3 is missing"):
+        read(tmp_path / "pages")
+
+
+def test_a_page_with_a_next_one_is_not_the_last(tmp_path: Path) -> None:
+    rows = [*runs("t0", "a", 0), feedback("t0", 1)]
+    for cursors, fine in (({"next": "abc"}, False), ({"next": None}, True)):
+        page = {"runs": rows[:-1], "cursors": cursors}
+        (tmp_path / "runs.json").write_text(json.dumps(page), "utf-8")
+        write_lines(tmp_path / "said.jsonl", rows[-1:])
+        if fine:
+            assert len(read(tmp_path).frame) == 1
+            continue
+        with pytest.raises(InputError, match="says that another page follows"):
+            read(tmp_path)
+
+
 @pytest.mark.slow
 def test_published_runs_come_through_either_tool_without_loss(tmp_path: Path) -> None:
     found = [run for run in published_runs(40) if any(True for _ in run.calls())]

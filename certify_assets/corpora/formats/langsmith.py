@@ -75,6 +75,8 @@ class _Node(NamedTuple):
     # from the outermost to the parent, as far as they are known
     above: tuple[str, ...]
     start: int
+    # whether the record says of which trace it is
+    named: bool
 
 
 class _Export:
@@ -99,9 +101,10 @@ class _Export:
             node = waiting.pop()
             self._nodes.append(node)
             for child in objects(node.record.get("child_runs")):
-                inner = _node(
-                    {"trace_id": node.trace_id, "parent_run_id": node.run_id, **child}, origin
-                )
+                above = {"parent_run_id": node.run_id}
+                if node.named or not node.above:
+                    above["trace_id"] = node.trace_id
+                inner = _node({**above, **child}, origin)
                 if isinstance(inner, str):
                     reading.drop("unreadable_record", f"{origin} has a child run: {inner}.")
                 else:
@@ -117,8 +120,9 @@ class _Export:
     def records(self, reading: Reading) -> TraceRecords:
         """Return the spans and labels of all traces."""
         made = TraceRecords()
-        trace_of = {node.run_id: node.trace_id for node in self._nodes}
-        for node in self._nodes:
+        nodes = _placed(self._nodes)
+        trace_of = {node.run_id: node.trace_id for node in nodes}
+        for node in nodes:
             # a filter may have left out what is between: the nearest that is there keeps the order
             known = [name for name in node.above if trace_of.get(name) == node.trace_id]
             if node.above and known[-1:] != [node.above[-1]]:
@@ -139,10 +143,26 @@ class _Export:
                     span_id="" if run_id == trace_id else run_id,
                 )
             )
-        for node in self._nodes:
+        for node in nodes:
             for assessment in _aggregates(node, given):
                 made.assess(assessment)
         return made
+
+
+def _placed(nodes: list[_Node]) -> list[_Node]:
+    """Return the runs with the trace of their outermost ancestor, where they do not name it."""
+    parents = {node.run_id: node.above[-1] for node in nodes if node.above}
+    traces = {node.run_id: node.trace_id for node in nodes if node.named}
+    placed = []
+    for node in nodes:
+        top, seen = node.run_id, set[str]()
+        while not node.named and top not in traces and top in parents and top not in seen:
+            seen.add(top)
+            top = parents[top]
+        for name in (*seen, top):
+            traces.setdefault(name, traces.get(top, top))
+        placed.append(node if node.named else node._replace(trace_id=traces[node.run_id]))
+    return placed
 
 
 def _aggregates(node: _Node, given: set[tuple[str, str]]) -> Iterator[Assessment]:
@@ -169,13 +189,15 @@ def _node(record: Record, origin: Origin) -> _Node | str:
     run_id, parts = str(record["id"]), _PART.findall(text_of(record.get("dotted_order")))
     above = [str(part[2]) for part in parts[:-1]]
     above = above or list(map(str, listed(parsed(record.get("parent_run_ids")))))
-    trace_id = str(record.get("trace_id") or next(iter(above), "") or run_id)
+    named = str(record.get("trace_id") or next(iter(above), ""))
+    trace_id = named or run_id
     parent = str(record.get("parent_run_id") or (above[-1] if above else ""))
-    ancestors = [name for name in dict.fromkeys((trace_id, *above)) if name != parent]
+    ancestors = [name for name in dict.fromkeys((named, *above)) if name not in ("", parent)]
     start = nanoseconds(record.get("start_time"))
     if not start and parts:
         start = nanoseconds(f"{parts[-1][0]}.{parts[-1][1] or '0'}")
-    return _Node(record, origin, run_id, trace_id, (*ancestors, parent) if parent else (), start)
+    order = (*ancestors, parent) if parent else ()
+    return _Node(record, origin, run_id, trace_id, order, start, bool(named))
 
 
 def _span(node: _Node, parent_id: str) -> Span:
