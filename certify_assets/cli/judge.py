@@ -334,6 +334,8 @@ def _new_runs(
     with gather_new_runs(list(paths), format=format_name, name=judge.corpus.name) as (runs, found):
         frame = to_frame(runs.trajectories())
     say(f"{len(frame)} runs read as {found.format}; left out: {shown(found.dropped)}.")
+    for sentence in found.read_as:
+        say(sentence)
     with progress() as report:
         table, bill = judge.score_runs(frame, report=report)
     return table, found.dropped, bill

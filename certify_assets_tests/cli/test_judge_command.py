@@ -83,6 +83,12 @@ def test_a_table_without_outcomes_is_scored(call: Call, root: Path, tmp_path: Pa
     assert answer.code == 0
     assert answer.json["rows"] == 8
     assert pd.read_csv(tmp_path / "scores.csv")["outcome"].isna().all()
+    (odd := tmp_path / "odd").mkdir()
+    rows = pd.DataFrame(map(json.loads, lines))
+    texts = rows.drop(columns="steps").assign(text="opened; left")
+    texts.to_csv(odd / "new.csv", sep=";", index=False)
+    answer = call(f"judge score c {odd}/new.csv --root {root} --out {tmp_path}/odd.csv")
+    assert "new.csv read as: semicolons between fields" in " ".join(answer.err.split())
 
 
 def test_what_cannot_be_scored_is_a_sentence(call: Call, root: Path, tmp_path: Path) -> None:
