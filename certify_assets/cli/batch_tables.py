@@ -92,7 +92,12 @@ class Drawn:
 
 def plan_of(certificate: Path, scores: Path, asked: BatchOptions) -> tuple[Planned, Batch]:
     """Return the plan of a batch, which CERTIFICATE may hold already, and the batch."""
-    document = read_json(certificate) if certificate.is_file() else None
+    try:
+        document = read_json(certificate) if certificate.is_file() else None
+    except InputError:
+        # which names a table as one
+        load_certificates(certificate)
+        raise
     if isinstance(document, dict) and (known := _read_plan(document)) is not None:
         frozen = _batch(scores, asked)
         if asked.named:

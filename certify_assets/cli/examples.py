@@ -60,7 +60,10 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "ops status": ("certify ops status mine",),
     "ops rollback": ("certify ops rollback mine",),
     "ops prune": ("certify ops prune mine --dry-run",),
-    "ops export": ("certify ops export mine decisions.jsonl --format langfuse",),
+    "ops export": (
+        "certify ops export mine decisions.jsonl --format langfuse",
+        "certify ops export mine http://127.0.0.1:5000 --format mlflow",
+    ),
     "ops ingest": (
         "certify ops ingest mine new_runs/ --dry-run",
         "certify ops ingest mine new_runs/ --queue for_review.csv",

@@ -258,42 +258,58 @@ def _show(received: Received, records: list[BatchRecord], *, dry_run: bool) -> N
 
 @click.command("export")
 @click.argument("corpus")
-@click.argument("path", metavar="FILE", type=PATH)
+@click.argument("path", metavar="FILE")
 @click.option(
     "--format",
     "tool",
     required=True,
-    type=click.Choice(["langfuse", "langsmith"]),
-    help="Tool that imports the file: scores of Langfuse or feedback of LangSmith.",
+    type=click.Choice(["langfuse", "langsmith", "mlflow"]),
+    help="Tool that takes the decisions: a file of scores for Langfuse or of feedback for "
+    "LangSmith; with mlflow, FILE is the address of the server (http://HOST:PORT) or database.",
 )
 @click.option("--batch", default="", help="Only the decisions of this batch. [default: all]")
 @click.option(
     "--name",
-    default="certify_decision",
-    help="Name of the score or feedback.",
+    help="Name of the score or feedback. [default: certify_decision, which MLflow's always have]",
 )
 @corpus_option
 @json_option
-def export(corpus: Corpus, path: Path, tool: str, batch: str, name: str, as_json: bool) -> None:
-    """Write decisions as a file that a tracing tool imports.
+def export(
+    corpus: Corpus, path: str, tool: str, batch: str, name: str | None, as_json: bool
+) -> None:
+    """Write decisions as a file that a tracing tool imports, or log them as assessments in MLflow.
 
-    FILE holds one score or feedback a run, with its reason, judge and certificate, under an id that
-    stays the same, so that importing it again replaces what is there. Provisional runs are counted
-    and left out. Where Langfuse's limit of a request asks for it, FILE-2 and more are written.
+    There is one score, feedback or assessment a run, with its reason and certificate, which
+    replaces the one before, so that it is there once however often it is written. Provisional runs
+    are counted and left out. Where Langfuse's limit of a request asks for it, FILE-2 and more are
+    written.
     """
-    from certify_assets.operations.decision_exports import export_decisions
+    from certify_assets.operations.decision_exports import (
+        DECISION_NAME,
+        export_decisions,
+        log_decisions,
+    )
+    from certify_assets.storage.mlflow_server import without_credentials
 
-    made = export_decisions(corpus, path, tool, batch=batch, name=name)
+    if tool == "mlflow":
+        if name is not None:
+            raise InputError("assessments in MLflow are always certify_decision; leave --name out.")
+        made = log_decisions(corpus, path, batch=batch)
+    else:
+        made = export_decisions(corpus, Path(path), tool, batch=batch, name=name or DECISION_NAME)
     if as_json:
-        emit_json({**asdict(made), "files": [str(file) for file in made.files]})
+        document = {**asdict(made), "files": [str(file) for file in made.files]}
+        if tool != "mlflow":
+            del document["unchanged"]
+        emit_json(document)
         return
+    unknown = "no trace there" if tool == "mlflow" else f"with ids that are none of {tool}'s"
     left = [
         f"{number} {what}"
-        for number, what in (
-            (made.provisional, "provisional"),
-            (made.foreign, f"with ids that are none of {tool}'s"),
-        )
+        for number, what in ((made.provisional, "provisional"), (made.foreign, unknown))
         if number
     ]
     said = f"; left out: {', '.join(left)}" if left else ""
-    say(f"{', '.join(map(str, made.files))}: {made.written} decisions for {tool}{said}")
+    there = f", {made.unchanged} there already" if made.unchanged else ""
+    where = ", ".join(map(str, made.files)) or without_credentials(path)
+    say(f"{where}: {made.written} decisions for {tool}{there}{said}")

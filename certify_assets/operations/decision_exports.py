@@ -1,4 +1,4 @@
-"""Decisions as files that tracing tools import: scores of Langfuse, feedback of LangSmith."""
+"""Decisions for tracing tools: scores of Langfuse, feedback of LangSmith, assessments of MLflow."""
 
 from __future__ import annotations
 
@@ -108,30 +108,22 @@ class FeedbackRecord(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class ExportedDecisions:
-    """Files that were written, and the runs that are not in them."""
+    """Files that were written, or assessments, and the runs that are not among them."""
 
     files: tuple[Path, ...]
     written: int
     provisional: int
-    # runs whose ids are none of the tool's
+    # runs whose ids are none of the tool's, or of no trace there
     foreign: int
+    # assessments that were there already
+    unchanged: int = 0
 
 
 def export_decisions(
     corpus: Corpus, path: Path, tool: str, *, batch: str = "", name: str = DECISION_NAME
 ) -> ExportedDecisions:
     """Write the decisions on a corpus, or on one batch, for langfuse or langsmith."""
-    known = batch_names(corpus)
-    if batch and batch not in known:
-        raise InputError(
-            f"{corpus} has no decided batch {batch!r}; it has {', '.join(known) or 'none'}."
-        )
-    found = {
-        item.trajectory_id: item
-        for key in ([batch] if batch else known)
-        for item in _decisions(corpus, key)
-    }
-    final = [item for item in found.values() if item.decision != PROVISIONAL]
+    found, final = _decided(corpus, batch)
     ours = [item for item in final if _TOOLS[tool].knows(item.trajectory_id)]
     if not ours:
         why = (
@@ -155,9 +147,53 @@ def export_decisions(
     return ExportedDecisions(
         files=files,
         written=len(ours),
-        provisional=len(found) - len(final),
+        provisional=found - len(final),
         foreign=len(final) - len(ours),
     )
+
+
+def log_decisions(corpus: Corpus, address: str, *, batch: str = "") -> ExportedDecisions:
+    """Log the decisions on a corpus, or on one batch, as assessments of MLflow's traces.
+
+    Each is there once, however often it is logged.
+    """
+    from certify_assets.storage.traces import TraceVerdict, log_verdicts
+
+    found, final = _decided(corpus, batch)
+    logged = log_verdicts(
+        address,
+        (
+            TraceVerdict(
+                item.trajectory_id,
+                item.decision,
+                item.facts["reason"],
+                item.facts["certificate_sha256"],
+            )
+            for item in final
+        ),
+    )
+    return ExportedDecisions(
+        files=(),
+        written=logged.logged,
+        provisional=found - len(final),
+        foreign=len(logged.unknown),
+        unchanged=logged.unchanged,
+    )
+
+
+def _decided(corpus: Corpus, batch: str) -> tuple[int, list[FinalDecision]]:
+    """Return how many runs of the batches are decided, and what is decided of them finally."""
+    known = batch_names(corpus)
+    if batch and batch not in known:
+        raise InputError(
+            f"{corpus} has no decided batch {batch!r}; it has {', '.join(known) or 'none'}."
+        )
+    found = {
+        item.trajectory_id: item
+        for key in ([batch] if batch else known)
+        for item in _decisions(corpus, key)
+    }
+    return len(found), [item for item in found.values() if item.decision != PROVISIONAL]
 
 
 def _decisions(corpus: Corpus, batch: str) -> Iterator[FinalDecision]:

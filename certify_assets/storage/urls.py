@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from certify_assets.errors import InputError, MissingToolError
 from certify_assets.files import sha256_bytes
@@ -40,7 +40,8 @@ def shown_url(place: str) -> str:
     if not is_url(place):
         return place
     parts = urlsplit(place)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    # urlunsplit makes scheme://tmp/file of scheme:////tmp/file
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 @contextmanager

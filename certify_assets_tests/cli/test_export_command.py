@@ -14,10 +14,13 @@ from certify_assets.operations.decision_exports import (
     langfuse_scores,
     langsmith_feedback,
 )
+from certify_assets.storage.mlflow_server import mlflow_client
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.corpora.formats import langfuse, langsmith
 from certify_assets_tests.corpora.formats.langfuse import trace
 from certify_assets_tests.corpora.formats.langsmith import run_id, runs, write_lines
+from certify_assets_tests.corpora.mlflow_server import log_runs
+from certify_assets_tests.corpora.traces import published_runs
 from certify_assets_tests.operations_builders import ProvisionalBatch
 
 TEXT = {"type": "string", "minLength": 1}
@@ -154,6 +157,40 @@ def test_langsmith_runs_come_back_as_feedback(call: Call, tmp_path: Path) -> Non
     options = {"keep_unlabelled": True}
     again = import_corpus(tmp_path / "again", name="c", options=options)
     assert again.format == "langsmith" and again.frame["outcome"].isna().all()
+
+
+def test_mlflow_traces_get_assessments_once(call: Call, tmp_path: Path) -> None:
+    address, root = f"sqlite:///{tmp_path}/mlflow.db", ("--root", tmp_path / "root")
+    found = published_runs(8)[:8]
+    log_runs(address, "agents", found[:6])
+    later = log_runs(address, "later", found[6:])
+    made = call(
+        *("corpus", "import", f"mlflow+{address}/agents", "--name", "traced"),
+        *("--option", "label=correct", *root),
+    )
+    assert made.code == 0, made.err
+    assert call("ops", "ingest", "traced", f"mlflow+{address}/later", *root).code in (0, 3)
+    export = ("ops", "export", "traced", address, "--format", "mlflow")
+    for written, unchanged in ((2, 0), (0, 2)):
+        answer = call(*export, "--json", *root)
+        assert answer.code == 0, answer.err
+        assert answer.json == {
+            "files": [],
+            "written": written,
+            "provisional": 0,
+            "foreign": 0,
+            "unchanged": unchanged,
+        }
+    assert "2 there already" in call(*export, *root).err
+    client = mlflow_client(address)
+    for name in later:
+        (said,) = [
+            one
+            for one in client.get_trace(name).info.assessments
+            if one.name == "certify_decision" and one.source.source_type == "CODE"
+        ]
+        assert said.feedback.value == "human" and said.metadata["reason"] == "not_deployed"
+    assert "leave --name out" in call(*export, "--name", "x", *root).err
 
 
 def decided(number: int, decision: str) -> FinalDecision:

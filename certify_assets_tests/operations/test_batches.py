@@ -345,6 +345,7 @@ def test_urls_are_copied_within_limits_and_written_down_without_secrets(
     assert (
         shown_url("https://user:secret@host/runs?token=1#x") == "https://host/runs"
         and shown_url("/a b") == "/a b"
+        and shown_url("mlflow+sqlite:////a/b.db/c") == "mlflow+sqlite:////a/b.db/c"
     )
 
 
