@@ -43,12 +43,16 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--schedule",
-    type=click.Choice(["inverse_square", "geometric", "equal"]),
-    help="How δ is spent; declared once. [default: inverse_square]",
+    type=click.Choice(["planned", "inverse_square", "geometric", "equal"]),
+    help="How δ is spent; declared once. [default: planned]",
 )
 @click.option("--total", type=OPEN_SHARE, default=0.05, help="δ of all together.")
 @click.option("--ratio", type=OPEN_SHARE, default=0.5, help="Of the geometric schedule.")
-@click.option("--count", type=COUNT, default=10, help="Of the equal schedule.")
+@click.option(
+    "--count",
+    type=COUNT,
+    help="Equal shares of the schedules planned and equal. [default: 4 and 10]",
+)
 @click.option("--every", type=COUNT, default=20, help="Least new tasks, part of the schedule.")
 @click.option(
     "--reason",
@@ -76,7 +80,7 @@ def recertify(
     training_labels: bool,
     total: float,
     ratio: float,
-    count: int,
+    count: int | None,
     every: int,
     as_json: bool,
 ) -> None:
@@ -88,7 +92,7 @@ def recertify(
     of labels, never by what they say. Exit 3 where nothing is certified, too few tasks are new, or
     the deployment is refused.
     """
-    from certify_assets.evaluation.spending import Schedule
+    from certify_assets.evaluation.spending import SCHEDULES, Schedule
     from certify_assets.operations.deployment import certified_judge
 
     if training_labels:
@@ -101,7 +105,13 @@ def recertify(
     declared = (
         None
         if schedule is None
-        else Schedule(schedule, total, ratio=ratio, count=count, least_new_tasks=every)
+        else Schedule(
+            schedule,
+            total,
+            ratio=ratio,
+            count=count or SCHEDULES[schedule],
+            least_new_tasks=every,
+        )
     )
     if dry_run:
         preview = _preview(judged, declared)
@@ -118,7 +128,7 @@ def _require_schedule(ctx: click.Context) -> None:
         if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
             raise InputError(
                 f"--{name} is part of a schedule; name the schedule too (--schedule "
-                "inverse_square is the default one), or give --at-least for this time alone."
+                "planned is the default one), or give --at-least for this time alone."
             )
 
 

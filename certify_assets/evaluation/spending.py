@@ -26,7 +26,10 @@ from certify_assets.judges.specs import DELTA
 from certify_assets.storage.journal import Journal, LineFormat
 
 _FORMAT = LineFormat(encode=partial(json.dumps, sort_keys=True, ensure_ascii=False))
-SCHEDULES = ("inverse_square", "geometric", "equal")
+#: kinds of schedules, and the number of shares that are equal where none is given
+SCHEDULES = {"planned": 4, "inverse_square": 10, "geometric": 10, "equal": 10}
+#: of the total, for those that come after the planned ones
+_UNPLANNED = 0.2
 # no table of this world certifies at less
 _LEAST = 1e-12
 
@@ -35,13 +38,14 @@ _LEAST = 1e-12
 class Schedule:
     """How much each recertification spends."""
 
-    # inverse_square: δ_n = total·6/(π²n²); geometric: total·(1 − ratio)·ratio^(n−1); equal:
+    # planned: δ_n = .8·total/count for the first count, then .2·total·6/(π²k²) for the k-th after
+    # them; inverse_square: total·6/(π²n²); geometric: total·(1 − ratio)·ratio^(n−1); equal:
     # total/count for the first count, and nothing afterwards
 
-    kind: str = "inverse_square"
+    kind: str = "planned"
     total: float = 0.05  # sum of all shares
     ratio: float = 0.5
-    count: int = 10
+    count: int = 4
     least_new_tasks: int = 20  # that a recertification needs, independent of their outcomes
 
     def __post_init__(self) -> None:
@@ -64,7 +68,14 @@ class Schedule:
 
     def share(self, number: int) -> float:
         """Return δ of the n-th recertification, n from 1, rounded down to four digits."""
-        if self.kind == "inverse_square":
+        if self.kind == "planned":
+            after = number - self.count
+            share = (
+                self.total * (1 - _UNPLANNED) / self.count
+                if after <= 0
+                else self.total * _UNPLANNED * 6 / (math.pi * after) ** 2
+            )
+        elif self.kind == "inverse_square":
             share = self.total * 6 / (math.pi * number) ** 2
         elif self.kind == "geometric":
             share = self.total * (1 - self.ratio) * self.ratio ** (number - 1)
@@ -75,6 +86,8 @@ class Schedule:
     def words(self) -> str:
         """Describe the schedule."""
         how = {
+            "planned": f"{1 - _UNPLANNED:g}·{self.total:g}/{self.count} for n ≤ {self.count}, then "
+            f"{_UNPLANNED:g}·{self.total:g}·6/(π²(n−{self.count})²)",
             "inverse_square": f"{self.total:g}·6/(π²n²)",
             "geometric": f"{self.total:g}·{1 - self.ratio:g}·{self.ratio:g}^(n−1)",
             "equal": f"{self.total:g}/{self.count} for the first {self.count}",

@@ -117,7 +117,7 @@ def _frozen(
     lines = _overlapping(corpus, batch, set(every.trajectories))
     mine = [line for line in lines if line.batch == batch][-1:]
     for draws in (*(line.draws for line in mine), len(lines) + 1):
-        delta = DELTA if draws == 1 else Schedule(total=DELTA).share(draws)
+        delta = DELTA if draws == 1 else Schedule("inverse_square", DELTA).share(draws)
         plan = plan_sides(every, alphas=alphas, delta=delta, history=history)
         frozen = _Frozen(_drawn_from(every, plan), plan, draws)
         # a killed call had drawn this very batch: it keeps its seed

@@ -96,7 +96,7 @@ def test_it_certifies_on_cal_and_the_audit_sample_and_says_what_it_is_made_of(st
             and item.sha256 in document.certificates
         )
         assert item.provenance["adapter_sha256"] == first.provenance["adapter_sha256"]
-    assert "91.96 %" in document.joint and "90 %" in document.joint
+    assert "94 %" in document.joint and "90 %" in document.joint
 
 
 def test_a_stranger_recomputes_it_from_what_lies_beside_it(store: Store) -> None:
@@ -120,7 +120,7 @@ def test_the_same_labels_twice_are_one_recertification_and_spend_once(store: Sto
 
 
 def test_the_next_one_counts_more_and_spends_less(store: Store) -> None:
-    first, _ = recertify(judge_of(store))
+    first, _ = recertify(judge_of(store), schedule=Schedule("inverse_square"))
     more(store, last=45)
     nothing, said = recertify(judge_of(store))
     assert (

@@ -33,7 +33,13 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.mark.parametrize(
     "schedule",
-    [Schedule(), Schedule("geometric", 0.02, ratio=0.7), Schedule("equal", 0.05, count=4)],
+    [
+        Schedule(),
+        Schedule("planned", count=6),
+        Schedule("inverse_square"),
+        Schedule("geometric", 0.02, ratio=0.7),
+        Schedule("equal", 0.05, count=4),
+    ],
 )
 def test_a_schedule_never_spends_more_than_its_total_and_nearly_all_of_it(
     schedule: Schedule,
@@ -71,7 +77,7 @@ def test_without_a_schedule_nothing_can_be_claimed(store: Store) -> None:
 
 
 def test_the_same_inputs_are_the_same_number_and_others_the_next(store: Store) -> None:
-    declare(Corpus(store, "c"), Schedule())
+    declare(Corpus(store, "c"), Schedule("inverse_square"))
     first = claim(Corpus(store, "c"), "a")
     assert claim(Corpus(store, "c"), "a") == first and first.number == 1
     second = claim(Corpus(store, "c"), "b")
