@@ -115,6 +115,19 @@ def test_the_first_screen_decides(browser: Any, root: Path) -> None:
         assert page.locator("#audit table").is_visible()
 
 
+def test_the_rest_of_a_page_is_folded(browser: Any, root: Path) -> None:
+    page = browser.new_context(viewport={"width": 1400, "height": 900}).new_page()
+    for path, part in (
+        ("corpora/miniwob_mixed/page.html", "leaks"),
+        ("comparison/miniwob_mixed/comparison.html", "table-1"),
+    ):
+        page.goto((root / path).as_uri())
+        assert page.evaluate("document.documentElement.scrollHeight") < 1400, path
+        assert not page.locator(f"#{part} table").is_visible()
+        page.goto(f"{(root / path).as_uri()}#{part}")
+        assert page.locator(f"#{part} table").first.is_visible()
+
+
 def test_paper_has_date_hash_and_page_numbers(browser: Any, root: Path) -> None:
     path = root / "judges/lexical/miniwob_mixed/page.html"
     page = browser.new_context(color_scheme="dark").new_page()
