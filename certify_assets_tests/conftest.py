@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -42,6 +43,20 @@ LONGEST = (
     "judges/lm/test_smollm2.py",
     "judges/test_language_training.py",
 )
+
+
+def pytest_sessionstart() -> None:
+    """Leave garbage where it is while test modules are imported: they stay to the end."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Keep the collector from walking all that was imported, again with every test."""
+    # Hypothesis looks for referrers as it is imported, and what is frozen is none
+    if "hypothesis" in sys.modules:
+        gc.collect()
+        gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

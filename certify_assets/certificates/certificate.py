@@ -255,7 +255,9 @@ _MAY_LACK = ("inputs", "pool")
 
 def _is_text(value: object) -> bool:
     """Whether a value is text that UTF-8 can hold; JSON can carry half a surrogate pair."""
-    return type(value) is str and not any("\ud800" <= letter <= "\udfff" for letter in value)
+    return type(value) is str and (
+        value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
+    )
 
 
 def _check(name: str, value: Any, allowed: tuple[type, ...], most: int) -> None:

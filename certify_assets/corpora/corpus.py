@@ -32,7 +32,6 @@ from certify_assets.corpora.schema import (
     SMALL_COLUMNS,
     read_columns,
     read_trajectories,
-    validate_frame,
     write_trajectories,
 )
 from certify_assets.corpora.splits import (
@@ -262,6 +261,8 @@ class Corpus:
         expected = select(self.trajectories, self.manifest, split)
         key = self.split_key(split)
         stored = self._load(key, strict=False)
+        if stored.equals(expected):
+            return stored
         same_runs = set(stored["trajectory_id"]) == set(expected["trajectory_id"])
         if not same_runs or set(stored["task_id"]) != set(expected["task_id"]):
             other = sorted(set(stored["task_id"]) - set(expected["task_id"]))
@@ -270,12 +271,10 @@ class Corpus:
                 f"{self.store.locate(key)} does not hold the {split} split of the manifest"
                 f"{example}; materialize corpora/{split}_split again."
             )
-        if not stored.equals(expected.reset_index(drop=True)):
-            raise ManifestError(
-                f"{self.store.locate(key)} differs from the corpus's trajectories; "
-                f"materialize corpora/{split}_split again."
-            )
-        return stored
+        raise ManifestError(
+            f"{self.store.locate(key)} differs from the corpus's trajectories; "
+            f"materialize corpora/{split}_split again."
+        )
 
     @property
     def profile(self) -> CorpusProfile:
@@ -530,10 +529,7 @@ class Corpus:
 
     def _load(self, key: str, *, strict: bool = True) -> pd.DataFrame:
         with self.store.as_file(key) as path:
-            frame = read_trajectories(path)
-        if strict:
-            validate_frame(frame)
-        return frame.reset_index(drop=True)
+            return read_trajectories(path, strict=strict)
 
     def _store(self, key: str, frame: pd.DataFrame) -> str:
         with tempfile.TemporaryDirectory() as folder:

@@ -192,14 +192,19 @@ def write_tables(sink: IO[bytes], tables: Iterable[pa.Table]) -> None:
             writer.write_table(table, row_group_size=_GROUP_ROWS)
 
 
-def read_trajectories(path: Path) -> pd.DataFrame:
-    """Read a table written by `write_trajectories`."""
+def read_trajectories(path: Path, *, strict: bool = False) -> pd.DataFrame:
+    """Read a table written by `write_trajectories`; a strict reader refuses what is not valid."""
     parts: list[pa.Table] = []
     steps: list[tuple[dict[str, str], ...]] = []
+    plain = True
     for table in read_groups(path):
         parts.append(table.select(SMALL_COLUMNS))
         steps += [tuple(row or ()) for row in table.column("steps").to_pylist()]
-    return _to_frame(pa.concat_tables([_schema(SMALL_COLUMNS).empty_table(), *parts]), steps)
+        plain = plain and strict and _plainly_valid(table)
+    frame = _to_frame(pa.concat_tables([_schema(SMALL_COLUMNS).empty_table(), *parts]), steps)
+    if strict and not (plain and frame["trajectory_id"].is_unique):
+        validate_frame(frame)
+    return frame
 
 
 def read_groups(path: Path, columns: Sequence[str] = COLUMNS) -> Iterator[pa.Table]:
@@ -294,6 +299,8 @@ def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _plainly_valid(table: pa.Table) -> bool:
     """Check by columns what `Trajectory` checks by rows."""
+    if any(table.column(field.name).null_count for field in ARROW_SCHEMA if not field.nullable):
+        return False
     distinct = {
         field.name: table.column(field.name).unique().to_pylist()
         for field in ARROW_SCHEMA

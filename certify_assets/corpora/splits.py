@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cache, cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -116,11 +116,17 @@ class SplitManifest:
         values = {name: value for name, value in document.items() if name != "schema"}
         try:
             # as JSON, where a list is a tuple and 1 is no text
-            return pydantic.TypeAdapter(cls).validate_json(json.dumps(values), strict=True)
+            return _adapter().validate_json(json.dumps(values), strict=True)
         except pydantic.ValidationError:
             raise ManifestError(
                 "the split manifest has values of the wrong type; make the splits again."
             ) from None
+
+
+@cache
+def _adapter() -> pydantic.TypeAdapter[SplitManifest]:
+    # making one takes longer than reading a manifest with it
+    return pydantic.TypeAdapter(SplitManifest)
 
 
 def make_manifest(

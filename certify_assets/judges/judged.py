@@ -574,6 +574,7 @@ class JudgedCorpus:
         )
 
     @property
+    @remembered
     def scores(self) -> tuple[pd.DataFrame, dict[str, str], JudgeRecord]:
         """Stored scores of RL, CAL and TEST, the hashes they depend on, and the record."""
         # refused where another adapter, renderer or manifest than the stored one made them
@@ -655,10 +656,11 @@ class JudgedCorpus:
     def _require_labels(self, table: pd.DataFrame) -> None:
         """Refuse scores whose labels or tasks are not those of the splits that certify."""
         names = ["trajectory_id", "task_id", "outcome"]
+        # rows are taken of the columns that are compared alone: texts are most of a table
         for split in self.calibration_splits:
-            found = _labelled(table[table["split"] == split])[names].astype({"outcome": "int8"})
-            expected = _labelled(self.corpus.split(split))[names].astype({"outcome": "int8"})
-            if not found.equals(expected):
+            found = _labelled(table[names][table["split"] == split])
+            expected = _labelled(self.corpus.split(split)[names])
+            if not all(found[name].tolist() == expected[name].tolist() for name in names):
                 raise StaleCertificateError(
                     f"the scores of {self} on {self.corpus} do not carry the labels of "
                     f"{split.upper()}; materialize judges/{self}/scores again."
