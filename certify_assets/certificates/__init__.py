@@ -17,6 +17,7 @@ from certify_assets.certificates.audit import (
     audit_certificate,
     bootstrap_errors,
     lower_error_bound,
+    measure_threshold,
     resample_audit,
     threshold_curve,
 )
@@ -141,6 +142,7 @@ __all__ = [
     "largest_agent_error",
     "leave_one_agent_out",
     "lower_error_bound",
+    "measure_threshold",
     "monitor_certificate",
     "n_min",
     "observe",

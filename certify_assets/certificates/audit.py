@@ -24,7 +24,7 @@ from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.charge import charged_tails_at
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts, count_at
-from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
+from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate, guard_of
 from certify_assets.certificates.inputs import Observations, observe, same_table
 from certify_assets.certificates.pool import GivenPool, as_pool
 from certify_assets.certificates.procedures import clopper_pearson_upper
@@ -108,7 +108,7 @@ def threshold_curve(
     observations = observe(scores, outcomes, tasks)
     evaluation = evaluate(observations, settings, pool=as_pool(pool))
     counts = evaluation.counts
-    tails = evaluation.tails
+    tails, guard = evaluation.tails, guard_of(counts, settings, drawn=True)
     if settings.applied_multiplicity == "maxt":
         # adjusted tails are of all thresholds together, and the curve shows each by itself
         tails = evaluate(observations, replace(settings, multiplicity="fixed")).tails
@@ -123,11 +123,11 @@ def threshold_curve(
         tail=tails,
         bootstrap_upper=_upper_bounds(evaluation, settings, tails <= settings.level),
         naive_upper=np.array(naive),
-        floor_probability=evaluation.guard.floor_probability,
+        floor_probability=guard.floor_probability,
         effective_tasks=counts.effective_tasks,
         covered_tasks=counts.covered_tasks,
         passed_bootstrap=evaluation.passed_test,
-        passed_guard=evaluation.guard.passed,
+        passed_guard=guard.passed,
     )
 
 
@@ -182,6 +182,18 @@ def bootstrap_errors(
     Settings(side=side, draws=draws, seed=seed)
     counts = count_at(observe(scores, outcomes, tasks), side, np.array([float(threshold)]))
     return resample_errors(counts.covered[0], counts.errors[0], draws, seed)
+
+
+@dataclass(frozen=True)
+class MeasuredThreshold:
+    """A threshold on other data: the part of an `Audit` that needs no certificate."""
+
+    verdict: str
+    reason: str
+    realized_error: float | None = None
+    lower_bound: float = 0.0
+    coverage: float = 0.0
+    covered_tasks: int = 0
 
 
 @dataclass(frozen=True)
@@ -290,57 +302,50 @@ def audit_certificate(
         If the table or the certificate's settings cannot be used.
     """
     observations, settings = observe(scores, outcomes, tasks), settings_of(certificate)
-    if not observations.scored:
-        return _unscored_audit(certificate, observations)
-    # larger tasks than declared are a finding of an audit, not a reason to make none
-    evaluation = evaluate(observations, replace(settings, max_task_size=None))
-    own = None if evaluation.missing_input else evaluation.chosen_coverage
-    certified = certificate.threshold is not None
-    thresholds = np.array([certificate.threshold] if certified else [])
-    counts = count_at(observations, settings.side, thresholds)
-    covered = int(counts.covered_trajectories[0]) if certified else 0
-    realized = int(counts.error_totals[0]) / covered if covered else None
-    spent = settings.delta if delta is None else delta
-    lower = lower_error_bound(counts, spent, settings.budget) if covered else 0.0
-    seen = int(counts.covered_tasks[0]) if certified else 0
     same = same_table(certificate.inputs, observations.fingerprint)
-    verdict, reason = _verdict(settings, counts, realized, lower, (certified, seen, same))
-    if certified and settings.applied_estimand == "task":
-        reason = f"{reason} {_OTHER_ESTIMAND}"
+    found = measure_threshold(observations, settings, certificate.threshold, delta=delta, same=same)
+    own = None
+    if observations.scored:
+        # larger tasks than declared are a finding of an audit, not a reason to make none
+        evaluation = evaluate(observations, replace(settings, max_task_size=None))
+        own = None if evaluation.missing_input else evaluation.chosen_coverage
     return Audit(
-        verdict=verdict,
-        realized_error=realized,
-        lower_bound=lower,
-        coverage=covered / counts.trajectories,
-        covered_tasks=seen,
-        trajectories=counts.trajectories,
-        tasks=counts.tasks,
+        **asdict(found),
+        trajectories=observations.scored,
+        tasks=np.unique(observations.tasks[: observations.scored]).size,
         unscored=observations.unscored,
         certificate_sha256=certificate.sha256,
         own_coverage=own,
-        paper_rule_pass=realized is None or realized <= settings.alpha,
-        reason=reason,
+        paper_rule_pass=found.realized_error is None or found.realized_error <= settings.alpha,
     )
 
 
-def _unscored_audit(certificate: Certificate, observations: Observations) -> Audit:
-    return Audit(
-        verdict="WARN",
-        realized_error=None,
-        lower_bound=0.0,
-        coverage=0.0,
-        covered_tasks=0,
-        trajectories=0,
-        tasks=0,
-        unscored=observations.unscored,
-        certificate_sha256=certificate.sha256,
-        own_coverage=None,
-        paper_rule_pass=True,
-        reason=(
+def measure_threshold(
+    observations: Observations,
+    settings: Settings,
+    threshold: float | None,
+    *,
+    delta: float | None = None,
+    same: bool = False,
+) -> MeasuredThreshold:
+    """Measure a threshold on a table, as an audit does; `same`: it was certified on that table."""
+    if not observations.scored:
+        return MeasuredThreshold(
+            "WARN",
             "No TEST row has a score: none of the rows to audit on was scored, so there is nothing "
-            "to measure."
-        ),
-    )
+            "to measure.",
+        )
+    if threshold is None:
+        return MeasuredThreshold("WARN", "Nothing was certified, so there is nothing to audit.")
+    counts = count_at(observations, settings.side, np.array([threshold]))
+    covered, seen = int(counts.covered_trajectories[0]), int(counts.covered_tasks[0])
+    realized = int(counts.error_totals[0]) / covered if covered else None
+    spent = settings.delta if delta is None else delta
+    lower = lower_error_bound(counts, spent, settings.budget) if covered else 0.0
+    verdict, reason = _verdict(settings, counts, realized, lower, (seen, same))
+    if settings.applied_estimand == "task":
+        reason = f"{reason} {_OTHER_ESTIMAND}"
+    return MeasuredThreshold(verdict, reason, realized, lower, covered / counts.trajectories, seen)
 
 
 def _verdict(
@@ -348,13 +353,11 @@ def _verdict(
     counts: TaskCounts,
     realized: float | None,
     lower: float,
-    facts: tuple[bool, int, bool],
+    facts: tuple[int, bool],
 ) -> tuple[str, str]:
-    certified, seen, same = facts
+    seen, same = facts
     alpha, needed = settings.alpha, n_min(settings.alpha, settings.delta)
     largest, most = int(counts.sizes.max()), settings.max_task_size
-    if not certified:
-        return "WARN", "Nothing was certified, so there is nothing to audit."
     verdict = "WARN"
     if realized is None:
         reason = (

@@ -288,6 +288,11 @@ class Evaluation:
         return int(places[-1]) if places.size else None
 
     @property
+    def threshold(self) -> float | None:
+        """The widest certified threshold as a score, None when there is none."""
+        return None if self.chosen is None else float(self.counts.thresholds[self.chosen])
+
+    @property
     def chosen_coverage(self) -> float:
         """Coverage of the widest certified threshold, 0 when there is none."""
         return 0.0 if self.chosen is None else float(self.counts.coverage[self.chosen])
@@ -348,7 +353,7 @@ def evaluate(
         tails=tails,
         levels=levels,
         passed_test=passed & (missing_input is None),
-        guard=_guard(counts, settings),
+        guard=guard_of(counts, settings),
         test=test,
         starts=starts,
         plan=plan,
@@ -356,9 +361,12 @@ def evaluate(
     )
 
 
-def _guard(counts: TaskCounts, settings: Settings) -> GuardTest:
-    """Put every threshold to the guard; a procedure that is calibrated as a whole has none."""
-    if settings.method.calibrated:
+def guard_of(counts: TaskCounts, settings: Settings, *, drawn: bool = False) -> GuardTest:
+    """Put every threshold to the guard; a procedure that is calibrated as a whole has none.
+
+    Where none is in force the floor is computed only to be `drawn`: it costs as much as the tails.
+    """
+    if settings.method.calibrated or (settings.applied_guard == "none" and not drawn):
         return no_guard(counts.thresholds.size)
     return apply_guard(
         counts,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from certify_assets.certificates import audit_certificate, certify, resample_audit, table_gates
+from certify_assets.certificates import measure_threshold, resample_audit, table_gates
 from certify_assets.certificates.clustering import ClusterSummary
 from certify_assets.certificates.gates import GateResult
 from certify_assets.corpora.corpus import Corpus
@@ -23,18 +23,15 @@ from certify_assets.evaluation.audit import load_audits
 from certify_assets.evaluation.certification import load_certificates
 from certify_assets.evaluation.judge_results import labelled_rows
 from certify_assets.evaluation.ledger import LedgerEntry, announce_study, record_result
-from certify_assets.evaluation.pool import takes_pool
-from certify_assets.files import canonical_json, rounded, sha256_bytes
+from certify_assets.files import canonical_json, rounded, sha256_bytes, significant
 from certify_assets.judges.base import judge_auroc
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID, SIDES, judges
-from certify_assets.research.seed_study import REAL_PROCEDURES
+from certify_assets.research.seed_study import REAL_PROCEDURES, Certifying, study_settings
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from certify_assets.certificates import Certificate
 
 
 REAL_SCORES_SCHEMA = "certify_assets/real_scores/1"
@@ -228,52 +225,35 @@ def _judge(name: str, tables: _Tables) -> JudgeScores:
 
 
 def _cells(tables: _Tables) -> Iterator[ScoreCell]:
+    pilot = tables.pilot
+    cal = Certifying.of(tables.cal, pilot, [pilot, tables.test])
+    test = Certifying.of(tables.test, pilot, [pilot, tables.cal])
     for alpha, side, procedure in product(ALPHAS, SIDES, REAL_PROCEDURES):
-        if procedure == "betting" and tables.pilot.empty:
+        if procedure == "betting" and pilot.empty:
             continue
-        certificate = _certified(tables.cal, [tables.pilot, tables.test], procedure, side, alpha)
-        own = _certified(tables.test, [tables.pilot, tables.cal], procedure, side, alpha)
-        audit = audit_certificate(certificate, *columns(tables.test))
+        settings = study_settings(procedure, side, alpha, delta=DELTA, grid=GRID)
+        found, own = cal.evaluate(settings), test.evaluate(settings)
+        audit = measure_threshold(test.table, settings, found.threshold)
+        certified = found.threshold is not None
         yield ScoreCell(
             side=side,
             alpha=alpha,
             procedure=procedure,
-            certified=certificate.certified,
-            coverage=certificate.coverage,
-            test_coverage=audit.coverage if certificate.certified else 0.0,
-            test_error=audit.realized_error if certificate.certified else None,
-            verdict=audit.verdict if certificate.certified else None,
-            on_test=own.coverage,
+            certified=certified,
+            coverage=significant(found.chosen_coverage),
+            test_coverage=audit.coverage,
+            test_error=audit.realized_error,
+            verdict=audit.verdict if certified else None,
+            on_test=significant(own.chosen_coverage),
         )
-
-
-def _certified(
-    table: pd.DataFrame,
-    others: Sequence[pd.DataFrame],
-    procedure: str,
-    side: str,
-    alpha: float,
-) -> Certificate:
-    """Certify a split; the others are RL, whose labels a pilot is, and one whose labels rest."""
-    import pandas as pd
-
-    pooled = takes_pool(procedure)
-    return certify(
-        *columns(table),
-        alpha=alpha,
-        delta=DELTA,
-        side=side,
-        grid=None if pooled else GRID,
-        procedure=procedure,
-        pilot=columns(others[0]) if procedure == "betting" else None,
-        pool=columns(pd.concat(others))[::2] if pooled else None,
-    )
 
 
 def _naive(test: pd.DataFrame, alpha: float) -> NaiveAudit:
     """Resample tasks at the naive certificate's threshold on TEST, as the paper does."""
-    naive = _certified(test, [], "naive", "reject", alpha)
-    found = NaiveAudit(alpha=alpha, coverage=naive.coverage, threshold=naive.threshold)
+    settings = study_settings("naive", "reject", alpha, delta=DELTA, grid=GRID)
+    naive = Certifying.of(test, None, []).evaluate(settings)
+    coverage = significant(naive.chosen_coverage)
+    found = NaiveAudit(alpha=alpha, coverage=coverage, threshold=naive.threshold)
     if naive.threshold is None:
         return found
     audit = resample_audit(

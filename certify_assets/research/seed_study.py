@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
-from certify_assets.certificates import audit_certificate, certify
+from certify_assets.certificates import Settings, evaluate, measure_threshold, observe
+from certify_assets.certificates.pool import as_pool
 from certify_assets.corpora import CERTIFYING
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.rendering import render_frame
@@ -22,7 +23,7 @@ from certify_assets.corpora.splits import SPLITS, plan_splits
 from certify_assets.errors import InputError
 from certify_assets.evaluation.ledger import announce_study, record_result
 from certify_assets.evaluation.pool import takes_pool
-from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.files import canonical_json, sha256_bytes, significant
 from certify_assets.judges.base import judge_auroc, score_table
 from certify_assets.judges.lexical import LexicalJudge
 from certify_assets.judges.reading import LEXICAL
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+    from certify_assets.certificates import Evaluation, Observations
+    from certify_assets.certificates.pool import Pool
     from certify_assets.corpora.rendering import Rendered
     from certify_assets.corpora.splits import SplitManifest
 
@@ -291,33 +294,64 @@ def _out_of_fold(
             yield _scored(judge, frame, texts, rows[mine])
 
 
+@dataclass(frozen=True, eq=False)
+class Certifying:
+    """A table that certifies, the pilot of betting and a pool: each brought in order once."""
+
+    table: Observations
+    pilot: Observations | None
+    pool: Pool | None
+
+    @classmethod
+    def of(
+        cls, table: pd.DataFrame, pilot: pd.DataFrame | None, others: Sequence[pd.DataFrame]
+    ) -> Certifying:
+        """Take score tables; the pool is the other ones without their outcomes."""
+        import pandas as pd
+
+        return cls(
+            observe(*columns(table)),
+            None if pilot is None or pilot.empty else observe(*columns(pilot)),
+            as_pool(columns(pd.concat(others))[::2]) if others else None,
+        )
+
+    def evaluate(self, settings: Settings) -> Evaluation:
+        """Put every threshold to a procedure; the findings of a certificate would cost more."""
+        pilot, pooled = settings.method.pilot, settings.method.calibrated
+        return evaluate(
+            self.table, settings, self.pilot if pilot else None, self.pool if pooled else None
+        )
+
+
+def study_settings(name: str, side: str, alpha: float, *, delta: float, grid: int) -> Settings:
+    """Return the settings of a procedure; one that takes a pool has a grid of its own."""
+    own = None if takes_pool(name) else grid
+    return Settings(alpha=alpha, delta=delta, side=side, grid=own, procedure=name)
+
+
 def _cells(tables: Mapping[str, pd.DataFrame], plan: SeedPlan, seed: int) -> Iterator[SeedCell]:
     import pandas as pd
 
-    area = judge_auroc(tables["test"])
-    for rows, side, alpha, name in _asked(plan, tables):
-        certifying = rows.split(" and ")
-        others = [table for split, table in tables.items() if split not in certifying]
-        pooled = takes_pool(name)
-        certificate = certify(
-            *columns(pd.concat(tables[split] for split in certifying)),
-            alpha=alpha,
-            delta=plan.delta,
-            side=side,
-            grid=None if pooled else plan.grid,
-            procedure=name,
-            pilot=columns(tables["rl"]) if name == "betting" else None,
-            pool=columns(pd.concat(others))[::2] if pooled else None,
+    area, test = judge_auroc(tables["test"]), observe(*columns(tables["test"]))
+    certifying = {}
+    for rows in dict.fromkeys(rows for rows, *_ in _asked(plan, tables)):
+        mine = rows.split(" and ")
+        others = [table for split, table in tables.items() if split not in mine]
+        certifying[rows] = Certifying.of(
+            pd.concat(tables[split] for split in mine), tables.get("rl"), others
         )
-        audit = audit_certificate(certificate, *columns(tables["test"]))
+    for rows, side, alpha, name in _asked(plan, tables):
+        settings = study_settings(name, side, alpha, delta=plan.delta, grid=plan.grid)
+        found = certifying[rows].evaluate(settings)
+        audit = measure_threshold(test, settings, found.threshold)
         yield SeedCell(
             seed=seed,
             side=side,
             alpha=alpha,
             procedure=name,
             rows=rows,
-            certified=certificate.certified,
-            coverage=certificate.coverage,
+            certified=found.threshold is not None,
+            coverage=significant(found.chosen_coverage),
             error=audit.realized_error,
             test_coverage=audit.coverage,
             verdict=audit.verdict,

@@ -134,7 +134,7 @@ def run_study(
     found: Found = {}
     for phase in (0, 1, 2):
         wanted = tuple(stage for stage in chosen if stage.phase == phase)
-        asked = [(name, profile, language, wanted, dict(found)) for name in names]
+        asked = [(name, PROFILES[profile], language, wanted, dict(found)) for name in names]
         for outcomes in _each_corpus(asked if wanted else [], workers):
             for outcome in outcomes:
                 found[outcome.corpus, outcome.stage] = outcome
@@ -161,7 +161,7 @@ def _tell(outcome: Outcome, say: Say) -> None:
     )
 
 
-Asked = tuple[str, str, Sequence[str], Sequence[Stage], Found]
+Asked = tuple[str, Profile, Sequence[str], Sequence[Stage], Found]
 
 
 def _each_corpus(asked: Sequence[Asked], workers: int) -> Iterator[list[Outcome]]:
@@ -186,15 +186,15 @@ def _each_corpus(asked: Sequence[Asked], workers: int) -> Iterator[list[Outcome]
 def _due(instance: dg.DagsterInstance, asked: Asked) -> bool:
     corpus, profile, language, stages, found = asked
     observe_sources(instance, corpus)
-    chosen = _candidates(corpus, PROFILES[profile], language, stages, found)
+    chosen = _candidates(corpus, profile, language, stages, found)
     keys = [item for stage in chosen for item in stage.assets]
-    return bool(stale(instance, keys, corpus, PROFILES[profile]))
+    return bool(stale(instance, keys, corpus, profile))
 
 
 def _one_corpus(asked: Asked) -> list[Outcome]:
     corpus, profile, language, stages, found = asked
     with one_writer(corpus):
-        return _part(corpus, PROFILES[profile], language, stages, found)
+        return _part(corpus, profile, language, stages, found)
 
 
 def _candidates(

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from certify_assets.certificates import (
     Settings,
-    audit_certificate,
-    issue,
+    evaluate,
+    measure_threshold,
     observe,
     procedure_settings,
 )
-from certify_assets.files import sha256_bytes
+from certify_assets.files import sha256_bytes, significant
 from certify_assets.judges.base import JUDGED_COLUMNS, SCORE_COLUMNS, judge_auroc, score_table
 from certify_assets.judges.families.combined import train_combined
 from certify_assets.judges.families.lexical import train_lexical
@@ -153,17 +153,19 @@ def measured(loop: Loop, parts: Parts, judge: Judge) -> MeasuredRow:
         key: getattr(loop.settings, key)
         for key in ("alpha", "delta", "side", "grid", "guard", "seed")
     }
-    half = observe(*columns(half_b))
+    half, audited = observe(*columns(half_b)), observe(*columns(test))
     for settings in procedure_settings(list(names), given, several=True):
-        certificate = issue(half, settings)
-        audit = audit_certificate(certificate, *columns(test))
+        # no certificate: its findings, which nothing reads here, cost most of one
+        found = evaluate(half, settings)
+        audit = measure_threshold(audited, settings, found.threshold)
+        own = evaluate(audited, settings) if audited.scored else None
         cells[settings.procedure] = {
-            "half_b_coverage": certificate.coverage,
-            "threshold": certificate.threshold,
+            "half_b_coverage": significant(found.chosen_coverage),
+            "threshold": found.threshold,
             "test_coverage": audit.coverage,
             "test_error": audit.realized_error,
-            "test_own_coverage": audit.own_coverage,
-            "verdict": audit.verdict if certificate.certified else None,
+            "test_own_coverage": None if own is None or own.missing_input else own.chosen_coverage,
+            "verdict": None if found.threshold is None else audit.verdict,
         }
     return {
         "adapter_sha256": judge.provenance().adapter_sha256,
