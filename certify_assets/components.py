@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 import dagster as dg
 import pydantic
 
-from certify_assets.corpora.config import CorpusConfig, corpus_schema
+from certify_assets.corpora.config import NAMED_JUDGE, CorpusConfig, corpus_schema
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.defs.setup import (
     merged,
@@ -99,6 +99,8 @@ class DeclaredCorpus(_Declared):
     )
     batch_runs: int = pydantic.Field(150, description=_ABOUT["batch_runs"])
     batch_days: int = pydantic.Field(28, description=_ABOUT["batch_days"])
+    judge: str = pydantic.Field(NAMED_JUDGE, description=_ABOUT["judge"])
+    judges_compared: int = pydantic.Field(1, description=_ABOUT["judges_compared"])
     auto_deploy: Literal["never", "if_wider", "always"] = pydantic.Field(
         "never", description=_ABOUT["auto_deploy"]
     )

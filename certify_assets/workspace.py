@@ -184,17 +184,19 @@ class WorkspaceJudge(JudgedCorpus):
         sampling: SamplingPlan | None = None,
         batch_only: bool = False,
         accept_resplit: bool = False,
+        accept_choice: bool = False,
     ) -> DeploymentRecord:
         """Let this judge decide the batches of the corpus from now on.
 
         With `batch_only` it may certify nothing; every batch waits for a certificate of its own.
-        Runs that were first certified under another split need `accept_resplit`.
+        Runs that were first certified under another split need `accept_resplit`, a judge that was
+        chosen among several by certificates that do not pay for it `accept_choice`.
 
         Raises
         ------
         GateClosedError
-            If nothing is certified at the budget, the audit failed, an alarm was raised, or the
-            runs were first certified under another split.
+            If nothing is certified at the budget, the audit failed, an alarm was raised, the runs
+            were first certified under another split, or certificates chose the judge unpaid.
         """
         from certify_assets.operations.rollout import deploy
 
@@ -204,4 +206,5 @@ class WorkspaceJudge(JudgedCorpus):
             sampling=sampling,
             batch_only=batch_only,
             accept_resplit=accept_resplit,
+            accept_choice=accept_choice,
         )

@@ -136,6 +136,20 @@ def corpus() -> None:
     help="Days after which labels are drawn from those that wait, however few.",
 )
 @click.option(
+    "--judge",
+    default="combined",
+    help=(
+        "Judge that is to be deployed, named before any is certified; another one is then a choice "
+        "by its certificates."
+    ),
+)
+@click.option(
+    "--judges-compared",
+    type=COUNT,
+    default=1,
+    help="Judges among which one is chosen by its certificates; δ of each is divided by it.",
+)
+@click.option(
     "--auto-deploy",
     type=click.Choice(("never", "if_wider", "always")),
     default="never",

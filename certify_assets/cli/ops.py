@@ -84,6 +84,11 @@ ops.add_command(recertify)
     help="Deploy although these runs were first certified under another split, seed or name.",
 )
 @click.option(
+    "--accept-choice",
+    is_flag=True,
+    help="Deploy although the judge was chosen by certificates that do not pay for the choice.",
+)
+@click.option(
     "--audit-rate",
     type=SHARE,
     help="Share of tasks whose every run reviewers read. [default: as before, at first .05]",
@@ -116,6 +121,7 @@ def deploy(
     certificates_key: str | None,
     batch_only: bool,
     accept_resplit: bool,
+    accept_choice: bool,
     as_json: bool,
     **plan: Any,
 ) -> None:
@@ -140,6 +146,7 @@ def deploy(
             certificates_key=certificates_key,
             batch_only=batch_only,
             accept_resplit=accept_resplit,
+            accept_choice=accept_choice,
         )
         report_stored(corpus, "ops deploy", "operations/deployment")
     _show_made(corpus, made, as_json=as_json)

@@ -18,6 +18,8 @@ from certify_assets.storage.urls import shown_url
 #: AUROC from which a leak check counts as a structural leak
 THRESHOLDS: Mapping[str, float] = {"length": 0.85, "steps": 0.85, "agent": 0.85, "phrases": 0.85}
 
+#: judge that is named where a corpus names none
+NAMED_JUDGE = "combined"
 #: of corpus.json; documents of schema 1 have no number
 SCHEMA, _GRID_OF_SCHEMA_1 = 2, 40
 _CONFIG = "corpus.json"
@@ -133,6 +135,23 @@ class CorpusConfig:
     batch_days: Annotated[
         int, _field("Days after which they are drawn from, however few.", strict=True, ge=0)
     ] = 28
+    judge: Annotated[
+        str,
+        _field(
+            "Judge that is to be deployed, named before any is certified. Another one was chosen "
+            "by its certificates, and is deployed where judges_compared pays for that.",
+            examples=["lexical"],
+        ),
+    ] = NAMED_JUDGE
+    judges_compared: Annotated[
+        int,
+        _field(
+            "Number of judges among which one is chosen by its certificates; δ of each is divided "
+            "by it.",
+            strict=True,
+            ge=1,
+        ),
+    ] = 1
     auto_deploy: Annotated[
         Literal["never", "if_wider", "always"],
         _field(

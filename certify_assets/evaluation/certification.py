@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.corpora.config import NAMED_JUDGE
 from certify_assets.errors import (
     CertifyError,
     ForgedCertificateError,
@@ -34,7 +35,7 @@ from certify_assets.evaluation.pool import (
 from certify_assets.evaluation.spending import claim_certificate, read_spending
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.record import columns
+from certify_assets.judges.record import JudgeRecord, columns
 from certify_assets.judges.specs import DELTA, GRID, PROCEDURES, SIDES
 from certify_assets.storage.snapshot import remembered
 
@@ -61,6 +62,11 @@ def certify_judge(
     require_paid(judge, adapter.candidates)
     config = judge.corpus.config
     plan = {**_plan(hashes["manifest_sha256"], config, judge), **judge.corpus.version.registered}
+    # what most corpora leave as it is would make the registrations of early versions others
+    if config.judge != NAMED_JUDGE:
+        plan["named_judge"] = config.judge
+    if config.judges_compared > 1:
+        plan["judges_compared"] = config.judges_compared
     if judge.calibration_splits != ("cal",):
         plan["certified_on"] = list(judge.calibration_splits)
     registration = register(judge.corpus, plan, run_id=run_id)
@@ -81,7 +87,8 @@ def certify_judge(
         # stored before δ is claimed: a killed call goes on with the same pool
         gathered = gather_pool(judge, run_id=run_id)
         pool, of_pool = store_pool(judge, gathered), gathered.provenance
-    delta = _claim(judge, cal, hashes, adapter.candidates, pool)
+    candidates = paid_candidates(judge, adapter)
+    delta = _claim(judge, cal, hashes, candidates, pool)
     certificates = [
         certify(
             scores,
@@ -92,7 +99,7 @@ def certify_judge(
             side=side,
             procedure=procedure,
             grid=config.grid,
-            candidates=adapter.candidates,
+            candidates=candidates,
             selection=adapter.selection_rule or None,
             pool=pool if takes_pool(procedure) else None,
             provenance={**provenance, **(of_pool if takes_pool(procedure) else {})},
@@ -137,7 +144,7 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
                 f"judges/{judge}/certificate again."
             )
     pool = _pool(judge, certificates)
-    delta = _claimed_delta(judge, _test_sha256(judge, cal, adapter.candidates, pool))
+    delta = _claimed_delta(judge, _test_sha256(judge, cal, paid_candidates(judge, adapter), pool))
     for certificate in certificates:
         if certificate.delta != delta:
             raise StaleCertificateError(
@@ -356,6 +363,11 @@ def require_paid(judge: JudgedCorpus, paid: int) -> None:
             f"the adapter document of {judge} on {judge.corpus} counts {paid} candidates, and "
             f"the judge has {number}; materialize judges/{judge}/model again."
         )
+
+
+def paid_candidates(judge: JudgedCorpus, record: JudgeRecord) -> int:
+    """Return what δ is divided by: the candidates of a judge, and the judges compared."""
+    return record.candidates * judge.corpus.config.judges_compared
 
 
 class CertificationPlan(TypedDict):

@@ -28,7 +28,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from certify_assets._version import __version__
-from certify_assets.corpora.config import registered_corpora
+from certify_assets.corpora.config import NAMED_JUDGE, registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError, LedgerError
 from certify_assets.files import canonical_json, parse_json, sha256_bytes
@@ -415,6 +415,40 @@ def certified_splits(corpus: Corpus) -> CertifiedSplits:
     return CertifiedSplits(
         len(every), tuple(others), every[earliest][1], not own or [*own][-1] == earliest
     )
+
+
+@dataclass(frozen=True)
+class CertifiedJudges:
+    """The judges that were certified on one split, and the one that was named before them."""
+
+    judges: tuple[str, ...]
+    named: str
+
+
+def certified_judges(corpus: Corpus) -> CertifiedJudges:
+    """Return the judges of the split in use, also those of other corpora of the same runs."""
+    # registrations outlast what was certified, so that a judge that was removed counts
+    own = _designs(corpus)
+    found = list(_of_split(corpus, [*own.values()][-1].manifests)) if own else []
+    for other, versions in _of_the_same_runs(corpus):
+        found += _of_split(other, manifests_as(corpus, other.name), versions)
+    judges = {name for item in found for name in (item.plan or {}).get("judges", {})}
+    # the name counts that was there first: a later one may come from looking at certificates
+    first = min(found, key=lambda item: item.time, default=None)
+    named = corpus.config.judge if first is None else (first.plan or {}).get("named_judge")
+    return CertifiedJudges(tuple(sorted(judges)), named or NAMED_JUDGE)
+
+
+def _of_split(
+    corpus: Corpus, manifests: Collection[str], versions: Collection[int] | None = None
+) -> Iterator[Registration]:
+    """Return the registrations of a split, by its manifests, in the order of the ledger."""
+    for registration in LedgerStatus.of(corpus).registrations:
+        plan = registration.plan or {}
+        if plan.get("manifest_sha256") in manifests and (
+            versions is None or plan.get("version") in versions
+        ):
+            yield registration
 
 
 class _Design(NamedTuple):

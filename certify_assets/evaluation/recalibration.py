@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.errors import InputError
+from certify_assets.evaluation.certification import paid_candidates
 from certify_assets.evaluation.pool import gather_pool, takes_pool
 from certify_assets.files import stored_as
 from certify_assets.judges.judged import JudgedCorpus
@@ -74,6 +75,7 @@ def recalibrate(judge: JudgedCorpus) -> RecalibrationReport:
     """Return what each map does to the certificates of a judge on a corpus."""
     config = judge.corpus.config
     rows, hashes, adapter = judge.calibration
+    candidates = paid_candidates(judge, adapter)
     pool = gather_pool(judge).pool if takes_pool(PROCEDURES[0]) else None
     # the maps are fitted on RL, so what they do is read on CAL alone
     cal = rows[rows["split"] == "cal"].reset_index(drop=True)
@@ -83,8 +85,7 @@ def recalibrate(judge: JudgedCorpus) -> RecalibrationReport:
     maps = [fit_recalibration(method, *fit) for method in METHODS]
     plain: dict[tuple[str, float], NDArray[np.bool_]] = {}
     methods = [
-        _method(item, config, cal, everything, adapter.candidates, plain=plain, pool=pool)
-        for item in maps
+        _method(item, config, cal, everything, candidates, plain=plain, pool=pool) for item in maps
     ]
     changed = [item.method for item in methods if item.effect == "changed"]
     ties = [item.method for item in methods if item.effect == "ties"]

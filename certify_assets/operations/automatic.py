@@ -39,6 +39,7 @@ from certify_assets.operations.recertification import score_rows
 from certify_assets.operations.recertification_record import RecertificationRecord, recertifications
 from certify_assets.operations.rollout import (
     certified_rows,
+    choice_accepted,
     complete_deployment,
     deploy,
     require_sound,
@@ -146,6 +147,7 @@ def _decided(
             certificates_key=found.key,
             policy=made.policy,
             accept_resplit=resplit_accepted(now),
+            accept_choice=choice_accepted(now),
         )
     except CertifyError as error:
         return replace(made, reason=str(error))

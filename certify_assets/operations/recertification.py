@@ -17,7 +17,7 @@ import numpy as np
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, GateClosedError, InputError
 from certify_assets.evaluation.anchors import anchor_heads, require_anchored
-from certify_assets.evaluation.certification import require_paid
+from certify_assets.evaluation.certification import paid_candidates, require_paid
 from certify_assets.evaluation.parity import parity_provenance
 from certify_assets.evaluation.pool import JUDGE, StoredPool, gather_pool, pool_part, takes_pool
 from certify_assets.evaluation.spending import (
@@ -98,6 +98,7 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
     # δ is divided by the number of candidates, so the document must count all of them
     rows, hashes, adapter = judge.calibration
     require_paid(judge, adapter.candidates)
+    candidates = paid_candidates(judge, adapter)
     hashes = {**hashes, **parity_provenance(judge)}
     before = _counted_before(judge, hashes["adapter_sha256"])
     counted = count_audit_tasks(
@@ -114,7 +115,7 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
             for row in table.itertuples()
         ],
         "hashes": hashes,
-        "candidates": adapter.candidates,
+        "candidates": candidates,
         "alphas": list(alphas),
         "sides": list(SIDES),
         "procedure": PROCEDURES[0],
@@ -127,7 +128,7 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
         counted=counted,
         new_tasks=tuple(task for task in counted.tasks if task not in before),
         hashes=hashes,
-        candidates=adapter.candidates,
+        candidates=candidates,
         alphas=alphas,
         grid=grid,
         selection=adapter.selection_rule,

@@ -12,7 +12,7 @@ from certify_assets.errors import GateClosedError, InputError, StaleCertificateE
 from certify_assets.evaluation.anchors import require_anchored
 from certify_assets.evaluation.certification import certificate_of
 from certify_assets.evaluation.judge_summary import judge_summary
-from certify_assets.evaluation.ledger import CertifiedSplits, certified_splits
+from certify_assets.evaluation.ledger import CertifiedSplits, certified_judges, certified_splits
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import PROCEDURES, SIDES
@@ -63,6 +63,8 @@ MOST_OPEN: Final = 0.5
 ALIAS: Final = "deployed"
 #: finding of a deployment of runs that were first certified under another split
 RESPLIT_ACCEPTED: Final = "resplit_accepted"
+#: finding of a deployment of a judge that unpaid certificates chose
+CHOSEN: Final = "chosen_among_judges"
 
 
 def deploy(
@@ -74,13 +76,15 @@ def deploy(
     policy: str = "",
     batch_only: bool = False,
     accept_resplit: bool = False,
+    accept_choice: bool = False,
     track: bool = True,
 ) -> DeploymentRecord:
     """Deploy a judge whose certificates hold, whose audit did not fail and that has no alarm.
 
     With `batch_only` any judge that has scored CAL: none of its certificates decides, and every
     batch waits for one of its own. Runs that were certified under another split before are refused
-    unless `accept_resplit` is given; a finding of the deployment says so either way.
+    unless `accept_resplit` is given, and a judge that was chosen among others by certificates that
+    do not pay for it unless `accept_choice` is; a finding of the deployment says so either way.
     """
     # Without budgets the strictest decide, without a sampling plan the last one, and without a key
     # the certificates on CAL. An error of MLflow is stored in the document. `policy` is that of the
@@ -102,6 +106,13 @@ def deploy(
             "confidence than its certificate states; deploy the first, take new tasks, or "
             "accept this with --accept-resplit."
         )
+    choice = _choice(judge) if chosen else ""
+    if choice and not accept_choice:
+        raise GateClosedError(
+            f"{judge} is not deployed on {corpus}: {choice} Deploy that one; or accept this with "
+            "--accept-choice; for later corpora name the judge (--judge) or say how many are "
+            "compared (--judges-compared) when they are imported."
+        )
     record = DeploymentRecord(
         corpus=corpus.name,
         judge=judge.name,
@@ -112,7 +123,7 @@ def deploy(
         sampling=sampling or plan_before(corpus),
         number=0,
         time=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        findings=tuple(_findings(judge, chosen, splits)) if chosen else (),
+        findings=tuple(_findings(choice, chosen, splits, corpus)) if chosen else (),
         policy=policy,
         batch_alpha=batch_alpha,
         kept=corpus.kept.rpartition("/")[2],
@@ -217,6 +228,7 @@ def redeploy(corpus: Corpus, number: int, *, track: bool = True) -> DeploymentRe
         certificates_key=earlier.certificates_key,
         batch_only=earlier.batch_only,
         accept_resplit=resplit_accepted(earlier),
+        accept_choice=choice_accepted(earlier),
         track=track,
     )
 
@@ -249,12 +261,18 @@ def promote(corpus: Corpus, document: RecertificationRecord) -> DeploymentRecord
         alpha=None if budgets is None else {side.side: side.alpha for side in sides},
         certificates_key=document.certificates_key,
         accept_resplit=now is not None and resplit_accepted(now),
+        accept_choice=now is not None and same_judge and choice_accepted(now),
     )
 
 
 def resplit_accepted(record: DeploymentRecord) -> bool:
     """Whether a deployment was made although its runs had been certified under another split."""
     return any(item["code"] == RESPLIT_ACCEPTED for item in record.findings)
+
+
+def choice_accepted(record: DeploymentRecord) -> bool:
+    """Whether a deployment was made although its judge was chosen by unpaid certificates."""
+    return any(item["code"] == CHOSEN for item in record.findings)
 
 
 def require_sound(document: RecertificationRecord, sides: Sequence[CertifiedSide]) -> None:
@@ -302,22 +320,33 @@ def _choose(
     return sorted(chosen, key=lambda item: SIDES.index(item.side))
 
 
+def _choice(judge: JudgedCorpus) -> str:
+    """Say which judges a judge may have been chosen among unpaid; empty where it was not."""
+    corpus = judge.corpus
+    certified = certified_judges(corpus)
+    stored = [
+        name
+        for name in judge.store.names("judges")
+        if judge.store.exists(own_key(corpus.name, name))
+    ]
+    rivals = {*certified.judges, *stored}
+    paid = corpus.config.judges_compared
+    if judge.name == certified.named or len(rivals) <= paid:
+        return ""
+    return (
+        f"{len(rivals)} judges have certificates on the calibration split of {corpus} "
+        f"({', '.join(sorted(rivals))}), which pay for {paid}, and {certified.named} was named "
+        f"before them: taken because its certificate is the best, {judge} has less confidence "
+        "than it states."
+    )
+
+
 def _findings(
-    judge: JudgedCorpus, chosen: Sequence[Certificate], splits: CertifiedSplits
+    choice: str, chosen: Sequence[Certificate], splits: CertifiedSplits, corpus: Corpus
 ) -> list[dict[str, str]]:
     found = []
-    corpus = judge.corpus
-    rivals = sum(
-        judge.store.exists(own_key(corpus.name, name)) for name in judge.store.names("judges")
-    )
-    if rivals > min(item.candidates for item in chosen):
-        text = (
-            f"{rivals} judges have certificates on the calibration split of {corpus}, and those of "
-            f"{judge} pay for {chosen[0].candidates}: if it was taken because its certificate is "
-            "the best of them, the confidence is overstated; choose by RL, with rl_labels=choose "
-            "of the corpus, or certify at δ over their number."
-        )
-        found.append({"code": "chosen_among_judges", "message": text})
+    if choice:
+        found.append({"code": CHOSEN, "message": choice})
     if splits.number > 1:
         names = f" (also as {', '.join(splits.others)})" if splits.others else ""
         text = (

@@ -268,15 +268,20 @@ def test_an_altered_deployment_is_refused(operated: Store) -> None:
     assert Deployment.of(Corpus(operated, "c")).refusal is not None
 
 
-def test_a_judge_taken_as_the_best_of_several_is_said_to_be(operated: Store) -> None:
+def test_a_judge_taken_as_the_best_of_several_is_refused_or_said_to_be(operated: Store) -> None:
     assert "chosen_among_judges" not in {finding["code"] for finding in put(operated).findings}
     shutil.copytree(
         operated.local_path("judges/lexical/c"), operated.local_path("judges/lexical_weighted/c")
     )
-    (finding,) = [
-        finding for finding in put(operated).findings if finding["code"] == "chosen_among_judges"
-    ]
+    before = sorted(operated.names("operations/c"))
+    with pytest.raises(GateClosedError, match=r"2 judges have certificates .*--accept-choice"):
+        put(operated)
+    assert sorted(operated.names("operations/c")) == before
+    made = put(operated, accept_choice=True)
+    (finding,) = [item for item in made.findings if item["code"] == "chosen_among_judges"]
     assert finding["message"].startswith("2 judges have certificates on the calibration split of c")
+    # what was accepted once is accepted when it is deployed again
+    assert redeploy(Corpus(operated, "c"), made.number, track=False).number == made.number + 1
 
 
 def test_labels_that_speak_against_every_budget_stop_each_and_so_does_an_unreadable_monitor(
