@@ -11,7 +11,8 @@ first without and then with what the platform asks for it:
   seeds   the same runs split again, the widest certificate taken; the platform deploys only the
           split that was certified first (`certify ops deploy`, finding `resplit`);
   judges  other scores of the same split, the widest taken; paid for by `candidates`, which divides δ
-          by their number (arms of a judge, `rl_labels: choose`);
+          by their number (arms of a judge, `judges_compared` of a corpus); the platform deploys
+          another judge than the named one only so;
   peeks   certified again whenever a quarter of the tasks has been labelled, until it succeeds; paid
           for by the journal of δ (δ·6/(π²n²) for the n-th certificate of a corpus);
   budgets .08, .09 and .1 at once, any of them certified and wrong: nothing is asked, because the

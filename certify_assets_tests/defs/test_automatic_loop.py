@@ -132,7 +132,17 @@ def test_deliveries_labels_and_the_week_lead_to_deployments_with_nobody_typing(
 ) -> None:
     runs = write_runs(tmp_path / "runs.jsonl", tasks=100, attempts=4)
     name = ["--name", "c", "--format", "table", "--root", loop.store.root]
-    done = command(corpus_command, "import", str(runs), *name, "--no-rl", "--auto-deploy", "always")
+    done = command(
+        corpus_command,
+        "import",
+        str(runs),
+        *name,
+        "--no-rl",
+        "--auto-deploy",
+        "always",
+        "--judge",
+        "lexical",
+    )
     assert done.exit_code == 0, done.output
     assert loop.tick("new_versions") == [], "what was never certified is not certified unasked"
     assert run_corpus("c", quiet=True) == 0

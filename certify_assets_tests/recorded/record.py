@@ -408,7 +408,9 @@ def _operation(product: Product) -> dict[str, Any]:
     names = {"corpus": OPERATED, "judge": "lexical"}
     runs, labels = _deliveries(product)
     before = product.call("deployed", **names)
-    deployed = product.call("deploy", "--audit-rate", ".3", "--draw-seed", 7, **names)
+    deployed = product.call(
+        "deploy", "--audit-rate", ".3", "--draw-seed", 7, "--accept-choice", **names
+    )
     table = product.work / "decisions.parquet"
     delivered = product.call("ingest", runs, "--new-tasks", "--decisions", table, **names)
     again = product.call("ingest", runs, **names)
