@@ -134,7 +134,7 @@ class ReviewApp:
             "/undo": self._undo,
             "/again": self._again,
         }
-        self._pages = Starlette(
+        self.pages = Starlette(
             routes=[
                 Route("/", self._home),
                 # first, since a path of one method alone refuses the other
@@ -168,7 +168,7 @@ class ReviewApp:
             if refused := self._refusal(request, inner):
                 await refused(scope, receive, send)
             else:
-                await self._pages(scope, receive, send)
+                await self.pages(scope, receive, send)
         except ClientDisconnect:
             return
 
