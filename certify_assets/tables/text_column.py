@@ -264,7 +264,8 @@ class TextColumn:
         labels, distinct = self._named()
         # a longer text is none of them, unless it is one between spaces
         doubtful = (
-            min(map(len, distinct)) <= _LONGEST_MISSING or len("".join(distinct).split(None, 1)) > 1
+            min(map(len, distinct), default=0) <= _LONGEST_MISSING
+            or len("".join(distinct).split(None, 1)) > 1
         )
         if doubtful and not _MISSING_ID.isdisjoint(map(str.lower, map(str.strip, distinct))):
             missing = (place for place, label in enumerate(labels) if _is_missing(label))
