@@ -60,8 +60,10 @@ smollm2: setup
 
 # what a cluster needs, for the tests that start or check a real one, and what builds the site: Ray from PyPI, PostgreSQL and docker-compose from Debian where they may be installed
 services: setup
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,docs,fuzz,miniwob,ray,postgres]' || \
-	echo "Ray, the PostgreSQL client, MkDocs and schemathesis could not be installed; their tests will skip."
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,docs,miniwob,ray,postgres]' || \
+	echo "Ray, the PostgreSQL client and MkDocs could not be installed; their tests will skip."
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[fuzz]' || \
+	echo "The fuzzers could not be installed; their tests will skip."
 	@{ ls /usr/lib/postgresql/*/bin/initdb && command -v docker-compose; } >/dev/null 2>&1 || \
 	if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
 	  echo "Installing PostgreSQL and docker-compose for the tests of storage and deployment ..."; \
