@@ -9,6 +9,7 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from certify_assets.defs.names import name_of
+from certify_assets.defs.setup import PREFIX_VARIABLE
 from certify_assets.errors import InputError, MissingToolError
 from certify_assets.judges.specs import SHOWN_VARIABLE
 from certify_assets.storage.lease import OWNER_VARIABLE
@@ -134,6 +135,7 @@ _HANDED_ON = [
     "CERTIFY_ROOT",
     "CERTIFY_JUDGES",
     SHOWN_VARIABLE,
+    PREFIX_VARIABLE,
     "CERTIFY_EXECUTOR",
     "CERTIFY_SHARDS",
     OWNER_VARIABLE,

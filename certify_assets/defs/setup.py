@@ -23,6 +23,8 @@ from certify_assets.judges.specs import (
 )
 
 COMPONENT = "certify_assets.components.Corpora"
+#: prefix of the keys under which commands report, where a project of its own has one
+PREFIX_VARIABLE = "CERTIFY_KEY_PREFIX"
 _SNAPSHOT = "certify_assets/judges.yaml"
 _PREFIX = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+)*")
 # as Dagster takes them
@@ -44,8 +46,19 @@ _settled: list[Setup] = []
 def setup() -> Setup:
     """Return the setup of this process; where none was settled, that of this package's files."""
     if not _settled:
-        _settled.append(_as_shown(declared_setup(Path(__file__).parent)))
+        declared = _as_shown(declared_setup(Path(__file__).parent))
+        if given := os.environ.get(PREFIX_VARIABLE):
+            # commands load no project of others, and report under its keys all the same
+            declared = declared._replace(prefix=_given_prefix(given))
+        _settled.append(declared)
     return _settled[0]
+
+
+def _given_prefix(given: str) -> tuple[str, ...]:
+    try:
+        return parse_prefix(given)
+    except ValueError as error:
+        raise InputError(f"{PREFIX_VARIABLE} is {given!r}: {error}.") from None
 
 
 def _as_shown(declared: Setup) -> Setup:

@@ -1,7 +1,10 @@
 """What a command stores is reported to Dagster, where the data root has an instance."""
 
 import logging
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import dagster as dg
@@ -186,6 +189,27 @@ def test_a_reported_model_is_up_to_date_for_the_study(call: Call, watched: Store
         path = watched.local_path("judges/lexical/c/adapter.json")
         path.write_bytes(path.read_bytes() + b" ")
         assert stale(instance, [key], "c") == {key}
+
+
+@pytest.mark.slow
+def test_under_the_prefix_of_a_project_the_keys_are_its_own(watched: Store) -> None:
+    command = ["-m", "certify_assets.cli", "judge", "train", "c", "--judge", "lexical", "--root"]
+    done = {
+        prefix: subprocess.run(
+            [sys.executable, *command, watched.root],
+            env={**os.environ, "CERTIFY_KEY_PREFIX": prefix},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        for prefix in ("team/eval", "no prefix")
+    }
+    assert done["team/eval"].returncode == 0 and "not reported" not in done["team/eval"].stderr
+    assert "CERTIFY_KEY_PREFIX is 'no prefix': give letters" in done["no prefix"].stderr
+    with dg.DagsterInstance.from_config(str(watched.local_path("dagster"))) as instance:
+        assert instance.all_asset_keys() == [
+            dg.AssetKey(["team", "eval", "judges", "lexical", "model"])
+        ]
 
 
 def test_without_an_instance_nothing_of_dagster_is_touched(
