@@ -49,6 +49,7 @@ from certify_assets.cli.output import (
     write_tables,
     write_text,
 )
+from certify_assets.cli.progress import steps
 from certify_assets.cli.verify import pool_of, verify_whole
 from certify_assets.errors import InputError, StaleCertificateError
 
@@ -61,6 +62,8 @@ if TYPE_CHECKING:
 # a share decided that is so far from the certified one is no matter of chance in so many runs
 _OTHER_SHARE = 0.3
 _FEW_RUNS = 50
+# what drawing a page takes, in certificates that are recomputed
+_PAGE_STEPS = 8
 _AUDITED = (
     "verdict",
     "realized_error",
@@ -433,31 +436,34 @@ def report(
     table = whole.choose_split(*certified_splits(documents))
     unlabelled = pool_of(pool, certificate, documents, reading)
     others = None if pilot is None else read_pilot(pilot, reading)
-    difference = verify_whole(given, documents, table, others, unlabelled)
-    if difference is not None:
-        raise StaleCertificateError(f"{certificate} is not of {scores}: {difference}")
-    test = _audit_table(whole, audit_path, reading)
-    scale = reading.score_scale or recognised_scale(
-        -table.scores if reading.lower_is_better else table.scores
-    )
-    if reading.lower_is_better and scale == "probability":
-        # the negative of a probability is neither one nor log-odds
-        scale = "score"
-    page = render_page(
-        certificates,
-        table.to_frame(),
-        title=title or page_title(scores.name, certificates),
-        # a file's own time, so that the same files give the same page
-        date=f"{date or datetime.fromtimestamp(certificate.stat().st_mtime, UTC):%Y-%m-%d}",
-        audits=() if test is None else _audits(certificates, test),
-        audit_frame=None if test is None else test.to_frame(),
-        minutes_per_review=minutes,
-        score_scale=scale,
-        certificate_file=certificate.name,
-        scores_file=scores.name,
-        joint_delta=given.outline.get("joint_delta") if choice.side is None else None,
-        given_pool=unlabelled,
-    )
+    # a page takes as long as some certificates
+    with steps("report", len(documents) + _PAGE_STEPS) as advance:
+        difference = verify_whole(given, documents, table, others, unlabelled, advance)
+        if difference is not None:
+            raise StaleCertificateError(f"{certificate} is not of {scores}: {difference}")
+        test = _audit_table(whole, audit_path, reading)
+        scale = reading.score_scale or recognised_scale(
+            -table.scores if reading.lower_is_better else table.scores
+        )
+        if reading.lower_is_better and scale == "probability":
+            # the negative of a probability is neither one nor log-odds
+            scale = "score"
+        page = render_page(
+            certificates,
+            table.to_frame(),
+            title=title or page_title(scores.name, certificates),
+            # a file's own time, so that the same files give the same page
+            date=f"{date or datetime.fromtimestamp(certificate.stat().st_mtime, UTC):%Y-%m-%d}",
+            audits=() if test is None else _audits(certificates, test),
+            audit_frame=None if test is None else test.to_frame(),
+            minutes_per_review=minutes,
+            score_scale=scale,
+            certificate_file=certificate.name,
+            scores_file=scores.name,
+            joint_delta=given.outline.get("joint_delta") if choice.side is None else None,
+            given_pool=unlabelled,
+        )
+        advance(_PAGE_STEPS)
     write_text(out, page)
     document = {
         "page": str(out),

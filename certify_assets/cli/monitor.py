@@ -27,6 +27,7 @@ from certify_assets.cli.output import (
     show_line,
     write_text,
 )
+from certify_assets.cli.progress import steps
 from certify_assets.files import sha256_bytes
 
 if TYPE_CHECKING:
@@ -124,14 +125,18 @@ def monitor(
     stated = require_audit_sample(labels)
     entries = []
     # one that certifies nothing decides nothing to monitor; alone it is refused
-    for item in [item for item in certificates if item.certified] or certificates[:1]:
-        entry = monitor_entry(item, table.scores, table.labelled(), table.tasks, **options)
-        if not stated:
-            findings = (*entry.result.findings, NOT_STATED)
-            entry = replace(entry, result=replace(entry.result, findings=findings))
-        entries.append(entry)
-    if page is not None:
-        _write_page(page, entries, labels)
+    monitored = [item for item in certificates if item.certified] or certificates[:1]
+    with steps("monitor", len(monitored) + (page is not None)) as advance:
+        for item in monitored:
+            entry = monitor_entry(item, table.scores, table.labelled(), table.tasks, **options)
+            if not stated:
+                findings = (*entry.result.findings, NOT_STATED)
+                entry = replace(entry, result=replace(entry.result, findings=findings))
+            entries.append(entry)
+            advance(1)
+        if page is not None:
+            _write_page(page, entries, labels)
+            advance(1)
     alarm = any(entry.result.alarm for entry in entries)
     if as_json and len(certificates) == 1:
         emit_json(entries[0].result.to_dict())

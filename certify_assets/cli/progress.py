@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from certify_assets.cli.output import console, say
-from certify_assets.storage.progress import ProgressLines
+from certify_assets.storage.progress import Advance, ProgressLines
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from certify_assets.storage.progress import Advance, Report
+    from certify_assets.storage.progress import Report
 
 #: seconds after which a command that says nothing is missed, and how much later each time
 PATIENCE_S: Final = 5.0
@@ -24,11 +24,26 @@ _OWN: Final = ("run", "demo", "ui", "research", "plan", "review serve", "corpus 
 
 
 @contextmanager
-def progress() -> Iterator[Report]:
+def steps(command: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Give what counts the steps of a command that may be over before anybody waits."""
+    done = 0
+    with progress(patience=PATIENCE_S) as report:
+
+        def advance(number: int = 1) -> None:
+            nonlocal done
+            done += number
+            report(Advance(command, done, total))
+
+        advance(0)
+        yield advance
+
+
+@contextmanager
+def progress(*, patience: float = 0.0) -> Iterator[Report]:
     """Give what a long step reports to: a bar a stage in a terminal, lines of a log elsewhere."""
     screen = console(stderr=True)
     if not screen.is_terminal:
-        yield ProgressLines(say)
+        yield ProgressLines(say, patience=patience)
         return
     from rich.progress import (
         BarColumn,

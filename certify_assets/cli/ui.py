@@ -48,7 +48,7 @@ def ui(port: int, mlflow_port: int, host: str, everything: bool, store: Store) -
     """
     from certify_assets.cli.launching import dagster_environment, find_program
     from certify_assets.judges.specs import SHOWN_VARIABLE
-    from certify_assets.storage.tracking import tracking_uri
+    from certify_assets.storage.tracking import experiment_page, tracking_uri
 
     dagster, mlflow = find_program("dagster"), find_program("mlflow")
     if dagster is None:
@@ -73,7 +73,7 @@ def ui(port: int, mlflow_port: int, host: str, everything: bool, store: Store) -
         store.local_path("mlflow").mkdir(parents=True, exist_ok=True)
         place = ["--host", host, "--port", str(mlflow_port), "--workers", "1"]
         commands.append([mlflow, "server", "--backend-store-uri", uri, *place])
-        parts.insert(0, f"MLflow {environment['MLFLOW_UI_URL']}")
+        parts.insert(0, f"MLflow {experiment_page(store, environment['MLFLOW_UI_URL'])}")
 
     def ready() -> None:
         show_line(f"ready: {address}  ({'; '.join(parts)})")

@@ -218,6 +218,7 @@ def verify_whole(
     table: ScoreTable,
     pilot: Table | None,
     pool: Unlabelled | None,
+    done: Callable[[int], None] = lambda _: None,
 ) -> str | None:
     """Recompute certificates from a table in memory; return the first difference."""
     from certify_assets.certificates import verify_certificate, verify_set
@@ -225,10 +226,16 @@ def verify_whole(
     data = (table.scores, outcomes_of(table), table.tasks)
     others: dict[str, Any] = {"pilot": pilot, "pool": pool, "agents": table.agents}
     named = table.trajectories is not None
+
+    def verified(item: Any) -> str | None:
+        difference = verify_certificate(item, *data, named=named, **others)
+        done(1)
+        return difference
+
     return _first_difference(
         given,
         documents,
-        lambda item: verify_certificate(item, *data, named=named, **others),
+        verified,
         lambda found: verify_set(found, *data, **others),
     )
 

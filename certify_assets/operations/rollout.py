@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -78,6 +78,7 @@ def deploy(
     accept_resplit: bool = False,
     accept_choice: bool = False,
     track: bool = True,
+    checked: Callable[[], None] = lambda: None,
 ) -> DeploymentRecord:
     """Deploy a judge whose certificates hold, whose audit did not fail and that has no alarm.
 
@@ -141,6 +142,7 @@ def deploy(
             store.write_bytes(place + SUFFIX, signing.sign(data))
     record = append_deployment(corpus, replace(record, kept=record.kept or _keep(judge)))
     store.write_json(deployment_key(corpus.name), asdict(record))
+    checked()
     return _tracked(judge, record, chosen) if track else record
 
 

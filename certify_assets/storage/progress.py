@@ -40,6 +40,9 @@ class ProgressLines:
 
     say: Callable[[str], None]
     clock: Callable[[], float] = time.monotonic
+    # seconds in which nothing is said: what ends before needs no lines
+    patience: float = 0.0
+    _began: float = field(default=math.inf, init=False)
     _stage: str = field(default="", init=False)
     _first: tuple[int, float] = field(default=(0, 0.0), init=False)
     _shown: tuple[int, float] = field(default=(-1, -math.inf), init=False)
@@ -53,6 +56,9 @@ class ProgressLines:
                 (advance.done, now),
                 (-1, -math.inf),
             )
+        self._began = min(now, self._began)
+        if now - self._began < self.patience:
+            return
         part = advance.done * _LINES // max(1, advance.total)
         if advance.done < advance.total and (
             part <= self._shown[0] or now - self._shown[1] < _APART_S

@@ -10,10 +10,11 @@ from __future__ import annotations
 import functools
 import getpass
 import os
+import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +26,8 @@ from certify_assets.files import canonical_json, sha256_bytes, sha256_file
 from certify_assets.storage.mlflow_server import mlflow_client, without_credentials
 from certify_assets.storage.store import Store
 
+#: experiment of the records where nothing else is asked for
+EXPERIMENT = "certify_assets"
 _UI = "http://127.0.0.1:5000"
 _MAX_PARAM = 500
 # what MLflow takes in one call, at most 1,000 of both
@@ -79,6 +82,21 @@ def tracking_uri(store: Store) -> str:
             "the folder, or set MLFLOW_TRACKING_URI."
         )
     return f"sqlite:///{path}"
+
+
+def experiment_page(store: Store, address: str) -> str:
+    """Return where an MLflow UI shows the records of a local data root; its first page is empty."""
+    # without MLflow, which takes seconds to import
+    with suppress(sqlite3.Error), closing(_records(store)) as records:
+        query = "select experiment_id from experiments where name = ?"
+        if found := records.execute(query, (EXPERIMENT,)).fetchone():
+            return f"{address}/#/experiments/{int(found[0])}"
+    return address
+
+
+def _records(store: Store) -> sqlite3.Connection:
+    path = store.local_path("mlflow/mlflow.db")
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
 
 
 @dataclass(frozen=True)
@@ -137,12 +155,12 @@ class Tracker:
     uri: str
     # where documents go when this tracker creates the experiment
     artifact_root: str
-    experiment: str = "certify_assets"
+    experiment: str = EXPERIMENT
     # the database is that of the data root, whose artifacts it names by their path
     own: bool = False
 
     @classmethod
-    def for_store(cls, store: Store, *, experiment: str = "certify_assets") -> Tracker:
+    def for_store(cls, store: Store, *, experiment: str = EXPERIMENT) -> Tracker:
         """Return the tracker that belongs to a data root."""
         if store.is_local:
             store.local_path("mlflow").mkdir(parents=True, exist_ok=True)

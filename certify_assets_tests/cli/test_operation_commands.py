@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -230,6 +231,11 @@ def test_a_decision_is_followed(call: Call, operated: Store, tmp_path: Path) -> 
     )
     shown = call("ops", "lineage", document["batch"], "--corpus", "c", "--root", operated.root)
     assert shown.code == 0 and "Every link holds." in shown.out and "source <a>.jsonl" in shown.out
+    (tmp_path / "<a>.jsonl").rename(tmp_path / "moved")
+    moved = call("ops", "lineage", document["batch"], "--corpus", "c", "--root", operated.root)
+    said = " ".join(moved.out.split())
+    assert moved.code == 0 and re.search(r"\d+ links hold, 1 could not be checked", said)
+    (tmp_path / "moved").rename(tmp_path / "<a>.jsonl")
     operated.write_bytes("judges/lexical/c/adapter/weights.safetensors", b"other")
     alter_copies(operated)
     answer = call("ops", "lineage", "new-1-task-000/0", "--root", operated.root)

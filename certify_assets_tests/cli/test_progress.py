@@ -2,13 +2,16 @@
 
 import io
 import time
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from certify_assets.cli import progress as module
-from certify_assets.cli.progress import heartbeat, progress
-from certify_assets.storage.progress import Advance
+from certify_assets.cli.progress import heartbeat, progress, steps
+from certify_assets.storage.progress import Advance, ProgressLines
+from certify_assets_tests.builders import score_rows
+from certify_assets_tests.cli.calling import Call
 
 
 def test_a_silent_command_says_that_it_is_at_work(capsys: pytest.CaptureFixture[str]) -> None:
@@ -40,3 +43,30 @@ def test_a_bar_with_the_time_left_in_a_terminal_and_lines_elsewhere(
         report(Advance("sft", 1, 4, loss=0.5))
         report(Advance("sft", 4, 4, loss=0.25))
     assert "sft, loss 0.2500" in drawn.getvalue() and "4/4" in drawn.getvalue()
+
+
+def test_steps_are_counted_once_somebody_waits(
+    call: Call, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with steps("report", 3) as advance:
+        advance(3)
+    assert capsys.readouterr().err == "", "it was over before anybody waited"
+    score_rows(tasks=100, attempts=4).to_csv(scores := tmp_path / "s.csv", index=False)
+    assert call(f"certificate {scores} --alpha .2 --out {tmp_path}/c.json --json").code == 0
+    monkeypatch.setattr(module, "PATIENCE_S", 0.01)
+    later = score_rows(tasks=100, attempts=4, seed=9)
+    later.assign(task_id="later-" + later["task_id"].astype(str)).to_csv(tmp_path / "l.csv")
+    for command, page, table in (("report", "--out", "s.csv"), ("monitor", "--html", "l.csv")):
+        said = call(f"{command} {tmp_path}/c.json {tmp_path}/{table} {page} {tmp_path}/p.html").err
+        lines = [line for line in said.splitlines() if line.startswith(f"{command}: ")]
+        counted = [line for line in lines if " of " in line]
+        done, total = counted[-1].removeprefix(f"{command}: ").split(" of ")
+        assert done == total, f"it comes to its end: {said}"
+
+
+def test_lines_wait_and_then_say_what_is_left() -> None:
+    clock, said = iter([0.0, 2.0, 6.0, 12.0]), list[str]()
+    lines = ProgressLines(said.append, clock=lambda: next(clock), patience=5.0)
+    for done in (0, 1, 3, 4):
+        lines(Advance("deploy", done, 4))
+    assert said == ["deploy: 3 of 4, 2 s left", "deploy: 4 of 4"]

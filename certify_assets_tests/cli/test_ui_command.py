@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from certify_assets.storage.store import Store
+from certify_assets.storage.tracking import Record, Tracker, experiment_page
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.paths import REPOSITORY
 
@@ -93,6 +95,15 @@ def test_a_port_in_use_and_a_server_that_ends_are_one_sentence(
     ended = call(f"ui --port {free_port()} --root {root}")
     assert ended.code == 1 and ended.out == ""
     assert "dagster ended with code 7 (no code location)" in ended.err and "ui.log" in ended.err
+
+
+def test_mlflow_opens_on_the_records(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    assert experiment_page(store, "http://a:1") == "http://a:1"
+    assert not (tmp_path / "mlflow").exists()
+    tracker = Tracker.for_store(store)
+    page = tracker.write(Record("a run", {}))
+    assert page.startswith(f"{experiment_page(store, 'http://127.0.0.1:5000')}/runs/")
 
 
 @pytest.mark.slow
