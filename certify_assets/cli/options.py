@@ -183,7 +183,7 @@ def column_options(given: Callable[..., None]) -> Callable[..., None]:
         "--score-scale",
         type=click.Choice(["probability", "log-odds"]),
         help="What scores are: percentages are divided by 100 where probabilities are said, and "
-        "other scores than those refused. [default: scores as they are]",
+        "other scores than those refused. [default: as those of CERTIFICATE were, or as they are]",
     )(command)
     command = click.option(
         "--lower-is-better",

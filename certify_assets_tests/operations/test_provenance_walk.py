@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import zipfile
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -9,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.formats import import_corpus
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.evaluation import certification
+from certify_assets.files import sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.layout import batch_key, certificate_key, decisions_of
@@ -214,6 +217,23 @@ def test_a_source_inside_an_archive_is_not_called_missing(tmp_path: Path) -> Non
     (tmp_path / "runs" / "a.tar.gz").write_bytes(b"an archive")
     link = source_link([str(tmp_path / "runs")], "runs/a.tar.gz/inner/1.json", "0" * 64)
     assert link.status == "told" and not link.broken and "is not opened" in link.detail
+
+
+def test_a_source_inside_an_archive_is_compared(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    with zipfile.ZipFile(tmp_path / "runs" / "a.zip", "w") as archive:
+        archive.writestr("inner/1.json", "{}")
+    name, sha256 = "runs/a.zip/inner/1.json", sha256_bytes(b"{}")
+    roots = [str(tmp_path / "runs")]
+    assert source_link(roots, name, sha256).status == "holds"
+    assert source_link(roots, name, "0" * 64).broken
+    assert source_link(roots, "runs/a.zip/inner/2.json", sha256).status == "told"
+    # what is imported and what is followed are one name and one hash
+    write_runs(tmp_path / "r.jsonl", tasks=2)
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
+        archive.write(tmp_path / "r.jsonl", "inner/r.jsonl")
+    (made,) = import_corpus(tmp_path / "b.zip", name="c").files.items()
+    assert source_link([str(tmp_path / "b.zip")], *made).status == "holds"
 
 
 def test_a_table_that_cannot_be_read_is_a_broken_document(decided: Store) -> None:
