@@ -29,4 +29,8 @@ def without_collector() -> Iterator[None]:
         yield
     finally:
         if collecting:
+            # the next object would have the collector walk all of them: it finds them among the old
+            if not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
