@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +14,7 @@ import numpy as np
 from certify_assets.cli.documents import Choice, load_certificates
 from certify_assets.cli.options import ReadingOptions, read_scores, remedies, say_read_as
 from certify_assets.errors import InputError
+from certify_assets.evaluation.score_reading import IssuedReading, ScoreReading
 from certify_assets.evaluation.score_table import ColumnNames, read_labels
 from certify_assets.files import read_json, sha256_file, write_json_atomic
 from certify_assets.tables.table_files import read_rows
@@ -21,7 +22,7 @@ from certify_assets.tables.table_files import read_rows
 if TYPE_CHECKING:
     from certify_assets.certificates import Batch, BatchPlan, Certificate, History
     from certify_assets.certificates.batch_sides import SidesDraw, SidesPlan
-    from certify_assets.evaluation.score_table import ScoreTable
+from certify_assets.evaluation.score_table import ScoreTable
 
 COLUMNS: Final = ("order", "trajectory_id", "task_id", "seed", "batch_sha256", "level")
 BOTH: Final = "both"
@@ -57,14 +58,24 @@ class Planned:
 
     sides: SidesPlan
     both: bool
+    # how the scores of the batch are read
+    reading: ScoreReading = field(default_factory=ScoreReading)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan file."""
         from certify_assets.certificates.batch_sides import SCHEMA
 
+        said = self.reading.provenance()
+        plan = self.sides.plans[0].to_dict()
         if self.both:
-            return {"schema": SCHEMA, **self.sides.to_dict()}
-        return self.sides.plans[0].to_dict()
+            plan = {"schema": SCHEMA, **self.sides.to_dict()}
+        return {**plan, "scores": said} if said else plan
+
+    def issued(self, path: Path) -> IssuedReading:
+        """Return how the scores of a table of this plan are read."""
+        thresholds = [value for plan in self.sides.plans for value in plan.thresholds]
+        said = self.reading.provenance()
+        return IssuedReading.of(path, [(said, float(value)) for value in thresholds])
 
 
 @dataclass(frozen=True)
@@ -99,6 +110,7 @@ def plan_of(certificate: Path, scores: Path, asked: BatchOptions) -> tuple[Plann
         load_certificates(certificate)
         raise
     if isinstance(document, dict) and (known := _read_plan(document)) is not None:
+        asked = replace(asked, reading=asked.reading.under(known.issued(certificate)))
         frozen = _batch(scores, asked)
         if asked.named:
             raise InputError(
@@ -106,21 +118,28 @@ def plan_of(certificate: Path, scores: Path, asked: BatchOptions) -> tuple[Plann
                 "these options out."
             )
         return known, frozen
-    from certify_assets.certificates.batch_sides import SidesPlan
-
     issued = load_certificates(certificate, Choice(asked.one_side))
     asked = replace(asked, reading=asked.reading.as_issued(certificate, issued))
     frozen = _batch(scores, asked)
-    held = {item.side for item in issued}
+    made = _planned(certificate, scores, frozen, asked, {item.side for item in issued})
+    reading = ScoreReading.of_provenance(issued[0].provenance)
+    return replace(made, reading=reading), frozen
+
+
+def _planned(
+    certificate: Path, scores: Path, frozen: Batch, asked: BatchOptions, held: set[str]
+) -> Planned:
+    from certify_assets.certificates.batch_sides import SidesPlan
+
     if asked.side == BOTH or len(held) > 1:
         if asked.threshold is not None:
             raise InputError("--threshold is of one side; leave it out, or name the side.")
         items = {side: _one(certificate, replace(asked, side=side)) for side in sorted(held)}
         if asked.history is not None:
-            return Planned(_plan_both(items, scores, frozen, asked), both=True), frozen
+            return Planned(_plan_both(items, scores, frozen, asked), both=True)
         certified = [side for side, item in items.items() if item.certified]
         if len(certified) > 1:
-            return Planned(_plan_certified(items, frozen, asked), both=True), frozen
+            return Planned(_plan_certified(items, frozen, asked), both=True)
         if asked.side == BOTH:
             raise InputError(
                 f"{certificate} does not certify both sides; give --history with labelled past "
@@ -128,7 +147,7 @@ def plan_of(certificate: Path, scores: Path, asked: BatchOptions) -> tuple[Plann
             )
         # what is not certified has no threshold to draw for
         asked = replace(asked, side=(certified or sorted(held))[0])
-    return Planned(SidesPlan((_plan_one(certificate, frozen, asked),)), both=False), frozen
+    return Planned(SidesPlan((_plan_one(certificate, frozen, asked),)), both=False)
 
 
 def _read_plan(document: Mapping[str, Any]) -> Planned | None:
@@ -137,11 +156,18 @@ def _read_plan(document: Mapping[str, Any]) -> Planned | None:
     from certify_assets.certificates.batch_sides import SCHEMA as SIDES_SCHEMA
     from certify_assets.certificates.batch_sides import SidesPlan
 
-    if document.get("schema") == SCHEMA:
-        return Planned(SidesPlan((BatchPlan.from_dict(document),)), both=False)
-    if document.get("schema") == SIDES_SCHEMA:
-        return Planned(SidesPlan.from_dict(document), both=True)
-    return None
+    if document.get("schema") not in (SCHEMA, SIDES_SCHEMA):
+        return None
+    said = document.get("scores", {})
+    if not isinstance(said, dict) or not all(isinstance(words, str) for words in said.values()):
+        raise InputError(
+            "scores of the plan is no object of text; give the file as it was written."
+        )
+    reading = ScoreReading.of_provenance(said)
+    rest = {name: value for name, value in document.items() if name != "scores"}
+    if document["schema"] == SCHEMA:
+        return Planned(SidesPlan((BatchPlan.from_dict(rest),)), both=False, reading=reading)
+    return Planned(SidesPlan.from_dict(rest), both=True, reading=reading)
 
 
 def _plan_one(certificate: Path, frozen: Batch, asked: BatchOptions) -> BatchPlan:

@@ -158,9 +158,11 @@ class ReadingOptions:
 
     def as_issued(self, path: Path, certificates: Iterable[Certificate]) -> ReadingOptions:
         """Return options that read scores as those of certificates were; refuse others."""
-        issued = IssuedReading.of(
-            path, [(item.provenance, item.threshold) for item in certificates]
-        )
+        found = [(item.provenance, item.threshold) for item in certificates]
+        return self.under(IssuedReading.of(path, found))
+
+    def under(self, issued: IssuedReading) -> ReadingOptions:
+        """Return options that read scores as others were read; refuse options that contradict."""
         return replace(
             self,
             lower_is_better=issued.lower_option(self.lower_is_better),

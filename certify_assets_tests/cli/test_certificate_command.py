@@ -313,6 +313,17 @@ def test_scores_of_failure_are_noticed_and_read_on_request(
         again = call(f"decide {plain} {scores} --json").json
         assert {**decided.json, "certificate_sha256": again["certificate_sha256"]} == again
     assert call(f"verify {out} {scores}").code == 3
+    # a plan keeps it for the draw
+    named, drawn = tmp_path / "named.csv", []
+    frame.assign(score=-frame["score"], trajectory_id=range(len(frame))).to_csv(named, index=False)
+    planned = call(f"batch plan {out} {named} --side reject --out {tmp_path}/plan.json --json")
+    assert planned.code == 0
+    for source, option in ((out, ""), (tmp_path / "plan.json", ""), (out, "--lower-is-better")):
+        side = "" if source.name == "plan.json" else "--side reject"
+        rows = tmp_path / "draw.csv"
+        assert call(f"batch draw {source} {named} --seed 3 --out {rows} {side} {option}").code == 0
+        drawn.append(rows.read_text("utf-8"))
+    assert len(set(drawn)) == 1
     for command in ("verify", "decide", "audit", "monitor", "report", "batch plan"):
         refused = call(f"{command} {plain} {path} --lower-is-better")
         assert refused.code == 2 and "leave --lower-is-better out" in refused.err
