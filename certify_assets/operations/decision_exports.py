@@ -160,6 +160,8 @@ def log_decisions(corpus: Corpus, address: str, *, batch: str = "") -> ExportedD
     from certify_assets.storage.traces import TraceVerdict, log_verdicts
 
     found, final = _decided(corpus, batch)
+    if not final:
+        raise InputError(f"{corpus} has no decision to log: nothing is decided finally.")
     logged = log_verdicts(
         address,
         (

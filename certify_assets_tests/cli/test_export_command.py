@@ -169,8 +169,10 @@ def test_mlflow_traces_get_assessments_once(call: Call, tmp_path: Path) -> None:
         *("--option", "label=correct", *root),
     )
     assert made.code == 0, made.err
-    assert call("ops", "ingest", "traced", f"mlflow+{address}/later", *root).code in (0, 3)
     export = ("ops", "export", "traced", address, "--format", "mlflow")
+    early = call(*export, *root)
+    assert early.code == 2 and "nothing is decided finally" in early.err
+    assert call("ops", "ingest", "traced", f"mlflow+{address}/later", *root).code in (0, 3)
     for written, unchanged in ((2, 0), (0, 2)):
         answer = call(*export, "--json", *root)
         assert answer.code == 0, answer.err
