@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -108,15 +109,13 @@ class LexicalJudge(FileJudge):
 
         Words and their idf are those of all texts: labels have no part in them.
         """
-        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
         labels = training_labels(len(texts), outcomes)
         vocabulary, counts = _vocabulary(texts, settings)
         idf = 1.0 + np.log((1 + len(texts)) / (1 + counts.getnnz(axis=0)))
         features = _weigh(counts, idf)
         # one thread: sums in one order give the same weights on any number of cores, and on vectors
         # this short it is faster
-        with threadpool_limits(1):
+        with _threads().limit(limits=1):
             model = _fitted(features, labels, settings)
             held_out = [
                 _fitted(features[fold.known], labels[fold.known], settings).decision_function(
@@ -213,6 +212,16 @@ class LexicalJudge(FileJudge):
             renderer_sha256=document["renderer_sha256"],
             training=document["training"],
         )
+
+
+@cache
+def _threads() -> Any:
+    """Return the thread pools of what fits; to look for them takes as long as a small fit."""
+    # imported for what it loads
+    import sklearn.linear_model  # noqa: F401
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+    return ThreadpoolController()
 
 
 def _fitted(features: Any, labels: NDArray[np.int64], settings: LexicalSettings) -> Any:
