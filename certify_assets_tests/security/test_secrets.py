@@ -6,8 +6,10 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from certify_assets.cli.launching import platform
+from certify_assets.defs.names import key
 from certify_assets.storage.tracking import waiting_records
-from certify_assets_tests.faults.small import prepare, results, run
+from certify_assets_tests.faults.small import CORPUS, prepare, results, run
 
 SECRETS = {
     "OPENAI_API_KEY": "sk-secret-of-openai-0001",
@@ -58,5 +60,7 @@ def test_no_secret_is_written_anywhere_and_a_run_without_mlflow_is_whole(tmp_pat
     assert "kept, and sent with a later record" in told
     assert len(waiting) >= 15
     print(f"MLflow down: {len(waiting)} records kept, run whole")
-    again = run(root)
-    assert again.returncode == 0 and waiting_records(store) == []
+    with platform(store) as execution, execution.instance_with([CORPUS]) as instance:
+        profile = key("corpora/profile")
+        later = execution.execute("onboard_corpus", instance, CORPUS, {profile})
+    assert later.success and waiting_records(store) == []
