@@ -155,7 +155,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=10_000)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
-    batches, sizes = (200, (50,)) if options.quick else (options.batches, (50, 150, 400))
+    batches, sizes = (50, (50,)) if options.quick else (options.batches, (50, 150, 400))
     rng = np.random.default_rng(42)
     rows = [["N", "alpha", "prior .01", "prior .03", "prior .08"]]
     for alpha in (0.1, 0.2):

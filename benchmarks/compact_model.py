@@ -8,8 +8,8 @@ Corpora, data root and the folder of published runs are as in transfer.py; publi
 split here, for GRPO. CAL alone certifies every judge, so that all rows are of the same labels. TEST
 is read through the ledger, after the certificates. The audit is its verdict with coverage and error
 on TEST; "-" where nothing is certified. CPU minutes are of this rung alone, in this process:
-training (with GRPO every arm and the choice), scores, certificates. --quick: one embedded corpus,
-lexical and base.
+training (with GRPO every arm and the choice), scores, certificates. --quick: two attempts a task of
+one embedded corpus, lexical and base.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from pathlib import Path
 
 from transfer import prepare
 
+from certify_assets.corpora.config import CorpusConfig, save_config
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.embedded import EMBEDDED, load_embedded
 from certify_assets.evaluation.audit import CertificateAudit, audit_judge
 from certify_assets.evaluation.certification import certificate_of, certify_judge
 from certify_assets.judges.base import judge_auroc
@@ -43,15 +45,27 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=None, help="folder of published runs")
     parser.add_argument("--corpus", action="append", help="repeat for more (default: all)")
     parser.add_argument("--judge", action="append", choices=LADDER, help="rung (default: all)")
-    parser.add_argument("--quick", action="store_true", help="one corpus, lexical and base")
+    parser.add_argument(
+        "--quick", action="store_true", help="two attempts a task of one corpus, lexical and base"
+    )
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         store = Store(str(Path(given.root or folder).absolute()))
-        corpora = prepare(store, None if given.quick else given.data, rl=True)
         if given.quick:
-            ladder(store, corpora[:1], QUICK)
+            ladder(store, [few_attempts(store, Path(folder) / "runs.parquet")], QUICK)
         else:
+            corpora = prepare(store, given.data, rl=True)
             ladder(store, given.corpus or corpora, given.judge or LADDER)
+
+
+def few_attempts(store: Store, path: Path) -> str:
+    """Prepare an embedded corpus with two attempts a task; return its name."""
+    frame = load_embedded(EMBEDDED[0])
+    frame[frame["attempt"] < 2].to_parquet(path, index=False)
+    config = CorpusConfig("few_attempts", paths=(str(path),), rl=True, rl_labels="choose")
+    save_config(store, config)
+    Corpus(store, config.name).prepare()
+    return config.name
 
 
 def ladder(store: Store, corpora: Sequence[str], judges: Sequence[str]) -> None:

@@ -44,22 +44,13 @@ def quick(root: str) -> None:
     """Make the lexical judges of one embedded corpus."""
     prepare(Store(root), QUICK_CORPUS)
     for judge in QUICK_JUDGES:
-        for stage in STAGES:
-            subprocess.run(
-                [
-                    sys.executable,
-                    __file__,
-                    "--root",
-                    root,
-                    "--stage",
-                    stage,
-                    "--corpus",
-                    QUICK_CORPUS,
-                    "--judge",
-                    judge,
-                ],
-                check=True,
-            )
+        subprocess.run(
+            [
+                *(sys.executable, __file__, "--root", root, "--corpus", QUICK_CORPUS),
+                *("--judge", judge, "--stage", *STAGES),
+            ],
+            check=True,
+        )
         evaluate_agent_folds(JudgedCorpus(Corpus(Store(root), QUICK_CORPUS), judge))
 
 
@@ -84,9 +75,10 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument(
         "--stage",
+        nargs="+",
         choices=tuple(STAGES),
-        default=None,
-        help="one stage of one judge, in this process",
+        default=(),
+        help="stages of one judge, in this process",
     )
     parser.add_argument("--judge", default="lexical")
     arguments = parser.parse_args()
@@ -94,10 +86,9 @@ def main() -> None:
         parser.error("give --root, or --quick for a data root of its own")
     with tempfile.TemporaryDirectory() as folder:
         root = arguments.root or folder
+        for stage in arguments.stage:
+            STAGES[stage](JudgedCorpus(Corpus(Store(root), arguments.corpus[0]), arguments.judge))
         if arguments.stage:
-            STAGES[arguments.stage](
-                JudgedCorpus(Corpus(Store(root), arguments.corpus[0]), arguments.judge)
-            )
             return
         if arguments.quick:
             quick(root)

@@ -82,13 +82,13 @@ def main() -> None:
     )
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--tokens", type=int, default=448)
-    parser.add_argument("--quick", action="store_true", help="one step, 128 tokens")
+    parser.add_argument("--quick", action="store_true", help="one step, 48 tokens")
     arguments = parser.parse_args()
     import torch
 
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", category=FutureWarning)
-    steps, tokens = (1, 128) if arguments.quick else (arguments.steps, arguments.tokens)
+    steps, tokens = (1, 48) if arguments.quick else (arguments.steps, arguments.tokens)
     rng = np.random.default_rng(0)
     prompts = [Encoded(tuple(rng.integers(4, 4096, tokens).tolist())) for _ in range(8)]
     rows = (prompts, [place % 2 for place in range(8)])

@@ -178,10 +178,10 @@ def main() -> None:
         manifest = make_manifest(frame["task_id"], corpus, seed=42)
         cal, unseen = select(frame, manifest, "cal"), select(frame, manifest, "rl")
         failed = unseen.query("outcome == 0")
-        cal = cal.groupby("task_id").head(2) if options.quick else cal
+        cal = cal.groupby("task_id").head(1) if options.quick else cal
         failed = failed.iloc[
             np.random.default_rng(0).choice(
-                len(failed), 8 if options.quick else options.runs, replace=False
+                len(failed), 3 if options.quick else options.runs, replace=False
             )
         ]
         found, lexical = judges(select(frame, manifest, "sft"), options, corpus)

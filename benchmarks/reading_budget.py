@@ -14,7 +14,7 @@ SFT and certified on RL and CAL at δ = .05 on one side. Means over the seeds of
 `cut` is the share of runs that are cut and `characters` the median length of a whole run. `CPU s`
 are one training and one scoring of all runs, rendering included; `MiB` is the peak of the process
 that did both, the runs themselves included. The last rows are means over corpora. --quick: one
-embedded corpus, two seeds.
+embedded corpus, one seed.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def main() -> None:
     corpora, seeds = arguments.corpus or [*EMBEDDED, *PUBLISHED], arguments.seeds
     budgets = arguments.budget or list(BUDGETS)
     if arguments.quick:
-        corpora, seeds, budgets = [next(iter(EMBEDDED))], 2, ["6000/1200", "whole"]
+        corpora, seeds, budgets = [next(iter(EMBEDDED))], 1, ["6000/1200", "whole"]
     print(
         f"{'corpus':22}{'budget':>11}{'cut':>6}{'characters':>11}{'AUROC':>7}{'':9}"
         f"{'guarded .1 .2':>12}{'pseudo .1 .2':>13}{'CPU s':>7}{'MiB':>8}"

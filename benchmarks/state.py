@@ -10,7 +10,7 @@ Counted are reads of a corpus's trajectories (opened, or only hashed), certifica
 reads of deployment.json: by wrapping `Store` and `verify_certificate`. Every operation begins as a
 command of its own would, without what the process has verified before, but for the second index
 page. The commit before is driven by `_old`, the working tree by `_new`. --quick: one round, 80 runs,
-one corpus.
+one corpus, with imports and compilation.
 """
 
 from __future__ import annotations
@@ -188,10 +188,14 @@ DRIVERS = {"old": _old, "new": _new}
 
 
 def drive(driver: str, runs: int, corpora: bool) -> dict[str, dict[str, float]]:
-    """Operate a corpus twice in this process, first to import and compile; return the second."""
+    """Operate a corpus twice in this process, first to import and compile; return the second.
+
+    Without the corpora of the index page nothing comes first.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "first").mkdir()
-        DRIVERS[driver](Path(folder) / "first" / "root", 40, False)
+        if corpora:
+            (Path(folder) / "first").mkdir()
+            DRIVERS[driver](Path(folder) / "first" / "root", 40, False)
         (Path(folder) / "second").mkdir()
         return DRIVERS[driver](Path(folder) / "second" / "root", runs, corpora)
 

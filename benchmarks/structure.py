@@ -16,7 +16,7 @@ there. A seed splits the tasks. Each judge is trained on SFT, with RL and CAL ce
   CPU s    one training, without its explanation, and one scoring of the rest, without rendering.
 The controls rank by length, steps and agent alone: direction and rates are those of SFT. The last
 table has the mean over corpora and over sides and budgets, and the difference to lexical with its
-standard error over corpora. --quick: one embedded corpus, two seeds.
+standard error over corpora. --quick: one embedded corpus, one seed.
 """
 
 from __future__ import annotations
@@ -239,11 +239,11 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--corpus", action="append", choices=(*EMBEDDED, *PUBLISHED))
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="one corpus, two seeds")
+    parser.add_argument("--quick", action="store_true", help="one corpus, one seed")
     options = parser.parse_args()
     names = options.corpus or [*EMBEDDED, *PUBLISHED]
     if options.quick:
-        names, options.seeds = names[:1], 2
+        names, options.seeds = names[:1], 1
     found: dict[str, list[Cell]] = {}
     for name in names:
         frame = labelled_runs(name, options.data)

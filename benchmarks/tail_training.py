@@ -27,7 +27,7 @@ All share folds, features and settings with the judges of the package. The colum
 Then the differences to `combined` of the same corpus and seed; after ±, their standard error over
 seeds, which share runs, and in the last table over corpora. With --out a cell, that is a corpus and
 a seed, is kept there as a file, and a run that was stopped resumes. --quick: one embedded corpus,
-two seeds.
+two attempts a task, one seed.
 """
 
 from __future__ import annotations
@@ -391,7 +391,9 @@ def stored(path: Path) -> dict[str, Row]:
     }
 
 
-def measured(name: str, data: Path, seeds: int, out: Path) -> Iterator[dict[str, Row]]:
+def measured(
+    name: str, data: Path, seeds: int, out: Path, per_task: int | None
+) -> Iterator[dict[str, Row]]:
     """Measure the cells of a corpus, those of `out` aside."""
     paths = [out / f"{name}-{seed}.json" for seed in range(seeds)]
     runs: Runs | None = None
@@ -402,6 +404,8 @@ def measured(name: str, data: Path, seeds: int, out: Path) -> Iterator[dict[str,
                 if isinstance(frame, str):
                     print(frame)
                     return
+                if per_task:
+                    frame = frame.groupby("task_id").head(per_task).reset_index(drop=True)
                 runs = Runs.of(frame)
             rows = {key: vars(row) for key, row in cell(runs, name, seed).items()}
             write_atomic(path, json.dumps(rows).encode())
@@ -473,15 +477,21 @@ def main() -> None:
     parser.add_argument("--corpus", action="append", choices=(*EMBEDDED, *PUBLISHED))
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--quick", action="store_true", help="one corpus, two seeds")
+    parser.add_argument("--per-task", type=int, help="runs a task at most")
+    parser.add_argument(
+        "--quick", action="store_true", help="one corpus, two attempts a task, one seed"
+    )
     options = parser.parse_args()
     names = options.corpus or [*EMBEDDED, *PUBLISHED]
     if options.quick:
-        names, options.seeds = names[:1], 2
+        names, options.seeds, options.per_task = names[:1], 1, 2
     with tempfile.TemporaryDirectory() as temporary:
         out = options.out or Path(temporary)
         out.mkdir(parents=True, exist_ok=True)
-        found = {name: list(measured(name, options.data, options.seeds, out)) for name in names}
+        found = {
+            name: list(measured(name, options.data, options.seeds, out, options.per_task))
+            for name in names
+        }
     tables({name: cells for name, cells in found.items() if cells})
 
 
