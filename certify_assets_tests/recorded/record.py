@@ -12,7 +12,9 @@ names of commands are in `COMMANDS`, and where the data root keeps things is kno
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
+import io
 import json
 import os
 import re
@@ -31,6 +33,7 @@ import pytest
 
 from certify_assets_tests.doc_commands import execute, surroundings
 from certify_assets_tests.paths import REPOSITORY, shared_data
+from certify_assets_tests.recorded import calls
 from certify_assets_tests.recorded.canonical import (
     added_alone,
     clean,
@@ -148,8 +151,8 @@ class Answer:
 class Product:
     """The command line of the product in a tree, on a data root of its own.
 
-    ``work`` has the data root and the tables that commands are given. ``here``: commands on tables
-    are called in this process, which has the product of this tree.
+    ``work`` has the data root and the tables that commands are given. ``here``: commands are called
+    in this process, which has the product of this tree: imports are most of what a process takes.
     """
 
     tree: Path
@@ -166,7 +169,7 @@ class Product:
         words = [word.format(**names) for word in COMMANDS[command].split()]
         rest = ["--json", *(["--root", str(self.root)] if rooted else [])]
         words += [*map(str, arguments), *rest]
-        if self.here and not rooted:
+        if self.here:
             with surroundings(self.work, self._settings()):
                 code, printed = execute(shlex.join(["certify", *words]))
             return Answer(code, json.loads(printed) if printed.strip() else {})
@@ -180,6 +183,11 @@ class Product:
 
     def python(self, scores: Path) -> Any:
         """Return what the calls of the Python interface give for a score table."""
+        if self.here:
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                calls.main(str(scores))
+            return json.loads(printed.getvalue())
         done = self._run(str(Path(__file__).with_name("calls.py")), str(scores))
         if done.returncode:
             _say(done.stderr[-1000:])
@@ -572,7 +580,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--allow-new", action="store_true", help="let new figures be no difference")
     parser.add_argument("--data", type=Path, help="folder of published runs [../shared/data]")
     parser.add_argument("--only", choices=("embedded", "published"), help="one of the two sets")
-    parser.add_argument("--here", action="store_true", help="tables in this process, of this tree")
+    parser.add_argument("--here", action="store_true", help="all in this process, of this tree")
     parser.add_argument("--product", type=Path, default=REPOSITORY, help="tree of the product")
     given = parser.parse_args(arguments)
     made: dict[str, Any] = {"schema": "certify_assets_tests/recorded/1"}
@@ -588,8 +596,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 made[name] = section()
     text = json.dumps(made, indent=1, ensure_ascii=False, sort_keys=True, allow_nan=False) + "\n"
     given.out.write_text(text, "utf-8")
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    _say(f"{len(text)} characters; {used.ru_utime + used.ru_stime:.0f} CPU seconds")
+    ours = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    used = sum(sum(resource.getrusage(who)[:2]) for who in ours)
+    _say(f"{len(text)} characters; {used:.0f} CPU seconds")
     if given.compare is None:
         return 0
     before = json.loads(given.compare.read_text("utf-8"))
