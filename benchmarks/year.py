@@ -1,25 +1,29 @@
 """A year of weekly deliveries to one benchmark: what is decided, what it costs, what was wrong.
 
     python benchmarks/year.py [--data DIR] [--corpus swebench_lite_acr] [--weeks 52] [--seed 0]
-    [--batch-runs N] [--out FOLDER] [--quick]
+    [--alpha A] [--drift verdict|failure] [--batch-runs N] [--out FOLDER] [--quick]
 
 A published corpus of several agents is delivered as a team would. The labelled runs of the first
 agent (the first three, where each task has one run of an agent) on half of the tasks are the
 corpus. Its other runs, and those of the agents that arrive one after the other, come week by week
-without labels; once a quarter, ten further tasks come labelled, of every agent that has arrived.
+without labels, the attempts of an agent at a task together; once a quarter, ten further tasks come
+labelled, of every agent that has arrived.
 Reviewers read what the queue asks for and answer with the published outcomes, which nothing else
 sees. Deliveries, labels and questions go through the commands; what follows from a labelled
 delivery, from labels every fourth week and from the schedule twice a year is what Dagster's
 sensors and schedule request when they are evaluated.
 
-What goes wrong on the way: for a month one reviewer answers at random (a fifth of the runs are read
-twice); for another the successful runs end with words of failure, so that the judge errs; and one
-week a stored table of decisions is altered. The table has, by week, the runs that the corpus
-certificate and the certificates of batches decided without reading, those of them that were wrong,
-and labels; the summary compares every certified batch with the withheld outcomes. --out keeps the
-table and a picture. --batch-runs: how many uncovered runs wait for a draw, at most for four weeks,
-by default as many as for any corpus; 1 draws from every week's. --quick: eight weeks. Seeds of
-draws are by chance, so figures vary.
+What goes wrong on the way: in the second month, when the agents of CAL still deliver new tasks, the
+harness reports every run's verdict the wrong way round, so that the judge errs (--drift failure:
+successful runs alone end with words of failure); for a month one reviewer answers at random (a
+fifth of the runs are read twice); and one week a stored table of decisions is altered. The table
+has, by week, the runs that the corpus certificate and the certificates of batches decided without
+reading, those of them that were wrong, labels, and the largest e-value of the monitor, whose alarm
+is at 1/δ; the summary compares every certified batch with the withheld outcomes. --alpha: the
+budget, of the corpus and of batches. --out keeps the table and a picture. --batch-runs: how many
+uncovered runs wait for a draw, at most for four weeks, by default as many as for any corpus; 1
+draws from every week's. --quick: eight weeks. Seeds of the draws of batches are by chance, so
+figures vary. The lexical judge alone has assets, and commands report to no event log.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ import argparse
 import io
 import json
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -46,6 +51,7 @@ from certify_assets.certificates.batch import BatchCertificate, error_limit
 from certify_assets.cli import main as certify
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.formats.importing import import_corpus
+from certify_assets.defs.setup import Setup, settle
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lexical import LexicalJudge
 from certify_assets.operations.alarms import read_alarms
@@ -54,13 +60,17 @@ from certify_assets.operations.decisions import BatchRecord
 from certify_assets.operations.deployment_record import read_deployments
 from certify_assets.operations.labels import label_table
 from certify_assets.operations.layout import batch_names, load_decisions
+from certify_assets.operations.monitor_record import MonitorRecord
 from certify_assets.storage.store import Store
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 NAME = "year"
 ALPHA = 0.2
 # findings of a batch that say that its runs are unlike those of CAL
-_SHOWN = {"shifted", "larger_tasks", "sent_again"}
+UNLIKE = {"changed_agents", "shifted", "larger_tasks", "sent_again"}
+DRIFTS = ("verdict", "failure")
+# words that a verdict puts at the end of a run, and how often
+_WORDS, _TIMES = 40, 3
 FORMATS = {
     "swebench_lite_acr": "autocoderover+swe_agent",
     "taubench_retail": "auto",
@@ -77,12 +87,12 @@ class Calendar:
     @property
     def careless(self) -> range:
         """The month of the reviewer who answers at random."""
-        return range(self.weeks // 4 + 1, self.weeks // 4 + 5)
+        return range(self.weeks // 2 + 1, self.weeks // 2 + 5)
 
     @property
     def drift(self) -> range:
-        """The month in which successful runs end with words of failure."""
-        return range(self.weeks // 2 + 1, self.weeks // 2 + 5)
+        """The month of wrong verdicts, the second."""
+        return range(5, 9)
 
     @property
     def tampered(self) -> int:
@@ -118,9 +128,11 @@ class Source:
         rank = frame["agent"].map({agent: place for place, agent in enumerate(order)}).to_numpy()
         later = frame["task_id"].isin({task for part in extra for task in part}).to_numpy()
         first = frame["task_id"].isin(known).to_numpy() & (rank < first_agents)
-        # one agent after the other, each beginning before the one before has ended
+        # one agent after the other, each beginning before the one before has ended, task by task
         place = np.flatnonzero(~later & ~first)
-        place = place[np.argsort(rank[place] + rng.uniform(0, 1.3, place.size), kind="stable")]
+        number = np.unique(frame["task_id"].to_numpy(str), return_inverse=True)[1]
+        delay = rng.uniform(0, 1.3, (len(order), tasks.size))
+        place = place[np.argsort((rank + delay[rank, number])[place], kind="stable")]
         weekly = np.array_split(place, calendar.weeks)
         arrival = {
             number: next(
@@ -141,13 +153,15 @@ class Source:
         )
 
 
-def write_runs(path: Path, frame: pd.DataFrame, *, labels: bool, words: str = "") -> Path:
-    """Write runs as JSON lines; words are appended to the last observation of successful ones."""
+def write_runs(
+    path: Path, frame: pd.DataFrame, *, labels: bool, words: tuple[str, str] = ("", "")
+) -> Path:
+    """Write runs as JSON lines, the last observation with the words of failed or successful ones."""
     with path.open("w", encoding="utf-8") as stream:
         for row in frame.itertuples():
             steps = [dict(step) for step in row.steps]
-            if words and row.outcome == 1 and steps:
-                steps[-1]["observation"] = f"{steps[-1]['observation']}\n{words}"
+            if (said := words[int(row.outcome)]) and steps:
+                steps[-1]["observation"] = f"{steps[-1]['observation']}\n{said}"
             document = {
                 "trajectory_id": row.trajectory_id,
                 "task_id": row.task_id,
@@ -167,9 +181,12 @@ class Platform:
 
     def __init__(self, root: Path) -> None:
         os.environ["CERTIFY_ROOT"] = str(root / "data")
-        os.environ["DAGSTER_HOME"] = str(root / "data" / "dagster")
+        os.environ["DAGSTER_HOME"] = str(root / "dagster")
         self.folder = root
         self.cursors: dict[str, str | None] = {}
+        (root / "events").mkdir()
+        (root / "events" / "dagster.yaml").touch()
+        self.instance = dg.DagsterInstance.local_temp(str(root / "events"))
 
     def call(self, *words: object, refused: bool = False) -> tuple[int, str, str]:
         """Call a command; exit codes 0 and 3 are answers, 2 only where it is to be refused."""
@@ -180,6 +197,8 @@ class Platform:
                 code = 0
             except SystemExit as end:
                 code = int(end.code or 0)
+        # without a home that is there, a command reports to no event log
+        shutil.rmtree(os.environ["DAGSTER_HOME"], ignore_errors=True)
         if code not in ({0, 2, 3} if refused else {0, 3}):
             said = " ".join(map(str, words))
             raise SystemExit(f"certify {said}: exit {code}\n{err.getvalue()}{out.getvalue()}")
@@ -190,7 +209,8 @@ class Platform:
         from dagster._core.definitions.partitions.context import partition_loading_context
 
         from certify_assets.definitions import defs
-        from certify_assets.defs.execution import execute, failures, instance_with
+        from certify_assets.defs.execution import execute, failures
+        from certify_assets.defs.names import CORPORA
         from certify_assets.defs.resources import DataRoot
 
         repository = defs.get_repository_def()
@@ -199,7 +219,9 @@ class Platform:
             "resources": {"data_root": DataRoot(root=os.environ["CERTIFY_ROOT"])},
         }
         output = redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO())
-        with output[0], output[1], instance_with([NAME]) as instance:
+        instance = self.instance
+        instance.add_dynamic_partitions(CORPORA, [NAME])
+        with output[0], output[1]:
             with partition_loading_context(dynamic_partitions_store=instance):
                 if repository.has_sensor_def(name):
                     source: Any = repository.get_sensor_def(name)
@@ -279,6 +301,7 @@ class Week:
     delivered: int
     batch: str
     labels: int = 0
+    e_value: float = 1.0  # largest of the monitor's so far, for the certificates in use
     refused: str = ""  # why nothing was decided
     notes: list[str] = field(default_factory=list)
 
@@ -286,8 +309,18 @@ class Week:
 class Year:
     """The weeks, one after the other."""
 
-    def __init__(self, platform: Platform, source: Source, calendar: Calendar, seed: int) -> None:
+    def __init__(
+        self,
+        platform: Platform,
+        source: Source,
+        calendar: Calendar,
+        seed: int,
+        *,
+        alpha: float = ALPHA,
+        drift: str = DRIFTS[0],
+    ) -> None:
         self.platform, self.source, self.calendar = platform, source, calendar
+        self.alpha, self.drift = alpha, drift
         self.reviewers = Reviewers(
             platform, source.outcome, np.random.default_rng(seed + 1), capacity=400, double=0.2
         )
@@ -301,10 +334,11 @@ class Year:
         call(
             "corpus", "import", path, "--name", NAME, "--format", "table",
             "--auto-deploy", "always", "--new-agents", "batch_certificate", "--no-rl",
+            "--alpha", self.alpha,
             "--accept-structural-leak", "the length of a run is part of what this judge may read",
             *(() if batch_runs is None else ("--batch-runs", batch_runs)),
         )  # fmt: skip
-        call("run", NAME, "--judge", "lexical")
+        call("run", NAME)
         call(
             "ops",
             "deploy",
@@ -326,7 +360,7 @@ class Year:
     def one(self, number: int) -> None:
         """Deliver a week, review, and let the sensors and the schedule act."""
         platform = self.platform
-        words = self._words() if number in self.calendar.drift else ""
+        words = self._words() if number in self.calendar.drift else ("", "")
         notes = [self._tamper()] if number == self.calendar.tampered else []
         runs = self.source.weekly[number - 1]
         path = write_runs(
@@ -340,7 +374,7 @@ class Year:
         self.weeks.append(week)
         if record.refusal is not None:
             week.refused = record.refusal.code
-        week.notes += [item["code"] for item in record.findings if item["code"] in _SHOWN]
+        week.notes += [item["code"] for item in record.findings if item["code"] in UNLIKE]
         week.labels = self.reviewers.work(number, careless=number in self.calendar.careless)
         if number in self.source.labelled:
             added = self.source.labelled[number]
@@ -358,6 +392,10 @@ class Year:
         """Note alarms and deployments that the week has brought."""
         corpus = self.platform.corpus()
         alarms, deployed = len(read_alarms(corpus)), len(read_deployments(corpus))
+        judge = JudgedCorpus(corpus, "lexical")
+        if judge.store.exists(judge.key("monitor.json")):
+            for entry in MonitorRecord.load(judge).monitors:
+                week.e_value = max(week.e_value, entry.result.e_process.largest)
         if alarms > self.alarms:
             week.notes.append("alarm")
         if deployed > self.deployed:
@@ -366,12 +404,19 @@ class Year:
             week.notes.append(f"deployment {made.number} ({made.policy or 'by hand'}, {kind})")
         self.alarms, self.deployed = alarms, deployed
 
-    def _words(self) -> str:
-        """Return words of failure: those that lower the score of this judge most."""
+    def _words(self) -> tuple[str, str]:
+        """Return the words that failed and successful runs end with in the month of the drift.
+
+        Words of failure are those that lower the score of this judge most, and so on.
+        """
         folder = JudgedCorpus(self.platform.corpus(), "lexical").key("adapter")
         judge = LexicalJudge.load(Path(os.environ["CERTIFY_ROOT"]) / folder)
-        lowest = np.argsort(judge.coefficients, kind="stable")[:40]
-        return " ".join([judge.vocabulary[place] for place in lowest] * 3)
+        order = np.argsort(judge.coefficients, kind="stable")
+        failure, success = (
+            " ".join([judge.vocabulary[place] for place in part] * _TIMES)
+            for part in (order[:_WORDS], order[-_WORDS:])
+        )
+        return success if self.drift == "verdict" else "", failure
 
     def _tamper(self) -> str:
         """Alter a stored table of decisions, see that the next call refuses, and restore it."""
@@ -404,6 +449,7 @@ def outcome_table(year: Year) -> pd.DataFrame:
         for name, kind in (("corpus", automatic & ~by_batch), ("batch", by_batch)):
             row[name] = int((mine & kind).sum())
             row[f"{name}_wrong"] = int((mine & kind & wrong).sum())
+        row["e_value"] = float(f"{week.e_value:.3g}")
         row["notes"] = "; ".join([*([week.refused] if week.refused else []), *week.notes])
         rows.append(row)
     return pd.DataFrame(rows)
@@ -423,10 +469,13 @@ class Summary:
     """What the year comes to; shares are of all delivered runs."""
 
     runs: int
+    rows: int  # of decisions: one a run
     labels: int
     decided: float  # without reading
     corpus_error: float  # among those that the corpus certificate decided
-    corpus_error_drift: float  # the same, in the month of the drift
+    corpus_drift: int  # runs that it decided in the month of the drift
+    corpus_drift_wrong: int
+    drift_seen: int  # weeks of that month that were found unlike CAL before any label
     certified: int  # sides of batches
     above: int  # of these, with more than ⌊αN⌋ errors among the N of the set, labelled or not
     batch_error: float
@@ -452,10 +501,17 @@ class Summary:
 
         return cls(
             runs=int(table["runs"].sum()),
+            rows=len(load_decisions(corpus)),
             labels=int(table["labels"].sum()),
             decided=float((table["corpus"] + table["batch"]).sum() / table["runs"].sum()),
             corpus_error=error(table[~drift], "corpus"),
-            corpus_error_drift=error(table[drift], "corpus"),
+            corpus_drift=int(table.loc[drift, "corpus"].sum()),
+            corpus_drift_wrong=int(table.loc[drift, "corpus_wrong"].sum()),
+            drift_seen=sum(
+                any(note in UNLIKE for note in week.notes)
+                for week in year.weeks
+                if week.week in year.calendar.drift
+            ),
             certified=len(exceeded),
             above=sum(exceeded),
             batch_error=error(by_batch, "batch"),
@@ -482,7 +538,15 @@ def draw(table: pd.DataFrame, calendar: Calendar, alpha: float, path: Path) -> N
         ):
             shares.bar(weeks, table[name] / runs, 0.9, bottom, color=colour, label=words)
             bottom += (table[name] / runs).to_numpy()
-        shares.set(ylim=(0, 1), ylabel="share of the runs")
+        seen = table["notes"].str.contains("changed_agents|shifted|alarm").to_numpy(bool)
+        shares.scatter(
+            weeks[seen],
+            np.full(seen.sum(), 0.75),
+            marker="v",
+            color=WRONG,
+            label="found unlike CAL, or an alarm",
+        )
+        shares.set(ylim=(0, 1.2), yticks=np.linspace(0, 1, 6), ylabel="share of the runs")
         labels.bar(weeks, table["labels"], 0.9, color=HUMAN)
         labels.set(ylabel="labels")
         wrong = table["corpus_wrong"] + table["batch_wrong"]
@@ -500,7 +564,7 @@ def draw(table: pd.DataFrame, calendar: Calendar, alpha: float, path: Path) -> N
             ):
                 axes.axvspan(month[0] - 0.5, month[-1] + 0.5, color="#f3e6c8", zorder=0)
                 if axes is shares:
-                    axes.text(month[0] - 0.4, 1.02, text, fontsize=8)
+                    axes.text(month[0] - 0.4, 1.22, text, fontsize=8)
         for axes in (shares, errors):
             axes.legend(loc="upper left", ncols=3, fontsize=8)
         figure.savefig(path, dpi=110, metadata={"Software": None})
@@ -512,6 +576,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--corpus", choices=sorted(FORMATS), default="swebench_lite_acr")
     parser.add_argument("--weeks", type=int, default=52)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--alpha", type=float, default=ALPHA)
+    parser.add_argument("--drift", choices=DRIFTS, default=DRIFTS[0])
     parser.add_argument("--batch-runs", type=int)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--quick", action="store_true", help="Eight weeks.")
@@ -519,10 +585,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not (given.data / given.corpus).is_dir():
         print(f"skipped: {given.data / given.corpus} is not here")
         return 0
+    # as the YAML of a project says it; before the assets are imported
+    settle(Setup(judges=("lexical",)))
     calendar = Calendar(8 if given.quick else given.weeks)
     source = Source.read(given.data, given.corpus, calendar, given.seed)
     with tempfile.TemporaryDirectory() as folder:
-        year = Year(Platform(Path(folder)), source, calendar, given.seed)
+        platform = Platform(Path(folder))
+        year = Year(platform, source, calendar, given.seed, alpha=given.alpha, drift=given.drift)
         started, cpu = time.perf_counter(), time.process_time()
         year.start(given.batch_runs)
         year.run()
@@ -533,7 +602,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given.out:
             given.out.mkdir(parents=True, exist_ok=True)
             table.to_csv(given.out / "year.csv", index=False)
-            draw(table, calendar, ALPHA, given.out / "year.png")
+            (given.out / "summary.json").write_text(json.dumps(asdict(summary)), "utf-8")
+            draw(table, calendar, given.alpha, given.out / "year.png")
         print(
             f"{time.perf_counter() - started:.0f} s, {time.process_time() - cpu:.0f} CPU-s",
             file=sys.stderr,
