@@ -129,10 +129,10 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Store:
     root = tmp_path_factory.mktemp("smollm2")
     store = Store(str(root / "root"))
     for seed, name in enumerate(("here", "there")):
-        path = write_runs(root / f"{name}.jsonl", tasks=30, attempts=2, seed=seed)
+        path = write_runs(root / f"{name}.jsonl", tasks=24, attempts=2, seed=seed)
         register_runs(store, name, path, rl=True)
         Corpus(store, name).prepare()
-    about: dict[str, Any] = {"model": "smollm2", "tokens": 160, "chars": 600}
+    about: dict[str, Any] = {"model": "smollm2", "tokens": 136, "chars": 400}
     cap = {"runs": 10, "epochs": 1.0}
     configure(
         store.root,
