@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -271,14 +273,8 @@ def _run_corpus(environment: dict[str, str]) -> subprocess.CompletedProcess[str]
     )
 
 
-# killed late, most of the work is kept; killed early, it is the same way again
-@pytest.mark.parametrize("steps", [2, 14])
-def test_a_killed_materialization_goes_on_and_ends_with_the_same_bytes(
-    demo: Demo, tmp_path: Path, steps: int
-) -> None:
-    root = tmp_path / "root"
-    environment = platform_environment(root)
-    (root / "dagster").mkdir(parents=True)
+def _killed_at(step: int, environment: dict[str, str]) -> str:
+    """Start a run, another beside it that is refused, and kill the first; return what it said."""
     command = [sys.executable, "-m", "certify_assets.cli", "run", CORPUS]
     victim = subprocess.Popen(
         command,
@@ -289,14 +285,31 @@ def test_a_killed_materialization_goes_on_and_ends_with_the_same_bytes(
         start_new_session=True,
     )
     assert victim.stderr is not None
+    said = ""
     for line in victim.stderr:
-        if line.strip().startswith(f"{steps}/"):
+        said += line
+        if line.strip().startswith(f"{step}/"):
             break
+    # it waits, or it would be further by the time that the second has started
+    os.killpg(victim.pid, signal.SIGSTOP)
     second = _run_corpus(environment)
     assert second.returncode == 2 and "is at work on" in second.stderr
-    victim.kill()
+    os.killpg(victim.pid, signal.SIGKILL)
     victim.wait()
     victim.stderr.close()
+    return said
+
+
+def test_a_killed_materialization_goes_on_and_ends_with_the_same_bytes(
+    demo: Demo, tmp_path: Path
+) -> None:
+    root = tmp_path / "root"
+    environment = platform_environment(root)
+    (root / "dagster").mkdir(parents=True)
+    # killed early, and the run that resumes it when most of the work is done
+    for step, resumed in ((2, False), (12, True)):
+        said = _killed_at(step, environment)
+        assert ("resuming a run that was stopped" in said) == resumed
     before = {path: path.stat().st_mtime_ns for path in root.rglob("*.parquet")}
     done = _run_corpus(environment)
     assert done.returncode == 0, done.stderr
@@ -312,4 +325,5 @@ def test_a_killed_materialization_goes_on_and_ends_with_the_same_bytes(
             path = f"judges/{judge}/{CORPUS}/{name}"
             assert (root / path).read_bytes() == (demo.root / path).read_bytes(), path
     with dg.DagsterInstance.from_config(str(root / "dagster")) as opened:
-        assert sorted(run.status.value for run in opened.get_runs()) == ["FAILURE", "SUCCESS"]
+        ends = sorted(run.status.value for run in opened.get_runs())
+    assert ends == ["FAILURE", "FAILURE", "SUCCESS"]
