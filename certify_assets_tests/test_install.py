@@ -100,7 +100,8 @@ def statistics(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment made by the line of the page, with two score tables beside it."""
     folder = tmp_path_factory.mktemp("statistics")
     python = environment(folder / "venv")
-    pip("--python", str(python), *statistics_line().split()[1:], cwd=source)
+    # compiling all of scipy and numba takes longer than the tests import
+    pip("--python", str(python), *statistics_line().split()[1:], "--no-compile", cwd=source)
     rows = score_rows(tasks=120, attempts=6)
     for name, part in (("cal", rows[:480]), ("later", rows[480:])):
         part.to_csv(folder / f"{name}.csv", index=False)
