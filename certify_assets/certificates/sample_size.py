@@ -516,7 +516,8 @@ def _alternatives(
         found.append((attempts, needed))
         if progress is not None:
             words = "no number of tasks" if needed is None else f"about {needed} tasks"
-            progress(f"{attempts} attempts a task: {words}")
+            of = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+            progress(f"{of} a task: {words}")
     return tuple(found)
 
 
