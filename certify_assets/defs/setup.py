@@ -24,7 +24,7 @@ from certify_assets.judges.specs import (
 
 COMPONENT = "certify_assets.components.Corpora"
 #: prefix of the keys under which commands report, where a project of its own has one
-PREFIX_VARIABLE = "CERTIFY_KEY_PREFIX"
+PREFIX_VARIABLE = "CERTIFY_ASSET_PREFIX"
 _SNAPSHOT = "certify_assets/judges.yaml"
 _PREFIX = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+)*")
 # as Dagster takes them

@@ -197,7 +197,7 @@ def test_under_the_prefix_of_a_project_the_keys_are_its_own(watched: Store) -> N
     done = {
         prefix: subprocess.run(
             [sys.executable, *command, watched.root],
-            env={**os.environ, "CERTIFY_KEY_PREFIX": prefix},
+            env={**os.environ, "CERTIFY_ASSET_PREFIX": prefix},
             capture_output=True,
             text=True,
             check=False,
@@ -205,7 +205,7 @@ def test_under_the_prefix_of_a_project_the_keys_are_its_own(watched: Store) -> N
         for prefix in ("team/eval", "no prefix")
     }
     assert done["team/eval"].returncode == 0 and "not reported" not in done["team/eval"].stderr
-    assert "CERTIFY_KEY_PREFIX is 'no prefix': give letters" in done["no prefix"].stderr
+    assert "CERTIFY_ASSET_PREFIX is 'no prefix': give letters" in done["no prefix"].stderr
     with dg.DagsterInstance.from_config(str(watched.local_path("dagster"))) as instance:
         assert instance.all_asset_keys() == [
             dg.AssetKey(["team", "eval", "judges", "lexical", "model"])
