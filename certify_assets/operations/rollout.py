@@ -110,8 +110,8 @@ def deploy(
     choice = _choice(judge) if chosen else ""
     if choice and not accept_choice:
         raise GateClosedError(
-            f"{judge} is not deployed on {corpus}: {choice} Deploy that one; or accept this with "
-            "--accept-choice; for later corpora name the judge (--judge) or say how many are "
+            f"{judge} is not deployed on {corpus}: {choice} Deploy the named one, or accept this "
+            "with --accept-choice; for later corpora name the judge (--judge) or say how many are "
             "compared (--judges-compared) when they are imported."
         )
     record = DeploymentRecord(
