@@ -118,6 +118,8 @@ def _read_arrow(
     try:
         # a Feather file of version 2 is an Arrow file
         table = feather.read_table(path, memory_map=False)
+        # Arrow takes offsets and lengths as they are written, and reads where they point
+        table.validate(full=True)
     except (pa.ArrowException, OSError) as error:
         raise InputError(
             f"{path} cannot be read as Arrow ({first_line(error)}); write the table again."

@@ -109,7 +109,9 @@ def test_the_whole_line_on_an_object_store(start: Start, s3_root: str, tmp_path:
     bucket = Store(f"{s3_root}-source")
     runs = write_runs(tmp_path / "a.jsonl", tasks=100, attempts=4)
     bucket.write_bytes("runs/a.jsonl", runs.read_bytes())
-    certify("corpus", "import", bucket.locate("runs"), "--name", "c", "--no-rl")
+    certify(
+        "corpus", "import", bucket.locate("runs"), "--name", "c", "--no-rl", "--judge", "lexical"
+    )
     # killed between training and certificate: what is stored stays, the rest is made
     _killed_after(start("run", "c", "--judge", "lexical"), "judges/lexical/model")
     before = _objects(s3_root)

@@ -363,7 +363,7 @@ def test_a_judge_goes_from_training_to_decisions(
     assert judge.calibration[0]["score"].tolist() == judge.rescored().tolist()
     assert judge.family.fingerprint(judge, judge.artifact) == judge.artifact.adapter_sha256
     assert left_out_agents(judge).seen == "", "it is trained again without each agent"
-    made = deploy(judge, track=False)
+    made = deploy(judge, accept_choice=True, track=False)
     # the copies decide, whatever is trained since
     for path in sorted(store.local_path(f"judges/{name}/c/adapter").iterdir()):
         path.unlink()
