@@ -87,7 +87,7 @@ def _read_parquet(
                 for name, written in found.items()
             }
             rows = file.metadata.num_rows
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeError) as error:
         raise InputError(
             f"{path} cannot be read as Parquet ({first_line(error)}); write the table again."
         ) from None
@@ -120,7 +120,7 @@ def _read_arrow(
         table = feather.read_table(path, memory_map=False)
         # Arrow takes offsets and lengths as they are written, and reads where they point
         table.validate(full=True)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeError) as error:
         raise InputError(
             f"{path} cannot be read as Arrow ({first_line(error)}); write the table again."
         ) from None
@@ -153,7 +153,7 @@ def read_pieces(
                     places = np.arange(before + 1, before + batch.num_rows + 1)
                     yield names, found, Rows(places, read_as=said)
                     before += batch.num_rows
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeError) as error:
         raise InputError(
             f"{path} cannot be read as Parquet ({first_line(error)}); write the table again."
         ) from None

@@ -23,6 +23,7 @@ _LONGEST = 20_000
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m certify_assets_tests.fuzzing")
     parser.add_argument("--seconds", type=int, default=300, help="for each reader")
+    parser.add_argument("--inputs", type=int, help="for each reader, instead of a time")
     parser.add_argument("--reader", action="append", help="by default every one")
     parser.add_argument("--seed", type=int, default=20261123)
     parser.add_argument("--found", type=Path, help="keep the smallest set of new inputs there")
@@ -55,7 +56,10 @@ def _row(name: str, given: argparse.Namespace) -> int:
         for data in kept_inputs(name):
             (work / hashlib.sha256(data).hexdigest()).write_bytes(data)
         options = (f"-max_len={_LONGEST}", "-timeout=10", "-rss_limit_mb=6000", "-verbosity=1")
-        stopping = (f"-max_total_time={given.seconds}", f"-seed={given.seed}")
+        stopping = (
+            f"-runs={given.inputs}" if given.inputs else f"-max_total_time={given.seconds}",
+            f"-seed={given.seed}",
+        )
         said = _call(name, given, *options, *stopping, "-print_final_stats=1", str(work))
         _call(name, given, *options, "-merge=1", str(smallest), str(work))
         kept = sorted(smallest.iterdir())
