@@ -23,7 +23,7 @@ from certify_assets.judges.specs import (
 )
 
 COMPONENT = "certify_assets.components.Corpora"
-#: prefix of the keys under which commands report, where a project of its own has one
+#: key prefix of a project that uses the component, for the commands that its users run
 PREFIX_VARIABLE = "CERTIFY_ASSET_PREFIX"
 _SNAPSHOT = "certify_assets/judges.yaml"
 _PREFIX = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+)*")
@@ -48,7 +48,7 @@ def setup() -> Setup:
     if not _settled:
         declared = _as_shown(declared_setup(Path(__file__).parent))
         if given := os.environ.get(PREFIX_VARIABLE):
-            # commands load no project of others, and report under its keys all the same
+            # commands do not load that project, and report under its keys
             declared = declared._replace(prefix=_given_prefix(given))
         _settled.append(declared)
     return _settled[0]

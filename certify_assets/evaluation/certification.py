@@ -62,7 +62,7 @@ def certify_judge(
     require_paid(judge, adapter.candidates)
     config = judge.corpus.config
     plan = {**_plan(hashes["manifest_sha256"], config, judge), **judge.corpus.version.registered}
-    # what most corpora leave as it is would make the registrations of early versions others
+    # left out at their defaults, so that registrations of earlier versions stay what they are
     if config.judge != NAMED_JUDGE:
         plan["named_judge"] = config.judge
     if config.judges_compared > 1:

@@ -107,7 +107,7 @@ def deploy(
             "confidence than its certificate states; deploy the first, take new tasks, or "
             "accept this with --accept-resplit."
         )
-    choice = _choice(judge) if chosen else ""
+    choice = _unpaid_choice(judge) if chosen else ""
     if choice and not accept_choice:
         raise GateClosedError(
             f"{judge} is not deployed on {corpus}: {choice} Deploy the named one, or accept this "
@@ -322,7 +322,7 @@ def _choose(
     return sorted(chosen, key=lambda item: SIDES.index(item.side))
 
 
-def _choice(judge: JudgedCorpus) -> str:
+def _unpaid_choice(judge: JudgedCorpus) -> str:
     """Say which judges a judge may have been chosen among unpaid; empty where it was not."""
     corpus = judge.corpus
     certified = certified_judges(corpus)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from certify_assets.cli.documents import load_certificates
 from certify_assets.corpora.config import load_config
@@ -23,7 +24,10 @@ from certify_assets.storage.journal import kept_lines
 from certify_assets.storage.store import Store
 from certify_assets_tests.corpora.formats import load_formats
 
-__all__ = ["READERS", "Reader"]
+__all__ = ["CORPUS", "READERS", "Reader", "kept_inputs"]
+
+#: what fuzzing found: a folder a reader, a file an input
+CORPUS: Final = Path(__file__).with_name("corpus")
 
 #: in memory where there is such a place: each input is a file or a folder
 _MEMORY = Path("/dev/shm")
@@ -200,3 +204,10 @@ def _readers() -> dict[str, Reader]:
 
 #: every reader by its name; made once
 READERS: Mapping[str, Reader] = _readers()
+
+
+def kept_inputs(name: str) -> Iterator[bytes]:
+    """Return the inputs that a reader starts from, and those that fuzzing it found."""
+    yield from READERS[name].seeds()
+    for path in sorted((CORPUS / name).glob("*")):
+        yield path.read_bytes()

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from certify_assets.errors import CertifyError
-from certify_assets_tests.fuzzing.corpus import CORPUS, kept_inputs
-from certify_assets_tests.fuzzing.readers import READERS
+from certify_assets_tests.fuzzing.readers import CORPUS, READERS, kept_inputs
 from certify_assets_tests.paths import REPOSITORY
 
 
