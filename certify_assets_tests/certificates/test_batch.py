@@ -135,6 +135,7 @@ def test_nested_sets_are_certified_from_the_strictest_outward(batch: Batch) -> N
     assert draw.close({}).status == "open"
 
 
+@pytest.mark.slow
 def test_the_risk_of_nested_sets_together_is_exactly_below_delta() -> None:
     names = [f"r{number}" for number in range(7)]
     batch = Batch.of(names, names, np.arange(7))

@@ -71,6 +71,7 @@ def test_a_side_that_is_settled_asks_for_nothing_more(batch: Batch, plan: SidesP
     assert draw.close(wrong)[1].status == "to_reviewers" and draw.wanted(wrong) == ()
 
 
+@pytest.mark.slow
 def test_a_side_on_which_nothing_is_saved_is_left_out(batch: Batch) -> None:
     known = history_of()
     failures = History(known.scores, np.zeros(known.scores.size, np.int64), known.tasks)

@@ -166,6 +166,7 @@ def test_the_quadrature_agrees_with_draws() -> None:
     assert abs(above / draws - exact) < 4 * math.sqrt(exact * (1 - exact) / draws)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000))
 @bounded(max_examples=6, deadline=None)
 def test_the_bound_of_the_error_icc_equals_its_twin(seed: int) -> None:

@@ -111,6 +111,7 @@ def test_the_figure_is_of_the_certified_threshold_and_never_below_that_of_tasks(
     assert two_way_tail(nothing, **given, agents=agents) is None
 
 
+@pytest.mark.slow
 def test_two_way_certifies_at_most_what_tasks_alone_do_and_recomputes() -> None:
     given = table(6, tasks=100)
     alone = certify(**{name: given[name] for name in ("scores", "outcomes", "tasks")})

@@ -147,6 +147,7 @@ def test_what_both_sides_need_is_asked_for(call: Call, tables: Path) -> None:
     assert answer.code == 2 and answer.err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_side_on_which_nothing_is_saved_gives_its_risk_to_the_other(
     call: Call, tables: Path
 ) -> None:

@@ -409,6 +409,7 @@ def test_the_grid_is_paid_for_as_asked(call: Call, scores: Path, tmp_path: Path)
         assert call(f"verify {out} {scores}").code == 0
 
 
+@pytest.mark.slow
 def test_a_pool_is_read_without_its_outcomes_and_asked_for_again(
     call: Call, scores: Path, pilot: Path, tmp_path: Path
 ) -> None:
@@ -527,6 +528,7 @@ def test_a_side_alone_is_certified_and_counted(call: Call, tmp_path: Path) -> No
     assert answer.json["decided"] + answer.json["human"] == 1
 
 
+@pytest.mark.slow
 def test_what_a_side_no_longer_needs_goes_to_the_other_and_verify_knows(
     call: Call, scores: Path, tmp_path: Path
 ) -> None:

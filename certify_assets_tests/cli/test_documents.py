@@ -175,6 +175,7 @@ def test_one_column_cannot_be_two_things(call: Call, scores: Path) -> None:
     assert "--task-col and --score-col both name the column 'score'" in answer.err
 
 
+@pytest.mark.slow
 def test_a_page_that_cannot_be_written_names_its_place(
     call: Call, scores: Path, tmp_path: Path
 ) -> None:
@@ -213,6 +214,7 @@ def test_probabilities_are_recognised_and_never_shown_as_log_odds(
     assert call(asked).code == 0 and "(P = " in (tmp_path / "page.html").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_printed_documents_are_of_the_published_schema(
     call: Call, scores: Path, many: Path, tmp_path: Path
 ) -> None:

@@ -104,6 +104,7 @@ def imported(call: Call, folder: Path, tool: str) -> tuple[object, ...]:
     return root
 
 
+@pytest.mark.slow
 def test_langfuse_traces_come_back_as_scores(call: Call, tmp_path: Path) -> None:
     root, out = imported(call, tmp_path, "langfuse"), tmp_path / "scores.json"
     made = call("ops", "export", "langfuse", out, "--format", "langfuse", "--json", *root)
@@ -159,6 +160,7 @@ def test_langsmith_runs_come_back_as_feedback(call: Call, tmp_path: Path) -> Non
     assert again.format == "langsmith" and again.frame["outcome"].isna().all()
 
 
+@pytest.mark.slow
 def test_mlflow_traces_get_assessments_once(call: Call, tmp_path: Path) -> None:
     address, root = f"sqlite:///{tmp_path}/mlflow.db", ("--root", tmp_path / "root")
     found = published_runs(8)[:8]

@@ -61,6 +61,7 @@ def test_a_prediction_comes_with_what_it_rests_on(call: Call, table: Path) -> No
     assert text.count("fewer than the paper's") == 1
 
 
+@pytest.mark.slow
 def test_the_corpora_of_the_data_root(call: Call, corpora: Store) -> None:
     answer = call(f"research law --root {corpora.root} --json")
     assert answer.code == 0

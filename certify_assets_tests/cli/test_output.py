@@ -133,6 +133,7 @@ def test_a_full_disk_under_stdout_is_one_sentence() -> None:
     assert done.stderr.count(b"\n") == 1
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_gone_is_no_error_to_speak_of(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)

@@ -129,6 +129,7 @@ def test_what_cannot_be_done_is_refused(
     assert answer.code == 2 and words in " ".join(answer.err.split()), answer.err
 
 
+@pytest.mark.slow
 def test_known_runs_are_served_blind_and_counted_for_their_reviewer(
     call: Call, store: Store, tmp_path: Path
 ) -> None:

@@ -135,6 +135,7 @@ def test_a_connection_that_never_shakes_hands_is_closed_soon(
                     assert b"200" not in one.recv(100)
 
 
+@pytest.mark.slow
 def test_pages_are_encrypted_by_certificate_and_key(store: Store, pem: tuple[Path, Path]) -> None:
     server = serve(store, "--reviewer", "Tess", "--tls-cert", str(pem[0]), "--tls-key", str(pem[1]))
     try:
@@ -183,6 +184,7 @@ def test_pages_below_the_prefix_of_a_proxy(store: Store) -> None:
         assert client.ask("GET", "/", headers={"Host": "other.example.org"}).status == 403
 
 
+@pytest.mark.slow
 def test_a_stop_finishes_the_answer_that_is_on_its_way(store: Store) -> None:
     server = serve(store, "--reviewer", "Stan")
     client = Client(server.url, links=server.links)

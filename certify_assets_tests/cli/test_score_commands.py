@@ -258,6 +258,7 @@ def test_every_command_has_help(call: Call) -> None:
                 )
 
 
+@pytest.mark.slow
 def test_large_tables_are_certified_verified_and_decided_in_pieces(
     call: Call, scores: Path, tmp_path: Path
 ) -> None:

@@ -97,6 +97,7 @@ def test_a_port_in_use_and_a_server_that_ends_are_one_sentence(
     assert "dagster ended with code 7 (no code location)" in ended.err and "ui.log" in ended.err
 
 
+@pytest.mark.slow
 def test_mlflow_opens_on_the_records(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     assert experiment_page(store, "http://a:1") == "http://a:1"

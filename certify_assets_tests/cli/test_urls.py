@@ -15,6 +15,7 @@ from certify_assets_tests.builders import write_runs
 from certify_assets_tests.cli.calling import Call
 
 
+@pytest.mark.slow
 def test_runs_behind_a_url_are_imported_and_the_url_stays(
     call: Call, s3_root: str, tmp_path: Path
 ) -> None:

@@ -92,6 +92,7 @@ def test_ids_and_roles(tmp_path: Path) -> None:
     assert from_frame(imported.frame)[0].steps == (Step("", "patient: Hello."), Step("", ""))
 
 
+@pytest.mark.slow
 def test_the_published_runs() -> None:
     archives = sorted(shared_data("agentclinic_whissle").glob("*.tar.gz"))
     imported = import_corpus(archives, name="ac")

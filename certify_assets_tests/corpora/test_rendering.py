@@ -173,6 +173,7 @@ def test_text_that_is_passed_over_is_what_the_search_would_leave() -> None:
             assert rendering.defuse(text) == searched
 
 
+@pytest.mark.slow
 def test_a_text_without_anything_to_replace_is_told_without_the_patterns() -> None:
     def by_patterns(text: str) -> str:
         text = rendering._LINE_BREAKS.sub("\n", clean_text(text))

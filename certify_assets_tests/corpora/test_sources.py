@@ -455,6 +455,7 @@ def test_a_broken_parquet_file_is_refused(tmp_path: Path) -> None:
         import_corpus(tmp_path / "runs.parquet", format="table", name="c")
 
 
+@pytest.mark.slow
 def test_the_published_retail_runs() -> None:
     imported = read(sorted(shared_data("taubench_retail").glob("*.tar.gz")))
     frame = imported.frame

@@ -92,6 +92,7 @@ def _ticks(instance: dg.DagsterInstance) -> Iterator[int]:
         yield result.total_requested
 
 
+@pytest.mark.slow
 def test_a_page_is_drawn_again_after_its_certificate_changed_unless_a_check_blocks() -> None:
     with partitions("c") as instance:
         for parent in defs.resolve_asset_graph().get(REPORT).parent_keys:

@@ -31,6 +31,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return store
 
 
+@pytest.mark.slow
 def test_a_closed_gate_is_a_skipped_node_with_its_reason(small: Store) -> None:
     result = run(small, dg.AssetSelection.assets(*CHAIN).without_checks())
     failures = [

@@ -234,6 +234,7 @@ def test_the_week_certifies_every_judge_and_trains_no_language_model_that_is_up_
     )
 
 
+@pytest.mark.slow
 def test_corpora_that_cannot_be_certified_are_not_scheduled(store: Store) -> None:
     document = store.read_json("corpora/c/controls.json")
     assert weekly(store, ["c"]).run_requests
@@ -272,6 +273,7 @@ def test_a_judge_beyond_the_quick_ones_is_certified_again_and_trained_again_only
     assert to_recertify(Corpus(corpora, "one"))[0]["lexical_transfer"][:2] == ("model", "scores")
 
 
+@pytest.mark.slow
 def test_a_judge_that_others_are_compared_with_is_repeated_only_where_it_was_certified(
     corpora: Store,
 ) -> None:

@@ -57,6 +57,7 @@ def store(tmp_path: Path) -> Store:
     return made
 
 
+@pytest.mark.slow
 def test_queue_and_labels_are_made_and_their_checks_follow_the_labels(store: Store) -> None:
     first = run(store, minutes_per_run=6.0)
     told = metadata(first, "review_queue")

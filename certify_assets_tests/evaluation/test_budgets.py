@@ -11,6 +11,7 @@ from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 
 
+@pytest.mark.slow
 def test_a_corpus_has_budgets_and_a_grid_of_its_own(tmp_path: Path) -> None:
     root = tmp_path / "root"
     runs = write_runs(tmp_path / "runs.jsonl", tasks=200, attempts=4)

@@ -138,6 +138,7 @@ def test_a_good_judge_certifies_and_the_audit_sees_test_only_through_the_ledger(
     assert {audit["verdict"] for audit in audits} <= {"PASS", "WARN", "ERROR"}
 
 
+@pytest.mark.slow
 def test_the_weighted_judge_pays_for_its_candidates(store: Store) -> None:
     _run(store, "lexical_weighted")
     adapter = store.read_json("judges/lexical_weighted/c/adapter.json")
@@ -405,6 +406,7 @@ def test_steps_before_their_inputs_say_what_to_run(tmp_path: Path) -> None:
         Corpus(store, "c").make_splits()
 
 
+@pytest.mark.slow
 def test_a_document_that_counts_fewer_candidates_than_there_were_certifies_nothing(
     finished: Store,
 ) -> None:

@@ -192,6 +192,7 @@ def test_calibration_rows_of_one_outcome_have_no_auroc(tmp_path: Path) -> None:
     json.dumps(document, allow_nan=False)
 
 
+@pytest.mark.slow
 def test_what_does_not_help_is_said(corpora: Store) -> None:
     judged(corpora, "one", "lexical_weighted").train()
     judged(corpora, "one", "lexical_weighted").score()

@@ -97,6 +97,7 @@ def test_lines_cut_off_at_the_end_are_found_by_a_head_that_was_kept(
         require_in_ledger(Corpus(store, "c"), head)
 
 
+@pytest.mark.slow
 def test_another_judge_of_the_platform_leaves_a_registration_as_it_is(
     corpora: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

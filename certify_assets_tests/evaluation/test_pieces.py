@@ -112,6 +112,7 @@ def test_certificates_in_pieces_verify_in_pieces_and_in_memory(tmp_path: Path) -
         assert "verify it on the whole table" in str(verify_counted(old.to_dict(), counted))
 
 
+@pytest.mark.slow
 def test_a_pool_is_named_and_refused_in_pieces_as_in_memory(tmp_path: Path) -> None:
     source = _source(tmp_path / "rows.parquet", _rows())
     table = read_score_table(source.path)

@@ -317,6 +317,7 @@ def test_a_kill_between_pool_and_certificates_resumes(template: Path, tmp_path: 
     assert len(read_spending(Corpus(store, "c")).tests) == 1
 
 
+@pytest.mark.slow
 def test_what_is_delivered_later_does_not_change_a_deployed_certificate(
     store: Store, tmp_path: Path
 ) -> None:
@@ -344,6 +345,7 @@ def test_what_is_delivered_later_does_not_change_a_deployed_certificate(
     assert {item.sha256 for item in before} <= {item.sha256 for item in made}
 
 
+@pytest.mark.slow
 def test_the_page_and_the_file_say_from_what_the_size_ratio_came(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:

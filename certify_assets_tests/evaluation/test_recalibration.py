@@ -83,6 +83,7 @@ def test_certificates_change_by_ties_alone(corpora: Store) -> None:
     assert len(rows) == 16 and all(len(row) == len(TABLE_COLUMNS) for row in rows)
 
 
+@pytest.mark.slow
 def test_the_table_is_on_the_judges_page_while_it_is_of_its_scores(corpora: Store) -> None:
     audit_judge(judged(corpora, "one"))
 

@@ -33,6 +33,7 @@ def _splits(store: Store, name: str) -> tuple[int, tuple[str, ...]]:
     return found.number, found.others
 
 
+@pytest.mark.slow
 def test_other_names_and_seeds_are_counted_and_outlast_their_corpus(tmp_path: Path) -> None:
     store = Store(str(tmp_path / "root"))
     path = write_runs(tmp_path / "runs.jsonl", tasks=60, attempts=3)

@@ -43,6 +43,7 @@ def noting(steps: list[int]) -> Callable[[Advance], None]:
     return lambda seen: steps.append(seen.done) if seen.stage.startswith("grpo") else None
 
 
+@pytest.mark.slow
 def test_a_finished_arm_is_taken_up_and_another_configuration_is_another_arm(
     arms_store: Store,
 ) -> None:
@@ -62,6 +63,7 @@ def test_a_finished_arm_is_taken_up_and_another_configuration_is_another_arm(
     assert again == before, "the same key gives the same bytes"
 
 
+@pytest.mark.slow
 def test_another_start_makes_other_arms_and_the_chosen_one_is_stale(arms_store: Store) -> None:
     start_judge(arms_store, seed=1)
     with pytest.raises(StaleCertificateError, match="started from another sft judge"):
@@ -95,6 +97,7 @@ def test_an_arm_that_was_stopped_goes_on_and_ends_with_the_same_bytes(arms_store
         )
 
 
+@pytest.mark.slow
 def test_what_was_altered_is_refused(arms_store: Store) -> None:
     weights, table = f"{ARM}/step_1/adapter_model.safetensors", f"{ARM}/cal_1.parquet"
     kept = arms_store.read_bytes(weights)
@@ -113,6 +116,7 @@ def test_what_was_altered_is_refused(arms_store: Store) -> None:
         arms.train_arm(grpo(arms_store), "nobody")
 
 
+@pytest.mark.slow
 def test_controls_are_trained_and_certified_but_neither_chosen_nor_counted(
     arms_store: Store,
 ) -> None:
@@ -139,6 +143,7 @@ def test_controls_are_trained_and_certified_but_neither_chosen_nor_counted(
         assert cell["chosen"] == adapter["chosen"] and cell["cal_pick"] in CANDIDATES
 
 
+@pytest.mark.slow
 def test_every_arm_is_registered_before_test_is_read_and_reading_again_is_a_replay(
     arms_store: Store,
 ) -> None:
@@ -164,6 +169,7 @@ def test_every_arm_is_registered_before_test_is_read_and_reading_again_is_a_repl
     assert arms_audit.verify_arms(grpo(arms_store)) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("forge", "sentence"),
     [
@@ -200,6 +206,7 @@ def rescore(store: Store, candidate: Candidate, split: str, strength: float) -> 
     store.write_json(f"{key}.json", {**known, "scores_sha256": sha256})
 
 
+@pytest.mark.slow
 def test_other_scores_under_one_registration_are_refused_after_the_result_was_seen(
     arms_store: Store,
 ) -> None:

@@ -68,6 +68,7 @@ def test_a_lift_is_the_share_of_failed_runs_over_the_median(
     assert report.worst == (KNOWN_WORDS, report.lifts[KNOWN_WORDS]) and report.worst[1] > 0.25
 
 
+@pytest.mark.slow
 def test_copies_enter_no_score_and_no_certificate(corpora: Store, report: CanaryReport) -> None:
     judge = judged(corpora, "one")
     table = corpora.read_table(judge.key("scores.parquet"))
@@ -91,6 +92,7 @@ def test_a_report_of_other_scores_is_none(corpora: Store, report: CanaryReport) 
     assert talked_to(judged(corpora, "one")).passed
 
 
+@pytest.mark.slow
 def test_check_page_and_comparison_show_the_lift(corpora: Store, report: CanaryReport) -> None:
     judge = judged(corpora, "one")
     certify_judge(judge)

@@ -190,6 +190,7 @@ def test_a_second_scoring_asks_nothing_and_gives_the_same_bytes(store: Store, lo
         certification.verify_stored(judged(store, NAME, "served"))
 
 
+@pytest.mark.slow
 def test_without_a_parity_test_that_passed_nothing_is_certified(store: Store, local: Local) -> None:
     with scored(store, local):
         with pytest.raises(
@@ -235,6 +236,7 @@ def test_an_engine_that_is_off_fails_and_is_refused(store: Store, local: Local) 
         certification.certify_judge(judged(store, NAME, "served"))
 
 
+@pytest.mark.slow
 def test_a_changed_setting_makes_scores_and_certificates_stale(store: Store, local: Local) -> None:
     with scored(store, local) as server:
         parity_gate.run_parity(judged(store, NAME, "served"))
@@ -317,6 +319,7 @@ def test_a_judge_of_the_users_document_is_compared_with_its_bill(
     assert {item["judge"] for item in overview(Corpus(store, NAME))["judges"]} == {"served"}
 
 
+@pytest.mark.slow
 def test_a_judge_that_gave_no_verdict_is_audited_compared_and_shown(
     store: Store, local: Local
 ) -> None:

@@ -80,6 +80,7 @@ def test_fine_tuning_and_reinforcement_go_from_adapter_to_certificate(
     )
 
 
+@pytest.mark.slow
 def test_a_judge_whose_files_were_altered_is_refused(store: Store, tmp_path: Path) -> None:
     made(store, "base")
     key = f"judges/base/{NAME}/adapter/judge.json"

@@ -92,6 +92,7 @@ def test_a_configured_judge_reads_what_it_says(corpora: Store) -> None:
     short(corpora).require_scores()
 
 
+@pytest.mark.slow
 def test_a_judge_of_an_earlier_version_keeps_its_certificates(corpora: Store) -> None:
     judge = judged(corpora, "one")
     before = judge.spec.model_copy(update={"reading": JudgeInput()})

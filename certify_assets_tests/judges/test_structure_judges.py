@@ -388,6 +388,7 @@ def test_a_judge_goes_from_training_to_decisions(
     assert reasons == (last.judged.score, last.judged.reasons)
 
 
+@pytest.mark.slow
 def test_the_page_says_what_scores_rest_on(finished: tuple[Store, str]) -> None:
     store, name = finished
     judge = judged(store, "c", name)
@@ -440,6 +441,7 @@ def test_steps_that_tell_the_outcome_stop_the_certificate(finished: tuple[Store,
         certification.certify_judge(judged(store, "c", name))
 
 
+@pytest.mark.slow
 def test_another_recipe_is_another_judge() -> None:
     other = replace(structure().settings, seed=1)
     made = StructureJudge.train(FRAME, OUTCOMES, renderer_sha256="r", settings=other)

@@ -212,6 +212,7 @@ def test_a_source_that_does_not_hold_is_left_out_with_its_sentence(store: Store)
     assert "materialize corpora/sft_split again" in pool.record.left_out["near"]
 
 
+@pytest.mark.slow
 def test_a_transfer_judge_goes_from_adapter_to_certificate_with_its_sources(store: Store) -> None:
     document = home(store, "lexical_transfer").train().to_dict()
     pool = gather_pool(Corpus(store, "home"))

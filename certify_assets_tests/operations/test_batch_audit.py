@@ -327,6 +327,7 @@ def test_a_kill_after_the_seed_leaves_the_seed(deployed: Store, tmp_path: Path, 
     assert read_draws(Corpus(deployed, "c")) == [line]
 
 
+@pytest.mark.slow
 def test_drawing_the_same_runs_again_is_counted_and_spends_less(
     deployed: Store, tmp_path: Path
 ) -> None:
@@ -349,6 +350,7 @@ def test_drawing_the_same_runs_again_is_counted_and_spends_less(
     assert "altered" in close_batches(Corpus(deployed, "c"))[1][0]
 
 
+@pytest.mark.slow
 def test_an_agent_of_cal_that_scores_otherwise_counts_as_new(
     deployed: Store, tmp_path: Path
 ) -> None:

@@ -148,6 +148,7 @@ def label_draw(session: ReviewSession, outcomes: dict[str, int], who: str = "ann
     raise AssertionError("the draw does not end")
 
 
+@pytest.mark.slow
 def test_the_label_that_settles_a_draw_closes_its_batch(batch: ProvisionalBatch) -> None:
     session = ReviewSession(batch.store, "c")
     assert session.news() == ()

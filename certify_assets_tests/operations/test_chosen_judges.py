@@ -50,6 +50,7 @@ def test_the_judge_named_beforehand_is_deployed_and_another_one_is_a_choice(
     )
 
 
+@pytest.mark.slow
 def test_a_name_that_comes_after_a_certificate_changes_nothing(operated: Store) -> None:
     _certify(operated, "combined")
     corpus = Corpus(operated, "c")
@@ -59,6 +60,7 @@ def test_a_name_that_comes_after_a_certificate_changes_nothing(operated: Store) 
         deploy(judged(operated), track=False)
 
 
+@pytest.mark.slow
 def test_judges_of_the_same_split_under_another_name_count_and_outlast_it(
     operated: Store,
 ) -> None:
@@ -80,6 +82,7 @@ def test_judges_of_the_same_split_under_another_name_count_and_outlast_it(
         deploy(judged(operated), track=False)
 
 
+@pytest.mark.slow
 def test_a_choice_that_its_certificates_pay_for_is_deployed(operated: Store) -> None:
     def coverage() -> dict[tuple[str, str, float], float]:
         return {

@@ -70,6 +70,7 @@ def decided(store: Store, folder: Path, *, seed: int) -> BatchRecord:
     return decide_ready(Corpus(store, "c"))[-1]
 
 
+@pytest.mark.slow
 def test_a_delivery_and_a_training_change_no_decision(operated: Store, tmp_path: Path) -> None:
     first = put(operated)
     before = decided(operated, tmp_path, seed=11)

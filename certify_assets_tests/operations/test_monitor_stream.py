@@ -139,6 +139,7 @@ def test_an_alarm_is_raised_recorded_once_with_its_time_and_stays_in_the_journal
         assert alarm.time > "2026" and alarm.interval[0] > alarm.alpha
 
 
+@pytest.mark.slow
 def test_files_and_operation_are_two_streams(store: Store, certificate: Certificate) -> None:
     label_rows(store, "one", write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT, *SPOT]))
     folder = Path(store.root) / "monitoring/one" / JUDGE
@@ -166,6 +167,7 @@ def test_files_and_operation_are_two_streams(store: Store, certificate: Certific
     assert "labels of operation" in page and "labels.jsonl" in page
 
 
+@pytest.mark.slow
 def test_a_recertified_threshold_is_monitored_on_what_came_after_it(store: Store) -> None:
     label_rows(
         store, "one", write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT[:30], *SPOT[:10]])

@@ -87,6 +87,7 @@ def put(store: Store, frame: pd.DataFrame, name: str = "2026-01.csv") -> None:
         writers[path.suffix](path, index=False)
 
 
+@pytest.mark.slow
 def test_without_labels_it_says_so(store: Store) -> None:
     document = monitor_judge(judge_of(store))
     assert document.status == "nothing" and FOLDER in document.reason

@@ -90,6 +90,7 @@ def require_sound(store: Store) -> None:
         assert verdict.status == "PASS", verdict
 
 
+@pytest.mark.slow
 def test_two_small_deliveries_end_certified_by_one_draw(deployed: Store, tmp_path: Path) -> None:
     first = decided(deployed, tmp_path, 3)
     corpus = Corpus(deployed, "c")
@@ -154,6 +155,7 @@ def test_two_small_deliveries_end_certified_by_one_draw(deployed: Store, tmp_pat
         assert not [part for part in walk(deployed, found).walk() if part.broken]
 
 
+@pytest.mark.slow
 def test_what_waits_is_drawn_when_it_is_old_or_when_it_is_asked_for(
     deployed: Store, tmp_path: Path
 ) -> None:
@@ -219,6 +221,7 @@ def test_reviewers_get_runs_whose_judge_is_not_what_it_was(deployed: Store, tmp_
     assert set(decisions_of(corpus, first.batch)["decision"]) == {"human"}
 
 
+@pytest.mark.slow
 def test_a_batch_of_a_shared_draw_is_taken_back_until_it_is_labelled(
     deployed: Store, tmp_path: Path
 ) -> None:
@@ -301,6 +304,7 @@ def test_a_kill_leaves_the_seed_of_a_shared_draw(
     require_sound(deployed)
 
 
+@pytest.mark.slow
 def test_the_same_files_again_say_what_their_draw_promises_now(
     deployed: Store, tmp_path: Path
 ) -> None:

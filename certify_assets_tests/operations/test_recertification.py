@@ -119,6 +119,7 @@ def test_the_same_labels_twice_are_one_recertification_and_spend_once(store: Sto
     )
 
 
+@pytest.mark.slow
 def test_the_next_one_counts_more_and_spends_less(store: Store) -> None:
     first, _ = recertify(judge_of(store), schedule=Schedule("inverse_square"))
     more(store, last=45)
@@ -211,6 +212,7 @@ def test_a_recertification_that_was_altered_is_refused(store: Store, attack: str
         recertification_certificates(Corpus(store, "one"), 1)
 
 
+@pytest.mark.slow
 def test_its_pool_has_what_batches_brought_and_stays_what_it_was(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,6 +254,7 @@ def test_another_adapter_makes_it_stale_and_the_old_rows_do_not_count(store: Sto
     assert found.tasks == [] and found.left_out == {"other_adapter": 30}
 
 
+@pytest.mark.slow
 def test_labels_corrected_afterwards_make_another_recertification_when_it_is_asked_for(
     store: Store,
 ) -> None:
@@ -276,6 +279,7 @@ def test_labels_corrected_afterwards_make_another_recertification_when_it_is_ask
     assert rows == [0, 1]
 
 
+@pytest.mark.slow
 def test_open_tasks_are_met_with_a_warning_and_the_worst_case(store: Store) -> None:
     rows = write_batch(store, "one", "0002-b", PLAN, tasks=AUDIT[30:], seed=3)
     label_rows(store, "one", rows.iloc[1:])

@@ -42,6 +42,7 @@ class Population:
         return float(self.errors[tasks].sum() / self.runs[tasks].sum())
 
 
+@pytest.mark.slow
 def test_spot_checks_by_task_estimate_the_error_and_checks_of_near_runs_do_not() -> None:
     population, draws = Population(3000, seed=1), 200
     found = np.array(

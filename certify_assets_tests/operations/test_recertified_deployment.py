@@ -94,6 +94,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
+@pytest.mark.slow
 def test_a_recertification_certifies_the_budgets_that_the_corpus_has_now(store: Store) -> None:
     def plan() -> Plan:
         corpus = Corpus(store, "c")
@@ -319,6 +320,7 @@ def test_what_the_audit_sample_alone_speaks_against_is_not_deployed(store: Store
     assert load_recertification(Corpus(store, "c"), 1) == document
 
 
+@pytest.mark.slow
 def test_the_command_previews_refuses_and_writes_what_may_train(store: Store) -> None:
     bring(store, seed=1)
 

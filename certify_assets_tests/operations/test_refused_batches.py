@@ -153,6 +153,7 @@ def test_a_deployment_for_batches_is_refused_once_the_corpus_certifies_none(
     assert deployment_stands(Corpus(operated, "c")).status == "ERROR"
 
 
+@pytest.mark.slow
 def test_no_policy_deploys_what_a_user_passed_over_for_certificates_of_batches(
     operated: Store,
 ) -> None:

@@ -104,6 +104,7 @@ def test_the_share_is_kept_by_every_reviewer_at_places_that_only_the_table_gives
     assert sorted(one.order("ann")) == sorted(one.order("bob")) == sorted(runs)
 
 
+@pytest.mark.slow
 def test_known_runs_come_among_those_of_the_queue_and_a_restart_changes_nothing(
     store: Store,
 ) -> None:
@@ -128,6 +129,7 @@ def test_known_runs_come_among_those_of_the_queue_and_a_restart_changes_nothing(
     assert session.shown("bob") is None
 
 
+@pytest.mark.slow
 def test_nothing_on_the_page_says_which_run_is_known(store: Store) -> None:
     session = session_of(store)
     shapes: dict[bool, set[str]] = {True: set(), False: set()}
@@ -274,6 +276,7 @@ def test_a_table_of_known_runs_at_fault_is_one_sentence(
         read_gold(Corpus(store, "c"), path, 0.05)
 
 
+@pytest.mark.slow
 def test_labels_of_known_runs_are_in_their_own_journal_alone(
     provisional: ProvisionalBatch, tmp_path: Path
 ) -> None:

@@ -79,6 +79,7 @@ def test_runs_that_the_certificate_does_not_cover_go_to_a_reviewer(
         opened.decide(test.head(2).assign(steps=[test["steps"].iloc[0], ["click"]]))
 
 
+@pytest.mark.slow
 def test_judges_of_other_families_are_served_as_well(operated: Store, tmp_path: Path) -> None:
     judge = JudgedCorpus(Corpus(operated, "c"), "combined")
     judge.train()

@@ -22,6 +22,7 @@ def small(cal: pd.DataFrame, **settings) -> Certificate:
     return certify(*arrays(cal), grid=8, **settings)
 
 
+@pytest.mark.slow
 def test_an_audit_of_rows_without_a_score_is_on_the_page(certified: Case, nothing: Case) -> None:
     for case, said in (
         (certified, "inconclusive on held-out tasks"),
@@ -325,6 +326,7 @@ def test_two_thousand_trajectories_stay_far_below_the_limit() -> None:
     assert len(html.encode()) < 600_000
 
 
+@pytest.mark.slow
 def test_every_agent_is_left_out_on_the_page_of_three_or_more(certified: Case) -> None:
     names = ["gpt", "<b>qwen</b>", "llama"]
     frame = certified.cal.assign(agent=[names[place % 3] for place in range(len(certified.cal))])

@@ -162,6 +162,7 @@ def test_the_page_opens_without_scripts_and_fits(
     assert_painted(tmp_path / "page.png")
 
 
+@pytest.mark.slow
 def test_data_docs_hold_every_suite_and_every_expectation() -> None:
     frame = corpus(tasks=30)
     manifest = make_manifest(frame["task_id"], "made")

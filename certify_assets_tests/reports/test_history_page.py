@@ -99,6 +99,7 @@ def test_it_tells_what_was_certified_how_often_it_was_wrong_and_what_was_spent(
     assert store.read_json(history_key("one")) == json.loads(json.dumps(asdict(document)))
 
 
+@pytest.mark.slow
 def test_an_alarm_is_marked_in_picture_and_table(store: Store) -> None:
     label_rows(
         store,

@@ -51,6 +51,7 @@ def alarm() -> MonitorRecord:
     return make(wrong_from="t060")
 
 
+@pytest.mark.slow
 def test_the_page_shows_both_sides_and_runs_nothing(alarm: MonitorRecord) -> None:
     html = render_monitor_page(alarm, title="<script>alert(1)</script>")
     assert "&lt;script&gt;" in html

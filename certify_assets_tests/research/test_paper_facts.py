@@ -105,6 +105,7 @@ def test_isotonic_regression_changes_certificates_and_a_strict_map_does_not() ->
     assert (found[:, 0] != found[:, 2]).sum() >= 6
 
 
+@pytest.mark.slow
 def test_the_best_of_three_arms_is_wrong_more_often_than_one() -> None:
     design = Fooled(tasks=84, share=0.11)
     one, three = (facts.best_of_arms(design, Settings(), arms=arms, trials=100) for arms in (1, 3))

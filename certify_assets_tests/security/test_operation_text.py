@@ -151,6 +151,7 @@ def test_no_text_of_a_run_stands_in_markdown_that_dagster_renders(operation: Ope
     assert kinds <= {dg.TextMetadataValue, dg.JsonMetadataValue}, kinds
 
 
+@pytest.mark.slow
 def test_no_text_steers_a_terminal(operation: Operated, call: Call) -> None:  # noqa: F811
     store = operation.store
     rows = load_decisions(Corpus(store, "c")).drop_duplicates("agent")

@@ -75,6 +75,7 @@ def test_names_shared_with_other_parts_are_given_in_full() -> None:
     assert not any("visual" in name for name in linear_targets(model))
 
 
+@pytest.mark.slow
 def test_rank_16_has_the_papers_trainable_parameters() -> None:
     """32.5 M at the shape of Qwen3.5-4B (0.77 % of it), the paper's base model.
 

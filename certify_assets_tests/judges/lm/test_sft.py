@@ -268,6 +268,7 @@ def test_a_checkpoint_cut_short_is_passed_over(tmp_path: Path) -> None:
     assert len(json.loads((tmp_path / "provenance.json").read_bytes())["loss_curve"]) == 6
 
 
+@pytest.mark.slow
 def test_checkpoints_of_another_run_are_refused(tmp_path: Path) -> None:
     _train_until_killed(tmp_path)
     with pytest.raises(InputError, match="checkpoint of another model, other settings or rows"):

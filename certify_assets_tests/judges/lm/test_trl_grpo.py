@@ -60,6 +60,7 @@ def _flat_gradient(judge: LanguageModel, loss: Any) -> Any:
     return torch.cat([part.flatten() for part in torch.autograd.grad(loss, weights)])
 
 
+@pytest.mark.slow
 def test_the_first_gradient_of_trl_is_that_of_the_sampled_formula(tmp_path: Path) -> None:
     import torch
 
