@@ -33,6 +33,7 @@ from certify_assets.certificates import kernels
 from certify_assets.certificates.cells import CellCounts
 from certify_assets.certificates.counts import TaskCounts
 from certify_assets.errors import InputError, quoted
+from certify_assets.work import counted
 
 #: the exact tail replaces the saddlepoint within this factor of the level: with few tasks, of which
 #: some are wholly wrong, the saddlepoint has been seen wrong by a factor of 1.9 there
@@ -113,7 +114,10 @@ def bootstrap_tails(
     draws = lattice.tasks if tasks is None else tasks
     if engine == "exact":
         return np.array(
-            [exact_tail(*lattice.histogram(place), draws) for place in range(len(lattice))]
+            [
+                exact_tail(*lattice.histogram(place), draws)
+                for place in counted("testing thresholds", range(len(lattice)))
+            ]
         )
     tails: NDArray[np.float64] = kernels.saddlepoint_tails(
         lattice.values, lattice.counts, lattice.offsets, draws
@@ -230,11 +234,12 @@ def _pieces(
             whole += sums[:, digit * columns : (digit + 1) * columns] << np.int64(8 * digit)
         return reduce(whole)
 
+    firsts = range(0, draws, piece)
     # a few small resamples are cheaper than starting threads
     if threads == 1 or draws * tasks * table.shape[0] <= _PLACES:
-        return [part(first) for first in range(0, draws, piece)]
+        return [part(first) for first in counted("resampling", firsts)]
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
-        return list(pool.map(part, range(0, draws, piece)))
+        return list(counted("resampling", pool.map(part, firsts), len(firsts)))
 
 
 def _byte_table(above: NDArray[np.uint64], digits: int) -> NDArray[np.uint8]:

@@ -20,6 +20,7 @@ from certify_assets.certificates import kernels
 from certify_assets.certificates.auroc import auroc
 from certify_assets.certificates.clustering import ClusterSummary, summarise_clusters
 from certify_assets.errors import InputError
+from certify_assets.work import Stage, under_way
 
 # below, a dictionary of all rows is as fast
 _MANY = 50_000
@@ -251,9 +252,21 @@ def observe(
         If lengths differ, the table is empty, or a value cannot be used; the message names the
         first such row.
     """
+    with under_way(Stage("sorting the rows", 4)) as stage:
+        return _observed(scores, outcomes, tasks, agents, stage)
+
+
+def _observed(
+    scores: ArrayLike,
+    outcomes: ArrayLike,
+    tasks: Sequence[Any] | NDArray[Any],
+    agents: Sequence[Any] | NDArray[Any] | None,
+    stage: Stage,
+) -> Observations:
     values = checked_scores(scores)
     labels, codes = _factorise(tasks)
     right = _outcomes(outcomes)
+    stage.done = 1
     if not values.size == right.size == codes.size:
         raise InputError(
             f"scores, outcomes and tasks have {values.size}, {right.size} and {codes.size} rows; "
@@ -274,7 +287,9 @@ def observe(
             )
         cells = codes * np.int64(len(names)) + who
     grouped = kernels.group_order(cells * np.int64(2) + right, 2 * len(labels) * max(1, len(names)))
+    stage.done = 2
     order = grouped[np.argsort(values[grouped], kind="stable")]
+    stage.done = 3
     ordered, successes, task = (
         values[order],
         right[order].astype(np.int8),

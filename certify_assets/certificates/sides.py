@@ -27,6 +27,7 @@ from certify_assets.certificates.pool import GivenPool, Pool, as_pool
 from certify_assets.certificates.procedures import DEFAULT, find_procedure
 from certify_assets.errors import quoted
 from certify_assets.files import significant
+from certify_assets.work import Stage, counted, under_way
 
 #: the weakest first
 _WEAKEST = (
@@ -265,16 +266,22 @@ def certify_sides(
     tables: dict[bool, Observations] = {}
     others = None if pilot is None else observe(*pilot)
     unlabelled = as_pool(pool)
-    found = []
-    for asked in procedure_settings(procedures, keywords):
-        taken = unlabelled if asked.method.calibrated or len(procedures) == 1 else None
-        by_agent = asked.method.agents and agents is not None
-        if by_agent not in tables:
-            tables[by_agent] = observe(scores, outcomes, tasks, agents if by_agent else None)
-        repeats = 0 if named else repeated_rows(tables[by_agent], scores, outcomes, tasks, agents)
-        found += _each_side(
-            tables[by_agent], asked, sides, joint, pilot=others, pool=taken, repeats=repeats
-        )
+    found: list[Certificate] = []
+    every = procedure_settings(procedures, keywords)
+    # sorting the rows takes about as long as a side
+    with under_way(Stage("certifying", len(every) + 1)) as stage:
+        for asked in every:
+            taken = unlabelled if asked.method.calibrated or len(procedures) == 1 else None
+            by_agent = asked.method.agents and agents is not None
+            if by_agent not in tables:
+                tables[by_agent] = observe(scores, outcomes, tasks, agents if by_agent else None)
+            rows = tables[by_agent]
+            repeats = 0 if named else repeated_rows(rows, scores, outcomes, tasks, agents)
+            stage.done += not found
+            found += _each_side(
+                rows, asked, sides, joint, pilot=others, pool=taken, repeats=repeats
+            )
+            stage.done += 1
     return CertificateSet(tuple(found), float(asked.delta) if joint else None)
 
 
@@ -288,7 +295,7 @@ def certify_counted(
 ) -> CertificateSet:
     """Certify several sides of a table that was read in pieces; see :func:`certify_sides`."""
     found = []
-    for asked in settings:
+    for asked in counted("certifying", settings):
         taken = pool if asked.method.calibrated or len(settings) == 1 else None
         found += _each_side(table, asked, sides, joint, pool=taken, repeats=table.repeats)
     return CertificateSet(tuple(found), float(settings[0].delta) if joint else None)
@@ -308,7 +315,10 @@ def _each_side(
     if joint:
         deltas = joint_deltas(table, settings, pilot=pilot, pool=pool)
     asked = [replace(settings, side=side, delta=deltas[side]) for side in sides]
-    return [issue(table, item, pilot=pilot, pool=pool, repeats=repeats) for item in asked]
+    return [
+        issue(table, item, pilot=pilot, pool=pool, repeats=repeats)
+        for item in counted(f"{settings.procedure}, side by side", asked)
+    ]
 
 
 def procedure_settings(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from certify_assets.certificates.evaluation import Settings, evaluate
 from certify_assets.certificates.inputs import observe
 from certify_assets.certificates.populations import Population
+from certify_assets.work import counted
 
 TARGET, WINDOW = 0.80, 0.05
 _FEWEST = 2
@@ -80,7 +81,10 @@ class _Draws:
         # as many draws as it takes to be clearly off the target
         found = self.kept.setdefault(tasks, [])
         for count in _BATCHES:
-            found += [self.coverage(tasks, _SEARCH, trial) for trial in range(len(found), count)]
+            found += [
+                self.coverage(tasks, _SEARCH, trial)
+                for trial in counted(f"trying {tasks} tasks", range(len(found), count))
+            ]
             share = sum(value > 0 for value in found) / len(found)
             if abs(share - TARGET) > _CLEAR * math.sqrt(TARGET * (1 - TARGET) / count):
                 break
@@ -164,7 +168,8 @@ def size_tasks(
 
 
 def _check(draws: _Draws, tasks: int, trials: int, number: int) -> Check:
-    found = np.array([draws.coverage(tasks, _CHECK, number, trial) for trial in range(trials)])
+    fresh = counted(f"checking {tasks} tasks", range(trials))
+    found = np.array([draws.coverage(tasks, _CHECK, number, trial) for trial in fresh])
     return Check(tasks, trials, int(np.count_nonzero(found)), float(found.mean()))
 
 
@@ -180,7 +185,7 @@ def _polish(draws: _Draws, tasks: int, seen: dict[int, list[int]], number: int, 
         ).tolist()
         rows = tasks * sum(draws.population.sizes) / len(draws.population.sizes)
         each = math.ceil(min(_POLISH_DRAWS, max(_LEAST_DRAWS, _POLISH_ROWS / rows)) / len(sizes))
-        for size in sizes:
+        for size in counted(f"refining {tasks} tasks", sizes):
             at = seen.setdefault(size, [0, 0])
             at[1] += sum(
                 draws.coverage(size, _POLISH, number, turn, size, trial) > 0

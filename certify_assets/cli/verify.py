@@ -43,6 +43,7 @@ from certify_assets.cli.output import (
     show_line,
 )
 from certify_assets.errors import ForgedCertificateError, InputError
+from certify_assets.work import counted
 
 if TYPE_CHECKING:
     from certify_assets.certificates import CertificateSet
@@ -283,7 +284,7 @@ def _first_difference(
     """Return the first difference of the certificates, or of what is said of them together."""
     from certify_assets.certificates import Certificate
 
-    for place, document in enumerate(documents, 1):
+    for place, document in enumerate(counted("verifying", documents), 1):
         if (found := verify(document)) is not None:
             one = len(documents) == 1
             return found if one else f"certificate {place} of {len(documents)}: {found}"

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from certify_assets.errors import InputError
 from certify_assets.files import write_atomic
+from certify_assets.work import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -221,7 +222,7 @@ def read_groups(path: Path, columns: Sequence[str] = COLUMNS) -> Iterator[pa.Tab
                     "trajectories: import the corpus first."
                 )
             # an iterator over all groups would hold on to every group that it has read
-            for group in range(file.num_row_groups):
+            for group in counted("going through the runs", range(file.num_row_groups)):
                 for batch in file.iter_batches(
                     batch_size=_GROUP_ROWS, row_groups=[group], columns=list(columns)
                 ):

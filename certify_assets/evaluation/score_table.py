@@ -21,6 +21,7 @@ from certify_assets.tables.table_files import (
     texts_of,
 )
 from certify_assets.tables.text_column import TextColumn, shown
+from certify_assets.work import Stage, under_way
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -357,15 +358,19 @@ class _ColumnReader:
         success_label: str | None,
         problems: list[str],
     ) -> None:
-        self._problems = problems
+        self._problems, self._stage = problems, Stage("checking the columns", len(raw))
         self._columns = {
             name: TextColumn(path, name, values, rows, success_label)
             for name, values in raw.items()
         }
 
     def __call__(self, name: str, of: Callable[[TextColumn], _Array]) -> _Array | None:
+        if name not in self._columns:
+            return None
+        self._stage.done += 1
         try:
-            return of(self._columns[name]) if name in self._columns else None
+            with under_way(self._stage):
+                return of(self._columns[name])
         except InputError as error:
             self._problems.append(str(error))
             return None

@@ -34,6 +34,14 @@ def counted(report: Report, stage: str) -> Callable[[int, int], None]:
     return lambda done, total: report(Advance(stage, done, total))
 
 
+def time_left(done: int, rest: int, seconds: float) -> str:
+    """Say how long the rest takes, if so much was done in some seconds; nothing if none was."""
+    if done <= 0 or rest <= 0:
+        return ""
+    left = seconds / done * rest
+    return f"{left:.0f} s left" if left < 120 else f"{left / 60:.0f} min left"
+
+
 @dataclass
 class ProgressLines:
     """Turns reports of progress into lines of a log, with the time that is left."""
@@ -73,7 +81,5 @@ class ProgressLines:
     def _left(self, advance: Advance, now: float) -> str:
         # counted from what this run has seen: what an earlier one had done took none of its time
         done, started = self._first
-        if advance.done <= done or advance.done >= advance.total:
-            return ""
-        seconds = (now - started) / (advance.done - done) * (advance.total - advance.done)
-        return f", {seconds:.0f} s left" if seconds < 120 else f", {seconds / 60:.0f} min left"
+        left = time_left(advance.done - done, advance.total - advance.done, now - started)
+        return left and f", {left}"

@@ -22,6 +22,7 @@ from certify_assets.tables.columns import (
     refuse_repeated,
     renamed,
 )
+from certify_assets.work import reading
 
 # what separates the fields of files that are not written with commas, and its name
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -94,7 +95,7 @@ def _read(path: Path, wanted: AbstractSet[str], encoding: str) -> tuple[list[str
 
     try:
         separator, said = separator_of(path, wanted, opened)
-        with opened() as stream, long_fields():
+        with opened() as stream, reading(path, stream), long_fields():
             names, columns, rows = _columns(path, wanted, _records(stream, separator))
     except csv.Error as error:
         raise InputError(

@@ -20,6 +20,7 @@ from certify_assets.tables.columns import (
     refuse_repeated,
     renamed,
 )
+from certify_assets.work import counted
 
 # of all parts of a workbook when they are unpacked: a million rows of a score table take 200 MB
 _MOST_BYTES = 1 << 30
@@ -63,7 +64,10 @@ def sheet_rows(
             warnings.simplefilter("ignore")
             book = load_workbook(source, read_only=True, data_only=True)
             sheets = {
-                sheet.title: list(sheet.iter_rows(values_only=True)) for sheet in book.worksheets
+                sheet.title: list(
+                    counted(f"reading sheet {sheet.title}", sheet.values, sheet.max_row or 0)
+                )
+                for sheet in book.worksheets
             }
             book.close()
     except InputError:

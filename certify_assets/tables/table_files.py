@@ -31,6 +31,7 @@ from certify_assets.tables.columns import (
 )
 from certify_assets.tables.delimited import read_delimited
 from certify_assets.tables.sheets import read_sheet
+from certify_assets.work import Stage, counted, reading, under_way
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,7 +85,7 @@ def _read_parquet(
             # one after the other: as Arrow has them, the columns take as much memory again
             columns: Columns = {
                 name: _arrow_values(path, name, _whole(file.read(columns=[written])), numbers)
-                for name, written in found.items()
+                for name, written in counted(f"reading {path.name}", found.items())
             }
             rows = file.metadata.num_rows
     except (pa.ArrowException, OSError, UnicodeError) as error:
@@ -104,7 +105,7 @@ def arrow_columns(
     """Return the columns of an Arrow table that are found under their names there."""
     columns: Columns = {
         name: _arrow_values(path, name, table[written].combine_chunks(), numbers)
-        for name, written in found.items()
+        for name, written in counted(f"reading {path.name}", found.items())
     }
     return columns, Rows(np.arange(1, table.num_rows + 1), read_as=renamed(found))
 
@@ -143,16 +144,22 @@ def read_pieces(
             refuse_repeated(path, names)
             called = matched(names, wanted)
             columns, said = list(called.values()), renamed(called)
+            stage = Stage(f"reading {path.name}", file.metadata.num_rows)
+            batches = (
+                batch
+                for groups in _row_groups(file, size)
+                for batch in file.iter_batches(size, row_groups=groups, columns=columns)
+            )
             before = 0
-            for groups in _row_groups(file, size):
-                for batch in file.iter_batches(size, row_groups=groups, columns=columns):
+            with under_way(stage):
+                for batch in batches:
                     found: Columns = {
                         name: _arrow_values(path, name, batch.column(written), numbers, before)
                         for name, written in called.items()
                     }
                     places = np.arange(before + 1, before + batch.num_rows + 1)
                     yield names, found, Rows(places, read_as=said)
-                    before += batch.num_rows
+                    before = stage.done = before + batch.num_rows
     except (pa.ArrowException, OSError, UnicodeError) as error:
         raise InputError(
             f"{path} cannot be read as Parquet ({first_line(error)}); write the table again."
@@ -241,7 +248,7 @@ def _read_jsonl(
     path: Path, wanted: AbstractSet[str], _: AbstractSet[str] | None
 ) -> tuple[list[str], Columns, Rows]:
     try:
-        with path.open(encoding="utf-8-sig") as stream:
+        with path.open(encoding="utf-8-sig") as stream, reading(path, stream):
             lines = ((number, line) for number, line in enumerate(stream, 1) if line.strip())
             return _record_columns(
                 ((number, _json_record(path, number, line)) for number, line in lines), wanted

@@ -1,6 +1,11 @@
 """Progress of commands: bars in a terminal, lines elsewhere, a sign of life where there is none."""
 
 import io
+import os
+import pty
+import subprocess
+import sys
+import tarfile
 import time
 from pathlib import Path
 
@@ -62,6 +67,71 @@ def test_steps_are_counted_once_somebody_waits(
         counted = [line for line in lines if " of " in line]
         done, total = counted[-1].removeprefix(f"{command}: ").split(" of ")
         assert done == total, f"it comes to its end: {said}"
+
+
+_AT_ONCE = (
+    "import sys; from certify_assets.cli import progress; from certify_assets.cli.main import main; "
+    "progress.BARS_AFTER_S = {after}; progress.DRAWN_EVERY_S = 0.02; main(sys.argv[1:])"
+)
+
+
+def _in_a_terminal(command: str, *, after: float = 0.0) -> tuple[str, str]:
+    """Run a command with stderr in a terminal; return what stdout had and what was drawn."""
+    ours, theirs = pty.openpty()
+    code = _AT_ONCE.format(after=after)
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *command.split()],
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        env={**os.environ, "COLUMNS": "120", "TERM": "xterm"},
+    ) as process:
+        os.close(theirs)
+        drawn = b""
+        try:
+            while part := os.read(ours, 1 << 16):
+                drawn += part
+        except OSError:
+            pass  # how a terminal ends
+        os.close(ours)
+        assert process.stdout is not None
+        printed = process.stdout.read().decode()
+    assert process.returncode in (0, 3), drawn.decode()
+    return printed, drawn.decode()
+
+
+def test_what_takes_long_shows_the_time_left_in_a_terminal(tmp_path: Path) -> None:
+    table = score_rows(tasks=6_000, attempts=8)
+    table.to_csv(scores := tmp_path / "s.csv", index=False)
+    printed, drawn = _in_a_terminal(f"certificate {scores}")
+    assert "of runs are decided" in printed and "━" not in drawn.rsplit("\x1b[2K", 1)[-1]
+    for stage in ("reading s.csv", "checking the columns", "certifying"):
+        assert stage in drawn, stage
+    assert " MB" in drawn and "left" in drawn
+    (folder := tmp_path / "runs").mkdir()
+    for number in range(60):
+        rows = [
+            f'{{"task_id": "t{number}", "outcome": {i % 2}, "text": "{number} {i} {"word " * 200}"}}'
+            for i in range(60)
+        ]
+        (folder / f"{number}.jsonl").write_text("\n".join(rows))
+    with tarfile.open(tmp_path / "runs.tgz", "w:gz") as archive:
+        archive.add(folder, "runs")
+    for place, source in enumerate((folder, tmp_path / "runs.tgz")):
+        arguments = f"corpus import {source} --name c{place} --root {tmp_path}/root"
+        drawn = _in_a_terminal(arguments)[1]
+        assert "reading files" in drawn and " MB" in drawn and "left" in drawn
+        assert "writing the runs" in drawn
+    printed, drawn = _in_a_terminal(
+        "plan --success-rate .5 --auroc .9 --icc .3 --attempts 4 --trials 20 --no-alternatives --most-tasks 30 "
+        "--procedure one_per_task"
+    )
+    assert "tasks needed" in printed and "trying " in drawn and "left" in drawn
+
+
+def test_short_work_draws_nothing_in_a_terminal(tmp_path: Path) -> None:
+    score_rows(tasks=100, attempts=4).to_csv(scores := tmp_path / "s.csv", index=False)
+    printed, drawn = _in_a_terminal(f"certificate {scores}", after=60)
+    assert "of runs are decided" in printed and drawn == ""
 
 
 def test_lines_wait_and_then_say_what_is_left() -> None:

@@ -14,12 +14,14 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from certify_assets.errors import InputError
+from certify_assets.work import Stage, read_so_far, under_way
 
 _CHUNK = 1 << 20
 _FILE_BYTES = 256 << 20
@@ -114,6 +116,8 @@ class SourceFile:
     size: int
     stored: Callable[[], IO[bytes]]
     limit: int = _FILE_BYTES
+    # has the stream looked at, where it is one of a file on disk
+    follow: Callable[[IO[bytes]], IO[bytes]] = lambda stream: stream
 
     @property
     def plain_name(self) -> str:
@@ -127,9 +131,9 @@ class SourceFile:
 
     def open(self) -> IO[bytes]:
         """Open the content for reading, decompressed."""
+        stored = self.follow(self.stored())
         if self.plain_name == self.name:
-            return self.stored()
-        stored = self.stored()
+            return stored
         unzipped = gzip.GzipFile(fileobj=stored)
         # a GzipFile closes only a file that it opened itself
         unzipped.myfileobj = stored  # type: ignore[assignment]
@@ -218,16 +222,19 @@ class FileSet:
         )
 
     def _walk(self, tally: Tally, wanted: Callable[[str], bool]) -> Iterator[SourceFile]:
-        walk = _Walk(self._suffixes, wanted, tally, self._limits)
-        for label, path in self._roots:
-            if path.is_dir():
-                yield from walk.folder(label, path)
-            elif not path.is_file():
-                raise InputError(
-                    f"{path} does not exist or is neither file nor folder; check the path."
-                )
-            else:
-                yield from walk.file(label, path)
+        place = _Place([path for _, path in self._roots])
+        walk = _Walk(self._suffixes, wanted, tally, self._limits, place)
+        with under_way(Stage("reading files", 0, in_bytes=True, look=place.look)):
+            for label, path in self._roots:
+                if path.is_dir():
+                    yield from walk.folder(label, path)
+                elif not path.is_file():
+                    raise InputError(
+                        f"{path} does not exist or is neither file nor folder; check the path."
+                    )
+                else:
+                    yield from walk.file(label, path)
+                    place.passed(path)
 
 
 def _roots(paths: Sequence[Path]) -> list[tuple[str, Path]]:
@@ -252,12 +259,43 @@ def _suffix(name: str) -> str:
     return PurePosixPath(lower.removesuffix(".gz")).suffix
 
 
+@dataclass
+class _Place:
+    """How many of the bytes on disk a walk has come past."""
+
+    paths: Sequence[Path]
+    before: int = 0
+    stream: IO[bytes] | None = None
+
+    def follow(self, stream: IO[bytes]) -> IO[bytes]:
+        self.stream = stream
+        return stream
+
+    def passed(self, path: Path) -> None:
+        with suppress(OSError):
+            self.before += path.stat().st_size
+        self.stream = None
+
+    def look(self, stage: Stage) -> None:
+        stage.total = stage.total or sum(map(_bytes_below, self.paths))
+        stream = self.stream
+        stage.done = self.before + (0 if stream is None else read_so_far(stream))
+
+
+def _bytes_below(path: Path) -> int:
+    if not path.is_dir():
+        return path.stat().st_size if path.is_file() else 0
+    files = (Path(parent) / name for parent, _, names in os.walk(path) for name in names)
+    return sum(file.stat().st_size for file in files if file.is_file() and not file.is_symlink())
+
+
 @dataclass(frozen=True, slots=True)
 class _Walk:
     suffixes: frozenset[str]
     wanted: Callable[[str], bool]
     tally: Tally
     limits: ReadLimits
+    place: _Place
 
     def folder(self, label: str, root: Path) -> Iterator[SourceFile]:
         for parent, folders, names in os.walk(root):
@@ -270,6 +308,7 @@ class _Walk:
                     self._irregular(where)
                 else:
                     yield from self.file(where, path)
+                    self.place.passed(path)
 
     def file(self, label: str, path: Path) -> Iterator[SourceFile]:
         if path.name.lower().endswith(_TARS):
@@ -277,9 +316,8 @@ class _Walk:
         elif path.name.lower().endswith(_ZIPS):
             yield from self._guarded(label, self._zip(label, path))
         elif self._of_interest(label):
-            yield SourceFile(
-                label, path.stat().st_size, lambda: path.open("rb"), self.limits.file_bytes
-            )
+            size, limit = path.stat().st_size, self.limits.file_bytes
+            yield SourceFile(label, size, lambda: path.open("rb"), limit, self.place.follow)
 
     def _guarded(self, label: str, members: Iterator[SourceFile]) -> Iterator[SourceFile]:
         count = 0
@@ -300,7 +338,10 @@ class _Walk:
 
     def _tar(self, label: str, path: Path) -> Iterator[SourceFile]:
         total = count = 0
-        with tarfile.open(path, "r|*", tarinfo=SmallHeader) as archive:
+        with (
+            self.place.follow(path.open("rb")) as stored,
+            tarfile.open(fileobj=stored, mode="r|*", tarinfo=SmallHeader) as archive,
+        ):
             for member in archive:
                 total, count = total + max(0, member.size), count + 1
                 self._check_archive(label, total, count)
@@ -313,7 +354,10 @@ class _Walk:
 
     def _zip(self, label: str, path: Path) -> Iterator[SourceFile]:
         total = 0
-        with zipfile.ZipFile(path) as archive:
+        with (
+            self.place.follow(path.open("rb")) as stored,
+            zipfile.ZipFile(stored) as archive,
+        ):
             for count, member in enumerate(archive.infolist(), 1):
                 total += member.file_size
                 self._check_archive(label, total, count)

@@ -14,6 +14,7 @@ from certify_assets.corpora.formats.base import Draft, Reading
 from certify_assets.corpora.formats.files import Tally
 from certify_assets.corpora.schema import Step, Trajectory, clean_text, row_groups, write_groups
 from certify_assets.errors import InputError
+from certify_assets.work import Stage, counted, under_way
 
 _IN_MEMORY = 64 << 20
 _CODEC = "lz4"
@@ -90,12 +91,14 @@ class Gathered:
 
     def trajectories(self) -> Iterator[Trajectory]:
         """Go through the runs."""
-        return map(self._trajectory, self.rows)
+        return map(self._trajectory, counted("comparing the runs", self.rows))
 
     def groups(self) -> Iterator[list[Trajectory]]:
         """Go through the runs by the row groups of a file."""
-        for start, end in row_groups(row.kept.place.chars for row in self.rows):
-            yield [self._trajectory(row) for row in self.rows[start:end]]
+        with under_way(Stage("writing the runs", len(self.rows))) as stage:
+            for start, end in row_groups(row.kept.place.chars for row in self.rows):
+                yield [self._trajectory(row) for row in self.rows[start:end]]
+                stage.done = end
 
     def write(self, sink: IO[bytes]) -> None:
         """Write the runs as Parquet."""

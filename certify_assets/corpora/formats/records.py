@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from certify_assets.corpora.formats.files import SourceFile
 from certify_assets.errors import InputError
 from certify_assets.files import apart_from_0_and_1, unique_keys
+from certify_assets.work import Stage, under_way
 
 HEAD = 1 << 16
 REST_LOST = "the file ends early or is too damaged to tell its records apart from here on"
@@ -88,19 +90,20 @@ def _records(
 ) -> Iterator[tuple[int, str, Record | str]]:
     clean = text.isascii() or not _NOT_UTF8.search(text)
     number = resyncs = 0
-    while (position := _skip(text, position)) < len(text) and text[position] not in "]}":
-        number += 1
-        key, record, end = member(text, position)
-        if end is None:
-            yield number, key, str(record)
-            found, resyncs = _resync(text, position, member, required, resyncs)
-            if found is None:
-                yield number + 1, "", REST_LOST
-                return
-            position = found
-            continue
-        yield number, key, _checked(record, "" if clean else text[position:end])
-        position = end
+    with parsing(text) as stage:
+        while (position := _skip(text, position)) < len(text) and text[position] not in "]}":
+            number, stage.done = number + 1, position
+            key, record, end = member(text, position)
+            if end is None:
+                yield number, key, str(record)
+                found, resyncs = _resync(text, position, member, required, resyncs)
+                if found is None:
+                    yield number + 1, "", REST_LOST
+                    return
+                position = found
+                continue
+            yield number, key, _checked(record, "" if clean else text[position:end])
+            position = end
     if position >= len(text):
         yield number + 1, "", REST_LOST
 
@@ -140,14 +143,21 @@ def iter_lines(data: bytes) -> Iterator[tuple[int, Record | str]]:
     text = decode(data)
     number, counted = 1, 0
     # a file of empty lines would fill memory if all lines were cut out before the first is read
-    for match in _LINE.finditer(text):
-        number, counted = number + text.count("\n", counted, match.start()), match.start()
-        line = match[0].strip()
-        record, end = _parse(line, 0)
-        if end is not None and line[end:]:
-            yield number, "something follows the object on its line"
-        else:
-            yield number, str(record) if end is None else _checked(record, line)
+    with parsing(text) as stage:
+        for match in _LINE.finditer(text):
+            number += text.count("\n", counted, match.start())
+            counted = stage.done = match.start()
+            line = match[0].strip()
+            record, end = _parse(line, 0)
+            if end is not None and line[end:]:
+                yield number, "something follows the object on its line"
+            else:
+                yield number, str(record) if end is None else _checked(record, line)
+
+
+def parsing(text: str) -> AbstractContextManager[Stage]:
+    """Have a file shown of which all is in memory, and the records are taken out of it."""
+    return under_way(Stage("reading its records", len(text), in_bytes=True))
 
 
 def json_records(data: bytes) -> Iterator[tuple[int, Record | str]]:
