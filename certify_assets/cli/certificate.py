@@ -50,7 +50,6 @@ from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate, CertificateSet, Sides
-    from certify_assets.cli.options import Table, Unlabelled
 
 _SIDE_BY_SIDE = 2
 _BAR = 60
@@ -223,12 +222,9 @@ def certificate(
     side, procedure = options.pop("side"), options.pop("procedure")
     sides = ("reject", "release") if side == "both" else (side,)
     if _in_pieces(scores, procedures, stream=stream, **options):
-        unlabelled = None if pool is None else read_small_pool(pool, reading)
-        found = _certify_pieces(scores, reading, sides, procedures, unlabelled, **options)
+        found = _certify_pieces(scores, reading, sides, procedures, pool, **options)
     else:
-        others = None if pilot is None else read_pilot(pilot, reading)
-        unlabelled = None if pool is None else read_pool(pool, reading)
-        found = _certify(scores, reading, sides, procedures, others, unlabelled, **options)
+        found = _certify(scores, reading, sides, procedures, pilot, pool, **options)
     single = procedure != "all" and side != "both"
     document = found.certificates[0].to_dict() if single else found.to_dict()
     if out is not None:
@@ -301,7 +297,7 @@ def _certify_pieces(
     reading: ReadingOptions,
     sides: Sequence[str],
     procedures: Sequence[str],
-    pool: Unlabelled | None,
+    pool: Path | None,
     *,
     joint: bool,
     **options: Any,
@@ -312,9 +308,13 @@ def _certify_pieces(
     from certify_assets.evaluation.counting import counted_table
 
     settings = procedure_settings(procedures, options)
-    seen = None if pool is None else observe_pool(*pool)
+    unlabelled = None if pool is None else read_small_pool(pool, reading)
+    seen = None if unlabelled is None else observe_pool(*unlabelled)
     source = score_pieces(scores, "cal", reading)
     with counted_table(source, grids_of(settings, sides), seen) as table:
+        if pool is not None and unlabelled is not None:
+            # what the scores are is known once all pieces are read
+            source.require_alike(pool, unlabelled[0])
         found = certify_counted(table, settings, sides=sides, joint=joint, pool=seen)
     return found.with_provenance(source.reading.provenance())
 
@@ -324,21 +324,22 @@ def _certify(
     reading: ReadingOptions,
     sides: Sequence[str],
     procedures: Sequence[str],
-    pilot: Table | None,
-    pool: Unlabelled | None,
+    pilot: Path | None,
+    pool: Path | None,
     **options: Any,
 ) -> CertificateSet:
     from certify_assets.certificates import certify_sides
 
-    table = read_scores(scores, reading).choose_split("cal")
+    whole = read_scores(scores, reading)
+    table, reading = whole.choose_split("cal"), reading.as_read(whole)
     found = certify_sides(
         table.scores,
         outcomes_of(table),
         table.tasks,
         sides=sides,
         procedures=procedures,
-        pilot=pilot,
-        pool=pool,
+        pilot=None if pilot is None else read_pilot(pilot, reading),
+        pool=None if pool is None else read_pool(pool, reading),
         agents=table.agents,
         named=table.trajectories is not None,
         **options,

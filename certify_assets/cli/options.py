@@ -161,6 +161,11 @@ class ReadingOptions:
         found = [(item.provenance, item.threshold) for item in certificates]
         return self.under(IssuedReading.of(path, found))
 
+    def as_read(self, table: ScoreTable) -> ReadingOptions:
+        """Return options that read further scores of a judge as a table was; refuse others."""
+        unit = bool(np.nanmax(np.abs(table.scores), initial=0) <= 1)
+        return self.under(IssuedReading(str(table.path), table.reading, unit, verb="has"))
+
     def under(self, issued: IssuedReading) -> ReadingOptions:
         """Return options that read scores as others were read; refuse options that contradict."""
         return replace(

@@ -147,6 +147,13 @@ class ScorePieces:
         """How the scores are read, as the passages so far show."""
         return ScoreReading(grades(*self.ends), self.lower_is_better)
 
+    def require_alike(self, path: Path, scores: npt.NDArray[np.float64]) -> None:
+        """Refuse further scores that are on another scale than the pieces were."""
+        scale = grades(*score_ends(-scores if self.lower_is_better else scores))
+        unit = self.ends[0] >= -1 and self.ends[1] <= 1
+        mine = IssuedReading(str(self.path), self.reading, unit, self.score_scale, verb="has")
+        mine.require(path, scale, scale)
+
     def _refuse_repeated(self, ids: Spill) -> None:
         # of ids that are there twice one is named, not always the one that the file repeats first
         suspects: list[int] = []

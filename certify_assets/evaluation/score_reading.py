@@ -60,6 +60,7 @@ class IssuedReading:
     unit: bool
     # what --score-scale says of a further table
     asked: str | None = None
+    verb: str = "was issued on"
 
     @classmethod
     def of(
@@ -112,7 +113,7 @@ class IssuedReading:
             return None
         found = ScoreReading(written).words if written else "scores up to 1"
         return (
-            f"{table} has {found}, and {self.name} was issued on {self.reading.words}; give scores "
+            f"{table} has {found}, and {self.name} {self.verb} {self.reading.words}; give scores "
             "of the same judge on the same scale"
         )
 

@@ -551,3 +551,40 @@ def test_what_a_side_no_longer_needs_goes_to_the_other_and_verify_knows(
     drawn = call(f"report {out} {scores} --out {tmp_path}/no.html")
     assert drawn.code == 3 and "by sharing 0.05" in drawn.err
     assert not (tmp_path / "no.html").exists()
+
+
+@pytest.mark.parametrize("name", ["pool", "pilot"])
+def test_pool_and_pilot_are_on_the_scale_of_the_scores(
+    call: Call, tmp_path: Path, name: str
+) -> None:
+    def written(which: str, factor: float, ending: str = "csv", sign: int = 1) -> Path:
+        frame = score_rows(tasks=100, attempts=4, seed=3 + (which == name))
+        frame["task_id"] = f"{which}-" + frame["task_id"].astype(str)
+        frame["score"] = sign * factor / (1 + np.exp(-frame["score"]))
+        path = tmp_path / f"{which}-{factor:g}{sign}.{ending}"
+        frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
+        return path
+
+    command = "certificate {} --side reject --alpha .2 --json"
+    command += " --pool {}" if name == "pool" else " --procedure betting --pilot {}"
+    plain = call(command.format(written("s", 1), written(name, 1)))
+    assert plain.json["certified"]
+    grades = call(command.format(written("s", 100), written(name, 100)))
+    assert grades.json["covered_trajectories"] == plain.json["covered_trajectories"]
+    for ours, theirs in ((1, 100), (1, 10), (100, 1), (10, 100)):
+        answer = call(command.format(written("s", ours), written(name, theirs)))
+        assert answer.code == 2 and not answer.out, (ours, theirs)
+        assert f"{name}-{theirs}1.csv has scores " in answer.err
+        assert f"s-{ours}1.csv has " in answer.err and "--score-scale" in answer.err
+    said = command + " --score-scale probability"
+    for ours, theirs in ((1, 100), (100, 1), (100, 100)):
+        read = call(said.format(written("s", ours), written(name, theirs)))
+        assert read.json["covered_trajectories"] == plain.json["covered_trajectories"]
+    lower = command + " --lower-is-better"
+    turned = call(lower.format(written("s", 1, sign=-1), written(name, 1, sign=-1)))
+    assert turned.json["covered_trajectories"] == plain.json["covered_trajectories"]
+    if name == "pool":
+        large = f"{command} --stream"
+        assert call(large.format(written("s", 1, "parquet"), written(name, 1))).code == 0
+        answer = call(large.format(written("s", 1, "parquet"), written(name, 100)))
+        assert answer.code == 2 and "pool-1001.csv has scores from 0 to 100" in answer.err
