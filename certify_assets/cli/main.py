@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -109,6 +110,12 @@ class _Lazy(click.Group):
         if not name.startswith("-") and name not in _COMMANDS and (close := similar(name)):
             named = " or ".join(f"'certify {words}'" for words in close)
             raise click.UsageError(f"No such command '{name}'. Did you mean {named}?", ctx)
+        if name not in _COMMANDS and Path(name).exists():
+            meant = f"corpus import {name} --name NAME" if Path(name).is_dir() else ""
+            meant = meant or f"certificate {name}"
+            raise click.UsageError(
+                f"No such command '{name}'. Did you mean 'certify {meant}'?", ctx
+            )
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -304,6 +304,11 @@ def save_config(store: Store, config: CorpusConfig) -> None:
 
 def load_config(store: Store, name: str) -> CorpusConfig:
     """Return a registered corpus's configuration; embedded corpora need no registration."""
+    if "/" in name or "\\" in name:
+        raise InputError(
+            f"{name!r} is a path, and corpora are called by name; import its runs with `certify "
+            "corpus import PATH --name NAME`, or give `certify certificate` a table of scores."
+        )
     if is_registered(store, name):
         return CorpusConfig.from_dict(store.read_json(corpus_file(name, _CONFIG)))
     if name in EMBEDDED:

@@ -106,3 +106,16 @@ def test_a_certificate_is_no_score_table(call: Call, tmp_path: Path) -> None:
     broken = tmp_path / "broken.json"
     broken.write_text((tmp_path / "c.json").read_text("utf-8")[:-9], encoding="utf-8")
     assert "not a JSON document" in call(f"verify {broken} {path}").err
+
+
+def test_a_file_in_the_place_of_something_else_is_told_where_to_go(
+    call: Call, tmp_path: Path
+) -> None:
+    path = tmp_path / "scores.csv"
+    score_rows(tasks=20, attempts=2).to_csv(path, index=False)
+    assert f"Did you mean 'certify certificate {path}'?" in call(str(path)).err
+    assert f"'certify corpus import {tmp_path} --name NAME'" in call(str(tmp_path)).err
+    answer = call(f"run {path} --root {tmp_path}/root")
+    assert answer.code == 2 and "is a path, and corpora are called by name" in answer.err
+    answer = call(f"corpus import {path} --name mine --root {tmp_path}/root")
+    assert answer.code == 2 and "for a table of scores use `certify certificate`" in answer.err

@@ -222,6 +222,12 @@ def _called(
         return called
     *others, last = (f"no column {columns[name]!r}" for name in missing)
     lacks = " and ".join((*([", ".join(others)] if others else []), last))
+    if missing == ["text", "steps"] and "score" in matched(names, frozenset({"score"})):
+        raise InputError(
+            f"{file.name} has scores of runs but no column 'text' and no column 'steps' with what "
+            f"the runs did (its columns are {', '.join(sorted(names))}); for a table of scores "
+            "use `certify certificate`, and for a corpus add one of these columns."
+        )
     several = "one" if len(missing) == 1 or missing[0] == "text" else "some"
     raise InputError(
         f"{file.name} has {lacks} (its columns are {', '.join(sorted(names)) or 'none'}); rename "
