@@ -84,6 +84,8 @@ class _Bars:
         self._over, self._lock = threading.Event(), threading.Lock()
         self._progress: Progress | None = None
         self._tasks: dict[Stage, TaskID] = {}
+        # how far a stage was when it last moved, and when: between its steps the time counts down
+        self._moved: dict[Stage, tuple[int, float]] = {}
 
     @contextmanager
     def drawing(self) -> Iterator[None]:
@@ -119,12 +121,16 @@ class _Bars:
         bars = self._progress or self._started()
         for gone in set(self._tasks) - set(stages):
             bars.remove_task(self._tasks.pop(gone))
+            self._moved.pop(gone, None)
         now = time.monotonic()
         for stage in stages:
             if stage is not stages[0] and now - stage.began < self._young:
                 continue
             if stage.look is not None:
                 stage.look(stage)
+            if self._moved.get(stage, (-1, 0.0))[0] != stage.done:
+                self._moved[stage] = stage.done, now
+            moved = self._moved[stage][1]
             words = f"{printable(stage.name)}{stage.note}"
             if stage not in self._tasks:
                 self._tasks[stage] = bars.add_task(words, total=None, amount="", left="")
@@ -137,7 +143,8 @@ class _Bars:
                 left=time_left(
                     stage.done - stage.before,
                     stage.total - stage.done,
-                    now - stage.began,
+                    moved - stage.began,
+                    now - moved,
                 ),
             )
         bars.refresh()
@@ -166,6 +173,7 @@ class _Bars:
                 self._progress.stop()
             self._progress = None
             self._tasks.clear()
+            self._moved.clear()
 
 
 def _amount(stage: Stage) -> str:

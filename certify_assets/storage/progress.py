@@ -34,11 +34,11 @@ def counted(report: Report, stage: str) -> Callable[[int, int], None]:
     return lambda done, total: report(Advance(stage, done, total))
 
 
-def time_left(done: int, rest: int, seconds: float) -> str:
-    """Say how long the rest takes, if so much was done in some seconds; nothing if none was."""
+def time_left(done: int, rest: int, seconds: float, since: float = 0.0) -> str:
+    """Say how long the rest takes, if so much was done in some seconds, which ended `since`."""
     if done <= 0 or rest <= 0:
         return ""
-    left = seconds / done * rest
+    left = max(0.0, seconds / done * rest - since)
     return f"{left:.0f} s left" if left < 120 else f"{left / 60:.0f} min left"
 
 

@@ -122,7 +122,7 @@ def test_what_takes_long_shows_the_time_left_in_a_terminal(tmp_path: Path) -> No
         assert "reading files" in drawn and " MB" in drawn and "left" in drawn
         assert "writing the runs" in drawn
     printed, drawn = _in_a_terminal(
-        "plan --success-rate .5 --auroc .9 --icc .3 --attempts 4 --trials 20 --no-alternatives --most-tasks 30 "
+        "plan --success-rate .5 --auroc .9 --icc .3 --attempts 4 --trials 20 --no-alternatives --most-tasks 400 "
         "--procedure one_per_task"
     )
     assert "tasks needed" in printed and "trying " in drawn and "left" in drawn
