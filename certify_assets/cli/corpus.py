@@ -430,16 +430,18 @@ def remove(name: str, yes: bool, store: Store, as_json: bool) -> None:
     component declares comes back when its files or settings change.
     """
     from certify_assets.cli.launching import remove_partition
-    from certify_assets.corpora.config import load_config, remove_corpus
+    from certify_assets.corpora.config import remove_corpus, require_removable
 
-    load_config(store, name)
+    require_removable(store, name)
     if not yes and not click.confirm(
         f"Remove the trajectories and splits of {name} from {store.root}?", err=True
     ):
         raise click.Abort
     with Corpus(store, name).writing("corpus rm"):
+        # the files last: what a kill cut off can be called again while the configuration is there
+        partition = remove_partition(store, name)
         gone = remove_corpus(store, name)
-        say(remove_partition(store, name))
+        say(partition)
     if as_json:
         emit_json({"corpus": name, "removed": gone})
     else:

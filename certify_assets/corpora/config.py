@@ -326,11 +326,16 @@ def registered_corpora(store: Store) -> list[str]:
     return sorted({*EMBEDDED, *imported})
 
 
-def remove_corpus(store: Store, name: str) -> list[str]:
-    """Take a corpus out of the data root and return the keys that were deleted."""
+def require_removable(store: Store, name: str) -> None:
+    """Refuse a corpus that the data root does not have, or that comes with the package."""
     if name in EMBEDDED:
         raise InputError(f"{name} comes with the package and cannot be removed.")
     load_config(store, name)
+
+
+def remove_corpus(store: Store, name: str) -> list[str]:
+    """Take a corpus out of the data root and return the keys that were deleted."""
+    require_removable(store, name)
     folder = corpus_file(name)
     # versions.jsonl, the ledger of TEST, judges and certificates stay: they are the record of what
     # was claimed

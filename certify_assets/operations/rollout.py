@@ -140,7 +140,9 @@ def deploy(
         store.write_bytes(place, data)
         if signing is not None:
             store.write_bytes(place + SUFFIX, signing.sign(data))
-    record = append_deployment(corpus, replace(record, kept=record.kept or _keep(judge)))
+    record = replace(record, kept=record.kept or _keep(judge))
+    cut_off = _cut_off(corpus, record) if track else None
+    record = cut_off or append_deployment(corpus, record)
     store.write_json(deployment_key(corpus.name), asdict(record))
     checked()
     return _tracked(judge, record, chosen) if track else record
@@ -176,6 +178,17 @@ def _keep(judge: JudgedCorpus) -> str:
         if not store.exists(copy) or store.sha256(copy) != sha256:
             store.copy(key, copy)
     return name
+
+
+def _cut_off(corpus: Corpus, record: DeploymentRecord) -> DeploymentRecord | None:
+    """Return the last deployment where it is this one, and a kill came before its end."""
+    journal, stored = read_deployments(corpus), stored_deployment(corpus)
+    if not journal:
+        return None
+    last = journal[-1]
+    found = replace(record, number=last.number, time=last.time, previous=last.previous)
+    ended = stored is not None and stored.number == last.number and stored.mlflow is not None
+    return found if found == last and not ended else None
 
 
 def complete_deployment(corpus: Corpus) -> DeploymentRecord | None:

@@ -347,6 +347,32 @@ def test_a_removed_corpus_keeps_its_history(
     assert "comes with the package" in call(f"corpus rm miniwob_weak --root {root} --yes").err
 
 
+def test_a_removal_that_was_cut_off_is_called_again(
+    call: Call, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from certify_assets.cli import launching
+    from certify_assets.storage.store import Store
+
+    partitions = []
+    monkeypatch.setattr(launching, "remove_partition", lambda store, name: partitions.append(name))
+    write_runs(tmp_path / "runs.jsonl", tasks=20, attempts=2)
+    call(f"corpus import {tmp_path}/runs.jsonl --name c --root {root}")
+    remove = Store.remove_tree
+
+    def cut_off(store: Store, key: str) -> None:
+        remove(store, key)
+        raise KeyboardInterrupt
+
+    for left in ("import.json", "trajectories.parquet", "corpus.json"):
+        with monkeypatch.context() as killed:
+            killed.setattr(Store, "remove_tree", cut_off)
+            assert call(f"corpus rm c --root {root} --yes").code == 130
+        # with the configuration, the last file, the partition is gone too
+        assert not (root / f"corpora/c/{left}").exists() and partitions[-1] == "c"
+    assert len(partitions) == 3
+    assert call(f"corpus rm c --root {root} --yes").code == 2
+
+
 def test_splits_are_shown_and_nothing_is_stored(call: Call, root: Path, tmp_path: Path) -> None:
     write_runs(tmp_path / "runs.jsonl", tasks=110, attempts=2)
     call(f"corpus import {tmp_path}/runs.jsonl --name c --root {root} --no-rl")

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -10,20 +9,25 @@ import urllib.error
 import urllib.request
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import cast
 
 from certify_assets_tests.corpora.traces import Run
+from certify_assets_tests.services import free_port
 
 
 @contextmanager
 def mlflow_server(folder: Path) -> Iterator[str]:
     """Run ``mlflow server`` on SQLite while the block lasts; yield its address."""
+    with mlflow_process(folder, free_port()) as (address, _):
+        yield address
+
+
+@contextmanager
+def mlflow_process(folder: Path, port: int) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
+    """Run the server on a port; yield its process too, the first of its group."""
     folder.mkdir(parents=True, exist_ok=True)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     address = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1"]
     command += ["--port", str(port), "--workers", "1"]
@@ -40,11 +44,16 @@ def mlflow_server(folder: Path) -> Iterator[str]:
         )
         try:
             _wait(address, server)
-            yield address
+            yield address, server
         finally:
-            # the server starts processes of its own, and waits for them longer than a test should
-            os.killpg(server.pid, signal.SIGKILL)
-            server.wait()
+            kill_group(server)
+
+
+def kill_group(server: "subprocess.Popen[bytes]") -> None:
+    """End a server at once: it starts processes, and waits for them longer than a test should."""
+    with suppress(ProcessLookupError):
+        os.killpg(server.pid, signal.SIGKILL)
+    server.wait()
 
 
 def _wait(address: str, server: "subprocess.Popen[bytes]") -> None:

@@ -362,6 +362,26 @@ def test_mlflow_gets_a_version_with_alias_certificates_and_hashes(
     assert [sha256_bytes(path.read_bytes()) for path in kept] == [second.certificates[0]]
 
 
+def test_a_deployment_that_was_cut_off_is_finished_by_the_same_call(
+    operated: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "nowhere://known")
+    first = deploy(judge_of(operated), sampling=SamplingPlan(0.1, 0.2, 7))
+    # its line is written and its document is not, or MLflow's answer is not in the document
+    document = operated.read_bytes(deployment_key("c"))
+    for left in (None, {**json.loads(document), "mlflow": None}):
+        operated.delete(deployment_key("c"))
+        if left is not None:
+            operated.write_json(deployment_key("c"), left)
+        again = deploy(judge_of(operated))
+        assert again == first and len(read_deployments(Corpus(operated, "c"))) == 1
+        assert operated.read_bytes(deployment_key("c")) == document
+    # what was finished is deployed a second time, and so is another plan
+    assert deploy(judge_of(operated)).number == 2
+    operated.delete(deployment_key("c"))
+    assert deploy(judge_of(operated), sampling=SamplingPlan(0.1, 0.2, 8)).number == 3
+
+
 def test_a_deployment_holds_without_mlflow_and_says_so(
     operated: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
