@@ -362,6 +362,7 @@ def test_mlflow_gets_a_version_with_alias_certificates_and_hashes(
     assert [sha256_bytes(path.read_bytes()) for path in kept] == [second.certificates[0]]
 
 
+@pytest.mark.slow
 def test_a_deployment_that_was_cut_off_is_finished_by_the_same_call(
     operated: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
