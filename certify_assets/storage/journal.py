@@ -186,6 +186,7 @@ class Journal(Generic[T]):
             added.clear()
             lines = self._complete(self._lines(old), known)
             head, new = self._head(lines), []
+            last[0] = Head(self.key, len(lines), head)
             for number, entry in enumerate(make(self._entries(lines)), len(lines) + 1):
                 text, line = self.format.line(self.dump(entry), number, head)
                 head = line.sha256
@@ -195,8 +196,9 @@ class Journal(Generic[T]):
             return "\n".join(new) or None
 
         self.store.append_line(self.key, texts)
-        if added and self.heads:
-            # a kill before this leaves an earlier head, which the journal has as well
+        if self.heads and last[0].lines > max((item.lines for item in known), default=0):
+            # a kill before this leaves an earlier head, which the journal has as well, and the next
+            # call brings this one, whether or not it has something to add
             heads_journal(self.store, self.heads).append(last[0])
         return added
 
