@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib.util
 import re
 import shlex
 import subprocess
@@ -32,6 +33,8 @@ def main() -> int:
         return _fuzz(given.one, given.failures, fuzzer)
     from certify_assets_tests.fuzzing.readers import READERS
 
+    if importlib.util.find_spec("atheris") is None:
+        parser.error("atheris is not installed; pip install 'certify_assets[fuzz]' has it")
     names = given.reader or [*READERS]
     if unknown := [name for name in names if name not in READERS]:
         parser.error(f"there is no reader {unknown[0]!r}; name one of {', '.join(READERS)}")
@@ -76,8 +79,9 @@ def _row(name: str, given: argparse.Namespace) -> int:
         places = max((int(number) for number in re.findall(r"cov: (\d+)", said)), default=0)
         failed = {path.name for path in given.failures.glob(f"{name}-*")} - before
         row = f"{name:28} {executed:9} {rate:9} {places:7} {len(kept):5}"
-        print(f"{row}  {' '.join(sorted(failed)) or 0}", flush=True)
-        return len(failed)
+        nothing = "" if executed else "nothing was read, see above"
+        print(f"{row}  {' '.join(sorted(failed)) or nothing or 0}", flush=True)
+        return len(failed) or int(not executed)
 
 
 def _number(said: str, label: str) -> int:
