@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -11,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 
 from certify_assets.cli.batch_tables import (
     BOTH,
@@ -41,9 +40,10 @@ from certify_assets.cli.output import (
     say,
     show_line,
     show_table,
+    write_tables,
 )
 from certify_assets.errors import InputError
-from certify_assets.files import write_atomic, write_json_atomic
+from certify_assets.files import write_json_atomic
 
 if TYPE_CHECKING:
     from certify_assets.certificates import BatchCertificate, BatchPlan
@@ -206,10 +206,11 @@ def draw(
     found = draw_of(certificate, scores, seed, asked)
     require_first_draw(scores, found, seed, asked.split)
     rows = found.rows[:labels]
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerows([COLUMNS, *rows])
-    write_atomic(out, stream.getvalue().encode("utf-8"))
+    frame = {
+        name: np.array([row[place] for row in rows], dtype=object)
+        for place, name in enumerate(COLUMNS)
+    }
+    write_tables((out, frame))
     counts = {
         "runs": len(found.sides.batch),
         "widest_set": len(found.sides.order),

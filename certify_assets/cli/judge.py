@@ -23,6 +23,7 @@ from certify_assets.cli.output import (
     show_line,
     show_table,
     shown,
+    write_tables,
 )
 from certify_assets.cli.progress import progress
 from certify_assets.corpora.corpus import Corpus
@@ -228,7 +229,7 @@ def score(
             table, dropped, bill = _splits(judged)
             report_stored(corpus, "judge score", f"judges/{name}/scores")
     if out is not None:
-        _write(table, out)
+        write_tables((out, table))
     document = {
         "judge": name,
         "corpus": corpus.name,
@@ -339,21 +340,3 @@ def _new_runs(
     with progress() as report:
         table, bill = judge.score_runs(frame, report=report)
     return table, found.dropped, bill
-
-
-def _write(table: pd.DataFrame, out: Path) -> None:
-    import io
-
-    from certify_assets.files import write_atomic
-
-    suffix = out.suffix.lower()
-    if suffix == ".parquet":
-        sink = io.BytesIO()
-        table.to_parquet(sink, index=False)
-        write_atomic(out, sink.getvalue())
-    elif suffix == ".csv":
-        write_atomic(out, table.to_csv(index=False).encode("utf-8"))
-    else:
-        write_atomic(
-            out, table.to_json(orient="records", lines=True, double_precision=15).encode("utf-8")
-        )

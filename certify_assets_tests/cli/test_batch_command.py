@@ -230,3 +230,28 @@ def test_of_several_procedures_the_deciding_one_counts(call: Call, tables: Path)
     one = json.loads((tables / "cert.json").read_text("utf-8"))
     plan = call("batch", "plan", tables / "all.json", tables / "batch.csv", "--json").json
     assert plan["certificate_sha256"] and plan["thresholds"] == [one["threshold"]]
+
+
+def test_a_draw_with_a_name_like_a_formula_is_written_where_no_spreadsheet_runs_it(
+    call: Call, tables: Path
+) -> None:
+    rows = score_rows(tasks=80, seed=1)
+    rows["trajectory_id"] = "=" + rows["trajectory_id"]
+    rows.to_csv(tables / "batch.csv", index=False)
+    drawing = ("batch", "draw", tables / "cert.json", tables / "batch.csv", "--seed", "11", "--out")
+    refused = call(*drawing, tables / "draw.csv")
+    assert refused.code == 2 and "a spreadsheet would run it as a formula" in refused.err
+    assert not (tables / "draw.csv").exists()
+    assert call(*drawing, tables / "draw.jsonl").code == 0
+    labelled = (tables / "draw.jsonl").read_text("utf-8").splitlines()[:5]
+    names = [json.loads(line)["trajectory_id"] for line in labelled]
+    outcomes = truth(tables)
+    (tables / "labels.jsonl").write_text(
+        "".join(
+            json.dumps({"trajectory_id": name, "outcome": int(outcomes[name])}) + "\n"
+            for name in names
+        ),
+        "utf-8",
+    )
+    closing = ("batch", "close", tables / "cert.json", tables / "batch.csv", tables / "draw.jsonl")
+    assert call(*closing, tables / "labels.jsonl", "--json").json["labels_used"] == 5
