@@ -5,12 +5,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from certify_assets.files import canonical_json
 from certify_assets.storage.store import Store
+from certify_assets_tests import forks
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.conftest import platform_environment
 from certify_assets_tests.paths import REPOSITORY
@@ -63,10 +64,13 @@ def command(name: str = CORPUS) -> list[str]:
 
 
 def run(
-    root: Path, more: Mapping[str, str] | None = None, **options: Any
+    root: Path,
+    more: Mapping[str, str] | None = None,
+    start: Callable[..., subprocess.CompletedProcess[str]] = forks.run,
+    **options: Any,
 ) -> subprocess.CompletedProcess[str]:
     """Materialize the whole pipeline for the corpus."""
-    return subprocess.run(
+    return start(
         command(),
         env=environment(root, more),
         cwd=REPOSITORY,

@@ -16,6 +16,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from certify_assets_tests import forks
 from certify_assets_tests.faults.small import (
     command,
     environment,
@@ -82,7 +83,7 @@ def _points(root: int) -> list[tuple[int, float]]:
 
 def _killed(root: Path, after: int, delay: float) -> list[str]:
     """Run until so many steps are done and some time more, then kill the group; return the steps that were told done."""
-    victim = subprocess.Popen(
+    victim = forks.Popen(
         command(),
         env=environment(root),
         cwd=REPOSITORY,
@@ -100,7 +101,8 @@ def _killed(root: Path, after: int, delay: float) -> list[str]:
             if len(done) >= after:
                 break
     else:
-        time.sleep(4.0)
+        # the libraries are there: a second later the first steps are done
+        time.sleep(0.5)
     time.sleep(delay)
     if victim.poll() is None:
         os.killpg(victim.pid, signal.SIGKILL)

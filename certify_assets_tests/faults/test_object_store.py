@@ -21,6 +21,7 @@ from certify_assets.operations.deployment_record import read_deployments
 from certify_assets.operations.labels import read_labels
 from certify_assets.operations.layout import batch_names
 from certify_assets.storage.store import Store
+from certify_assets_tests import forks
 from certify_assets_tests.builders import write_runs
 from certify_assets_tests.conftest import platform_environment
 from certify_assets_tests.operations_builders import agreeing, deliver
@@ -55,7 +56,7 @@ def start(s3_root: str, tmp_path: Path) -> Start:
     }
 
     def started(*words: str, program: tuple[str, ...] = ("-m", "certify_assets.cli")) -> Any:
-        return subprocess.Popen(
+        return forks.Popen(
             [sys.executable, *program, *words],
             cwd=REPOSITORY,
             env={**environment, "PYTHONPATH": str(REPOSITORY)},

@@ -18,6 +18,7 @@ import pytest
 
 from certify_assets.cli.ui import first_look
 from certify_assets.storage.store import Store
+from certify_assets_tests import forks
 from certify_assets_tests.builders import register_runs
 from certify_assets_tests.conftest import Demo
 from certify_assets_tests.faults.servers import serving
@@ -59,7 +60,6 @@ class Site(NamedTuple):
 def site(demo: Demo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """``dagster dev`` on a copy of the demo's data root with a corpus whose every text is hostile."""
     import shutil
-    import subprocess
     import sys
 
     folder = tmp_path_factory.mktemp("ui")
@@ -69,7 +69,7 @@ def site(demo: Demo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]
         Store(str(demo.root)), HOSTILE, source, rl=False, accept_structural_leak="shown on purpose"
     )
     command = [sys.executable, "-m", "certify_assets.cli", "run", HOSTILE]
-    done = subprocess.run(
+    done = forks.run(
         command, env=demo.environment, capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 0, done.stderr
