@@ -110,8 +110,14 @@ def ray_cluster(
         shutil.rmtree(folder, ignore_errors=True)
 
 
+class Databases(dict[str, str]):
+    """The URL of each database of a server, and how to restart it."""
+
+    restart: Callable[[], None]
+
+
 @contextmanager
-def postgres_server(*databases: str) -> Iterator[dict[str, str]]:
+def postgres_server(*databases: str) -> Iterator[Databases]:
     """A PostgreSQL server on a port of its own; gives the URL of each database, and skips where no server is installed."""
     programs = sorted(
         Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name)
@@ -156,18 +162,19 @@ def postgres_server(*databases: str) -> Iterator[dict[str, str]]:
             "-c",
             "fsync=off",
         ]
-        started = subprocess.Popen(serve, start_new_session=True, **run)
+        asked = [programs[-1] / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)]
+
+        def start() -> subprocess.Popen[bytes]:
+            process = subprocess.Popen(serve, start_new_session=True, **run)
+            _wait_for(process, lambda: subprocess.run(asked, check=False).returncode == 0)
+            return process
+
+        def restart() -> None:
+            end_group(started.pop(), signal.SIGINT)
+            started.append(start())
+
+        started = [start()]
         try:
-            _wait_for(
-                started,
-                lambda: (
-                    subprocess.run(
-                        [programs[-1] / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)],
-                        check=False,
-                    ).returncode
-                    == 0
-                ),
-            )
             for name in databases:
                 create = [
                     programs[-1] / "createdb",
@@ -180,13 +187,17 @@ def postgres_server(*databases: str) -> Iterator[dict[str, str]]:
                     name,
                 ]
                 subprocess.run(create, env={"PGPASSWORD": password}, check=True)
-            yield {
-                name: f"postgresql+psycopg2://certify:{password}@127.0.0.1:{port}/{name}"
-                for name in databases
-            }
+            found = Databases(
+                {
+                    name: f"postgresql+psycopg2://certify:{password}@127.0.0.1:{port}/{name}"
+                    for name in databases
+                }
+            )
+            found.restart = restart
+            yield found
         finally:
             # PostgreSQL ends at once, and in order, by this signal
-            end_group(started, signal.SIGINT)
+            end_group(started.pop(), signal.SIGINT)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
