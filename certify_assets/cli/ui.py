@@ -48,7 +48,7 @@ def ui(port: int, mlflow_port: int, host: str, everything: bool, store: Store) -
     """
     from certify_assets.cli.launching import dagster_environment, find_program
     from certify_assets.judges.specs import SHOWN_VARIABLE
-    from certify_assets.storage.tracking import experiment_page, tracking_uri
+    from certify_assets.storage.tracking import experiment_page, make_database, tracking_uri
 
     dagster, mlflow = find_program("dagster"), find_program("mlflow")
     if dagster is None:
@@ -70,7 +70,7 @@ def ui(port: int, mlflow_port: int, host: str, everything: bool, store: Store) -
     uri = tracking_uri(store)
     if mlflow is not None and uri.startswith("sqlite:"):
         require_free(host, mlflow_port, "--mlflow-port")
-        store.local_path("mlflow").mkdir(parents=True, exist_ok=True)
+        make_database(Path(uri.removeprefix("sqlite:///")))
         place = ["--host", host, "--port", str(mlflow_port), "--workers", "1"]
         commands.append([mlflow, "server", "--backend-store-uri", uri, *place])
         parts.insert(0, f"MLflow {experiment_page(store, environment['MLFLOW_UI_URL'])}")

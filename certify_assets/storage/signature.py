@@ -49,7 +49,7 @@ class SigningKey:
     """A private key."""
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
-        self._key = key
+        self.private: Final = key
         self.fingerprint: Final = _fingerprint(key.public_key())
 
     @classmethod
@@ -82,7 +82,7 @@ class SigningKey:
 
     def sign(self, document: bytes) -> bytes:
         """Return the content of the file of a document's signature."""
-        signature = base64.b64encode(self._key.sign(document)).decode("ascii")
+        signature = base64.b64encode(self.private.sign(document)).decode("ascii")
         return canonical_json(asdict(Signature(self.fingerprint, signature)))
 
 
@@ -95,28 +95,28 @@ def new_key(path: Path, owner: str) -> str:
     public = path.with_name(path.name + ".pub")
     if "\n" in owner or not owner.isprintable():
         raise InputError(f"the owner {owner!r} is no line of text; give a name or an address.")
-    key = ed25519.Ed25519PrivateKey.generate()
-    private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
+    # a kill may have come between the two files: the call ends what the earlier one began
+    begun = path.exists() and not public.exists()
+    key = SigningKey.read(str(path)).private if begun else ed25519.Ed25519PrivateKey.generate()
+    if not begun:
+        form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        _write_new(path, key.private_bytes(serialization.Encoding.PEM, *form), 0o600)
     line = key.public_key().public_bytes(
         serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
     )
-    for place, data, mode in (
-        (path, private, 0o600),
-        (public, line + f" {owner}\n".encode(), 0o644),
-    ):
-        try:
-            # a key is never written over: what it signed could not be checked any more
-            with os.fdopen(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as to:
-                to.write(data)
-        except OSError as error:
-            raise InputError(
-                f"{place} cannot be written ({error.strerror}); choose another place."
-            ) from None
+    _write_new(public, line + f" {owner}\n".encode(), 0o644)
     return _fingerprint(key.public_key())
+
+
+def _write_new(path: Path, data: bytes, mode: int) -> None:
+    # a key is never written over: what it signed could not be checked any more
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as to:
+            to.write(data)
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written ({error.strerror}); choose another place."
+        ) from None
 
 
 def read_public_keys(path: Path) -> dict[str, tuple[str, Ed25519PublicKey]]:

@@ -84,6 +84,29 @@ def tracking_uri(store: Store) -> str:
     return f"sqlite:///{path}"
 
 
+def make_database(path: Path) -> None:
+    """Make MLflow's database of a data root where there is none yet, whole or not at all."""
+    # its migrations are no transaction: of a database that a kill left between two of them MLflow
+    # never takes a record again
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=".certify.", suffix=".part", dir=path.parent)
+    os.close(handle)
+    try:
+        mlflow_client(f"sqlite:///{name}").search_experiments(max_results=1)
+        try:
+            os.link(name, path)
+        except FileExistsError:
+            # another process was faster, and may have written into its own
+            pass
+        except OSError:
+            # a file system without links
+            Path(name).replace(path)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
 def experiment_page(store: Store, address: str) -> str:
     """Return where an MLflow UI shows the records of a local data root; its first page is empty."""
     # without MLflow, which takes seconds to import
@@ -275,6 +298,8 @@ class Tracker:
         return number
 
     def _client(self) -> Any:
+        if self.own:
+            make_database(Path(self.uri.removeprefix("sqlite:///")))
         return mlflow_client(self.uri)
 
 

@@ -5,6 +5,7 @@ make worlds are run in that folder, with CERTIFY_ROOT set.
 """
 
 import json
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -127,7 +128,11 @@ def _labels() -> None:
     corpus = Corpus(_corpus(), "c")
     rows = load_decisions(corpus)
     for run in sorted(rows.loc[rows["asked"] != "", "trajectory_id"])[:12]:
-        append_labels(corpus, [Label(run, 0, "bob", "page", f"bob {run}")])
+        try:
+            append_labels(corpus, [Label(run, 0, "bob", "page", f"bob {run}")])
+        except OSError:
+            # the page says that the label was not stored
+            sys.exit(1)
 
 
 def _notify() -> None:
@@ -140,7 +145,9 @@ def _notify() -> None:
 
 
 def _prepare() -> None:
-    Corpus(_corpus(), "other").prepare()
+    corpus = Corpus(_corpus(), "other")
+    with corpus.writing("prepare"):
+        corpus.prepare()
 
 
 WORLDS: dict[str, Callable[[], None]] = {

@@ -308,3 +308,42 @@ def test_mlflow_writes_nothing_next_to_a_data_root_whose_path_it_cannot_read(
     recorded = write_or_keep(Store(str(tmp_path / name)), _record("step"), experiment="e")
     assert recorded.url is None and "rename the folder" in recorded.reason
     assert {path.name for path in tmp_path.iterdir()} <= {name}
+
+
+def test_a_kill_in_the_migrations_of_a_new_database_costs_no_later_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from alembic import command
+
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    store, whole = Store(str(tmp_path / "root")), command.upgrade
+
+    def cut_off(config: Any, revision: str) -> None:
+        whole(config, "75868b020152")
+        config.attributes["connection"].commit()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "upgrade", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        Tracker.for_store(store).write(_record("a"))
+    monkeypatch.setattr(command, "upgrade", whole)
+    assert Tracker.for_store(store).write(_record("a"))
+    assert [path.name for path in (tmp_path / "root/mlflow").iterdir()] == ["mlflow.db"]
+
+
+def test_two_that_make_the_database_at_once_write_into_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    first, second = (Store(str(tmp_path / "root")) for _ in range(2))
+    link, pages = late_records.os.link, []
+
+    def slower(source: str, target: Path) -> None:
+        monkeypatch.setattr(late_records.os, "link", link)
+        pages.append(Tracker.for_store(second).write(_record("b")))
+        link(source, target)
+
+    monkeypatch.setattr(late_records.os, "link", slower)
+    pages.append(Tracker.for_store(first).write(_record("a")))
+    runs = Tracker.for_store(first).find({"dagster.asset": "b"})
+    assert len({*pages}) == 2 and runs is not None and runs in pages[0]

@@ -132,3 +132,13 @@ def test_keys_that_cannot_be_used_are_refused_without_showing_them(
         place.write_text(text, "utf-8")
         with pytest.raises(InputError, match="other than ed25519 public keys"):
             read_public_keys(place)
+
+
+def test_a_key_whose_public_half_a_kill_prevented_is_completed(key: Path) -> None:
+    line = public_of(key).read_bytes()
+    public_of(key).unlink()
+    before = key.read_bytes()
+    assert (
+        new_key(key, "Evaluation team <eval@example.org>") == SigningKey.read(str(key)).fingerprint
+    )
+    assert key.read_bytes() == before and public_of(key).read_bytes() == line
