@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, Final, TypeVar
 
 from certify_assets.errors import InputError
 
@@ -173,6 +173,52 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> object:
         repeated = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"it has the key {repeated[:60]!a} twice in one object")
     return found
+
+
+#: values of a YAML document whose aliases are written out
+_MOST_VALUES: Final = 100_000
+
+
+def parse_yaml(text: str) -> Any:
+    """Parse one YAML document of plain values; refuse a repeated key, and aliases without end.
+
+    What is refused is a yaml.YAMLError.
+    """
+    import yaml
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            seen = set()
+            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+                if key.value in seen:
+                    words = f"the key {key.value[:60]!a} is there twice"
+                    raise yaml.constructor.ConstructorError(None, None, words, key.start_mark)
+                seen.add(key.value)
+            found: dict[Any, Any] = super().construct_mapping(node, deep)
+            return found
+
+    sizes: dict[int, float] = {}
+
+    def size(node: Any) -> float:
+        # a node within itself is as large as any
+        if id(node) not in sizes:
+            sizes[id(node)] = math.inf
+            inner = () if isinstance(node, yaml.ScalarNode) else node.value
+            parts = (part for item in inner for part in (item if type(item) is tuple else (item,)))
+            sizes[id(node)] = 1 + sum(map(size, parts))
+        return sizes[id(node)]
+
+    loader = Loader(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        if size(node) > _MOST_VALUES:
+            words = f"its aliases stand for more than {_MOST_VALUES:,} values"
+            raise yaml.constructor.ConstructorError(None, None, words, node.start_mark)
+        return loader.construct_document(node)
+    finally:
+        loader.dispose()
 
 
 def apart_from_0_and_1(digits: str) -> float:

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from certify_assets.corpora import CERTIFYING
 from certify_assets.errors import CertifyError, InputError
+from certify_assets.files import parse_yaml
 from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.lm.recipe import Recipe
 from certify_assets.judges.reading import JudgeInput
@@ -385,7 +386,7 @@ def _entries(where: str, text: str | None) -> list[Any]:
     import yaml
 
     try:
-        document = yaml.safe_load(text)
+        document = parse_yaml(text)
     except yaml.MarkedYAMLError as error:
         # without the excerpt that the library shows: it may be of a line with a key
         place = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
@@ -409,10 +410,11 @@ def _entries(where: str, text: str | None) -> list[Any]:
 def _family(entry: Mapping[str, Any]) -> Family:
     """Return the family that an entry names; without a name it is a judge behind a server."""
     named = entry.get("family") or "endpoint"
-    if named not in families():
+    if not isinstance(named, str) or named not in families():
         order = sorted(families().items(), key=lambda item: item[1].position)
         *known, last = [name for name, family in order if family.configurable]
-        raise InputError(f"its family is {str(named)[:40]!r}; name {', '.join(known)} or {last}.")
+        said = repr(named[:40]) if isinstance(named, str) else "no word"
+        raise InputError(f"its family is {said}; name {', '.join(known)} or {last}.")
     return families()[named]
 
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from certify_assets.errors import InputError
+from certify_assets.files import parse_yaml
 from certify_assets.storage.store import Store
 
 FILE: Final = "notifications.yaml"
@@ -108,7 +109,7 @@ def read_notifications(store: Store) -> Notifications:
     import yaml
 
     try:
-        document = yaml.safe_load(text)
+        document = parse_yaml(text)
     except (yaml.YAMLError, RecursionError, ValueError):
         raise InputError(f"{where} is not YAML; correct it.") from None
     try:

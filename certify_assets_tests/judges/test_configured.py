@@ -1,5 +1,6 @@
 """`judges.yaml`: what is read, what is refused, and a broken judge that leaves the others."""
 
+import itertools
 import json
 import subprocess
 import sys
@@ -30,6 +31,13 @@ GOOD: dict[str, Any] = {
 }
 PAPER = {"asking": "sc_5", "preset": "paper", "parity": None, "parity_reason": None}
 SECRET = "sk-very-secret"
+
+
+#: valid YAML of a few hundred bytes, and of 10 to the 9th power values with its aliases written out
+EXPANDING = "a: &a [1]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n"
+    for before, name in itertools.pairwise("abcdefghiz")
+)
 
 
 def _write(root: Path, *entries: Any) -> str:
@@ -145,6 +153,11 @@ def test_what_cannot_be_used_is_a_sentence_and_leaves_the_others(
         "judges: &a [*a]",
         f"key: {SECRET}\njudges: [}}",
         "\x00",
+        "judges: []\njudges: []",
+        "judges:\n- {name: mine, family: [lexical]}",
+        "judges:\n- {name: mine, family: lexical, chars: 500, chars: 600}",
+        EXPANDING + "judges: *z",
+        EXPANDING + "judges:\n- {name: mine, family: *z}",
     ],
 )
 def test_a_broken_document_is_a_sentence_and_adds_no_judge(tmp_path: Path, text: str) -> None:

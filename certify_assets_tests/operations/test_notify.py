@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -318,6 +319,22 @@ def test_a_document_that_cannot_be_used_is_said_and_stops_nothing(
         read_notifications(store)
     (sentence,) = deliver(Corpus(store, "c"), [EVENT])
     assert sentence.startswith("no notification was sent") and "pass@" not in sentence
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "targets: []\ntargets: []",
+        "a: &a [1]\n"
+        + "".join(f"{n}: &{n} [{', '.join([f'*{m}'] * 10)}]\n" for m, n in pairwise("abcdefghi"))
+        + "targets: *i",
+    ],
+    ids=["a key twice", "aliases without end"],
+)
+def test_yaml_that_two_readers_could_read_differently_is_refused(store: Store, text: str) -> None:
+    store.write_bytes("notifications.yaml", text.encode())
+    with pytest.raises(InputError, match="is not YAML; correct it"):
+        read_notifications(store)
 
 
 def test_without_a_document_nobody_is_told_and_the_environment_may_name_one(
