@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -123,3 +124,30 @@ def test_the_real_servers_print_one_line(tmp_path: Path) -> None:
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0 and out == "" and err == "stopping\n"
     assert gone(port) and gone(other)
+
+
+@pytest.mark.slow
+def test_the_real_servers_end_with_a_command_that_was_killed(tmp_path: Path) -> None:
+    port, other = free_port(), free_port()
+    process = begun(
+        *("-m", "certify_assets.cli", "ui", "--root", str(tmp_path / "root")),
+        *("--port", str(port), "--mlflow-port", str(other)),
+    )
+    assert process.stdout is not None and process.stdout.readline().startswith("ready: ")
+    process.kill()
+    process.communicate(timeout=60)
+    ended = time.monotonic() + 60
+    while (left := _processes_of(tmp_path)) and time.monotonic() < ended:
+        time.sleep(0.2)
+    assert left == [] and gone(port) and gone(other)
+
+
+def _processes_of(folder: Path) -> list[str]:
+    """Command lines of this machine whose data root or records are below a folder."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (place / "cmdline").read_bytes() + (place / "environ").read_bytes()
+            if str(folder).encode() in words:
+                found.append(words.decode(errors="replace")[:200])
+    return found
