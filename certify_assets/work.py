@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(eq=False)
-class Stage:
+class WorkStage:
     """A part of the work."""
 
     name: str
@@ -27,16 +27,16 @@ class Stage:
     began: float = field(default_factory=time.monotonic)
     before: int = 0
     # brings total and done up to date, where they cost something: called by the display only
-    look: Callable[[Stage], None] | None = None
+    look: Callable[[WorkStage], None] | None = None
 
 
 # of this process, the innermost last: a display runs in a thread of its own, where no context
 # variable of the worker is seen
-_STAGES: Final[list[Stage]] = []
+_STAGES: Final[list[WorkStage]] = []
 _IDLE: Final[list[Callable[[], None]]] = []
 
 
-def open_stages() -> tuple[Stage, ...]:
+def open_stages() -> tuple[WorkStage, ...]:
     """Return the stages that are under way, the outermost first."""
     return tuple(_STAGES)
 
@@ -52,7 +52,7 @@ def told_when_idle(tell: Callable[[], None]) -> Iterator[None]:
 
 
 @contextmanager
-def under_way(stage: Stage) -> Iterator[Stage]:
+def under_way(stage: WorkStage) -> Iterator[WorkStage]:
     """Have a stage shown while the block lasts, if the work is watched."""
     _STAGES.append(stage)
     try:
@@ -67,7 +67,7 @@ def under_way(stage: Stage) -> Iterator[Stage]:
 def counted(name: str, items: Iterable[_T], total: int | None = None) -> Iterator[_T]:
     """Go through items as a stage; `total` is their number, where they do not know it."""
     number = len(items) if isinstance(items, Sized) else 0
-    with under_way(Stage(name, number if total is None else total)) as stage:
+    with under_way(WorkStage(name, number if total is None else total)) as stage:
         for item in items:
             yield item
             stage.done += 1
@@ -77,11 +77,11 @@ def counted(name: str, items: Iterable[_T], total: int | None = None) -> Iterato
 def reading(path: Path, stream: IO[Any]) -> Iterator[None]:
     """Have the bytes of an open file shown that are read."""
 
-    def look(stage: Stage) -> None:
+    def look(stage: WorkStage) -> None:
         stage.done = read_so_far(stream)
 
     size = os.fstat(stream.fileno()).st_size
-    with under_way(Stage(f"reading {path.name}", size, in_bytes=True, look=look)):
+    with under_way(WorkStage(f"reading {path.name}", size, in_bytes=True, look=look)):
         yield
 
 

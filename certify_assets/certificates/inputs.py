@@ -20,7 +20,7 @@ from certify_assets.certificates import kernels
 from certify_assets.certificates.auroc import auroc
 from certify_assets.certificates.clustering import ClusterSummary, summarise_clusters
 from certify_assets.errors import InputError
-from certify_assets.work import Stage, under_way
+from certify_assets.work import WorkStage, under_way
 
 # below, a dictionary of all rows is as fast
 _MANY = 50_000
@@ -252,7 +252,7 @@ def observe(
         If lengths differ, the table is empty, or a value cannot be used; the message names the
         first such row.
     """
-    with under_way(Stage("sorting the rows", 4)) as stage:
+    with under_way(WorkStage("sorting the rows", 4)) as stage:
         return _observed(scores, outcomes, tasks, agents, stage)
 
 
@@ -261,7 +261,7 @@ def _observed(
     outcomes: ArrayLike,
     tasks: Sequence[Any] | NDArray[Any],
     agents: Sequence[Any] | NDArray[Any] | None,
-    stage: Stage,
+    stage: WorkStage,
 ) -> Observations:
     values = checked_scores(scores)
     labels, codes = _factorise(tasks)

@@ -27,7 +27,7 @@ from certify_assets.certificates.pool import GivenPool, Pool, as_pool
 from certify_assets.certificates.procedures import DEFAULT, find_procedure
 from certify_assets.errors import quoted
 from certify_assets.files import significant
-from certify_assets.work import Stage, counted, under_way
+from certify_assets.work import WorkStage, counted, under_way
 
 #: the weakest first
 _WEAKEST = (
@@ -269,7 +269,7 @@ def certify_sides(
     found: list[Certificate] = []
     every = procedure_settings(procedures, keywords)
     # sorting the rows takes about as long as a side
-    with under_way(Stage("certifying", len(every) + 1)) as stage:
+    with under_way(WorkStage("certifying", len(every) + 1)) as stage:
         for asked in every:
             taken = unlabelled if asked.method.calibrated or len(procedures) == 1 else None
             by_agent = asked.method.agents and agents is not None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from certify_assets.cli.output import console, printable, say
 from certify_assets.storage.progress import Advance, ProgressLines, time_left
-from certify_assets.work import Stage, open_stages, told_when_idle, under_way
+from certify_assets.work import WorkStage, open_stages, told_when_idle, under_way
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -55,12 +55,12 @@ def progress(*, patience: float = 0.0) -> Iterator[Report]:
         own = None if _Bars.drawn else _Bars(after=0.0)
         if own is not None:
             shown.enter_context(own.drawing())
-        stages: dict[str, Stage] = {}
+        stages: dict[str, WorkStage] = {}
 
         def report(advance: Advance) -> None:
             if advance.stage not in stages:
                 stages[advance.stage] = shown.enter_context(
-                    under_way(Stage(advance.stage, advance.total, before=advance.done))
+                    under_way(WorkStage(advance.stage, advance.total, before=advance.done))
                 )
             stage = stages[advance.stage]
             stage.done, stage.total = advance.done, advance.total
@@ -83,9 +83,9 @@ class _Bars:
         self._young = after / 2
         self._over, self._lock = threading.Event(), threading.Lock()
         self._progress: Progress | None = None
-        self._tasks: dict[Stage, TaskID] = {}
+        self._tasks: dict[WorkStage, TaskID] = {}
         # how far a stage was when it last moved, and when: between its steps the time counts down
-        self._moved: dict[Stage, tuple[int, float]] = {}
+        self._moved: dict[WorkStage, tuple[int, float]] = {}
 
     @contextmanager
     def drawing(self) -> Iterator[None]:
@@ -117,7 +117,7 @@ class _Bars:
             if time.monotonic() >= self._from and (stages := open_stages()):
                 self._draw(stages)
 
-    def _draw(self, stages: tuple[Stage, ...]) -> None:
+    def _draw(self, stages: tuple[WorkStage, ...]) -> None:
         bars = self._progress or self._started()
         for gone in set(self._tasks) - set(stages):
             bars.remove_task(self._tasks.pop(gone))
@@ -176,7 +176,7 @@ class _Bars:
             self._moved.clear()
 
 
-def _amount(stage: Stage) -> str:
+def _amount(stage: WorkStage) -> str:
     if stage.in_bytes:
         return f"{stage.done / 1e6:.0f}/{stage.total / 1e6:.0f} MB"
     return f"{stage.done}/{stage.total}"

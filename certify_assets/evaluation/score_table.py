@@ -21,7 +21,7 @@ from certify_assets.tables.table_files import (
     texts_of,
 )
 from certify_assets.tables.text_column import TextColumn, shown
-from certify_assets.work import Stage, under_way
+from certify_assets.work import WorkStage, under_way
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -358,7 +358,7 @@ class _ColumnReader:
         success_label: str | None,
         problems: list[str],
     ) -> None:
-        self._problems, self._stage = problems, Stage("checking the columns", len(raw))
+        self._problems, self._stage = problems, WorkStage("checking the columns", len(raw))
         self._columns = {
             name: TextColumn(path, name, values, rows, success_label)
             for name, values in raw.items()

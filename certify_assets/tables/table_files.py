@@ -31,7 +31,7 @@ from certify_assets.tables.columns import (
 )
 from certify_assets.tables.delimited import read_delimited
 from certify_assets.tables.sheets import read_sheet
-from certify_assets.work import Stage, counted, reading, under_way
+from certify_assets.work import WorkStage, counted, reading, under_way
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -144,7 +144,7 @@ def read_pieces(
             refuse_repeated(path, names)
             called = matched(names, wanted)
             columns, said = list(called.values()), renamed(called)
-            stage = Stage(f"reading {path.name}", file.metadata.num_rows)
+            stage = WorkStage(f"reading {path.name}", file.metadata.num_rows)
             batches = (
                 batch
                 for groups in _row_groups(file, size)

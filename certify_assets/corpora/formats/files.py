@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from certify_assets.errors import InputError
-from certify_assets.work import Stage, read_so_far, under_way
+from certify_assets.work import WorkStage, read_so_far, under_way
 
 _CHUNK = 1 << 20
 _FILE_BYTES = 256 << 20
@@ -224,7 +224,7 @@ class FileSet:
     def _walk(self, tally: Tally, wanted: Callable[[str], bool]) -> Iterator[SourceFile]:
         place = _Place([path for _, path in self._roots])
         walk = _Walk(self._suffixes, wanted, tally, self._limits, place)
-        with under_way(Stage("reading files", 0, in_bytes=True, look=place.look)):
+        with under_way(WorkStage("reading files", 0, in_bytes=True, look=place.look)):
             for label, path in self._roots:
                 if path.is_dir():
                     yield from walk.folder(label, path)
@@ -276,7 +276,7 @@ class _Place:
             self.before += path.stat().st_size
         self.stream = None
 
-    def look(self, stage: Stage) -> None:
+    def look(self, stage: WorkStage) -> None:
         stage.total = stage.total or sum(map(_bytes_below, self.paths))
         stream = self.stream
         stage.done = self.before + (0 if stream is None else read_so_far(stream))

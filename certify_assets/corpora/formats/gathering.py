@@ -14,7 +14,7 @@ from certify_assets.corpora.formats.base import Draft, Reading
 from certify_assets.corpora.formats.files import Tally
 from certify_assets.corpora.schema import Step, Trajectory, clean_text, row_groups, write_groups
 from certify_assets.errors import InputError
-from certify_assets.work import Stage, counted, under_way
+from certify_assets.work import WorkStage, counted, under_way
 
 _IN_MEMORY = 64 << 20
 _CODEC = "lz4"
@@ -95,7 +95,7 @@ class Gathered:
 
     def groups(self) -> Iterator[list[Trajectory]]:
         """Go through the runs by the row groups of a file."""
-        with under_way(Stage("writing the runs", len(self.rows))) as stage:
+        with under_way(WorkStage("writing the runs", len(self.rows))) as stage:
             for start, end in row_groups(row.kept.place.chars for row in self.rows):
                 yield [self._trajectory(row) for row in self.rows[start:end]]
                 stage.done = end

@@ -11,7 +11,7 @@ from typing import Any
 from certify_assets.corpora.formats.files import SourceFile
 from certify_assets.errors import InputError
 from certify_assets.files import apart_from_0_and_1, unique_keys
-from certify_assets.work import Stage, under_way
+from certify_assets.work import WorkStage, under_way
 
 HEAD = 1 << 16
 REST_LOST = "the file ends early or is too damaged to tell its records apart from here on"
@@ -155,9 +155,9 @@ def iter_lines(data: bytes) -> Iterator[tuple[int, Record | str]]:
                 yield number, str(record) if end is None else _checked(record, line)
 
 
-def parsing(text: str) -> AbstractContextManager[Stage]:
+def parsing(text: str) -> AbstractContextManager[WorkStage]:
     """Have a file shown of which all is in memory, and the records are taken out of it."""
-    return under_way(Stage("reading its records", len(text), in_bytes=True))
+    return under_way(WorkStage("reading its records", len(text), in_bytes=True))
 
 
 def json_records(data: bytes) -> Iterator[tuple[int, Record | str]]:

@@ -34,7 +34,7 @@ from certify_assets.tables.columns import likely_column, matched, refuse_repeate
 from certify_assets.tables.delimited import decoded, is_separator_line, long_fields, separator_of
 from certify_assets.tables.sheets import sheet_rows
 from certify_assets.tables.text_column import OutcomeColumn
-from certify_assets.work import Stage
+from certify_assets.work import WorkStage
 
 _FIELDS = words("task_id outcome text steps trajectory_id agent attempt instruction")
 #: what a column of each field may be called otherwise
@@ -288,7 +288,7 @@ def _csv_records(file: SourceFile, text: str, separator: str) -> Iterator[_Row]:
         yield from _csv_cells(file, text, separator, stage)
 
 
-def _csv_cells(file: SourceFile, text: str, separator: str, stage: Stage) -> Iterator[_Row]:
+def _csv_cells(file: SourceFile, text: str, separator: str, stage: WorkStage) -> Iterator[_Row]:
     stream = io.StringIO(text, newline="")
     reader = csv.reader(stream, delimiter=separator, strict=True)
     header: list[str] | None = None
