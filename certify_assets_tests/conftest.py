@@ -84,6 +84,12 @@ CHROMIUM_FLAGS = (
 )
 
 
+_KEPT_BY_MLFLOW = (
+    ("mlflow.tracking.fluent", "_active_experiment_id"),
+    ("mlflow.tracking._tracking_service.utils", "_tracking_uri"),
+)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _settings_are_kept() -> Iterator[None]:
     """Fail the module that leaves a setting in the environment, not the one that finds it."""
@@ -93,8 +99,13 @@ def _settings_are_kept() -> Iterator[None]:
 
 
 def _settings() -> dict[str, str]:
-    prefixes = ("CERTIFY_", "DAGSTER_", "MLFLOW_TRACKING_", "AWS_")
-    return {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
+    prefixes = ("CERTIFY_", "DAGSTER_", "MLFLOW_TRACKING_", "MLFLOW_EXPERIMENT_", "AWS_")
+    found = {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
+    # MLflow's functions keep theirs in modules as well
+    for module, name in _KEPT_BY_MLFLOW:
+        if (value := getattr(sys.modules.get(module), name, None)) is not None:
+            found[name] = str(value)
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -11,10 +11,13 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from certify_assets_tests.corpora.traces import Run
 from certify_assets_tests.services import free_port
+
+if TYPE_CHECKING:
+    from mlflow.entities.trace_location import MlflowExperimentLocation
 
 
 @contextmanager
@@ -82,7 +85,9 @@ def tracking_to(address: str) -> Iterator[None]:
 def log_runs(address: str, experiment: str, runs: Sequence[Run]) -> list[str]:
     """Log runs with their labels as human feedback; return the ids of their traces."""
     import mlflow
+    from mlflow import MlflowClient
     from mlflow.entities import AssessmentSource
+    from mlflow.entities.trace_location import MlflowExperimentLocation
 
     human = AssessmentSource(source_type="HUMAN", source_id="reviewer@example.org")
     judge = AssessmentSource(source_type="LLM_JUDGE", source_id="some-model")
@@ -90,9 +95,10 @@ def log_runs(address: str, experiment: str, runs: Sequence[Run]) -> list[str]:
     with tracking_to(address), warnings.catch_warnings():
         # a warning that is an error here makes MLflow record nothing
         warnings.simplefilter("ignore")
-        mlflow.set_experiment(experiment)
+        # `set_experiment` would be of the whole process, and later tests have other servers
+        made = MlflowClient().create_experiment(experiment)
         for run in runs:
-            ids.append(_log(run))
+            ids.append(_log(run, MlflowExperimentLocation(made)))
         mlflow.flush_trace_async_logging()
         for run, trace_id in zip(runs, ids, strict=True):
             if run.outcome is not None:
@@ -105,11 +111,11 @@ def log_runs(address: str, experiment: str, runs: Sequence[Run]) -> list[str]:
     return ids
 
 
-def _log(run: Run) -> str:
+def _log(run: Run, place: "MlflowExperimentLocation") -> str:
     import mlflow
     from mlflow.entities import SpanType
 
-    with mlflow.start_span("support", span_type=SpanType.AGENT) as root:
+    with mlflow.start_span("support", span_type=SpanType.AGENT, trace_destination=place) as root:
         root.set_inputs({"messages": [one for one in run.messages[:2] if one["role"] == "user"]})
         mlflow.update_current_trace(
             tags={"task_id": run.task, "attempt": str(run.attempt), "agent": run.agent}
