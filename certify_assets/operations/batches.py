@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -206,33 +207,38 @@ def decide_ready(
         # an audit that was edited decides nothing of its batch, and is no matter of the next one
         close_settled(corpus)
         draw_waiting(corpus)
-        fault = None
-        # a refusal stays whatever the labels are
-        if Deployment.of(corpus).refusal is None:
-            try:
-                require_anchored(corpus)
-                monitor_deployed(corpus)
-            except CertifyError as error:
-                sentence = (
-                    "the labels that are there cannot be put to the monitor, so an alarm may be "
-                    f"missed: {error}"
-                )
-                fault = Refusal("alarm", sentence)
-        records: list[BatchRecord] = []
+        deployment, records = _standing(corpus), list[BatchRecord]()
         for name in ready_batches(corpus):
             if is_decided(corpus, name):
                 continue
             if records:
                 # an alarm or another deployment may have come during the previous batch
                 corpus.store.refresh()
-            deployment = Deployment.of(corpus)
-            if fault is not None:
-                deployment = deployment.refused(fault)
-            records.append(deployment.decide(name, report=report))
+                deployment = _standing(corpus)
+            reopened = partial(_standing, corpus)
+            records.append(deployment.decide(name, report=report, reopened=reopened))
         if draw:
             corpus.store.refresh()
             draw_waiting(corpus, every=True)
         return records
+
+
+def _standing(corpus: Corpus) -> Deployment:
+    """Open the deployment after the labels that are there were put to the monitor."""
+    deployment = Deployment.of(corpus)
+    # a refusal stays whatever the labels are
+    if deployment.refusal is not None:
+        return deployment
+    try:
+        require_anchored(corpus)
+        monitor_deployed(corpus)
+    except CertifyError as error:
+        sentence = (
+            "the labels that are there cannot be put to the monitor, so an alarm may be missed: "
+            f"{error}"
+        )
+        return deployment.refused(Refusal("alarm", sentence))
+    return Deployment.of(corpus)
 
 
 def close_batches(corpus: Corpus) -> tuple[list[AuditSummary], list[str]]:

@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
+from certify_assets.errors import (
+    ChangedInputError,
+    InputError,
+    IntegrityError,
+    StaleCertificateError,
+)
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import JUDGED_COLUMNS, RUN_COLUMNS
 from certify_assets.judges.specs import SIDES
@@ -163,6 +168,7 @@ class _Batch:
 
     runs: pd.DataFrame
     about: Mapping[str, Any]
+    import_sha256: str
     draw: Draw
     changed: NDArray[np.bool_]  # runs that came before with other content
 
@@ -177,7 +183,12 @@ class _Scored:
     bill: Mapping[str, Any] | None = None
 
 
-def decide_batch(deployment: DecidingDeployment, name: str, report: Report) -> BatchRecord:
+def decide_batch(
+    deployment: DecidingDeployment,
+    name: str,
+    report: Report,
+    reopened: Callable[[], DecidingDeployment],
+) -> BatchRecord:
     """Decide a batch and store scores, document and decisions."""
     corpus = deployment.corpus
     with holding(corpus.store, corpus.name, what="deciding"):
@@ -185,13 +196,15 @@ def decide_batch(deployment: DecidingDeployment, name: str, report: Report) -> B
             raise InputError(
                 f"{name} of {corpus} is decided already; `certify ops status {corpus}` says how."
             )
-        return _decided(deployment, name, report)
+        batch = _opened(corpus, name)
+        deployment, scored = _scored(deployment, name, batch.runs, report)
+        return _decided(*_standing(deployment, scored, batch.runs, reopened), name, batch)
 
 
-def _decided(deployment: DecidingDeployment, name: str, report: Report) -> BatchRecord:
+def _decided(
+    deployment: DecidingDeployment, scored: _Scored, name: str, batch: _Batch
+) -> BatchRecord:
     corpus, store = deployment.corpus, deployment.store
-    batch = _opened(corpus, name)
-    deployment, scored = _scored(deployment, name, batch.runs, report)
     frame, audit, waits = _decisions(deployment, batch, scored), None, ""
     made, about = deployment.record, batch.about
     if (frame["decision"] == PROVISIONAL).any():
@@ -224,7 +237,7 @@ def _decided(deployment: DecidingDeployment, name: str, report: Report) -> Batch
         **{field: about[field] for field in (*names, *hashes)},
         findings=tuple(_findings(deployment, batch, scored.coverage, frame, waits)),
         bill=scored.bill,
-        import_sha256=store.sha256(batch_key(corpus.name, name, "import.json")),
+        import_sha256=batch.import_sha256,
         scores_sha256=store.write_table(
             batch_key(corpus.name, name, "scores.parquet"), scored.table
         ),
@@ -244,7 +257,8 @@ def _decided(deployment: DecidingDeployment, name: str, report: Report) -> Batch
 
 def _opened(corpus: Corpus, name: str) -> _Batch:
     store = corpus.store
-    about = store.read_json(batch_key(corpus.name, name, "import.json"))
+    imported = batch_key(corpus.name, name, "import.json")
+    about = store.read_json(imported)
     for file in ("runs.parquet", "identities.parquet", "draw.json"):
         key = batch_key(corpus.name, name, file)
         if store.sha256(key) != about[f"{file.partition('.')[0]}_sha256"]:
@@ -256,7 +270,7 @@ def _opened(corpus: Corpus, name: str) -> _Batch:
     identities = store.read_table(batch_key(corpus.name, name, "identities.parquet"))
     again = set(identities.loc[identities["changed"], "trajectory_id"])
     changed = runs["trajectory_id"].isin(again).to_numpy(bool)
-    return _Batch(runs, about, Draw.load(corpus, name), changed)
+    return _Batch(runs, about, store.sha256(imported), Draw.load(corpus, name), changed)
 
 
 def _deciding(deployment: DecidingDeployment) -> tuple[Certificate, ...]:
@@ -285,11 +299,41 @@ def _scored(
             return deployment, _Scored(table, adapters, coverage, bill)
         except IntegrityError as error:
             deployment = deployment.refused(Refusal("stale_certificate", str(error)))
+    return deployment, _unscored(deployment, runs)
+
+
+def _standing(
+    deployment: DecidingDeployment,
+    scored: _Scored,
+    runs: pd.DataFrame,
+    reopened: Callable[[], DecidingDeployment],
+) -> tuple[DecidingDeployment, _Scored]:
+    """Ask again what speaks against the deployment: scoring takes long, and labels need no lease.
+
+    Another deployment decides nothing of runs that this one scored: the batch waits.
+    """
+    if deployment.refusal is not None:
+        return deployment, scored
+    deployment.store.refresh()
+    now, then = reopened(), deployment.record
+    assert then is not None
+    if now.record is not None and replace(now.record, mlflow=then.mlflow) != then:
+        raise ChangedInputError(
+            f"another judge was deployed on {deployment.corpus} while this batch was scored, which "
+            "therefore waits; run this again."
+        )
+    if now.refusal is None:
+        return deployment, scored
+    deployment = deployment.refused(now.refusal)
+    return deployment, scored if _scores(deployment) else _unscored(deployment, runs)
+
+
+def _unscored(deployment: DecidingDeployment, runs: pd.DataFrame) -> _Scored:
     empty = runs[list(RUN_COLUMNS)].assign(**dict.fromkeys(JUDGED_COLUMNS, np.nan))
     made = deployment.record
     adapter = "" if made is None else made.fingerprint["adapter_sha256"]
     adapters = np.full(len(runs), adapter, dtype=object)
-    return deployment, _Scored(empty, adapters, Coverage.none(len(runs)))
+    return _Scored(empty, adapters, Coverage.none(len(runs)))
 
 
 def _in_shares(

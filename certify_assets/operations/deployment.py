@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from certify_assets.corpora.corpus import Corpus
@@ -62,9 +63,18 @@ class Deployment:
         """Return the same deployment, deciding nothing; an earlier refusal stays."""
         return self if self.refusal is not None else replace(self, refusal=refusal)
 
-    def decide(self, batch: str, *, report: Report = silent) -> BatchRecord:
-        """Decide an imported batch and store its decisions."""
-        return decide_batch(self, batch, report)
+    def decide(
+        self,
+        batch: str,
+        *,
+        report: Report = silent,
+        reopened: Callable[[], Deployment] | None = None,
+    ) -> BatchRecord:
+        """Decide an imported batch and store its decisions.
+
+        `reopened` gives the deployment as it is once the batch is scored, by default `of`.
+        """
+        return decide_batch(self, batch, report, reopened or partial(Deployment.of, self.corpus))
 
 
 def _not_deployed(corpus: Corpus) -> str:

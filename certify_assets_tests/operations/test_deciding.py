@@ -15,6 +15,7 @@ from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import IntegrityError
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.record import files_sha256
 from certify_assets.operations import decisions
 from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.checks import (
@@ -24,6 +25,7 @@ from certify_assets.operations.checks import (
 )
 from certify_assets.operations.decisions import BatchRecord, summarize
 from certify_assets.operations.deployment import deployed_certificates
+from certify_assets.operations.deployment_record import load_deployment
 from certify_assets.operations.layout import (
     DECISION_COLUMNS,
     batch_key,
@@ -81,6 +83,20 @@ KILL_POINTS = (
 )
 
 
+def between(monkeypatch: pytest.MonkeyPatch, store: Store, fault: Callable[[Store], None]) -> None:
+    """Let something happen once, in a view of its own, when the runs of a batch are scored."""
+    scored, left = JudgedCorpus.score_runs, [fault]
+
+    def score_runs(judge: JudgedCorpus, *args: Any, **kwargs: Any) -> Any:
+        found = scored(judge, *args, **kwargs)
+        for happens in left:
+            left.clear()
+            happens(Store(store.root))
+        return found
+
+    monkeypatch.setattr(JudgedCorpus, "score_runs", score_runs)
+
+
 @pytest.fixture
 def deployed(operated: Store) -> Store:
     deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"), sampling=PLAN, track=False)
@@ -110,6 +126,23 @@ def test_every_row_says_what_it_stands_on(deployed: Store, tmp_path: Path) -> No
         and frame["reason"].tolist() == expected.reasons.tolist()
     )
     assert set(frame["certificate_sha256"]) == {";".join(item.sha256 for item in certificates)}
+    made = load_deployment(Corpus(deployed, "c"))
+    judge = made.judge_on(Corpus(deployed, "c"))
+    assert document.deployment == made.number and document.certificates == made.certificates
+    assert set(frame["adapter_sha256"]) == {judge.artifact.adapter_sha256}
+    used = {
+        "adapter": files_sha256(deployed, judge.key("adapter")),
+        "scores": deployed.sha256(judge.key("scores.parquet")),
+        "manifest": judge.corpus.manifest.sha256,
+        "trajectories": deployed.sha256(judge.corpus.key("trajectories.parquet")),
+    }
+    assert (
+        used.items()
+        <= {name.removesuffix("_sha256"): value for name, value in made.fingerprint.items()}.items()
+    )
+    for name in ("import.json", "runs.parquet", "draw.json", "scores.parquet", "decisions.parquet"):
+        stored = deployed.sha256(batch_key("c", document.batch, name))
+        assert getattr(document, f"{name.partition('.')[0]}_sha256") == stored
     assert (frame["reject_threshold"] == certificates[0].threshold).all() and frame[
         "release_threshold"
     ].isna().all()
@@ -203,6 +236,15 @@ def undeploy(store: Store) -> None:
     store.delete("operations/c/deployment.json")
 
 
+def label_wrongly(store: Store) -> None:
+    """Store labels that raise an alarm, which no monitor has read."""
+    raise_alarm(store)
+    store.delete("operations/c/alarms.jsonl")
+    store.delete("ledger/c.heads.jsonl")
+    monitored = load_deployment(Corpus(store, "c")).judge_on(Corpus(store, "c"))
+    store.delete(monitored.key("monitor.json"))
+
+
 @pytest.mark.parametrize(
     ("fault", "code", "status"),
     [
@@ -235,6 +277,55 @@ def test_where_the_deployment_does_not_stand_everything_goes_to_people(
     )
     assert code in summarize([document])[1] and document.refusal.sentence.endswith((".", ".)"))
     assert deployment_stands(Corpus(deployed, "c")).status == status
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        (undeploy, "not_deployed"),
+        (other_scores, "stale_certificate"),
+        (fail_audit, "stale_certificate"),
+        (raise_alarm, "alarm"),
+        (label_wrongly, "alarm"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_standing_is_asked_again_once_a_batch_is_scored(
+    deployed: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: Callable[[Store], None],
+    code: str,
+) -> None:
+    def other_process(_: Store) -> None:
+        fault(deployed)
+        if fault in (other_scores, fail_audit):
+            alter_copies(deployed)
+
+    between(monkeypatch, deployed, other_process)
+    document = decided(deployed, tmp_path, tasks=50)
+    frame = decisions_of(Corpus(deployed, "c"), document.batch)
+    assert not document.decided and document.refusal.code == code
+    assert not {"reject", "release"} & set(frame["decision"])
+    assert document.reasons == {code: 200} and set(frame["certificate_sha256"]) == {""}
+    # a certificate of the batch holds whatever the judge
+    assert ("provisional" in set(frame["decision"])) == (code == "alarm")
+
+
+def test_a_batch_waits_where_another_judge_is_deployed_while_it_is_scored(
+    deployed: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def other_process(store: Store) -> None:
+        plan = SamplingPlan(0.5, 0.3, 5)
+        deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=plan, track=False)
+
+    between(monkeypatch, deployed, other_process)
+    with pytest.raises(IntegrityError, match="another judge was deployed on c"):
+        decided(deployed, tmp_path, tasks=20)
+    corpus = Corpus(deployed, "c")
+    assert load_decisions(corpus).empty and len(ready_batches(corpus)) == 1
+    (document,) = decide_ready(corpus)
+    assert document.decided and document.deployment == 2
 
 
 def test_an_altered_batch_is_not_decided(deployed: Store, tmp_path: Path) -> None:
