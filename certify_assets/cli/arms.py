@@ -59,6 +59,7 @@ def arms(corpus: Corpus, name: str, audit: bool, as_json: bool) -> None:
     and TEST is not read: what an earlier audit found is shown, after checking it against the
     ledger.
     """
+    from certify_assets.cli.launching import report_stored
     from certify_assets.evaluation.arms_audit import audit_arms, load_arms_audit
     from certify_assets.reports.arms import MEANINGS, improvement
 
@@ -75,6 +76,7 @@ def arms(corpus: Corpus, name: str, audit: bool, as_json: bool) -> None:
     if audit:
         with corpus.writing("judge arms"), progress() as report:
             audit_arms(judged, report=report)
+            report_stored(corpus, "judge arms --audit", f"judges/{name}/arms_audit")
     done = judged.store.exists(judged.key("arms_audit.json"))
     seen = load_arms_audit(judged) if done else None
     if not as_json:

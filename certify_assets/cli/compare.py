@@ -98,6 +98,7 @@ def compare(
 def _evaluate(
     store: Store, corpora: Sequence[str], judges: Sequence[str], *, folds: int, seed: int
 ) -> None:
+    from certify_assets.cli.launching import report_stored
     from certify_assets.corpora.config import registered_corpora
     from certify_assets.evaluation.agent_folds import evaluate_agent_folds
 
@@ -108,6 +109,7 @@ def _evaluate(
                 opened = Corpus(store, corpus)
                 with opened.writing("judge compare"):
                     evaluate_agent_folds(JudgedCorpus(opened, judge), folds=folds, seed=seed)
+                    report_stored(opened, "judge compare", "corpora/agent_disjoint")
 
 
 def _write(

@@ -189,7 +189,7 @@ def import_(
     to be read. Prints what was read, what was left out, by reason, and
     whether CAL and TEST of its split are large enough for a certificate and its audit.
     """
-    from certify_assets.cli.launching import add_partitions
+    from certify_assets.cli.launching import add_partitions, report_stored
     from certify_assets.corpora.config import CorpusConfig
     from certify_assets.corpora.embedded import EMBEDDED
     from certify_assets.storage.urls import absolute, is_url
@@ -221,6 +221,7 @@ def import_(
     with Corpus(store, name).writing("corpus import"):
         imported, summary, profile = _imported(ctx, store, config, add=add, replace=replace)
         say(add_partitions(store, [name]))
+        report_stored(imported, "corpus import", "corpora/trajectories")
     version = imported.version
     figures = {
         "domain": str(imported.domain),

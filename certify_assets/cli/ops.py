@@ -377,9 +377,10 @@ def _budgets(alphas: tuple[str, ...]) -> dict[str, float] | float | None:
 
 
 def _status(corpus: Corpus, *, as_json: bool) -> int:
+    from certify_assets.cli.launching import report_stored
     from certify_assets.operations.automatic import last_automatic
     from certify_assets.operations.batch_waiting import waiting_runs
-    from certify_assets.operations.batches import close_batches
+    from certify_assets.operations.batches import audit_summaries, close_batches
     from certify_assets.operations.deployment import Deployment, behind
     from certify_assets.operations.deployment_record import (
         deployed_spending,
@@ -387,7 +388,10 @@ def _status(corpus: Corpus, *, as_json: bool) -> int:
         read_deployments,
     )
 
+    before, _ = audit_summaries(corpus)
     audits, faults = close_batches(corpus)
+    if audits != before:
+        report_stored(corpus, "ops status", "operations/batch_certificates")
     waiting = waiting_runs(corpus)
     try:
         spent = deployed_spending(corpus).total()

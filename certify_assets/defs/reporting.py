@@ -10,6 +10,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.execution import instance_with
 from certify_assets.defs.names import VERSION, judge_of, key, stored_version
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.operations.batches import audits_version
 from certify_assets.operations.decisions import decided_version, received_version
 from certify_assets.operations.labels import write_label_table
 from certify_assets.operations.recertification_record import recertifications
@@ -26,6 +27,7 @@ def _labelled_version(corpus: Corpus) -> str:
 _VERSIONS: dict[str, Callable[[Corpus], str]] = {
     "operations/incoming_runs": received_version,
     "operations/decisions": decided_version,
+    "operations/batch_certificates": audits_version,
     "operations/reviewed_labels": _labelled_version,
     "operations/recertification": lambda corpus: recertifications(corpus)[-1].inputs_sha256,
 }

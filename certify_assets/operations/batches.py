@@ -276,6 +276,12 @@ def audit_summaries(corpus: Corpus) -> tuple[list[AuditSummary], list[str]]:
     return summaries, faults
 
 
+def audits_version(corpus: Corpus) -> str:
+    """Return the version of the audits of all batches."""
+    audits, _ = audit_summaries(corpus)
+    return sha256_bytes(canonical_json([asdict(item) for item in audits]))
+
+
 def _identified(runs: Gathered) -> Iterator[DeliveredRun]:
     for row, trajectory in zip(runs.rows, runs.trajectories(), strict=True):
         numbered = row.kept.run.trajectory_id is None

@@ -14,14 +14,16 @@ import pytest
 from certify_assets.cli import launching
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.names import CORPORA, VERSION, stored_version
+from certify_assets.operations.batches import audits_version
+from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import judged
+from certify_assets_tests.builders import judged, write_runs
 from certify_assets_tests.cli.calling import Answer, Call
 from certify_assets_tests.cli.review_client import Client, served
 from certify_assets_tests.defs.running import materialize
-from certify_assets_tests.operations_builders import deliver
+from certify_assets_tests.operations_builders import ProvisionalBatch, agreeing, audit_of, deliver
 from certify_assets_tests.recertification_builders import drawn_tasks, label_rows, write_batch
 from certify_assets_tests.review_builders import session_batch
 
@@ -53,13 +55,13 @@ def watched(operated: Store, home: Path) -> Store:
     return operated
 
 
-def reported(store: Store, *names: str) -> list[str]:
+def reported(store: Store, *names: str, corpus: str = "c") -> list[str]:
     """Return the data versions that commands reported of assets, each of them once."""
     found = []
     with dg.DagsterInstance.from_config(str(store.local_path("dagster"))) as instance:
-        assert instance.get_dynamic_partitions(CORPORA) == ["c"]
+        assert instance.get_dynamic_partitions(CORPORA) == list(dict.fromkeys(["c", corpus]))
         for name in names:
-            where = dg.AssetRecordsFilter(dg.AssetKey(name.split("/")), asset_partitions=["c"])
+            where = dg.AssetRecordsFilter(dg.AssetKey(name.split("/")), asset_partitions=[corpus])
             (record,) = instance.fetch_materializations(where, limit=9).records
             assert record.asset_materialization is not None and not record.run_id
             tags, about = record.asset_materialization.tags, record.asset_materialization.metadata
@@ -68,8 +70,8 @@ def reported(store: Store, *names: str) -> list[str]:
     return found
 
 
-def of_documents(store: Store, *names: str) -> list[str]:
-    versions = [stored_version(store, dg.AssetKey(name.split("/")), "c") for name in names]
+def of_documents(store: Store, *names: str, corpus: str = "c") -> list[str]:
+    versions = [stored_version(store, dg.AssetKey(name.split("/")), corpus) for name in names]
     return [version.value for version in versions if version is not None]
 
 
@@ -113,6 +115,53 @@ def test_batches_and_decisions_are_reported(call: Call, watched: Store) -> None:
     # nothing is new in the same files
     done(call(f"ops ingest c --root {watched.root}"))
     assert reported(watched, *names) == versions and len(set(versions)) == 2
+
+
+def test_an_import_is_reported(call: Call, watched: Store, tmp_path: Path) -> None:
+    runs = write_runs(tmp_path / "more.jsonl", tasks=110, attempts=1, seed=9)
+    done(call("corpus", "import", runs, "--replace", "--name", "c", "--root", watched.root))
+    name = "corpora/trajectories"
+    assert reported(watched, name) == of_documents(watched, name)
+
+
+@pytest.mark.slow
+def test_what_status_closes_is_reported_once(
+    call: Call, provisional: ProvisionalBatch, home: Path
+) -> None:
+    store, name = provisional.store, "operations/batch_certificates"
+    shutil.copytree(home, store.local_path("dagster"))
+    while (audit := audit_of(provisional)).wanted:
+        said = [Label(run, agreeing(audit)[run], "ann", "cli", run) for run in audit.wanted]
+        append_labels(Corpus(store, "c"), said)
+    assert audit.state == "provisional"
+    done(call(f"ops status c --root {store.root}"))
+    assert audit_of(provisional).state != "provisional"
+    assert reported(store, name) == [audits_version(Corpus(store, "c"))]
+    done(call(f"ops status c --root {store.root}"))
+    assert len(reported(store, name)) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("world", "command", "corpus", "name"),
+    [
+        ("arms_store", "arms small --audit", "small", "judges/grpo/arms_audit"),
+        ("corpora", "compare three --agent-disjoint", "three", "corpora/agent_disjoint"),
+    ],
+)
+def test_audits_of_arms_and_of_other_agents_are_reported(
+    call: Call,
+    request: pytest.FixtureRequest,
+    home: Path,
+    world: str,
+    command: str,
+    corpus: str,
+    name: str,
+) -> None:
+    store: Store = request.getfixturevalue(world)
+    shutil.copytree(home, store.local_path("dagster"))
+    done(call(f"judge {command} --root {store.root}"))
+    assert reported(store, name, corpus=corpus) == of_documents(store, name, corpus=corpus)
 
 
 @pytest.mark.slow

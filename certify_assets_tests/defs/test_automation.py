@@ -79,14 +79,14 @@ def _block(instance: dg.DagsterInstance) -> None:
     instance.report_runless_asset_event(event)
 
 
-def _ticks(instance: dg.DagsterInstance) -> Iterator[int]:
-    """Evaluate the condition of the report again and again; give the number of requests."""
+def _ticks(instance: dg.DagsterInstance, asset: dg.AssetKey) -> Iterator[int]:
+    """Evaluate the condition of a page again and again; give the number of requests."""
     result = None
     while True:
         result = dg.evaluate_automation_conditions(
             defs=defs,
             instance=instance,
-            asset_selection=dg.AssetSelection.assets(REPORT),
+            asset_selection=dg.AssetSelection.assets(asset),
             cursor=result.cursor if result else None,
         )
         yield result.total_requested
@@ -98,7 +98,7 @@ def test_a_page_is_drawn_again_after_its_certificate_changed_unless_a_check_bloc
         for parent in defs.resolve_asset_graph().get(REPORT).parent_keys:
             _made(instance, parent, "1")
         # what was never drawn is not begun
-        ticks = _ticks(instance)
+        ticks = _ticks(instance, REPORT)
         assert next(ticks) == 0
         _made(instance, CERTIFICATE, "2")
         assert next(ticks) == 0
@@ -111,6 +111,20 @@ def test_a_page_is_drawn_again_after_its_certificate_changed_unless_a_check_bloc
         assert next(ticks) == 1
         # once
         assert next(ticks) == 0
+
+
+@pytest.mark.slow
+def test_the_page_of_a_corpus_is_not_drawn_of_an_import_that_has_no_splits_yet() -> None:
+    page = key("corpora/report")
+    with partitions("c") as instance:
+        for made in (*defs.resolve_asset_graph().get(page).parent_keys, page):
+            _made(instance, made, "1")
+        ticks = _ticks(instance, page)
+        assert next(ticks) == 0
+        _made(instance, key("corpora/trajectories"), "2")
+        assert next(ticks) == 0
+        _made(instance, key("corpora/profile"), "2")
+        assert next(ticks) == 1
 
 
 @pytest.fixture

@@ -232,7 +232,8 @@ def leak_controls(step: AssetStep) -> Made:
     # not leak_controls: where its check blocks, the page that shows the evidence is still drawn
     deps=[trajectories, split_manifest, corpus_profile],
     kinds={"html"},
-    automation_condition=KEPT_CURRENT,
+    # a command imports trajectories alone: the page waits for the splits that are made of them
+    automation_condition=KEPT_CURRENT.ignore(dg.AssetSelection.assets(trajectories)),
     description="Draw the corpus before any judge reads it: profile, gates, flips, outcomes by "
     "task and attempt (TEST left out), leak controls with their evidence, labels, texts, and what "
     "the import left out. One file, without scripts.",

@@ -237,7 +237,7 @@ def batch_certificates(step: AssetStep) -> Made:
         "promises": dg.MetadataValue.json({item.batch: item.promise for item in audits}),
         "batches": dg.MetadataValue.json([asdict(item) for item in audits]),
     }
-    version = sha256_bytes(canonical_json([asdict(item) for item in audits]))
+    version = batches.audits_version(step.corpus)
     return step.made(metadata, version=version, metrics=figures)
 
 
