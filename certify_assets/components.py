@@ -47,8 +47,9 @@ attributes:
   # of every asset, where they are not to be corpora/..., judges/... and team:evaluation
   # key_prefix: my_platform
   # owners: ["team:my_team"]
-  # of the judges, where these alone are to have assets
-  # judges: [lexical]
+  # that have assets, with what they start from; name those of judges.yaml too, or leave this out
+  # for all of them and for the study
+  judges: [lexical, combined]
 """
 
 

@@ -292,10 +292,14 @@ def defs():
 """,
     # what else the project has
     "src/lab/defs/weather.py": "import dagster as dg\n\n\n@dg.asset\ndef weather(): ...\n",
-    "src/lab/defs/agents/defs.yaml": _YAML
-    + '      rl: false\n  key_prefix: "{{ env.LAB_PREFIX }}"\n  owners: [team:lab]\n  judges: [lexical]\n',
     "src/lab/defs/others/defs.yaml": _YAML.replace("mine", "theirs"),
 }
+# what is made there of the file that `dg scaffold` writes
+_LAB = (
+    _YAML
+    + '      rl: false\n  key_prefix: "{{ env.LAB_PREFIX }}"\n  owners: [team:lab]\n'
+    + "  judges: [lexical]\n"
+)
 _SENSE = """
 import json
 import dagster as dg
@@ -317,10 +321,6 @@ def test_a_project_of_somebody_else_certifies_its_corpus_by_the_component(tmp_pa
     for name, text in _PROJECT.items():
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).write_text(text, "utf-8")
-    runs = project / "src/lab/defs/agents/runs/runs.jsonl"
-    runs.parent.mkdir()
-    write_runs(runs, tasks=100)
-    os.utime(runs, (1, 1))
     (root / "dagster").mkdir(parents=True)
     environment = {
         **platform_environment(root),
@@ -342,6 +342,14 @@ def test_a_project_of_somebody_else_certifies_its_corpus_by_the_component(tmp_pa
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
+    call("dg", "scaffold", "defs", "certify_assets.components.Corpora", "agents")
+    declared = project / "src/lab/defs/agents/defs.yaml"
+    assert "- name: my_corpus\n" in declared.read_text("utf-8")
+    declared.write_text(_LAB, "utf-8")
+    runs = declared.parent / "runs/runs.jsonl"
+    runs.parent.mkdir()
+    write_runs(runs, tasks=100)
+    os.utime(runs, (1, 1))
     call("dg", "check", "defs")
     listed = json.loads(call("dg", "list", "defs", "--json"))
     assets = {found["asset_key"]: found for found in listed["assets"]}
@@ -380,7 +388,6 @@ def test_a_project_of_somebody_else_certifies_its_corpus_by_the_component(tmp_pa
     assert certificates["certificates"]
     assert (root / "judges/lexical/mine/page.html").is_file()
     # a field that there is not, by its name
-    declared = project / "src/lab/defs/agents/defs.yaml"
     declared.write_text(declared.read_text("utf-8").replace("rl:", "rlx:"), "utf-8")
     with pytest.raises(AssertionError, match=r"attributes\.corpora\.0\.rlx.*'rlx' was unexpected"):
         # by its folder: of several files with one component, dg reads the last alone
@@ -412,4 +419,7 @@ def test_dg_scaffolds_lists_and_checks_a_declaration(tmp_path: Path) -> None:
     assert (tmp_path / "certify_assets/defs/my_corpora/defs.yaml").is_file()
     dg_command("check", "yaml")
     dg_command("check", "defs")
-    assert "declared_my_corpora" in dg_command("list", "defs", "--json")
+    listed = json.loads(dg_command("list", "defs", "--json"))
+    assert "declared_my_corpora" in {found["name"] for found in listed["sensors"]}
+    # what a newcomer sees at first
+    assert 12 <= len(listed["assets"]) <= 40

@@ -17,6 +17,7 @@ import yaml
 
 from certify_assets.cli.launching import dagster_environment
 from certify_assets.defs import resources as executors
+from certify_assets.judges.specs import QUICK_JUDGES
 from certify_assets.storage.shards import ENGINE_VARIABLE, ENGINES
 from certify_assets.storage.store import Store
 from certify_assets_tests.paths import REPOSITORY
@@ -131,6 +132,16 @@ def test_the_page_names_every_switch_and_value() -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \| .* \|$", PAGE, flags=re.MULTILINE))
     assert set(re.findall(r"`(\w+)`", rows[executors.EXECUTOR_VARIABLE])) == set(executors._NAMES)
     assert set(re.findall(r"`(\w+)`", rows[ENGINE_VARIABLE])) == set(ENGINES)
+
+
+def test_every_deployment_shows_the_judges_that_a_newcomer_needs() -> None:
+    # what that leaves, and that no job misses an asset then: test_a_ui_shows_what_a_data_root_...
+    wanted = ",".join(QUICK_JUDGES)
+    environment = (DEPLOY / "systemd" / "certify.env").read_text("utf-8")
+    assert f"\nCERTIFY_SHOWN={wanted}\n" in environment
+    compose = yaml.safe_load((DEPLOY / "compose/compose.yaml").read_text("utf-8"))
+    assert compose["x-certify"]["environment"]["CERTIFY_SHOWN"] == wanted
+    assert all({"name": "CERTIFY_SHOWN", "value": wanted} in pod["env"] for pod in helm_pods())
 
 
 def test_service_files_start_programs_that_are_installed() -> None:

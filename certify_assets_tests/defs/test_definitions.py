@@ -311,6 +311,7 @@ def test_a_ui_shows_what_a_data_root_has_a_use_for(tmp_path: Path) -> None:
     names, missed = map(set, json.loads(done.stdout.splitlines()[-1]))
     corpus = CORPUS_ASSETS - {"corpora/miniwob_runs"}
     chains = {f"judges/{judge}/{name}" for judge in (*QUICK_JUDGES, "mine") for name in CHAIN}
+    assert len([name for name in names if "/mine/" not in name]) <= 40
     assert names == corpus | OPERATION_ASSETS | {"research/main_table"} | chains
     assert missed == {"operations/recertification"}, "no judge is missed that was not asked for"
     (tmp_path / "judges/lexical_transfer/c").mkdir(parents=True)
