@@ -36,6 +36,7 @@ def judge_summary(
             "certify.judge": judge.name,
             "certify.corpus": corpus.name,
             "certify.family": judge.spec.kind,
+            "certify.domain": corpus.domain.name or "not stated",
             "certify.corpus_version": str(corpus.version.number),
             **corpus.hashes,
         },

@@ -47,6 +47,8 @@ def test_pages_comparisons_monitors_and_histories_are_kept_current_and_nothing_t
         "operations/history",
         *(f"judges/{judge}/{part}" for judge in JUDGES for part in ("report", "monitor")),
     }
+    conditions = [graph.get(key(name)).automation_condition for name in kept]
+    assert {found and found.get_label() for found in conditions} == {"kept_current"}
     expiring = {
         found.to_user_string()
         for found in graph.get_all_asset_keys()

@@ -18,7 +18,7 @@ import pytest
 
 from certify_assets.definitions import defs
 from certify_assets.files import sha256_file
-from certify_assets.judges.specs import QUICK_JUDGES
+from certify_assets.judges.specs import JUDGES, QUICK_JUDGES
 from certify_assets.storage.store import Store
 from certify_assets.storage.tracking import Tracker
 from certify_assets_tests import forks
@@ -155,7 +155,9 @@ def test_mlflow_compares_the_judges_in_one_run_each(demo: Demo) -> None:
         )
     }
     for judge, run in summaries.items():
-        assert run.data.tags["certify.corpus"] == CORPUS
+        about = ("corpus", "family", "domain")
+        known = (CORPUS, JUDGES[judge].kind, "web")
+        assert tuple(run.data.tags[f"certify.{name}"] for name in about) == known
         read = {item.tags[0].value: item.dataset for item in run.inputs.dataset_inputs}
         assert {"training", "calibration", "test"} == set(read)
         stored = demo.root / f"corpora/{CORPUS}/splits/test.parquet"

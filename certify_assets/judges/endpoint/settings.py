@@ -19,6 +19,8 @@ READS = ("token_ids", "scoring", "top")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
+# Dataclasses, not models of pydantic: judges.yaml is checked by the model of its entries, and what
+# is left to check here holds for callers from Python too, in sentences that never repeat a URL.
 @dataclass(frozen=True, slots=True)
 class Server:
     """An OpenAI-compatible server and how hard it may be asked."""

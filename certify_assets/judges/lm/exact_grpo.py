@@ -167,6 +167,9 @@ def train_exact(
     return GrpoRun(trainer.sha256, tuple(history))
 
 
+# Not TRL's trainer, which samples completions: a verdict is one token, so that the expectation
+# over verdicts is exact and costs one pass, on a GPU over prompts packed into one row. A checkpoint
+# is of the hash of all that decides the run, and is read without pickle.
 class _Trainer:
     """A run in progress."""
 
