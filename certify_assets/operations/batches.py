@@ -401,11 +401,9 @@ def _named(corpus: Corpus, delivery: str) -> str:
 
 
 def _drawn(corpus: Corpus, rows: Iterable[Trajectory]) -> Draw:
-    try:
-        record = load_deployment(corpus)
-    except CertifyError:
-        # the decisions will be refused, with the reason
-        record = None
+    # one that cannot be read draws nothing: nobody would be asked about the runs that it decides
+    # once it can be
+    record = load_deployment(corpus)
     if record is None:
         return Draw(None, None, {})
     return Draw.of(record.number, record.sampling, corpus.name, (row.task_id for row in rows))

@@ -12,6 +12,7 @@ from typing import IO, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from certify_assets.errors import ChangedInputError
 from certify_assets.files import sha256_bytes, sha256_file
+from certify_assets.storage.backend import whole_lines
 from certify_assets.storage.store import Store
 
 P = ParamSpec("P")
@@ -25,7 +26,7 @@ class Snapshot(Store):
     # follow, without a lock that would stop other processes:
     #
     # * A file that another process replaces between two reads ends the operation with an error, so
-    #   no result mixes two versions. Journals (.jsonl) may grow: their chain verifies them.
+    #   no result mixes two versions. Journals (.jsonl) may grow, by whole lines at their end.
     # * What `remembered` functions return is computed once. A write through this snapshot drops the
     #   answers that were computed from the written key, and only those. `refresh`, behind a lock
     #   and between two steps, does so for what others have written.
@@ -37,6 +38,7 @@ class Snapshot(Store):
             ("_base", base),
             ("_versions", {}),
             ("_files", {}),
+            ("_journals", {}),
             ("_places", {}),
             ("_answers", {}),
             ("_local", threading.local()),
@@ -47,6 +49,8 @@ class Snapshot(Store):
     _versions: dict[str, str]
     # identity of the files whose hash is known: a large one is hashed once
     _files: dict[str, tuple[int, int, int]]
+    # length and hash of the whole lines that a journal had when it was read
+    _journals: dict[str, tuple[int, str]]
     # what was in the place of every key when it was read, looked for, or listed
     _places: dict[str, object]
     _answers: dict[object, tuple[Any, frozenset[str]]]
@@ -68,7 +72,7 @@ class Snapshot(Store):
             for key, place in (self._places.items() if self.is_local else ())
             if self._place(key) == place
         }
-        for found in (self._versions, self._files, self._places):
+        for found in (self._versions, self._files, self._journals, self._places):
             for key in found.keys() - known:
                 del found[key]
         for name in [name for name, (_, keys) in self._answers.items() if not keys <= known]:
@@ -97,7 +101,10 @@ class Snapshot(Store):
         """Return what is stored under the key; refuse another version than was read before."""
         self._touch(key)
         data = self._base.read_bytes(key)
-        self._hold(key, sha256_bytes(data))
+        if key.endswith(".jsonl"):
+            self._hold_lines(key, whole_lines(data))
+        else:
+            self._hold(key, sha256_bytes(data))
         return data
 
     @contextmanager
@@ -157,10 +164,13 @@ class Snapshot(Store):
 
     def append_line(self, key: str, make: Callable[[bytes], str | None]) -> None:
         """Append one line to a journal; answers that came from it are dropped."""
+        held = self._journals.get(key)
         self.forget(key)
         self._base.append_line(key, make)
         # what the line was made from may have been remembered in between
         self.forget(key)
+        if held is not None:
+            self._journals[key] = held
 
     def delete(self, key: str) -> None:
         """Remove what is stored under the key; answers that came from it are dropped."""
@@ -216,10 +226,16 @@ class Snapshot(Store):
         if self._versions.setdefault(key, digest) != digest:
             raise ChangedInputError(_changed(self.locate(key)))
 
+    def _hold_lines(self, key: str, lines: bytes) -> None:
+        length, digest = self._journals.get(key, (0, sha256_bytes(b"")))
+        if sha256_bytes(lines[:length]) != digest:
+            raise ChangedInputError(_changed(self.locate(key)))
+        self._journals[key] = len(lines), sha256_bytes(lines)
+
     def forget(self, key: str) -> None:
         """Forget the version of one key, and the answers that came from it."""
-        self._versions.pop(key, None)
-        self._files.pop(key, None)
+        for found in (self._versions, self._files, self._journals):
+            found.pop(key, None)
         # a listing of the folder, or of one above it, is an answer of this key as well
         parts = key.split("/")
         stale = {key, *("/".join(parts[:n]) + "/" for n in range(1, len(parts)))}

@@ -135,6 +135,14 @@ def test_own_writes_are_read_back_and_journals_grow(store: Store) -> None:
     assert snapshot.read_bytes("things/log.jsonl") == b"1\n"
     store.append_line("things/log.jsonl", lambda _: "2")
     assert snapshot.read_bytes("things/log.jsonl") == b"1\n2\n"
+    # another journal, and one that was cut off, are no growth, also after a line of one's own
+    snapshot.append_line("things/log.jsonl", lambda _: "3")
+    for other in (b"1\n4\n3\n5\n", b"1\n", b""):
+        store.write_bytes("things/log.jsonl", other)
+        with pytest.raises(ChangedInputError, match="replaced while it was in use"):
+            snapshot.read_bytes("things/log.jsonl")
+    snapshot.refresh()
+    assert snapshot.read_bytes("things/log.jsonl") == b""
 
 
 def test_an_error_is_no_answer_and_another_process_starts_anew(store: Store) -> None:
