@@ -83,7 +83,8 @@ def parse(command: str) -> None:
     command = re.split(r" [>|] ", command)[0]
     words = [word.strip("[]") for word in shlex.split(command, comments=True)]
     words = [word for word in words if word and word not in ("…", "...")]
-    context, found = click.Context(cli, info_name="certify"), cli
+    # a command keeps the names of its help option from the first context that parses with it
+    context, found = click.Context(cli, info_name="certify", **cli.context_settings), cli
     rest = words[1:]
     while isinstance(found, click.Group) and rest and not rest[0].startswith("-"):
         names = rest[0].split("|")
