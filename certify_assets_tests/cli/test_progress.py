@@ -99,6 +99,7 @@ def _in_a_terminal(command: str, *, after: float = 0.0) -> tuple[str, str]:
     return printed, drawn.decode()
 
 
+@pytest.mark.slow
 def test_what_takes_long_shows_the_time_left_in_a_terminal(tmp_path: Path) -> None:
     table = score_rows(tasks=6_000, attempts=8)
     table.to_csv(scores := tmp_path / "s.csv", index=False)

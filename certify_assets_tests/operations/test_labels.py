@@ -106,6 +106,7 @@ def test_a_torn_last_line_was_never_confirmed(store: Store) -> None:
     assert append_label(Corpus(store, "one"), said("c", 0, "ann", "t3")).number == 2
 
 
+@pytest.mark.slow
 def test_two_writers_killed_lose_nothing_that_was_confirmed(store: Store) -> None:
     writers = [
         subprocess.Popen(

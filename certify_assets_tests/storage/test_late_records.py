@@ -310,6 +310,7 @@ def test_mlflow_writes_nothing_next_to_a_data_root_whose_path_it_cannot_read(
     assert {path.name for path in tmp_path.iterdir()} <= {name}
 
 
+@pytest.mark.slow
 def test_a_kill_in_the_migrations_of_a_new_database_costs_no_later_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -331,6 +332,7 @@ def test_a_kill_in_the_migrations_of_a_new_database_costs_no_later_record(
     assert [path.name for path in (tmp_path / "root/mlflow").iterdir()] == ["mlflow.db"]
 
 
+@pytest.mark.slow
 def test_two_that_make_the_database_at_once_write_into_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
