@@ -54,6 +54,12 @@ def test_links_and_pictures_lead_somewhere(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
+def test_every_test_that_a_page_names_is_there(page: str) -> None:
+    for name in re.findall(r"`(?:certify_assets_tests/)?((?:[a-z_]+/)*test_\w+\.py)\b", read(page)):
+        assert (REPOSITORY / "certify_assets_tests" / name).is_file(), name
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_pictures_have_a_description(page: str) -> None:
     assert all(len(words) > 10 for words in re.findall(r"!\[([^\]]*)\]", read(page)))
 

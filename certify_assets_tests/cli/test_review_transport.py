@@ -7,6 +7,7 @@ import ipaddress
 import signal
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -90,6 +91,26 @@ def idle(port: int, many: int, sent: Sequence[bytes]) -> Iterator[list[socket.so
         yield held
 
 
+@contextmanager
+def dripping(held: Sequence[socket.socket]) -> Iterator[None]:
+    """Send a byte a second on each connection."""
+    ended = threading.Event()
+
+    def drip() -> None:
+        while True:
+            for one in held:
+                with suppress(OSError):
+                    one.sendall(b"x")
+            if ended.wait(1.0):
+                return
+
+    thread = threading.Thread(target=drip)
+    thread.start()
+    yield
+    ended.set()
+    thread.join()
+
+
 def _closed(one: socket.socket) -> bool:
     try:
         return one.recv(1, socket.MSG_PEEK) == b""
@@ -101,7 +122,7 @@ def _closed(one: socket.socket) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("encrypted", [False, True], ids=["http", "https"])
-def test_300_unfinished_connections_refuse_no_reviewer(
+def test_500_unfinished_connections_refuse_no_reviewer(
     store: Store, pem: tuple[Path, Path], encrypted: bool
 ) -> None:
     # none is closed for its time, so that all places are taken
@@ -116,7 +137,8 @@ def test_300_unfinished_connections_refuse_no_reviewer(
     with serving(server):
         client = Client(server.url, links=server.links, trusted=trusted)
         client.enter("Ann")
-        with idle(server.server_port, 300, UNSHAKEN if encrypted else UNFINISHED) as held:
+        sent = UNSHAKEN if encrypted else UNFINISHED
+        with idle(server.server_port, 500, sent) as held, dripping(held[-50:]):
             answers = [client.ask("GET", "/queue").status for _ in range(200)]
             beside = sum(not _closed(one) for one in held)
     assert answers == [200] * 200 and beside >= 200

@@ -2,13 +2,15 @@ import html
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import Step, Trajectory
+from certify_assets.operations.agreement import measure_agreement
 from certify_assets.operations.labels import Label
 from certify_assets.operations.layout import queue_key
-from certify_assets.operations.review_queue import Budget, load_queue
+from certify_assets.operations.review_queue import Budget, Queue, load_queue
 from certify_assets.operations.review_session import JudgeDecision, QueuedRun, Statement
 from certify_assets.reports.review_page import (
     Reviewer,
@@ -29,6 +31,20 @@ def page(*steps: Step, instruction: str = "Do it", said: Statement | None = None
     return render_review(
         QueuedRun(run, "k" * 32, 1, 0, 3, 0), said, Budget((), 4.0, 10, 5), "c", ANN
     )
+
+
+def test_a_reviewer_who_drifts_is_marked_with_both_halves() -> None:
+    outcomes = [(n % 2, (n + (n >= 30)) % 2) for n in range(60)]
+    labels = [
+        Label(
+            f"r{n}", outcome, name, "page", f"{n}{name}", time=f"2026-01-01T00:00:{n:02}.000+00:00"
+        )
+        for n, pair in enumerate(outcomes)
+        for name, outcome in zip(("ann", "bob"), pair, strict=True)
+    ]
+    queue = Queue(pd.DataFrame(), Budget((), 4.0, 0, 0), {})
+    text = render_queue(queue, "c", agreement=measure_agreement(labels, {}, draws=10))
+    assert text.count("0, 30<small>drifts (p ") == 2
 
 
 def body(text: str) -> str:
