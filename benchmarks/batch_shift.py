@@ -4,7 +4,8 @@
 
 Scores are normal with a share rho of their variance between tasks; the threshold is a quantile of
 CAL. Rates of p-values at most .001 and .01, of batches alike (144 designs) and moved by one
-standard deviation.
+standard deviation. Then how often the scores or lengths of an agent are called others, of runs
+alike (characters and steps, 1 to 4 agents) and of runs half as long again.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import argparse
 from itertools import product
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from certify_assets.certificates.shift import decided_shift
+from certify_assets.operations.coverage import changed_agents
 
 _SIZES = ("equal", "poisson", "heavy")
 
@@ -51,6 +54,26 @@ def rates(trials: int, mean: float) -> list[tuple[float, float]]:
     return [(float(low), float(high)) for low, high in found]
 
 
+def length_rate(trials: int, factor: float) -> tuple[float, int]:
+    """Return the share of batches in which the lengths of an agent are called others."""
+    rng, found, total = np.random.default_rng(11), 0, 0
+    for agents, before, after, median in product((1, 4), (30, 100), (15, 60), (12, 3000)):
+        for _ in range(trials):
+            frames = []
+            for tasks, times in ((before, 1.0), (after, factor)):
+                effect = rng.normal(0, 0.4, tasks)[:, None] + rng.normal(0, 0.4, (tasks, agents))
+                lengths = np.round(times * median * np.exp(effect))
+                places = np.indices(lengths.shape).reshape(2, -1)
+                frames.append(
+                    pd.DataFrame({"task_id": places[0], "agent": places[1], "attempt": 0}).assign(
+                        trajectory_id=np.arange(lengths.size), length=lengths.ravel()
+                    )
+                )
+            found += bool(changed_agents(frames[0], frames[1], "length"))
+            total += 1
+    return found / total, total
+
+
 def main() -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -68,6 +91,10 @@ def main() -> None:
                 f"{name}: p <= {level:g} in {rate:.4f} +- {error:.4f} of {total} batches, "
                 f"{table[:, place].min():.3f} to {table[:, place].max():.3f} of a design"
             )
+    for name, factor in (("alike", 1.0), ("half as long again", 1.5)):
+        rate, total = length_rate(max(1, trials // 4), factor)
+        error = np.sqrt(rate * (1 - rate) / total)
+        print(f"lengths {name}: found in {rate:.4f} +- {error:.4f} of {total} batches")
 
 
 if __name__ == "__main__":

@@ -266,7 +266,7 @@ def _validated(frame: pd.DataFrame) -> Iterator[pa.Table]:
             f"trajectory_id {repeated[0]!r} occurs more than once; give every trajectory its "
             "own id."
         )
-    for start, end in list(row_groups(_chars(frame))) or [(0, 0)]:
+    for start, end in list(row_groups(run_chars(frame))) or [(0, 0)]:
         table = _frame_to_arrow(frame.iloc[start:end], start)
         if not _plainly_valid(table):
             # only objects say which row is at fault and why
@@ -274,7 +274,8 @@ def _validated(frame: pd.DataFrame) -> Iterator[pa.Table]:
         yield table
 
 
-def _chars(frame: pd.DataFrame) -> list[int]:
+def run_chars(frame: pd.DataFrame) -> list[int]:
+    """Return the characters of each run: instruction, actions and observations."""
     if not {"instruction", "steps"} <= set(frame.columns):
         return [0] * len(frame)
     try:

@@ -1,4 +1,4 @@
-"""Unlike the calibration table: other shares decided, larger tasks, attempts sent again."""
+"""Unlike the calibration table: other shares decided, larger tasks, other lengths, repetitions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from certify_assets.certificates.shift import SHIFT_LEVEL, decided_shift
+from certify_assets.corpora.schema import run_chars
+from certify_assets.operations.coverage import changed_agents
 from certify_assets.operations.layout import batch_names, first_decisions_of
 
 if TYPE_CHECKING:
@@ -21,31 +23,42 @@ if TYPE_CHECKING:
 _PAIR = ["task_id", "agent"]
 
 
-def unlike_calibration(
-    judge: JudgedCorpus, used: Sequence[Certificate], batch: str, frame: pd.DataFrame
-) -> Iterator[tuple[str, str]]:
-    """Say, by code, what the decided runs of a batch have that the calibration table has not."""
-    cal = judge.calibration[0]
-    # runs of known tasks are the same work, not new draws of it
-    rows = frame[~frame["task_id"].isin(list(judge.corpus.manifest.assignment))]
+def shifts(judge: JudgedCorpus, used: Sequence[Certificate], frame: pd.DataFrame) -> Iterator[str]:
+    """Say of which sides the certificates decide another share of new runs than of CAL."""
+    cal, rows = judge.calibration[0], _of_new_tasks(judge, frame)
     for item in used:
         if item.certified:
             yield from _shift(cal, rows, item)
+
+
+def unlike_calibration(
+    judge: JudgedCorpus, batch: str, frame: pd.DataFrame
+) -> Iterator[tuple[str, str]]:
+    """Say, by code, what the scored runs of a batch have that the calibration table has not.
+
+    `frame` has the characters of each run as `length`.
+    """
+    cal, rows = judge.calibration[0], _of_new_tasks(judge, frame)
     yield from _larger_tasks(cal, rows)
+    yield from _other_lengths(judge, cal, rows)
     yield from _sent_again(judge, cal, batch, rows)
 
 
-def _shift(cal: pd.DataFrame, rows: pd.DataFrame, item: Certificate) -> Iterator[tuple[str, str]]:
+def _of_new_tasks(judge: JudgedCorpus, frame: pd.DataFrame) -> pd.DataFrame:
+    # runs of known tasks are the same work, not new draws of it
+    return frame[~frame["task_id"].isin(list(judge.corpus.manifest.assignment))]
+
+
+def _shift(cal: pd.DataFrame, rows: pd.DataFrame, item: Certificate) -> Iterator[str]:
     found = decided_shift(
         *((_decided(part["score"], item), part["task_id"].tolist()) for part in (cal, rows))
     )
     if found is not None and found.p_value <= SHIFT_LEVEL:
         yield (
-            "shifted",
             f"the {item.side} threshold decides {100 * found.batch:.0f} % of the runs of new tasks "
             f"and {100 * found.calibration:.0f} % of the calibration table (p "
             f"{found.p_value:.1g}): they are not like the runs that the certificate is about; have "
-            "some labelled, or certify this batch by a draw (`certify ops ingest --draw`).",
+            "some labelled, or certify this batch by a draw (`certify ops ingest --draw`)."
         )
 
 
@@ -63,6 +76,28 @@ def _larger_tasks(cal: pd.DataFrame, rows: pd.DataFrame) -> Iterator[tuple[str, 
             f"{larger.size} tasks have more runs than the largest of the calibration table "
             f"({larger.max()} against {most}): a judge that such a task fools is wrong more often "
             "than the certificate allows for; have runs of them reviewed.",
+        )
+
+
+def _other_lengths(
+    judge: JudgedCorpus, cal: pd.DataFrame, rows: pd.DataFrame
+) -> Iterator[tuple[str, str]]:
+    """Compare the characters of runs, by agent, as `coverage.changed_agents` compares scores."""
+    import pandas as pd
+
+    runs = pd.concat([judge.corpus.split(split) for split in judge.calibration_splits])
+    lengths = dict(zip(runs["trajectory_id"], run_chars(runs), strict=True))
+    before = cal.assign(length=cal["trajectory_id"].map(lengths))
+    known = rows[rows["agent"].isin(set(cal["agent"]))]
+    if agents := changed_agents(before, known, "length"):
+        then, now = (
+            frame.loc[frame["agent"] == agents[0], "length"].median() for frame in (before, known)
+        )
+        yield (
+            "other_lengths",
+            f"the runs of {len(agents)} agents of the calibration table have other lengths now, "
+            f"such as {agents[0]!r} with {now:.0f} characters in the median against {then:.0f}: "
+            "another version, or other work; look at some.",
         )
 
 

@@ -3,14 +3,15 @@
 # The corpus certificate is on new tasks of the agents in CAL. An agent is the name that the format
 # gives its runs, version and all where the source states one. Where it does not, another version
 # comes under the same name: an agent whose runs score otherwise than its runs in CAL, beyond
-# chance, counts as new. A change of configuration that moves no score is not seen.
+# chance, counts as new. A change of configuration that moves no score is not seen. Where the
+# covered runs of a batch are decided in another share than CAL, none of the batch is covered.
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -41,6 +42,7 @@ class Coverage:
     new_agents: tuple[str, ...]  # agents without a run in CAL
     changed_agents: tuple[str, ...]  # agents of CAL whose runs score otherwise now
     unscored: str  # why runs of training tasks have no score; empty where all have one
+    shifts: tuple[str, ...] = ()  # how the covered runs differed from CAL, so that none is covered
 
     @classmethod
     def none(cls, runs: int) -> Coverage:
@@ -51,7 +53,10 @@ class Coverage:
     @property
     def provisional(self) -> NDArray[np.bool_]:
         """Runs that wait for a certificate of their batch, if it is worth its labels."""
-        waits = {"batch_certificate": ("known_task", "new_agent"), "accept": ("known_task",)}
+        waits = {
+            "batch_certificate": ("known_task", "new_agent", "shifted"),
+            "accept": ("known_task", "shifted"),
+        }
         return np.isin(self.reasons, waits.get(self.policy, ()))
 
     @property
@@ -59,6 +64,13 @@ class Coverage:
         """Runs that the corpus certificate decides."""
         accepted = ("", "new_agent") if self.policy == "accept" else ("",)
         return np.isin(self.reasons, accepted)
+
+    def without(self, shifts: Sequence[str]) -> Coverage:
+        """Return the coverage of a batch whose covered runs are not like CAL: none is covered."""
+        if not shifts:
+            return self
+        reasons = np.where(self.by_corpus, "shifted", self.reasons).astype(object)
+        return replace(self, reasons=reasons, shifts=tuple(shifts))
 
     def findings(self, agents: pd.Series[str]) -> Iterator[tuple[str, str]]:
         """Say which runs are not covered, and what decides them."""
@@ -109,6 +121,8 @@ class Coverage:
                     f"{what}"
                 ),
             )
+        for sentence in self.shifts:
+            yield "shifted", f"{sentence} Until then no run of the batch is decided by it; {known}"
 
 
 def _shown(names: tuple[str, ...]) -> str:
@@ -145,7 +159,9 @@ def cover(
     return found, scored, adapters
 
 
-def changed_agents(before: pd.DataFrame, now: pd.DataFrame) -> tuple[str, ...]:
+def changed_agents(
+    before: pd.DataFrame, now: pd.DataFrame, column: str = "score"
+) -> tuple[str, ...]:
     """Return the agents whose scores of new tasks differ from those in CAL beyond chance.
 
     One run a task is compared, the first, by the test of Kolmogorov and Smirnov: tasks are drawn
@@ -156,7 +172,9 @@ def changed_agents(before: pd.DataFrame, now: pd.DataFrame) -> tuple[str, ...]:
     agents = sorted(set(now["agent"]))
     found = []
     for agent in agents:
-        first, second = (_one_a_task(frame[frame["agent"] == agent]) for frame in (before, now))
+        first, second = (
+            _one_a_task(frame[frame["agent"] == agent], column) for frame in (before, now)
+        )
         if min(first.size, second.size) < _FEWEST:
             continue
         every = np.concatenate([first, second])
@@ -170,7 +188,6 @@ def changed_agents(before: pd.DataFrame, now: pd.DataFrame) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _one_a_task(frame: pd.DataFrame) -> NDArray[np.float64]:
-    rows = frame[frame["score"].notna()].sort_values(["task_id", "attempt", "trajectory_id"])
-    scores = rows.drop_duplicates("task_id")["score"]
-    return np.asarray(scores, dtype=np.float64)
+def _one_a_task(frame: pd.DataFrame, column: str) -> NDArray[np.float64]:
+    rows = frame[frame[column].notna()].sort_values(["task_id", "attempt", "trajectory_id"])
+    return np.asarray(rows.drop_duplicates("task_id")[column], dtype=np.float64)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.schema import run_chars
 from certify_assets.errors import (
     ChangedInputError,
     InputError,
@@ -26,7 +27,7 @@ from certify_assets.judges.base import JUDGED_COLUMNS, RUN_COLUMNS
 from certify_assets.judges.specs import SIDES
 from certify_assets.operations.batch_audit import AuditRecord, closings_sha256
 from certify_assets.operations.batch_drawing import begin_audit
-from certify_assets.operations.batch_findings import unlike_calibration
+from certify_assets.operations.batch_findings import shifts, unlike_calibration
 from certify_assets.operations.coverage import Coverage, cover
 from certify_assets.operations.layout import (
     DECISION_COLUMNS,
@@ -198,7 +199,8 @@ def decide_batch(
             )
         batch = _opened(corpus, name)
         deployment, scored = _scored(deployment, name, batch.runs, report)
-        return _decided(*_standing(deployment, scored, batch.runs, reopened), name, batch)
+        deployment, scored = _standing(deployment, scored, batch.runs, reopened)
+        return _decided(deployment, _like_calibration(deployment, scored), name, batch)
 
 
 def _decided(
@@ -328,6 +330,17 @@ def _standing(
     return deployment, scored if _scores(deployment) else _unscored(deployment, runs)
 
 
+def _like_calibration(deployment: DecidingDeployment, scored: _Scored) -> _Scored:
+    """Take the runs of a batch out of what the certificates cover where they are not like CAL."""
+    used = _deciding(deployment)
+    if not used or deployment.judge is None:
+        return scored
+    covered = scored.table[scored.coverage.by_corpus]
+    return replace(
+        scored, coverage=scored.coverage.without([*shifts(deployment.judge, used, covered)])
+    )
+
+
 def _unscored(deployment: DecidingDeployment, runs: pd.DataFrame) -> _Scored:
     empty = runs[list(RUN_COLUMNS)].assign(**dict.fromkeys(JUDGED_COLUMNS, np.nan))
     made = deployment.record
@@ -439,7 +452,8 @@ def _findings(
     found = {"changed_runs": list(batch.about["sentences"])}
     found |= {"waits_for_draw": [waits]} if waits else {}
     if coverage.policy:
-        found |= {code: [text] for code, text in coverage.findings(frame["agent"])}
+        for code, text in coverage.findings(frame["agent"]):
+            found.setdefault(code, []).append(text)
         left = coverage.provisional | (coverage.by_corpus & (not _deciding(deployment)))
         left &= frame["reason"].isin([*NOT_COVERED, *REFUSALS]).to_numpy(bool)
         if left.any() and not (frame["decision"] == PROVISIONAL).any():
@@ -458,8 +472,12 @@ def _findings(
             "delivers a run does not label it."
         ]
     if deployment.judge is not None and deployment.refusal is None:
-        name, used = str(frame["batch"].iloc[0]), deployment.certificates
-        for code, message in unlike_calibration(deployment.judge, used, name, frame):
+        judge, name = deployment.judge, str(frame["batch"].iloc[0])
+        if not coverage.shifts and (said := [*shifts(judge, deployment.certificates, frame)]):
+            # those that no certificate of the corpus decides may be what differs
+            found["shifted"] = said
+        lengths = run_chars(batch.runs)
+        for code, message in unlike_calibration(judge, name, frame.assign(length=lengths)):
             found.setdefault(code, []).append(message)
     return [
         {"code": code, "message": message}

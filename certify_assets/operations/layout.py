@@ -35,8 +35,9 @@ ASKED: Final = ("batch_draw", "audit_sample", "spot_check", "undecided", "")
 PROVISIONAL: Final = "provisional"
 
 #: why the corpus certificate does not cover a run: its task is in the splits, its task is in what
-#: the judge was trained on, or its agent is not in CAL; seen_task is what earlier versions wrote
-NOT_COVERED: Final = ("known_task", "trained_task", "new_agent", "seen_task")
+#: the judge was trained on, its agent is not in CAL, or its batch is not like CAL; seen_task is
+#: what earlier versions wrote
+NOT_COVERED: Final = ("known_task", "trained_task", "new_agent", "shifted", "seen_task")
 #: those of tasks in the splits, which are in no draw of new tasks
 KNOWN_TASK: Final = ("known_task", "trained_task", "seen_task")
 #: reasons of runs that were provisional: in the certified set, labelled by its draw, and the rest

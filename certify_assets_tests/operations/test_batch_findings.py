@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batches import decide_ready, receive
+from certify_assets.operations.checks import decided_by_deployed, drawn_as_planned
+from certify_assets.operations.layout import decisions_of
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
@@ -43,7 +47,7 @@ def _with_words(words: str) -> Callable[[dict[str, Any]], None]:
 
 def test_runs_like_those_of_cal_are_not_found(deployed: Store, tmp_path: Path) -> None:
     found = _findings(deployed, tmp_path / "new.jsonl", tasks=60)
-    assert not {"shifted", "larger_tasks", "sent_again"} & set(found)
+    assert not {"shifted", "larger_tasks", "sent_again", "other_lengths"} & set(found)
 
 
 def test_words_of_failure_in_most_runs_shift_the_share_decided(
@@ -53,6 +57,57 @@ def test_words_of_failure_in_most_runs_shift_the_share_decided(
     found = _findings(deployed, path, tasks=60, change=_with_words(_BAD))
     assert "the reject threshold decides" in found["shifted"]
     assert "certify this batch by a draw" in found["shifted"]
+
+
+@pytest.mark.parametrize("policy", ["batch_certificate", "review", "accept"])
+def test_a_batch_that_is_not_like_cal_waits_for_its_own_certificate(
+    deployed: Store, tmp_path: Path, policy: str
+) -> None:
+    save_config(deployed, replace(Corpus(deployed, "c").config, new_agents=policy))
+
+    def one_agent_a_task(record: dict[str, Any]) -> bool:
+        # too few tasks of an agent to compare its scores with those in CAL
+        task, attempt = int(record["task_id"][-3:]), int(record["trajectory_id"].split("/")[-1])
+        _with_words(_BAD)(record)
+        return task % 3 == attempt % 3
+
+    path = deliver(tmp_path / "new.jsonl", tasks=27, attempts=12, change=one_agent_a_task)
+    receive(Corpus(deployed, "c"), [str(path)])
+    (document,) = decide_ready(Corpus(deployed, "c"))
+    frame = decisions_of(Corpus(deployed, "c"), document.batch)
+    assert document.decided and document.reasons == {"shifted": 108}
+    # no decision of the corpus certificate, and no promise that it makes
+    assert set(frame["decision"]) <= {"provisional", "human"}
+    assert set(frame["certificate_sha256"]) == {""} and frame["reject_threshold"].isna().all()
+    assert not any(text.startswith("corpus certificate") for text in document.promises)
+    waits = (frame["decision"] == "provisional").sum()
+    assert waits == (0 if policy == "review" else 108)
+    (said,) = [item["message"] for item in document.findings if item["code"] == "shifted"]
+    assert "Until then no run of the batch is decided by it" in said
+    checks = (decided_by_deployed, drawn_as_planned)
+    assert all(check(Corpus(deployed, "c")).status != "ERROR" for check in checks)
+
+
+def test_a_new_agent_does_not_hold_back_the_runs_that_are_like_cal(
+    deployed: Store, tmp_path: Path
+) -> None:
+    def change(record: dict[str, Any]) -> None:
+        if record["trajectory_id"].endswith(("/0", "/1")):
+            record["agent"] = "stranger"
+            _with_words(_BAD)(record)
+
+    path = deliver(tmp_path / "new.jsonl", tasks=60, change=change)
+    receive(Corpus(deployed, "c"), [str(path)])
+    (document,) = decide_ready(Corpus(deployed, "c"))
+    assert "shifted" not in document.reasons and document.decisions["reject"] > 0
+    assert document.reasons["new_agent"] == 120
+
+
+def test_runs_of_other_lengths_are_found(deployed: Store, tmp_path: Path) -> None:
+    found = _findings(
+        deployed, tmp_path / "new.jsonl", tasks=60, change=_with_words("and so on " * 40)
+    )
+    assert "have other lengths now, such as 'agent-" in found["other_lengths"]
 
 
 def test_a_task_larger_than_those_of_cal_is_found(deployed: Store, tmp_path: Path) -> None:
