@@ -246,6 +246,12 @@ CASES = (
     Case("judge score", "certified", "judge score c", _JUDGED, weight=2),
     Case("judge score --out", "certified", "judge score c new.jsonl --out new.csv", _JUDGED),
     Case("judge compare", "certified", "judge compare c --html a.html --csv a.csv", _JUDGED),
+    Case(
+        "judge compare --agent-disjoint",
+        "certified",
+        "judge compare c --agent-disjoint --folds 2",
+        _JUDGED,
+    ),
     Case("judge recalibrate", "certified", "judge recalibrate c", _JUDGED),
     Case("run", "certified", "run c --judge lexical", _JUDGED, weight=2, steps=True),
     Case(
