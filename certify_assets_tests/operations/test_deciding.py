@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from certify_assets.certificates import decide
 from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import IntegrityError
+from certify_assets.evaluation.anchors import anchor_heads
+from certify_assets.evaluation.spending import claim_certificate
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import files_sha256
 from certify_assets.operations import decisions
@@ -413,3 +416,26 @@ def test_labels_that_cannot_be_put_to_the_monitor_leave_the_next_batch_to_people
     assert not document.decided and document.refusal.code == "alarm"
     assert "cannot be put to the monitor, so an alarm may be missed" in document.refusal.sentence
     assert set(decisions_of(Corpus(operated, "c"), document.batch)["decision"]) == {"human"}
+
+
+@pytest.mark.slow
+def test_a_data_root_put_back_whole_deploys_and_decides_nothing(
+    deployed: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another machine's MLflow knows is compared by deploying and by deciding."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/elsewhere.db")
+    claim_certificate(Corpus(deployed, "c"), "other", "v1")
+    anchor_heads(Corpus(deployed, "c"))
+    shutil.copytree(deployed.root, tmp_path / "backup")
+    claim_certificate(Corpus(deployed, "c"), "other", "v2")
+    anchor_heads(Corpus(deployed, "c"))
+    shutil.rmtree(deployed.root)
+    shutil.copytree(tmp_path / "backup", deployed.root)
+    with pytest.raises(IntegrityError, match="that MLflow names"):
+        deploy(JudgedCorpus(Corpus(deployed, "c"), "lexical"), sampling=PLAN, track=False)
+    document = decided(deployed, tmp_path, tasks=20)
+    assert not document.decided and document.refusal.code == "alarm"
+    assert "that MLflow names" in document.refusal.sentence
+    assert not {"reject", "release"} & set(
+        decisions_of(Corpus(deployed, "c"), document.batch)["decision"]
+    )
