@@ -21,6 +21,7 @@ from certify_assets.storage.store import Store
 from certify_assets_tests import forks
 from certify_assets_tests.builders import register_runs
 from certify_assets_tests.conftest import Demo
+from certify_assets_tests.corpora.mlflow_server import mlflow_server
 from certify_assets_tests.faults.servers import serving
 from certify_assets_tests.paths import assert_painted
 from certify_assets_tests.security.hostile import CANARY, write_hostile_runs
@@ -35,10 +36,11 @@ _WAIT = 90_000.0
 
 
 class Site(NamedTuple):
-    """A running UI, and where screenshots go."""
+    """A running UI, its data root, and where screenshots go."""
 
     address: str
     pictures: Path
+    root: Path
 
     def ask(self, query: str) -> Any:
         """Ask the server what it knows, by itself and not by its page."""
@@ -76,7 +78,7 @@ def site(demo: Demo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]
     pictures = Path(os.environ.get("CERTIFY_ARTEFACTS") or folder / "screenshots")
     pictures.mkdir(parents=True, exist_ok=True)
     with serving(demo.environment, folder / "server.log", daemon=True) as address:
-        yield Site(address, pictures)
+        yield Site(address, pictures, demo.root)
     print(f"\nscreenshots: {', '.join(sorted(path.name for path in pictures.glob('*.png')))}")
 
 
@@ -214,8 +216,7 @@ def test_a_materialization_is_started_by_clicking(site: Site, page: Page) -> Non
     ],
 )
 def test_no_text_of_a_run_runs_in_the_ui(site: Site, page: Page, asset: str) -> None:
-    dialogs: list[str] = []
-    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    dialogs = _dialogs(page)
     page.goto(f"{site.address}/assets/{asset}?partition={HOSTILE}&view=partitions")
     page.get_by_text("Materialized").first.wait_for()
     page.wait_for_timeout(1500)
@@ -228,6 +229,49 @@ def test_no_text_of_a_run_runs_in_the_ui(site: Site, page: Page, asset: str) -> 
             page.wait_for_timeout(300)
     assert page.evaluate(f"typeof window.{CANARY}") == "undefined" and dialogs == []
     assert page.locator("a[href^='javascript:' i]").count() == 0
+
+
+def test_no_text_of_a_run_runs_in_mlflow(site: Site, page: Page) -> None:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{site.root}/mlflow/mlflow.db")
+    experiments = [item.experiment_id for item in client.search_experiments()]
+    runs = [
+        run
+        for run in client.search_runs(experiments)
+        if HOSTILE in {*run.data.tags.values(), *run.data.params.values()}
+    ]
+    pages = {
+        (run.info.experiment_id, run.info.run_id): artifact.path
+        for run in runs
+        for artifact in client.list_artifacts(run.info.run_id)
+        if artifact.path.endswith(".html")
+    }
+    assert len(runs) >= 3 and len(pages) >= 2, (runs, pages)
+    dialogs = _dialogs(page)
+    with mlflow_server(site.root / "mlflow") as address:
+        for run in runs:
+            page.goto(f"{address}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}")
+            page.get_by_text(run.info.run_name).first.wait_for()
+            page.wait_for_timeout(500)
+            assert page.evaluate(f"typeof window.{CANARY}") == "undefined" and dialogs == []
+        for (experiment, run_id), path in pages.items():
+            # another fragment of a page that is open would load nothing
+            page.goto("about:blank")
+            page.goto(f"{address}/#/experiments/{experiment}/runs/{run_id}/artifacts/{path}")
+            page.frame_locator("iframe").locator("main, h1, table").first.wait_for()
+            page.wait_for_timeout(500)
+            for part in page.frames:
+                assert part.evaluate(f"typeof window.{CANARY}") == "undefined"
+                assert part.locator("a[href^='javascript:' i]").count() == 0
+        site.keep(page, "mlflow")
+    assert dialogs == []
+
+
+def _dialogs(page: Page) -> list[str]:
+    found: list[str] = []
+    page.on("dialog", lambda dialog: (found.append(dialog.message), dialog.dismiss()))
+    return found
 
 
 def _until(ask: Any, done: Any, seconds: float) -> Any:
