@@ -178,6 +178,9 @@ def instance_with(names: Sequence[str]) -> Iterator[dg.DagsterInstance]:
         with (_locks() / "instance.lock").open("a") as stream:
             lock_file(stream.fileno())
             instance = opened.enter_context(dg.DagsterInstance.get())
+            # a process that was killed while it made them left tables out, and Dagster takes a
+            # database that is there for a whole one; this makes what is missing
+            instance.reindex()
             instance.add_dynamic_partitions(CORPORA, list(names))
         yield instance
 

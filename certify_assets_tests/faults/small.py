@@ -24,6 +24,8 @@ _OF_THE_MOMENT = ("ledger", "leases", "dagster", "mlflow", "tracking", "incoming
 _MEASURED = ("timings.json", "comparison.html", "validated.html")
 _CHAIN = ("time", "previous")  # a line's hash has its time in it
 _HEAD = re.compile(rb'"ledger_head": "[0-9a-f]{64}"')
+#: pages say on which day a certificate was made, and midnight may pass between two runs
+_DAY = re.compile(rb"\b20\d\d-\d\d-\d\d\b")
 
 
 def prepare(
@@ -114,6 +116,8 @@ def _without_moment(path: Path) -> bytes:
                 for row in json.loads(data)["rows"]
             ]
         )
+    if path.suffix == ".html":
+        return _DAY.sub(b"DAY", data)
     return data
 
 
