@@ -204,4 +204,5 @@ def empty_deployment(store: Store) -> None:
     key = "operations/c/deployment.json"
     document = store.read_json(key) | {"certificates": [], "alpha": {}}
     store.write_bytes("operations/c/deployments.jsonl", canonical_json(document | {"mlflow": None}))
+    store.delete("ledger/c.heads.jsonl")
     store.write_json(key, document)

@@ -1,7 +1,7 @@
 """The head of a corpus's journals in MLflow, where no backup of the data root reaches."""
 
-# `ledger/<corpus>.heads.jsonl` notices that journals of `operations/` were put back from an older
-# copy. Where the whole data root was, only another machine can: an MLflow server that the
+# `ledger/<corpus>.heads.jsonl` notices that journals (of δ, alarms, draws, deployments, and reads
+# of TEST) were put back from an older copy. Where the whole data root was, only another machine can: an MLflow server that the
 # environment names keeps the last line of that file as a tag of the experiment. A server that does
 # not answer stops nothing, as with every other record.
 
@@ -11,9 +11,13 @@ import json
 from dataclasses import asdict
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.evaluation.spending import heads_key
 from certify_assets.storage.journal import Head, heads_journal
 from certify_assets.storage.tracking import Tracker, ask_server
+
+
+def heads_key(corpus: str) -> str:
+    """Return the key of the heads of journals that must not be rewound, kept with the ledger."""
+    return f"ledger/{corpus}.heads.jsonl"
 
 
 def anchor_heads(corpus: Corpus) -> None:
@@ -33,7 +37,7 @@ def anchor_heads(corpus: Corpus) -> None:
 
 
 def require_anchored(corpus: Corpus) -> None:
-    """Refuse journals of δ and alarms that lost a line which MLflow knows."""
+    """Refuse journals that lost a line which MLflow knows."""
     journal = heads_journal(corpus.store, heads_key(corpus.name))
     if not journal.lines():
         return

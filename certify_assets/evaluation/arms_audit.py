@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from certify_assets.errors import LedgerError, StaleCertificateError
+from certify_assets.evaluation.anchors import anchor_heads, require_anchored
 from certify_assets.evaluation.ledger import (
     READ_KINDS,
     LedgerEntry,
@@ -98,6 +99,7 @@ def audit_arms(judged: JudgedCorpus, *, run_id: str = "cli", report: Report = si
             str(judged.store.read_json(f"{folder}/arms_audit.json").get("ledger_head", "")),
         )
     plan, certificates = plan_arms(judged, report=report)
+    require_anchored(judged.corpus)
     registration = register(judged.corpus, plan, run_id=run_id)
     tables, reads = {}, {}
     runs = judged.corpus.run_contents("test")
@@ -126,6 +128,7 @@ def audit_arms(judged: JudgedCorpus, *, run_id: str = "cli", report: Report = si
     head = ""
     for name, entry in reads.items():
         head = record_result(judged.store, entry, _sha256(results[name]))
+    anchor_heads(judged.corpus)
     document: ArmsAudit = {
         "plan": plan,
         "registration": registration,

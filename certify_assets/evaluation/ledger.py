@@ -14,7 +14,7 @@ A line of the kind ``pool`` says that scores and task sizes of TEST, and no outc
 certificate. It is no read: nothing of TEST's labels was seen, so no later reading pays for it.
 
 The lines are chained. What was cut off at the end is found by a later head that was stored
-elsewhere: in the audit document, the asset's metadata and MLflow. Somebody who can write all of
+elsewhere: in ``ledger/<corpus>.heads.jsonl``, the audit document, the asset's metadata and MLflow. Somebody who can write all of
 these can rewrite history; the ledger makes that a deliberate act, not an accident.
 """
 
@@ -31,6 +31,7 @@ from certify_assets._version import __version__
 from certify_assets.corpora.config import NAMED_JUDGE, registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError, LedgerError
+from certify_assets.evaluation.anchors import heads_key
 from certify_assets.files import canonical_json, parse_json, sha256_bytes
 from certify_assets.storage.journal import Journal, LineFormat
 from certify_assets.storage.store import Store
@@ -246,7 +247,10 @@ def _is_registered(entries: Sequence[LedgerEntry], registration: str) -> bool:
 
 
 def _journal(corpus: Corpus) -> Journal[LedgerEntry]:
-    return Journal(corpus.store, f"ledger/{corpus}.jsonl", _entry, _FORMAT)
+    # cut off, the ledger would count fewer reads, and a later one would be audited at too large a δ
+    return Journal(
+        corpus.store, f"ledger/{corpus}.jsonl", _entry, _FORMAT, heads=heads_key(corpus.name)
+    )
 
 
 def registration_key(corpus: str, registration: str) -> str:

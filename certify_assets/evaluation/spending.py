@@ -22,6 +22,7 @@ from typing import Any
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
+from certify_assets.evaluation.anchors import heads_key
 from certify_assets.judges.specs import DELTA
 from certify_assets.storage.journal import Journal, LineFormat
 
@@ -213,11 +214,6 @@ class Spending:
 def spending_key(corpus: str) -> str:
     """Return the key of the journal."""
     return f"operations/{corpus}/spending.jsonl"
-
-
-def heads_key(corpus: str) -> str:
-    """Return the key of the heads of journals that must not be rewound, kept with the ledger."""
-    return f"ledger/{corpus}.heads.jsonl"
 
 
 def read_spending(corpus: Corpus) -> Spending:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.evaluation.anchors import anchor_heads
-from certify_assets.evaluation.spending import heads_key
+from certify_assets.evaluation.anchors import anchor_heads, heads_key
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.layout import alarms_key
 from certify_assets.operations.monitor_record import MonitorEntry

@@ -16,7 +16,7 @@ from certify_assets.certificates.batch import Batch, BatchCertificate
 from certify_assets.certificates.batch_sides import SidesDraw, SidesPlan, sides_sha256
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, IntegrityError
-from certify_assets.evaluation.spending import heads_key
+from certify_assets.evaluation.anchors import heads_key
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.specs import SIDES
 from certify_assets.operations.labels import Label, read_labels, resolve_labels

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
+from certify_assets.evaluation.anchors import heads_key
 from certify_assets.evaluation.spending import Spending, read_spending
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.layout import (
@@ -171,4 +172,5 @@ def _journal(corpus: Corpus) -> Journal[DeploymentRecord]:
         key,
         lambda entry: DeploymentRecord.from_dict(entry, where),
         _FORMAT,
+        heads=heads_key(corpus.name),
     )

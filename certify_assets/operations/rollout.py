@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError, InputError, StaleCertificateError
-from certify_assets.evaluation.anchors import require_anchored
+from certify_assets.evaluation.anchors import anchor_heads, require_anchored
 from certify_assets.evaluation.certification import certificate_of
 from certify_assets.evaluation.judge_summary import judge_summary
 from certify_assets.evaluation.ledger import CertifiedSplits, certified_judges, certified_splits
@@ -143,6 +143,7 @@ def deploy(
     record = replace(record, kept=record.kept or _keep(judge))
     cut_off = _cut_off(corpus, record) if track else None
     record = cut_off or append_deployment(corpus, record)
+    anchor_heads(corpus)
     store.write_json(deployment_key(corpus.name), asdict(record))
     checked()
     return _tracked(judge, record, chosen) if track else record

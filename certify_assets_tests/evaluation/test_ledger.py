@@ -92,6 +92,9 @@ def test_lines_cut_off_at_the_end_are_found_by_a_head_that_was_kept(
 ) -> None:
     head = ledger_head(Corpus(store, "c"))
     (tmp_path / "ledger/c.jsonl").write_text("\n".join(lines[:2]) + "\n", "utf-8")
+    with pytest.raises(LedgerError, match=r"has not line 3 that .*c\.heads\.jsonl names"):
+        ledger_entries(Corpus(store, "c"))
+    store.delete("ledger/c.heads.jsonl")
     assert len(ledger_entries(Corpus(store, "c"))) == 2
     with pytest.raises(LedgerError, match="cut off"):
         require_in_ledger(Corpus(store, "c"), head)

@@ -268,6 +268,20 @@ def test_an_altered_deployment_is_refused(operated: Store) -> None:
     assert Deployment.of(Corpus(operated, "c")).refusal is not None
 
 
+def test_an_older_copy_of_the_deployments_put_back_is_found(operated: Store) -> None:
+    put(operated)
+    documents = (deployment_key("c"), "operations/c/deployments.jsonl")
+    kept = {key: operated.read_bytes(key) for key in documents}
+    put(operated, alpha=0.2)
+    for key, data in kept.items():
+        operated.write_bytes(key, data)
+    refusal = Deployment.of(Corpus(operated, "c")).refusal
+    assert refusal is not None and refusal.code == "stale_certificate"
+    assert "an older copy was put back" in refusal.sentence
+    with pytest.raises(IntegrityError, match=r"deployments\.jsonl has not line 2 that .*heads"):
+        put(operated)
+
+
 def test_a_judge_taken_as_the_best_of_several_is_refused_or_said_to_be(operated: Store) -> None:
     assert "chosen_among_judges" not in {finding["code"] for finding in put(operated).findings}
     shutil.copytree(
