@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -45,9 +46,16 @@ def _with_words(words: str) -> Callable[[dict[str, Any]], None]:
     return change
 
 
+def _runs_of(path: Path, agent: str) -> list[str]:
+    records = map(json.loads, path.read_text("utf-8").splitlines())
+    return [record["trajectory_id"] for record in records if record["agent"] == agent]
+
+
 def test_runs_like_those_of_cal_are_not_found(deployed: Store, tmp_path: Path) -> None:
     found = _findings(deployed, tmp_path / "new.jsonl", tasks=60)
-    assert not {"shifted", "larger_tasks", "sent_again", "other_lengths"} & set(found)
+    assert not {"shifted", "larger_tasks", "sent_again", "other_lengths", "changed_agents"} & set(
+        found
+    )
 
 
 def test_words_of_failure_in_most_runs_shift_the_share_decided(
@@ -101,6 +109,37 @@ def test_a_new_agent_does_not_hold_back_the_runs_that_are_like_cal(
     (document,) = decide_ready(Corpus(deployed, "c"))
     assert "shifted" not in document.reasons and document.decisions["reject"] > 0
     assert document.reasons["new_agent"] == 120
+
+
+@pytest.mark.parametrize("policy", ["batch_certificate", "review", "accept"])
+def test_an_agent_of_cal_that_scores_otherwise_now_is_treated_as_a_new_one(
+    deployed: Store, tmp_path: Path, policy: str
+) -> None:
+    save_config(deployed, replace(Corpus(deployed, "c").config, new_agents=policy))
+
+    def change(record: dict[str, Any]) -> None:
+        if record["agent"] == "agent-1":
+            _with_words(_BAD)(record)
+
+    path = deliver(tmp_path / "new.jsonl", tasks=60, change=change)
+    receive(Corpus(deployed, "c"), [str(path)])
+    (document,) = decide_ready(Corpus(deployed, "c"))
+    found = {item["code"]: item["message"] for item in document.findings}
+    assert found["changed_agents"].startswith(
+        "60 runs are of 1 agents of CAL whose runs score otherwise now (agent-1)"
+    )
+    frame = decisions_of(Corpus(deployed, "c"), document.batch)
+    changed = frame["trajectory_id"].isin(_runs_of(path, "agent-1"))
+    expected = {
+        "batch_certificate": {"provisional"},
+        "review": {"human"},
+        # the finding stays, and the corpus certificate decides
+        "accept": {"reject"},
+    }
+    assert changed.sum() == 60 and set(frame.loc[changed, "decision"]) == expected[policy]
+    # those of the other agents are decided as ever
+    assert "reject" in set(frame.loc[~changed, "decision"])
+    assert "provisional" not in set(frame.loc[~changed, "decision"])
 
 
 def test_runs_of_other_lengths_are_found(deployed: Store, tmp_path: Path) -> None:
