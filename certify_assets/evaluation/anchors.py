@@ -1,9 +1,9 @@
 """The head of a corpus's journals in MLflow, where no backup of the data root reaches."""
 
 # `ledger/<corpus>.heads.jsonl` notices that journals (of δ, alarms, draws, deployments, and reads
-# of TEST) were put back from an older copy. Where the whole data root was, only another machine can: an MLflow server that the
-# environment names keeps the last line of that file as a tag of the experiment. A server that does
-# not answer stops nothing, as with every other record.
+# of TEST) were put back from an older copy. Where the whole data root was, only another machine
+# can: an MLflow server that the environment names keeps the last line of that file as a tag of the
+# experiment. A server that does not answer stops nothing, as with every other record.
 
 from __future__ import annotations
 

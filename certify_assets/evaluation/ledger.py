@@ -14,8 +14,9 @@ A line of the kind ``pool`` says that scores and task sizes of TEST, and no outc
 certificate. It is no read: nothing of TEST's labels was seen, so no later reading pays for it.
 
 The lines are chained. What was cut off at the end is found by a later head that was stored
-elsewhere: in ``ledger/<corpus>.heads.jsonl``, the audit document, the asset's metadata and MLflow. Somebody who can write all of
-these can rewrite history; the ledger makes that a deliberate act, not an accident.
+elsewhere: in ``ledger/<corpus>.heads.jsonl``, the audit document, the asset's metadata and MLflow.
+Somebody who can write all of these can rewrite history; the ledger makes that a deliberate act,
+not an accident.
 """
 
 from __future__ import annotations
