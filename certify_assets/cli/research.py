@@ -133,7 +133,11 @@ def _show_study(store: Store, done: _Study) -> None:
     show_line(f"Stages: {counted}; {done.seconds:g} s. Open {done.site}")
 
 
-_LEARNERS = ("lexical", "combined", "sft", "smollm2", "lexical_transfer", "combined_transfer")
+_LEARNERS = tuple(
+    f"{name}{start}"
+    for start in ("", "_transfer")
+    for name in ("lexical", "combined", "sft", "smollm2")
+)
 _PLACE = ("profile", "side", "alpha")
 _FIGURES = ("harvest", "wrong", "half B", "TEST own", "TEST deployed", "TEST error")
 

@@ -228,8 +228,8 @@ def _tasks(frame: pd.DataFrame) -> int:
 
 LearnerMaker = Callable[["Splits"], Learner]
 
-#: learners whose training takes minutes, and the model that each of them fine-tunes
-LANGUAGE_LEARNERS = {"sft": "compact", smollm2.NAME: smollm2.NAME}
+# learners whose training takes minutes, and the model that each of them fine-tunes
+_LANGUAGE_LEARNERS = {"sft": "compact", smollm2.NAME: smollm2.NAME}
 
 
 @dataclass(frozen=True)
@@ -351,23 +351,30 @@ def learner_maker(
     corpus: Corpus, learner: str, *, report: Report = silent
 ) -> Iterator[LearnerMaker]:
     """Give the maker of a learner, with a place for its checkpoints where a training is costly."""
-    quick, _, transfer = learner.partition("_")
+    start, _, transfer = learner.partition("_")
+    elsewhere = None
     if transfer:
         pool = gather_pool(corpus)
         if pool.missing:
             raise InputError(pool.missing)
-        yield lambda splits: quick_learner(pool.frame, splits.manifest, quick, transfer=True)
-        return
-    if learner not in LANGUAGE_LEARNERS:
-        yield lambda splits: quick_learner(splits.sft, splits.manifest, learner)
+        elsewhere = pool.frame
+
+    def source(splits: Splits) -> pd.DataFrame:
+        return splits.sft if elsewhere is None else elsewhere
+
+    if start not in _LANGUAGE_LEARNERS:
+        yield lambda splits: quick_learner(
+            source(splits), splits.manifest, start, transfer=bool(transfer)
+        )
         return
     with workplace(corpus.store, f"harvests/{corpus}/{learner}") as place:
         # checkpoints are of one split: another manifest is another folder
         yield lambda splits: language_learner(
-            splits.sft,
+            source(splits),
             splits.manifest,
             place / splits.manifest.sha256[:12],
-            name=learner,
-            model=LANGUAGE_LEARNERS[learner],
+            name=start,
+            model=_LANGUAGE_LEARNERS[start],
+            transfer=bool(transfer),
             report=report,
         )

@@ -184,7 +184,7 @@ def quick_learner(
     def train(rows: pd.DataFrame, _place: str) -> Judge:
         _refuse(rows, manifest)
         # loops of one study start from the same judge and share a control: each is trained once
-        key = sha256_bytes(rows[["trajectory_id", "outcome"]].to_csv(index=False).encode("utf-8"))
+        key = _identity(rows)
         if key not in made:
             made[key] = _QUICK[name](rows)
         return made[key]
@@ -207,6 +207,7 @@ def language_learner(
     *,
     name: str = "sft",
     model: str = "compact",
+    transfer: bool = False,
     report: Report = silent,
 ) -> Learner:
     """Return the learner that fine-tunes a language model from its base in every round."""
@@ -219,10 +220,16 @@ def language_learner(
         _refuse(rows, manifest)
         base = load_base(model, None, reading)
         judge = CausalJudge(place, *base, shards=folder / "shards")
-        return fine_tuned(judge, rows, folder / place, model=model, seed=42, report=report)[0]
+        # by its rows: another gate's round of that number has others, and all share their start
+        checkpoints = folder / _identity(rows)[:12]
+        return fine_tuned(judge, rows, checkpoints, model=model, seed=42, report=report)[0]
 
     remembering = _remembering(score_table, reading.renderer)
-    return Learner(name, _labelled(source), train, remembering, costly=True)
+    return Learner(name, _labelled(source), train, remembering, transfer, costly=True)
+
+
+def _identity(rows: pd.DataFrame) -> str:
+    return sha256_bytes(rows[["trajectory_id", "outcome"]].to_csv(index=False).encode("utf-8"))
 
 
 def _remembering(

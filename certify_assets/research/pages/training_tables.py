@@ -256,6 +256,8 @@ _LEARNERS = {
     "smollm2": "harvests_sft",
     "lexical_transfer": "harvests_transfer",
     "combined_transfer": "harvests_transfer",
+    "sft_transfer": "harvests_transfer",
+    "smollm2_transfer": "harvests_transfer",
 }
 _WHERE = ("profile", "side", "alpha")
 

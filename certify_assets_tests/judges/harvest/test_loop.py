@@ -16,9 +16,11 @@ from certify_assets.evaluation.ledger import ledger_entries, ledger_violations
 from certify_assets.evaluation.pool import load_pool
 from certify_assets.evaluation.score_table import read_score_table
 from certify_assets.judges.families.harvest import harvest_violations
+from certify_assets.judges.harvest.gate import Splits
+from certify_assets.judges.harvest.loop import language_learner
 from certify_assets.judges.specs import HARVEST_JUDGES
 from certify_assets.reports.harvest_table import control_rows, harvest_markdown, loop_rows
-from certify_assets.research.harvest_study import HarvestPlan, run_harvests
+from certify_assets.research.harvest_study import HarvestPlan, learner_maker, run_harvests
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs
 from certify_assets_tests.conftest import copy_world
@@ -221,3 +223,30 @@ def test_a_structural_leak_stops_a_study(store: Store) -> None:
     store.write_json("corpora/c/controls.json", {**controls, "passed": False, "over": ["length"]})
     with pytest.raises(LeakError):
         run_harvests(Corpus(store, "c"))
+
+
+@pytest.mark.slow
+def test_rounds_of_two_gates_keep_their_checkpoints_apart(store: Store, tmp_path: Path) -> None:
+    corpus = Corpus(store, "c")
+    sft = corpus.split("sft").head(16)
+    learner = language_learner(sft, corpus.manifest, tmp_path / "checkpoints")
+    first, second = (
+        learner.train(rows, "round_1").provenance().sha256 for rows in (sft.head(8), sft)
+    )
+    assert first != second
+    assert learner.train(sft.head(8), "round_1").provenance().sha256 == first
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("learner", ["lexical_transfer", "sft_transfer"])
+def test_a_learner_by_transfer_starts_from_runs_of_other_corpora(
+    store: Store, tmp_path: Path, learner: str
+) -> None:
+    register_runs(store, "other", write_runs(tmp_path / "o.jsonl", tasks=40, attempts=3), rl=True)
+    Corpus(store, "other").prepare()
+    corpus = Corpus(store, "c")
+    splits = Splits(*(corpus.split(name) for name in ("sft", "rl", "cal", "test")), corpus.manifest)
+    with learner_maker(corpus, learner) as make:
+        made = make(splits)
+        assert made.transfer and set(made.source["corpus"]) == {"other"}
+        assert made.train(made.source.head(8), "round_0").provenance().sha256
