@@ -129,6 +129,12 @@ def gates(judge: JudgedCorpus, certificate: Certificate) -> str:
     return gates_markdown(certificate, *columns(cal))
 
 
+def talked_to(judge: JudgedCorpus) -> str:
+    """Return how far texts that claim success lift failed runs, in a sentence."""
+    found = judge.canaries
+    return found.sentence() if found else f"not measured; materialize judges/{judge}/scores again."
+
+
 def audit_table(audits: Sequence[CertificateAudit]) -> str:
     """Return audits as a Markdown table: one row a side and a budget."""
     rows = [

@@ -80,6 +80,8 @@ def test_asset_metadata_is_what_the_pages_need(instance: dg.DagsterInstance) -> 
     floats = [value for value in metadata.values() if isinstance(value, dg.FloatMetadataValue)]
     assert 4 <= len(floats) <= 12
     assert isinstance(metadata["mlflow_run"], dg.UrlMetadataValue)
+    audit = _materialization(instance, "judges", "lexical", "audit").metadata
+    assert "known words" in str(audit["talked_to"].value)
     page = _materialization(instance, "corpora", "report").metadata
     block = page["corpus"]
     assert isinstance(block, dg.MarkdownMetadataValue)

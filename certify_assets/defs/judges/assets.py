@@ -167,6 +167,8 @@ def _audit(spec: JudgeSpec) -> dg.AssetsDefinition:
         metadata = {
             **metrics,
             "verdicts": dg.MetadataValue.md(judge_page.audit_table(result.audits)),
+            # runs like those of TEST tell nothing of runs that were written for the judge
+            "talked_to": judge_page.talked_to(judge),
             "ledger_read": result.entry.kind,
             "ledger_head": result.ledger_head,
         }

@@ -16,6 +16,7 @@ from certify_assets.evaluation.parity import run_parity
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import HARVEST_JUDGES
 from certify_assets.operations import monitoring
+from certify_assets.reports import judge_page
 
 Ask = Callable[[JudgedCorpus], dg.AssetCheckResult]
 _ERROR, _WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
@@ -109,8 +110,7 @@ def talked_to(judge: JudgedCorpus) -> dg.AssetCheckResult:
     """Read how far texts that claim success lift failed runs."""
     found, most = judge.canaries, judge.corpus.config.canary_lift
     if found is None or found.worst is None:
-        said = f"not measured; materialize judges/{judge}/scores again."
-        return dg.AssetCheckResult(passed=True, description=found.sentence() if found else said)
+        return dg.AssetCheckResult(passed=True, description=judge_page.talked_to(judge))
     lift = found.worst[1]
     return dg.AssetCheckResult(
         passed=lift <= most,
