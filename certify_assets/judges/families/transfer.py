@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from certify_assets.judges.lexical import LexicalJudge
     from certify_assets.judges.lm.judge import CausalJudge
 
-# an epoch of the pool is four of a home corpus's SFT split, and the paper's own number
-_EPOCHS = 1.0
-
 
 class TransferSpec(JudgeSpec):
     """A judge trained on the SFT splits of other corpora."""
@@ -119,7 +116,7 @@ class TransferFamily(DerivedFamily):
                 judge,
                 pool.frame,
                 run=run,
-                recipe=spec.recipe or replace(spec.training, epochs=_EPOCHS),
+                recipe=spec.recipe or spec.training.pooled,
                 report=report,
             )
             training = trained.to_dict()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from certify_assets.certificates import (
     observe,
     procedure_settings,
 )
-from certify_assets.files import sha256_bytes, significant
+from certify_assets.files import canonical_json, sha256_bytes, significant
 from certify_assets.judges.base import JUDGED_COLUMNS, SCORE_COLUMNS, judge_auroc, score_table
 from certify_assets.judges.families.combined import train_combined
 from certify_assets.judges.families.lexical import train_lexical
@@ -214,15 +214,20 @@ def language_learner(
     from certify_assets.judges.lm.judge import CausalJudge, load_base
     from certify_assets.judges.lm.sft import fine_tuned
 
-    reading = known_model(model).reading
+    known = known_model(model)
+    reading, recipe = known.reading, known.recipe.pooled if transfer else known.recipe
 
     def train(rows: pd.DataFrame, place: str) -> Judge:
         _refuse(rows, manifest)
         base = load_base(model, None, reading)
         judge = CausalJudge(place, *base, shards=folder / "shards")
-        # by its rows: another gate's round of that number has others, and all share their start
-        checkpoints = folder / _identity(rows)[:12]
-        return fine_tuned(judge, rows, checkpoints, model=model, seed=42, report=report)[0]
+        # by its rows and recipe, which resume alike: another gate's round of that number has other
+        # rows, and all share their start
+        asked = sha256_bytes(canonical_json([_identity(rows), asdict(recipe)]))
+        checkpoints = folder / asked[:12]
+        return fine_tuned(
+            judge, rows, checkpoints, model=model, seed=42, report=report, recipe=recipe
+        )[0]
 
     remembering = _remembering(score_table, reading.renderer)
     return Learner(name, _labelled(source), train, remembering, transfer, costly=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from certify_assets.errors import require_positive, require_whole
@@ -32,6 +32,12 @@ class Recipe:
         if self.runs is not None:
             require_whole(self, words, runs=1)
         require_positive(self, words, "epochs", "learning_rate", "grpo_learning_rate")
+
+    @property
+    def pooled(self) -> Recipe:
+        """The same on the SFT splits of several corpora, which are read once."""
+        # an epoch of them is four of a home corpus's SFT split, and the paper's own number
+        return replace(self, epochs=1.0)
 
     def drawn(self, rows: pd.DataFrame, seed: int) -> pd.DataFrame:
         """Return at most so many runs: one of every task, then a second of every task."""

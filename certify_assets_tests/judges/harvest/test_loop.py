@@ -15,9 +15,11 @@ from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.ledger import ledger_entries, ledger_violations
 from certify_assets.evaluation.pool import load_pool
 from certify_assets.evaluation.score_table import read_score_table
+from certify_assets.files import read_json
 from certify_assets.judges.families.harvest import harvest_violations
 from certify_assets.judges.harvest.gate import Splits
 from certify_assets.judges.harvest.loop import language_learner
+from certify_assets.judges.lm.judge import CausalJudge
 from certify_assets.judges.specs import HARVEST_JUDGES
 from certify_assets.reports.harvest_table import control_rows, harvest_markdown, loop_rows
 from certify_assets.research.harvest_study import HarvestPlan, learner_maker, run_harvests
@@ -249,4 +251,10 @@ def test_a_learner_by_transfer_starts_from_runs_of_other_corpora(
     with learner_maker(corpus, learner) as make:
         made = make(splits)
         assert made.transfer and set(made.source["corpus"]) == {"other"}
-        assert made.train(made.source.head(8), "round_0").provenance().sha256
+        judge = made.train(made.source.head(8), "round_0")
+        assert judge.provenance().sha256
+        if isinstance(judge, CausalJudge):
+            assert judge.adapter is not None
+            trained = read_json(judge.adapter / "provenance.json")
+            # as the transfer judge reads its pool
+            assert trained["config"]["epochs"] == 1
