@@ -1,7 +1,7 @@
 """What training for a clean tail is worth to the combined judge.
 
-    python benchmarks/tail_training.py [--data DIR] [--corpus NAME …] [--seeds 10] [--out DIR]
-                                       [--quick]
+    python benchmarks/tail_training.py [--data DIR] [--corpus NAME …] [--idea NAME …] [--seeds 10]
+                                       [--out DIR] [--quick]
 
 The two embedded corpora, and those of the folder of published runs DIR (../shared/data) that are
 there. A seed splits the tasks, but for SFT of the embedded corpora, which stays; a judge is trained
@@ -14,6 +14,8 @@ on SFT, and RL and CAL certify it at δ = .05 by pseudo_task. The rows:
   stacked   a logistic regression on the out-of-fold scores weighs the parts, none below 0;
   fed       combined, whose trees have the out-of-fold score of the words as one more feature;
   ensemble  the mean of five combined judges, each trained without a fifth of the tasks;
+  grouped   combined, calibrated on its out-of-fold scores within four groups of runs whose steps
+            look alike; the groups are found without the names of agents;
   chosen    in each cell the one of these with the largest `share`;
   SFT+RL    combined, trained on SFT and RL, so that CAL alone certifies.
 All share folds, features and settings with the judges of the package. The columns, means over seeds:
@@ -26,8 +28,8 @@ All share folds, features and settings with the judges of the package. The colum
   above     certificates whose error on TEST is above α, of those issued (noise of TEST included).
 Then the differences to `combined` of the same corpus and seed; after ±, their standard error over
 seeds, which share runs, and in the last table over corpora. With --out a cell, that is a corpus and
-a seed, is kept there as a file, and a run that was stopped resumes. --quick: one embedded corpus,
-two attempts a task, one seed.
+a seed, is kept there as a file, and a run that was stopped resumes. --idea leaves out the other ideas, but never combined. --quick: one
+embedded corpus, two attempts a task, one seed.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ from certify_assets.judges.specs import ALPHAS, DELTA, SIDES
 from certify_assets.judges.structure import StructureSettings, booster
 from certify_assets.judges.task_folds import deal_tasks
 
-HARD, PAIRS, PAIR_SEED, CHOICE_SEED = 2.0, 3000, 0x9A12, 7
+HARD, PAIRS, PAIR_SEED, CHOICE_SEED, GROUPS = 2.0, 3000, 0x9A12, 7, 4
 BUDGETS = tuple(product(SIDES, ALPHAS))
 _Places = NDArray[np.int64]
 _Floats = NDArray[np.float64]
@@ -261,6 +263,31 @@ def ensemble(training: Training, base: Parts) -> _Floats:
     return Parts(np.mean(scores, axis=0), held).joined if scores else base.joined
 
 
+def grouped(training: Training, base: Parts) -> _Floats:
+    from sklearn.cluster import KMeans
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    held = base.standardised[1].mean(axis=1)
+    there = ~np.isnan(held)
+    if np.unique(training.labels[there]).size < 2:
+        return base.joined
+    finder = make_pipeline(
+        StandardScaler(), KMeans(GROUPS, n_init=10, random_state=training.seed)
+    ).fit(training.steps[training.known])
+    group = finder.predict(training.steps)
+
+    def design(scores: _Floats, groups: NDArray[np.int32]) -> _Floats:
+        member = np.equal.outer(groups, np.arange(GROUPS)).astype(np.float64)
+        # the penalty draws a group of few runs to the slope and intercept of all
+        return np.column_stack([scores, member, member * scores[:, None]])
+
+    rows = design(held[there], group[training.known][there])
+    model = LogisticRegression(max_iter=1000).fit(rows, training.labels[there])
+    return np.asarray(model.decision_function(design(base.joined, group)))
+
+
 IDEAS: Mapping[str, Callable[[Training, Parts], _Floats]] = {
     "combined": lambda _, base: base.joined,
     "weighted": weighted,
@@ -268,8 +295,8 @@ IDEAS: Mapping[str, Callable[[Training, Parts], _Floats]] = {
     "stacked": stacked,
     "fed": fed,
     "ensemble": ensemble,
+    "grouped": grouped,
 }
-ROWS = (*IDEAS, "chosen", "SFT+RL")
 NONE = (float("nan"), float("nan"))
 
 
@@ -308,17 +335,17 @@ def largest_share(scores: _Floats, outcomes: NDArray[np.int64]) -> float:
     return float(np.mean(found))
 
 
-def by_folds(training: Training) -> dict[str, tuple[float, ...]]:
-    """Look at every idea on training tasks that it is not trained on."""
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in IDEAS}
+def by_folds(training: Training, ideas: Sequence[str]) -> dict[str, tuple[float, ...]]:
+    """Look at ideas on training tasks that they are not trained on."""
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in ideas}
     for fold in task_folds(training.tasks[training.known], training.labels, CHOICE_SEED):
         mine, held = training.within(fold.known), training.known[fold.held]
         outcomes = training.outcomes[held]
         if np.unique(outcomes).size < 2:
             continue
         base = crossfit(mine)
-        for name, idea in IDEAS.items():
-            scores = idea(mine, base)[held]
+        for name in ideas:
+            scores = IDEAS[name](mine, base)[held]
             area = auroc(scores, outcomes.astype(np.float64))
             found[name].append((area, largest_share(scores, outcomes)))
     return {
@@ -348,19 +375,19 @@ def certified(
     return Row(folds[0], folds[1], area, tuple(share for share, _ in found), above)
 
 
-def cell(runs: Runs, name: str, seed: int) -> dict[str, Row]:
+def cell(runs: Runs, name: str, seed: int, ideas: Sequence[str]) -> dict[str, Row]:
     """Split, train, choose and certify; nothing where SFT has one outcome."""
     split = split_of(runs, name, seed)
     training = trained_on(runs, split, ("sft",), seed)
     if np.unique(training.labels).size < 2:
         return {}
-    base, folds = crossfit(training), by_folds(training)
+    base, folds = crossfit(training), by_folds(training, ideas)
     found = {
-        idea: certified(runs, scores_of(training, base), split, ("rl", "cal"), folds[idea])
-        for idea, scores_of in IDEAS.items()
+        idea: certified(runs, IDEAS[idea](training, base), split, ("rl", "cal"), folds[idea])
+        for idea in ideas
     }
     # equal ones go to the first, which is combined
-    found["chosen"] = found[max(IDEAS, key=lambda idea: np.nan_to_num(folds[idea][1]))]
+    found["chosen"] = found[max(ideas, key=lambda idea: np.nan_to_num(folds[idea][1]))]
     more = crossfit(trained_on(runs, split, ("sft", "rl"), seed))
     return found | {"SFT+RL": certified(runs, more.joined, split, ("cal",), NONE)}
 
@@ -392,10 +419,11 @@ def stored(path: Path) -> dict[str, Row]:
 
 
 def measured(
-    name: str, data: Path, seeds: int, out: Path, per_task: int | None
+    name: str, data: Path, seeds: int, out: Path, per_task: int | None, ideas: Sequence[str]
 ) -> Iterator[dict[str, Row]]:
     """Measure the cells of a corpus, those of `out` aside."""
-    paths = [out / f"{name}-{seed}.json" for seed in range(seeds)]
+    asked = "" if len(ideas) == len(IDEAS) else "".join(f"-{idea}" for idea in ideas[1:])
+    paths = [out / f"{name}{asked}-{seed}.json" for seed in range(seeds)]
     runs: Runs | None = None
     for seed, path in enumerate(paths):
         if not path.exists():
@@ -407,7 +435,7 @@ def measured(
                 if per_task:
                     frame = frame.groupby("task_id").head(per_task).reset_index(drop=True)
                 runs = Runs.of(frame)
-            rows = {key: vars(row) for key, row in cell(runs, name, seed).items()}
+            rows = {key: vars(row) for key, row in cell(runs, name, seed, ideas).items()}
             write_atomic(path, json.dumps(rows).encode())
         if rows_of := stored(path):
             yield rows_of
@@ -450,22 +478,23 @@ def row_of(found: _Floats, form: str) -> str:
 
 def tables(found: Mapping[str, Sequence[Mapping[str, Row]]]) -> None:
     """Print the table of every corpus, and of the means of corpora."""
-    means: dict[str, list[_Floats]] = {name: [] for name in ROWS}
-    total = dict.fromkeys(ROWS, (0, 0))
+    rows = list(next((cells[0] for cells in found.values() if cells), {}))
+    means: dict[str, list[_Floats]] = {name: [] for name in rows}
+    total = dict.fromkeys(rows, (0, 0))
     for corpus, cells in found.items():
         values = {
             name: np.array([[of(cell[name]) for of in MEASURES.values()] for cell in cells])
-            for name in ROWS
+            for name in rows
         }
         above = {}
-        for name in ROWS:
+        for name in rows:
             counts = [sum(getattr(cell[name], of) for cell in cells) for of in ("above", "issued")]
             above[name] = f"{counts[0]}/{counts[1]}"
             total[name] = (total[name][0] + counts[0], total[name][1] + counts[1])
             means[name].append(values[name].mean(axis=0))
         show(f"{corpus}, {len(cells)} seeds", values, above)
-    if means["combined"]:
-        over = {name: np.array(rows) for name, rows in means.items()}
+    if rows:
+        over = {name: np.array(mean) for name, mean in means.items()}
         show(f"{len(found)} corpora", over, {name: f"{a}/{b}" for name, (a, b) in total.items()})
 
 
@@ -475,6 +504,7 @@ def main() -> None:
     )
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--corpus", action="append", choices=(*EMBEDDED, *PUBLISHED))
+    parser.add_argument("--idea", action="append", choices=tuple(IDEAS)[1:])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--per-task", type=int, help="runs a task at most")
@@ -483,13 +513,14 @@ def main() -> None:
     )
     options = parser.parse_args()
     names = options.corpus or [*EMBEDDED, *PUBLISHED]
+    ideas = [idea for idea in IDEAS if idea == "combined" or idea in (options.idea or IDEAS)]
     if options.quick:
         names, options.seeds, options.per_task = names[:1], 1, 2
     with tempfile.TemporaryDirectory() as temporary:
         out = options.out or Path(temporary)
         out.mkdir(parents=True, exist_ok=True)
         found = {
-            name: list(measured(name, options.data, options.seeds, out, options.per_task))
+            name: list(measured(name, options.data, options.seeds, out, options.per_task, ideas))
             for name in names
         }
     tables({name: cells for name, cells in found.items() if cells})

@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 from certify_assets._version import __version__
 from certify_assets.corpora.config import NAMED_JUDGE, registered_corpora
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.deliveries import same_runs
 from certify_assets.errors import CertifyError, InputError, LedgerError
 from certify_assets.evaluation.anchors import heads_key
 from certify_assets.files import canonical_json, parse_json, sha256_bytes
@@ -396,8 +397,9 @@ class CertifiedSplits:
 def certified_splits(corpus: Corpus) -> CertifiedSplits:
     """Return the splits under which these runs were certified."""
     # A split that was taken because its certificate is the widest is a candidate, as a judge is.
-    # Registrations outlast their corpus. Runs are the same where task, agent and texts are. One
-    # profile after another is seen within one version: new tasks make another manifest too.
+    # Registrations outlast their corpus. Runs are the same where their texts are, under whatever
+    # task and agent. One profile after another is seen within one version: new tasks make another
+    # manifest too.
     own = _designs(corpus)
     every: dict[tuple[int | str, ...], tuple[str, str]] = {
         design: (found.time, corpus.name) for design, found in own.items()
@@ -506,9 +508,10 @@ def manifests_as(corpus: Corpus, name: str) -> set[str]:
 
 def _of_the_same_runs(corpus: Corpus) -> Iterator[tuple[Corpus, set[int]]]:
     """Return other corpora with those of their versions that hold the same runs."""
-    runs = corpus.deliveries.last_runs()
-    own = set() if runs is None else set(runs["content"])
-    for entry in corpus.store.names("ledger") if own else []:
+    own = corpus.deliveries.last_runs()
+    if own is None:
+        return
+    for entry in corpus.store.names("ledger"):
         name = entry.removesuffix(_VERSIONS)
         if name in (entry, corpus.name):
             continue
@@ -519,7 +522,7 @@ def _of_the_same_runs(corpus: Corpus) -> Iterator[tuple[Corpus, set[int]]]:
             versions = {
                 version.number
                 for version in other.deliveries.read()
-                if len(own & set(other.deliveries.runs(version)["content"])) >= SHARED * len(own)
+                if same_runs(own, other.deliveries.runs(version)) >= max(SHARED * len(own), 1)
             }
             if versions:
                 yield other, versions

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from certify_assets.corpora.config import remove_corpus, save_config
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.deliveries import run_table_of, same_runs
+from certify_assets.corpora.schema import Trajectory
 from certify_assets.errors import GateClosedError
 from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.certification import certify_judge
@@ -95,6 +98,49 @@ def test_another_profile_of_one_version_is_counted_and_new_tasks_are_not(tmp_pat
     save_config(store, replace(config, profile="paper"))
     _certified(store, "c")
     assert _splits(store, "c")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param('"task_id": "', '"task_id": "z', id="tasks"),
+        pytest.param('"agent": "', '"agent": "v2-', id="agents"),
+        pytest.param('"instruction": "', '"instruction": " ', id="spaces"),
+    ],
+)
+def test_a_split_of_runs_under_other_names_is_refused(
+    operated: Store, tmp_path: Path, before: str, after: str
+) -> None:
+    lines = Path(Corpus(operated, "c").config.paths[0]).read_text("utf-8")
+    other = tmp_path / "renamed.jsonl"
+    other.write_text(lines.replace(before, after), "utf-8")
+    register_runs(operated, "renamed", other, seed=7)
+    judge = _certified(operated, "renamed")
+    with pytest.raises(GateClosedError, match=r"under 2 splits, first as c, .*--accept-resplit"):
+        deploy(judge, track=False)
+
+
+def test_texts_that_tasks_share_and_runs_without_texts_are_no_same_runs(tmp_path: Path) -> None:
+    def table(corpus: str, texts: list[tuple[str, str]]) -> pd.DataFrame:
+        names = (f"{corpus}{number}" for number in range(len(texts)))
+        return run_table_of(
+            Trajectory(
+                task_id=f"{corpus}-{task}",
+                trajectory_id=name,
+                agent=corpus,
+                instruction=text,
+                steps=(),
+                outcome=1,
+                corpus=corpus,
+                attempt=0,
+            )
+            for name, (task, text) in zip(names, texts, strict=True)
+        )
+
+    own = table("a", [("1", "press ok"), ("2", "press ok"), ("3", ""), ("4", "sort the list")])
+    other = table("b", [("1", "press ok"), ("2", ""), ("3", "sort  the list"), ("4", "more")])
+    assert same_runs(own, other) == 1
+    assert same_runs(own, other.drop(columns="letters")) == 0
 
 
 def test_a_deployment_says_that_its_runs_were_split_again(operated: Store) -> None:
