@@ -307,6 +307,8 @@ def serve(
     from certify_assets.cli.launching import report_stored
     from certify_assets.cli.review_links import ProxyAccounts
     from certify_assets.cli.review_server import ReviewServer, encryption
+    from certify_assets.evaluation.anchors import anchor_heads
+    from certify_assets.operations.labels import anchor_labels
     from certify_assets.operations.layout import labels_key
     from certify_assets.operations.review_criteria import read_criteria
     from certify_assets.operations.review_session import ReviewSession
@@ -354,6 +356,8 @@ def serve(
         _serve(server, store.locate(key))
     finally:
         if store.exists(key) and store.sha256(key) != before:
+            anchor_labels(opened)
+            anchor_heads(opened)
             report_stored(opened, "review serve", "operations/reviewed_labels")
 
 

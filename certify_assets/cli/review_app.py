@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from certify_assets.cli.output import complain
 from certify_assets.cli.review_links import KEPT_SECONDS, Links, ProxyAccounts
-from certify_assets.errors import InputError
+from certify_assets.errors import InputError, IntegrityError
 from certify_assets.reports.review_page import (
     Reviewer,
     render_message,
@@ -147,6 +147,7 @@ class ReviewApp:
                 HTTPException: self._refused,
                 InputError: self._not_done,
                 OSError: self._not_written,
+                IntegrityError: self._altered,
                 ClientDisconnect: lambda *_: answer(HTTPStatus.BAD_REQUEST),
                 Exception: lambda *_: not_understood(HTTPStatus.INTERNAL_SERVER_ERROR),
             },
@@ -468,6 +469,16 @@ class ReviewApp:
             HTTPStatus.INTERNAL_SERVER_ERROR,
             "Not written",
             "This label could not be written; those before it stand. Send it again.",
+        )
+
+    def _altered(self, request: Request, error: Any) -> Response:
+        # where files are is for who serves the page, not for reviewers
+        complain(str(error))
+        return self._message(
+            HTTPStatus.INTERNAL_SERVER_ERROR,
+            "Not done",
+            "Files of this corpus are not what was written, so no label is taken. Those that you "
+            "gave are stored; whoever serves this page sees on its console what to restore.",
         )
 
 

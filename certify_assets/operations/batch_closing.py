@@ -16,7 +16,7 @@ import numpy as np
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError
 from certify_assets.operations.batch_audit import BatchAudit, ClosingRecord, decisions_sha256
-from certify_assets.operations.labels import read_labels
+from certify_assets.operations.labels import anchor_labels, read_labels
 from certify_assets.operations.layout import batch_key, batch_names, provisional_rows
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def close_settled(corpus: Corpus) -> list[ClosingRecord]:
 def _closed(audit: BatchAudit) -> ClosingRecord:
     corpus, batch = audit.corpus, audit.record.batch
     store, rows = corpus.store, settled_rows(audit)
+    anchor_labels(corpus)
 
     def key(name: str) -> str:
         return batch_key(corpus.name, batch, name)

@@ -20,7 +20,6 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.deliveries import instruction_sha256, renamed_tasks, trajectory_sha256
 from certify_assets.corpora.landing import inbox_key, is_inbox_empty, settled_inbox
 from certify_assets.errors import CertifyError, InputError
-from certify_assets.evaluation.anchors import require_anchored
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.operations.batch_audit import AuditSummary, BatchAudit
 from certify_assets.operations.batch_closing import close_settled
@@ -230,7 +229,6 @@ def _standing(corpus: Corpus) -> Deployment:
     if deployment.refusal is not None:
         return deployment
     try:
-        require_anchored(corpus)
         monitor_deployed(corpus)
     except CertifyError as error:
         sentence = (

@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
+from certify_assets.evaluation.anchors import anchor_heads
 from certify_assets.files import read_json_bytes, sha256_bytes, sha256_file, write_atomic
-from certify_assets.operations.labels import Label, append_labels, read_labels, resolve_labels
+from certify_assets.operations.labels import (
+    Label,
+    anchor_labels,
+    append_labels,
+    read_labels,
+    resolve_labels,
+)
 from certify_assets.operations.layout import (
     PROVISIONAL,
     RunLookup,
@@ -163,6 +170,8 @@ def import_labels(
     votes = {name: dict(found.votes) for name, found in resolve_labels(before).items()}
     new = _news(before, votes, labels)
     append_labels(corpus, new)
+    anchor_labels(corpus)
+    anchor_heads(corpus)
     return Imported(
         added=len(new),
         stood=len(labels) - len(new),

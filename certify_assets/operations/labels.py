@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
+from certify_assets.evaluation.anchors import heads_key
 from certify_assets.operations.layout import (
     PROVISIONAL,
     batch_names,
@@ -41,7 +42,12 @@ LABEL_LINES: Final = LineFormat(
     unchained_start=True,
     encode=partial(json.dumps, ensure_ascii=False),
     entry="a label",
+    remedy="restore the newest copy of the file",
 )
+# labels that no head names yet, and seconds from the first of them to the last, before the next head:
+# a head for each label takes two to three times as long, and an older copy can lack no others
+# unnoticed, none of which anything was decided from
+_UNNAMED, _UNNAMED_SECONDS = 20, 60.0
 
 
 L = TypeVar("L", bound="Label")
@@ -140,8 +146,35 @@ def read_labels(corpus: Corpus) -> list[Label]:
     return _journal(corpus).read()
 
 
+def anchor_labels(corpus: Corpus) -> None:
+    """Keep the last label as a head of the journal; refuse one that lacks a label that had one.
+
+    Whoever decides from labels, or refuses to, calls it before that is stored or said.
+    """
+    _journal(corpus).anchor()
+
+
 def _journal(corpus: Corpus) -> Journal[Label]:
-    return Journal(corpus.store, labels_key(corpus.name), lambda entry: Label(**entry), LABEL_LINES)
+    # an older copy would forget labels that raised an alarm or contradicted others
+    return Journal(
+        corpus.store,
+        labels_key(corpus.name),
+        lambda entry: Label(**entry),
+        LABEL_LINES,
+        heads=heads_key(corpus.name),
+        due=_need_head,
+    )
+
+
+def _need_head(unnamed: Sequence[Label]) -> bool:
+    if len(unnamed) >= _UNNAMED:
+        return True
+    try:
+        first, last = (datetime.fromisoformat(unnamed[place].time) for place in (0, -1))
+        return (last - first).total_seconds() >= _UNNAMED_SECONDS
+    except (TypeError, ValueError):
+        # times that this version did not write
+        return True
 
 
 def resolve_labels(labels: Iterable[Label]) -> Mapping[str, Resolved]:
@@ -245,5 +278,6 @@ def label_table(corpus: Corpus) -> LabelTable:
 def write_label_table(corpus: Corpus) -> LabelTable:
     """Store the table of resolved labels; as `label_table`."""
     table = label_table(corpus)
+    anchor_labels(corpus)
     corpus.store.write_table(reviewed_key(corpus.name), table.frame)
     return table

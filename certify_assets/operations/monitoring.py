@@ -22,6 +22,7 @@ import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, StaleCertificateError
+from certify_assets.evaluation.anchors import anchor_heads, require_anchored
 from certify_assets.evaluation.certification import load_certificates
 from certify_assets.evaluation.score_table import (
     NOT_STATED,
@@ -47,7 +48,7 @@ from certify_assets.operations.deployment import (
     strictest_certificates,
 )
 from certify_assets.operations.deployment_record import stored_deployment
-from certify_assets.operations.labels import read_labels
+from certify_assets.operations.labels import anchor_labels, read_labels
 from certify_assets.operations.layout import (
     batch_key,
     batch_names,
@@ -150,8 +151,10 @@ class OperationStream(_LabelledRows):
 def monitor_judge(judge: JudgedCorpus) -> MonitorRecord:
     """Compare the labels of a judge with its certificates; store and return the document."""
     judge = certified_judge(judge)
-    certificates, sample = _monitored(judge), read_audit_sample(judge)
     fed = _is_deployed(judge)
+    if fed:
+        require_anchored(judge.corpus)
+    certificates, sample = _monitored(judge), read_audit_sample(judge)
     # a stream of its own: files that come later would otherwise precede or divide its tasks
     streams = {item.sha256: _fed(judge, item) for item in certificates} if fed else {}
     entries = [
@@ -177,6 +180,8 @@ def monitor_judge(judge: JudgedCorpus) -> MonitorRecord:
         findings.append({"code": "batch_draws", "message": _BATCH_DRAWS.format(drawn)})
     operation = None
     if fed:
+        # what this document was made of cannot be put back unnoticed
+        anchor_labels(judge.corpus)
         figures = {name: stream.figures for name, stream in streams.items()}
         operation = MonitoredOperation(**vars(stream_source(judge.corpus)), streams=figures)
     status, reason = _summary(entries, certificates, _folder(judge))
@@ -193,6 +198,8 @@ def monitor_judge(judge: JudgedCorpus) -> MonitorRecord:
     )
     judge.store.write_json(judge.key("monitor.json"), asdict(record))
     record_alarms(judge, entries)
+    if fed:
+        anchor_heads(judge.corpus)
     return record
 
 

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -140,6 +140,9 @@ class Journal(Generic[T]):
     # key of the journal of heads, kept apart: without it a journal that is cut off or put back from
     # an older copy is a valid one
     heads: str = ""
+    # whether the entries that no head names yet need one. A journal of many small lines has a head
+    # for several of them, and who decides from it calls `anchor` first
+    due: Callable[[Sequence[T]], bool] = lambda _: True
 
     def read(self) -> list[T]:
         """Return every entry, oldest first, after verifying the chain; none without a file."""
@@ -159,6 +162,12 @@ class Journal(Generic[T]):
         """Return the last line as a head; None where there is none."""
         lines = self.lines()
         return Head(self.key, len(lines), lines[-1].sha256) if lines else None
+
+    def anchor(self) -> None:
+        """Keep the last line as a head, unless one names it; refuse the journal as `read` does."""
+        last = self.last()
+        if self.heads and last is not None:
+            heads_journal(self.store, self.heads).append_unless(lambda head: head == last, last)
 
     def head(self) -> str:
         """Return the hash of the last line; what the first line names where there is none."""
@@ -180,23 +189,25 @@ class Journal(Generic[T]):
         """
         added: list[T] = []
         known, last = self._heads(), [Head(self.key, 0, "")]
+        named, unnamed = max((item.lines for item in known), default=0), list[T]()
 
         def texts(old: bytes) -> str | None:
             # an object store asks again where another writer was faster
             added.clear()
             lines = self._complete(self._lines(old), known)
-            head, new = self._head(lines), []
+            head, new, entries = self._head(lines), [], self._entries(lines)
             last[0] = Head(self.key, len(lines), head)
-            for number, entry in enumerate(make(self._entries(lines)), len(lines) + 1):
+            for number, entry in enumerate(make(list(entries)), len(lines) + 1):
                 text, line = self.format.line(self.dump(entry), number, head)
                 head = line.sha256
                 last[0] = Head(self.key, number, head)
                 new.append(text)
                 added.extend(self._entries([line]))
+            unnamed[:] = [*entries, *added][named:]
             return "\n".join(new) or None
 
         self.store.append_line(self.key, texts)
-        if self.heads and last[0].lines > max((item.lines for item in known), default=0):
+        if self.heads and unnamed and self.due(unnamed):
             # a kill before this leaves an earlier head, which the journal has as well, and the next
             # call brings this one, whether or not it has something to add
             heads_journal(self.store, self.heads).append(last[0])

@@ -19,10 +19,12 @@ from certify_assets.cli.review_app import ReviewLimits
 from certify_assets.cli.review_server import ReviewServer
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.operations.labels import read_labels
+from certify_assets.evaluation.anchors import heads_key
+from certify_assets.operations.labels import anchor_labels, read_labels
 from certify_assets.operations.layout import labels_key
 from certify_assets.operations.notification_config import is_loopback
 from certify_assets.operations.review_session import ReviewSession
+from certify_assets.storage.journal import heads_journal
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.review_client import Client, Served, serve, serving
 from certify_assets_tests.review_builders import session_batch
@@ -456,6 +458,44 @@ def test_a_label_that_cannot_be_written_is_not_confirmed(
         store.local_path(labels_key("c")).rmdir()
         assert client.label(page, 1).status == 303 and len(read_labels(Corpus(store, "c"))) == 1
     assert "labels.jsonl" in capsys.readouterr().err
+
+
+def test_labels_that_were_put_back_take_no_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Store(str(tmp_path))
+    session_batch(store)
+    with running(store, ReviewLimits()) as server:
+        client = Client(server.url)
+        page = client.enter("Ann")
+        assert client.label(page, 1).status == 303
+        page = client.ask("GET", "/")
+        anchor_labels(Corpus(store, "c"))
+        whole = store.read_bytes(labels_key("c"))
+        store.write_bytes(labels_key("c"), b"")
+        for answer in (client.label(page, 1), client.ask("GET", "/")):
+            assert answer.status == 500 and "no label is taken" in answer.text
+            assert store.root not in answer.text
+        assert store.read_bytes(labels_key("c")) == b""
+        store.write_bytes(labels_key("c"), whole)
+        assert client.label(page, 1).status == 303 and len(read_labels(Corpus(store, "c"))) == 2
+    err = capsys.readouterr().err
+    assert "restore the newest copy of the file" in err and "Traceback" not in err
+
+
+@pytest.mark.slow
+def test_a_server_that_ends_names_its_last_label(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    session_batch(store)
+    server = serve(store, "--reviewer", "Ann", "--reviewer", "Bob")
+    for name in ("Ann", "Bob"):
+        client = Client(server.links[name])
+        assert client.label(client.enter(name), 1).status == 303
+    assert not store.exists(heads_key("c"))
+    server.process.send_signal(signal.SIGTERM)
+    _, err = server.process.communicate(timeout=60)
+    assert server.process.returncode == 0, err
+    assert heads_journal(store, heads_key("c")).read()[-1].lines == 2
 
 
 def test_addresses(store: Store) -> None:

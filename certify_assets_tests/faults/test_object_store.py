@@ -15,11 +15,13 @@ import pytest
 from obstore.store import from_url
 
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.evaluation.anchors import heads_key
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.batches import close_batches
 from certify_assets.operations.deployment_record import read_deployments
 from certify_assets.operations.labels import read_labels
-from certify_assets.operations.layout import batch_names
+from certify_assets.operations.layout import batch_names, labels_key
+from certify_assets.storage.journal import heads_journal
 from certify_assets.storage.store import Store
 from certify_assets_tests import forks
 from certify_assets_tests.builders import write_runs
@@ -152,6 +154,9 @@ def test_the_whole_line_on_an_object_store(start: Start, s3_root: str, tmp_path:
     print(f"\n2 kills, {len(labels)} labels of two reviewers at once on {len(asked)} runs")
     (audit,), faults = close_batches(Corpus(store, "c"))
     assert not faults and audit.state == "certified"
+    heads = heads_journal(store, heads_key("c")).read()
+    named = [head.lines for head in heads if head.journal == labels_key("c")]
+    assert len(named) >= len(labels) // 20 and max(named) == len(labels)
     certify("ops", "ingest", "c", bucket.locate("new"))
     certify("ledger", "status", "c")
     certify("ops", "status", "c")

@@ -233,6 +233,7 @@ def test_the_order_is_that_of_the_journal_whatever_the_clock_says(
         lines.append(json.dumps(entry))
         head = sha256_bytes(lines[-1].encode())
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    store.delete("ledger/one.heads.jsonl")
     assert count_audit_tasks(Corpus(store, "one"), adapter_sha256=adapter(store)).tasks == found
 
 

@@ -1,23 +1,32 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import InputError
+from certify_assets.errors import InputError, IntegrityError
+from certify_assets.evaluation.anchors import heads_key
+from certify_assets.files import sha256_bytes
+from certify_assets.operations import labels
 from certify_assets.operations.labels import (
     Label,
+    anchor_labels,
     append_label,
     append_labels,
     read_labels,
     resolve_labels,
 )
 from certify_assets.operations.layout import labels_key
+from certify_assets.storage.journal import heads_journal
 from certify_assets.storage.store import Store
 
 WRITER = """
@@ -29,6 +38,24 @@ store, name = Store(sys.argv[1]), sys.argv[2]
 for number in range(100_000):
     label = Label(f"run-{number}", number % 2, name, "page", f"{name}-{number}")
     print(append_label(Corpus(store, "one"), label).token, flush=True)
+"""
+
+# a kill when the label is on the disk and its head is not
+KILLED = """
+import os, signal, sys
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.operations.labels import Label, append_labels
+from certify_assets.storage.backends import LocalBackend
+from certify_assets.storage.store import Store
+
+def append(self, key, make, write=LocalBackend.append_line):
+    if key == "ledger/one.heads.jsonl":
+        os.kill(os.getpid(), signal.SIGKILL)
+    write(self, key, make)
+
+LocalBackend.append_line = append
+labels = [Label(f"run-{n}", 1, "ann", "page", f"killed-{n}") for n in range(30)]
+append_labels(Corpus(Store(sys.argv[1]), "one"), labels)
 """
 
 
@@ -106,6 +133,144 @@ def test_a_torn_last_line_was_never_confirmed(store: Store) -> None:
     assert append_label(Corpus(store, "one"), said("c", 0, "ann", "t3")).number == 2
 
 
+def say(store: Store, first: int, last: int, reviewer: str = "ann") -> None:
+    for number in range(first, last):
+        append_label(
+            Corpus(store, "one"), said(f"run-{number}", 1, reviewer, f"{reviewer} {number}")
+        )
+
+
+def named(store: Store) -> list[int]:
+    """Return the lines of the journal of labels that a head names."""
+    return [head.lines for head in heads_journal(store, heads_key("one")).read()]
+
+
+def chained(lines: list[dict[str, object]]) -> bytes:
+    """Return a journal of labels whose every line follows the one before it."""
+    data, previous = b"", ""
+    for number, line in enumerate(lines, 1):
+        text = json.dumps(line | {"number": number, "previous": previous}, ensure_ascii=False)
+        previous = sha256_bytes(text.encode())
+        data += text.encode() + b"\n"
+    return data
+
+
+def test_labels_one_by_one_share_heads_and_labels_at_once_have_one(store: Store) -> None:
+    say(store, 0, 50)
+    assert named(store) == [20, 40]
+    append_labels(Corpus(store, "one"), [said("a", n % 2, "bob", f"t{n}") for n in range(25)])
+    assert named(store) == [20, 40, 75]
+    say(store, 50, 53)
+    anchor_labels(Corpus(store, "one"))
+    anchor_labels(Corpus(store, "one"))
+    assert named(store) == [20, 40, 75, 78]
+
+
+def test_a_label_that_waited_a_minute_for_its_head_gets_one(store: Store) -> None:
+    say(store, 0, 2)
+    path = store.local_path(labels_key("one"))
+    lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    lines[0]["time"] = lines[0]["time"].replace("20", "19", 1)
+    path.write_bytes(chained(lines))
+    assert named(store) == []
+    say(store, 2, 3)
+    assert named(store) == [3]
+
+
+@pytest.mark.parametrize("altered", ["older_copy", "last_line", "other_tail", "removed"])
+def test_labels_that_lack_a_line_that_had_a_head_are_refused(store: Store, altered: str) -> None:
+    path = store.local_path(labels_key("one"))
+    say(store, 0, 5)
+    older = path.read_bytes()
+    say(store, 5, 8)
+    anchor_labels(Corpus(store, "one"))
+    lines = path.read_bytes().splitlines(keepends=True)
+    other = [json.loads(line) for line in lines]
+    other[-1] |= {"outcome": 0}
+    path.write_bytes(
+        {
+            "older_copy": older,
+            "last_line": b"".join(lines[:-1]),
+            "other_tail": chained(other),
+            "removed": b"",
+        }[altered]
+    )
+    words = (
+        r"operations/one/labels\.jsonl has not line 8 that .*ledger/one\.heads\.jsonl names: lines "
+        r"were cut off or an older copy was put back; restore the newest copy of the file\."
+    )
+    before = path.read_bytes()
+    for refused in (
+        lambda: read_labels(Corpus(store, "one")),
+        lambda: anchor_labels(Corpus(store, "one")),
+        # longer than the head says, it would be refused for good
+        lambda: say(store, 8, 9),
+    ):
+        with pytest.raises(IntegrityError, match=words):
+            refused()
+    assert path.read_bytes() == before
+    path.write_bytes(b"".join(lines))
+    say(store, 8, 9)
+    assert len(read_labels(Corpus(store, "one"))) == 9
+
+
+def test_labels_of_an_earlier_version_get_their_head_with_the_next_ones(store: Store) -> None:
+    say(store, 0, 25)
+    store.delete(heads_key("one"))
+    assert len(read_labels(Corpus(store, "one"))) == 25
+    say(store, 25, 26)
+    assert named(store) == [26]
+
+
+def test_a_kill_between_a_label_and_its_head_loses_and_refuses_nothing(store: Store) -> None:
+    say(store, 0, 3)
+    anchor_labels(Corpus(store, "one"))
+    done = subprocess.run([sys.executable, "-c", KILLED, store.root], check=False)
+    assert done.returncode == -signal.SIGKILL and named(store) == [3]
+    assert len(read_labels(Corpus(store, "one"))) == 33
+    say(store, 3, 4)
+    assert named(store) == [3, 34]
+
+
+def test_two_reviewers_at_once_have_heads_that_hold(store: Store) -> None:
+    threads = [threading.Thread(target=say, args=(store, 0, 60, name)) for name in ("ann", "bob")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(read_labels(Corpus(store, "one"))) == 120
+    assert len(named(store)) >= 5 and max(named(store)) > 100
+    anchor_labels(Corpus(store, "one"))
+    path = store.local_path(labels_key("one"))
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    with pytest.raises(IntegrityError, match="has not line 120"):
+        read_labels(Corpus(store, "one"))
+
+
+@pytest.mark.slow
+def test_the_cost_of_a_label_is_hardly_more_with_its_share_of_a_head(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number, seconds = int(os.environ.get("CERTIFY_TEST_LABELS", "300")), dict[str, float]()
+
+    def measure(who: str) -> None:
+        began = time.process_time()
+        for place in range(number):
+            append_label(Corpus(store, who), said(f"run-{place}", 1, who, f"{who} {place}"))
+        seconds[who] = time.process_time() - began
+
+    measure("one")
+    assert len(named(store)) == number // 20
+    monkeypatch.setattr(labels, "_need_head", lambda unnamed: True)
+    measure("each")
+    made = labels._journal
+    monkeypatch.setattr(labels, "_journal", lambda corpus: replace(made(corpus), heads=""))
+    measure("none")
+    ratios = {who: round(seconds[who] / seconds["none"], 2) for who in ("one", "each")}
+    print(f"\n{number} labels against as many without heads: {ratios}")
+    assert ratios["one"] < min(1.5, ratios["each"])
+
+
 @pytest.mark.slow
 def test_two_writers_killed_lose_nothing_that_was_confirmed(store: Store) -> None:
     writers = [
@@ -132,3 +297,4 @@ def test_two_writers_killed_lose_nothing_that_was_confirmed(store: Store) -> Non
     assert [label.number for label in read_labels(Corpus(store, "one"))] == list(
         range(1, len(tokens) + 1)
     )
+    assert len(named(store)) >= 1, "every head holds, or reading had refused"
