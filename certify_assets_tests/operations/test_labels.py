@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -200,12 +201,13 @@ def test_labels_that_lack_a_line_that_had_a_head_are_refused(store: Store, alter
         r"were cut off or an older copy was put back; restore the newest copy of the file\."
     )
     before = path.read_bytes()
-    for refused in (
+    refusing: tuple[Callable[[], object], ...] = (
         lambda: read_labels(Corpus(store, "one")),
         lambda: anchor_labels(Corpus(store, "one")),
         # longer than the head says, it would be refused for good
         lambda: say(store, 8, 9),
-    ):
+    )
+    for refused in refusing:
         with pytest.raises(IntegrityError, match=words):
             refused()
     assert path.read_bytes() == before
