@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from certify_assets.errors import InputError
 from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.lm.prompt import AuditorPrompt
-from certify_assets.judges.lm.recipe import Recipe
+from certify_assets.judges.lm.recipe import RECIPE_SETTINGS, Recipe
 from certify_assets.judges.lm.rewards import arm_of
 from certify_assets.judges.reading import LEXICAL, JudgeInput
 
@@ -26,8 +26,6 @@ _CALLED = {
     "model_attributes_type": "a mapping",
     "literal_error": "one of its words",
 }
-# settings of a training
-_RECIPE = ("runs", "epochs", "learning_rate")
 _USELESS: Mapping[str, tuple[str, ...]] = {"sft": ("strict",), "transfer": ()}
 # parts that a union adds to the place of an error
 _UNION = ("ParityConfig", "literal['none']", "literal['whole']", "int", "float")
@@ -108,7 +106,7 @@ class LocalEntry(NamedEntry):
     def specification(self) -> dict[str, Any]:
         """Return the fields of the judge's specification."""
         about = {"name": self.name, "seed": self.seed}
-        for name in _USELESS.get(self.family, ("strict", *_RECIPE)):
+        for name in _USELESS.get(self.family, ("strict", *RECIPE_SETTINGS)):
             if name in self.model_fields_set:
                 raise InputError(
                     f"it has {name}, which a judge of the family {self.family} has no use for; "
@@ -138,7 +136,9 @@ class LocalEntry(NamedEntry):
 
     def _recipe(self, model: str) -> Recipe | None:
         """Return how the model is trained where something is written of it."""
-        given = {name: value for name in _RECIPE if (value := getattr(self, name)) is not None}
+        given = {
+            name: value for name in RECIPE_SETTINGS if (value := getattr(self, name)) is not None
+        }
         return replace(known_model(model).recipe, **given) if given else None
 
 

@@ -69,6 +69,8 @@ _SPENT, _UNLABELLED = "cal_half_a", "_unlabelled"
 _BEFORE = ("cal",)
 # the document whose hash says what a stage made
 _PRODUCTS = {"train": ("adapter.json", "adapter_sha256"), "score": ("scores.json", "scores_sha256")}
+# of a record: the specification of a judge that is not the platform's
+_REGISTERED = "registered"
 _MEBIBYTE = 1024.0 if sys.platform != "darwin" else 1024.0 * 1024.0
 
 
@@ -355,6 +357,7 @@ class JudgedCorpus:
                 )
         if not self.corpus.kept:
             self._require_reading(record)
+            self._require_settings(record)
         if self.spec.hosted or not self.corpus.kept:
             # a kept judge is what it is, whatever became of the sources of its training
             family.require_current(self, record)
@@ -372,6 +375,21 @@ class JudgedCorpus:
                 f"otherwise now; materialize judges/{self}/model again."
             )
 
+    def _require_settings(self, record: JudgeRecord) -> None:
+        """Refuse a record of a judge of judges.yaml that was trained with other settings."""
+        spec = self.spec
+        # the platform's own was trained as its version did, and a server's settings are its family's
+        if self.name in platform_judges() or spec.hosted:
+            return
+        # records of earlier versions name the seed alone
+        then = record.details.get(_REGISTERED)
+        changed = "seed" if record.seed != spec.seed else then and spec.changed_since(then)
+        if changed:
+            raise StaleCertificateError(
+                f"{self} on {self.corpus} was trained with another {changed} than judges.yaml has "
+                f"now; materialize judges/{self}/model again."
+            )
+
     @property
     def reading(self) -> JudgeInput:
         """What the stored judge reads of a run, or would where none is trained."""
@@ -385,9 +403,15 @@ class JudgedCorpus:
     @property
     def registration(self) -> object:
         """What is registered before TEST is read: the specification, and what is read of a run."""
-        about, reading = self.spec.registration(), self.reading
+        about, reading = self._registered or self.spec.registration(), self.reading
         # as it always was of judges that read what all once did
         return about if reading in FORMER else {"judge": about, "reading": reading.to_dict()}
+
+    @property
+    def _registered(self) -> object:
+        """Specification that the stored judge was trained by, where its record names it."""
+        known = self.is_trained and self.name not in platform_judges()
+        return self.stored_artifact.details.get(_REGISTERED) if known else None
 
     def require_artifact(self) -> None:
         """Refuse a judge that is not trained, or not on what is stored now; see `artifact`."""
@@ -423,11 +447,16 @@ class JudgedCorpus:
         with timed(self, "train") as stage:
             # a folder of checkpoints is what a killed training left, or a finished one
             stage.continued = bool(self.store.names(self.key("training")))
-            record = self.family.train(self, report=report)
-            spec, usual = self.spec, platform_judges().get(self.name, self.spec)
-            if spec.model != usual.model:
-                instead = {"model": spec.model, "revision": spec.revision}
-                record = replace(record, details={**record.details, "instead": instead})
+            spec = self.spec
+            usual = platform_judges().get(self.name)
+            # judges.yaml may change while it is trained
+            record = self.family.train(replace(self, given=spec), report=report)
+            details = dict(record.details)
+            if usual is None and not spec.hosted:
+                details[_REGISTERED] = spec.registered
+            elif usual is not None and spec.model != usual.model:
+                details["instead"] = {"model": spec.model, "revision": spec.revision}
+            record = replace(record, details=details)
             self.store.write_json(self.key("adapter.json"), record.to_dict())
             stage.rows = record.training_rows
         return record

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
 import re
 from collections.abc import Mapping, Sequence
@@ -17,9 +18,9 @@ from pydantic import BaseModel, ConfigDict
 
 from certify_assets.corpora import CERTIFYING
 from certify_assets.errors import CertifyError, InputError
-from certify_assets.files import parse_yaml
+from certify_assets.files import canonical_json, parse_yaml
 from certify_assets.judges.lm.models import known_model
-from certify_assets.judges.lm.recipe import Recipe
+from certify_assets.judges.lm.recipe import RECIPE_SETTINGS, Recipe
 from certify_assets.judges.reading import JudgeInput
 from certify_assets.storage.store import Store, default_root
 
@@ -211,6 +212,24 @@ class JudgeSpec(BaseModel):
         about = {"name", "summary", "seed", "reading", "recipe"}
         return self.model_dump(mode="json", exclude=about)
 
+    @property
+    def registered(self) -> object:
+        """Registration as documents have it."""
+        return json.loads(canonical_json(self.registration()))
+
+    def changed_since(self, then: object) -> str:
+        """Name what an earlier registration of it has otherwise; empty for nothing."""
+        now = self.registered
+        if not isinstance(now, dict) or not isinstance(then, dict):
+            return "" if now == then else "setting"
+        # a field that a later version adds is one that an earlier registration has by default
+        known = {name: field.get_default() for name, field in type(self).model_fields.items()}
+        for name in {**then, **now}:
+            before, after = (found.get(name, known.get(name)) for found in (then, now))
+            if before != after:
+                return _settings_of(before, after) if name == "recipe" else name
+        return ""
+
 
 class CausalSpec(JudgeSpec):
     """A language model of this machine, read at the verdict's place."""
@@ -225,6 +244,14 @@ class CausalSpec(JudgeSpec):
         names = ("family", "model", "revision", "start")
         recipe = {} if self.recipe is None else {"recipe": asdict(self.recipe)}
         return {**{name: getattr(self, name) for name in names}, **recipe}
+
+
+def _settings_of(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
+    """Name the settings of a training that differ; all of them where only one side has any."""
+    names = [
+        name for name in RECIPE_SETTINGS if (before or {}).get(name) != (after or {}).get(name)
+    ]
+    return " and ".join(names) if before and after and names else "training"
 
 
 class Family(Protocol):

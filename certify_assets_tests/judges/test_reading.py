@@ -1,5 +1,6 @@
 """What a judge reads of a run: configured, recorded, registered, shown, and refused."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -214,3 +215,98 @@ def test_a_refused_reading_trains_nothing(corpora: Store) -> None:
     with pytest.raises(InputError, match="the context of compact is 768"):
         judge.train()
     assert not corpora.names(judge.key()) and not judge.is_trained
+
+
+@pytest.mark.parametrize(
+    ("family", "change", "named"),
+    [
+        ("lexical", {"seed": 7}, "seed"),
+        ("combined", {"seed": 7}, "seed"),
+        ("lexical", {"family": "combined"}, "setting"),
+    ],
+)
+def test_a_change_of_a_setting_makes_a_judge_of_words_stale(
+    corpora: Store, family: str, change: dict[str, Any], named: str
+) -> None:
+    entry = {"name": "mine", "family": family}
+    configure(corpora.root, entry)
+    record = judged(corpora, "three", "mine").train()
+    assert judged(corpora, "three", "mine").artifact == record
+    configure(corpora.root, {**entry, **change})
+    with pytest.raises(StaleCertificateError, match=f"another {named} than judges.yaml has now"):
+        judged(corpora, "three", "mine").require_artifact()
+    # a record of an earlier version does not name its settings
+    document = record.to_dict()
+    del document["registered"]
+    corpora.write_json("judges/mine/three/adapter.json", document)
+    configure(corpora.root, entry)
+    assert judged(corpora, "three", "mine").artifact.adapter_sha256 == record.adapter_sha256
+
+
+def test_another_folder_makes_a_base_judge_stale(corpora: Store, tmp_path: Path) -> None:
+    entry = {"name": "mine", "family": "base", "tokens": 256}
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        shutil.copytree(compact_model_path(), folder)
+    configure(corpora.root, {**entry, "model": str(first)})
+    judge = judged(corpora, "three", "mine")
+    judge.train()
+    configure(corpora.root, {**entry, "model": str(second)})
+    again = judged(corpora, "three", "mine")
+    with pytest.raises(StaleCertificateError, match="another model than judges"):
+        again.require_artifact()
+    # what was trained is registered, not what is written now
+    assert again.registration == judge.registration
+    again.train()
+    assert str(second) in str(judged(corpora, "three", "mine").registration)
+
+
+@pytest.mark.parametrize("family", ["sft", "transfer"])
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"runs": 12}, "runs"),
+        ({"epochs": 2.5}, "epochs"),
+        ({"learning_rate": 0.01}, "learning_rate"),
+        ({"runs": 12, "epochs": 2.5}, "runs and epochs"),
+        ({"runs": None, "epochs": None}, "training"),
+        ({"model": "smollm2"}, "model"),
+        ({"model": "/models/mine"}, "model"),
+        ({"model": "me/tiny", "revision": "0" * 40}, "model"),
+        ({}, ""),
+    ],
+)
+def test_every_setting_of_a_training_is_compared(
+    tmp_path: Path, family: str, change: dict[str, Any], named: str
+) -> None:
+    entry = {"name": "mine", "family": family, "runs": 6, "epochs": 1.0}
+    then = judge_spec("mine", configure(str(tmp_path), entry)).registered
+    now = judge_spec("mine", configure(str(tmp_path), {**entry, **change}))
+    assert now.changed_since(then) == named
+
+
+def test_a_setting_that_a_later_version_adds_is_one_that_was_not_changed(tmp_path: Path) -> None:
+    entry = {"name": "mine", "family": "combined"}
+    spec = judge_spec("mine", configure(str(tmp_path), entry))
+    then = spec.registered
+    assert isinstance(then, dict) and then.pop("start") == ""
+    assert spec.changed_since(then) == "" and spec.changed_since({**then, "start": "x"}) == "start"
+
+
+@pytest.mark.slow
+def test_a_change_of_a_training_makes_fine_tuned_judges_stale(corpora: Store) -> None:
+    read = {"tokens": 200, "chars": 6000, "step_chars": 1200}
+    entry = {"name": "mine", "family": "sft", "runs": 6, "epochs": 1.0, **read}
+    configure(corpora.root, entry)
+    record = judged(corpora, "three", "mine").train()
+    assert record.detail("training")["rows"] == 6
+    for change, named in (
+        ({"runs": 12, "learning_rate": 0.01}, "runs and learning_rate"),
+        ({"seed": 7}, "seed"),
+        ({"model": str(compact_model_path())}, "model"),
+    ):
+        configure(corpora.root, {**entry, **change})
+        with pytest.raises(StaleCertificateError, match=f"another {named} than judges"):
+            judged(corpora, "three", "mine").require_artifact()
+    configure(corpora.root, entry)
+    judged(corpora, "three", "mine").require_artifact()

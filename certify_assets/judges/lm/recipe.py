@@ -11,6 +11,9 @@ from certify_assets.errors import require_positive, require_whole
 if TYPE_CHECKING:
     import pandas as pd
 
+#: those that users write of a judge
+RECIPE_SETTINGS = ("runs", "epochs", "learning_rate")
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
