@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from certify_assets.errors import InputError
-from certify_assets.judges.lm.models import known_model
+from certify_assets.judges.lm.models import COMMIT, known_model, require_commit
 from certify_assets.judges.lm.prompt import AuditorPrompt
 from certify_assets.judges.lm.recipe import RECIPE_SETTINGS, Recipe
 from certify_assets.judges.lm.rewards import arm_of
@@ -93,7 +93,11 @@ class LocalEntry(NamedEntry):
         default="",
         description="language model: compact, smollm2, a folder with safetensors, a hub name",
     )
-    revision: str | None = Field(default=None, description="commit of the hub repository")
+    revision: str | None = Field(
+        default=None,
+        description="commit of the hub repository, 40 hexadecimal digits; of nothing else",
+        json_schema_extra={"pattern": f"^{COMMIT}$"},
+    )
     tokens: int | None = Field(
         default=None, description="longest prompt; by default the context, at most 5,120"
     )
@@ -124,6 +128,7 @@ class LocalEntry(NamedEntry):
         if self.tokens is not None and self.tokens < 1:
             raise InputError(f"tokens is {self.tokens}; give a whole number above 0.")
         model = self.model or "compact"
+        require_commit(model, self.revision)
         usual = known_model(model).reading
         reading = self.reading(usual, self.asked(usual.prompt))
         return {

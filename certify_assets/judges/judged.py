@@ -18,6 +18,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
 from certify_assets.judges.base import score_table
+from certify_assets.judges.lm.models import require_commit
 from certify_assets.judges.reading import FORMER, JudgeInput
 from certify_assets.judges.record import JudgeRecord, files_sha256, stored_folder
 from certify_assets.judges.specs import (
@@ -269,6 +270,7 @@ class JudgedCorpus:
                 f"{self} takes no other model here; give one to base, sft, grpo or transfer, or "
                 "name a judge with it in judges.yaml."
             )
+        require_commit(model, revision)
         same = (model, revision) == (spec.model, spec.revision)
         return JudgedCorpus.of(self.corpus, spec if same else spec.with_model(model, revision))
 

@@ -166,6 +166,12 @@ def test_a_judge_of_the_platform_takes_another_model_and_keeps_it(
     assert judged(corpora, "three", "sft").spec == JUDGES["sft"]
 
 
+def test_another_model_of_the_platform_is_of_a_commit(corpora: Store, call: Call) -> None:
+    place = ("--judge", "base", "--model", "me/tiny", "--revision", "main", "--root", corpora.root)
+    refused = call("judge", "train", "one", *place)
+    assert refused.code == 2 and "give the commit of the hub repository" in refused.err
+
+
 def test_a_judge_without_a_language_model_takes_none(corpora: Store, call: Call) -> None:
     refused = call("judge", "train", "one", "--model", "smollm2", "--root", corpora.root)
     assert refused.code == 2 and "lexical takes no other model" in refused.err

@@ -1,6 +1,8 @@
 """What a judge reads of a run: configured, recorded, registered, shown, and refused."""
 
 import shutil
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,8 @@ from certify_assets.judges.canary import LANGUAGE_RUNS
 from certify_assets.judges.controls import UNCUT
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.compact import compact_model_path
-from certify_assets.judges.lm.judge import load_base
+from certify_assets.judges.lm.judge import load_base, load_tokenizer
+from certify_assets.judges.lm.models import load_model
 from certify_assets.judges.lm.prompt import AuditorPrompt
 from certify_assets.judges.reading import COMPACT, FORMER, WHOLE, JudgeInput
 from certify_assets.judges.specs import JUDGES, judge_problems, judge_spec
@@ -145,6 +148,16 @@ def test_a_judge_of_an_earlier_version_keeps_its_certificates(corpora: Store) ->
         ({"family": "base", "prompt": {"system_role": "agent"}}, "choose system or user"),
         ({"family": "base", "prompt": {"verdict": "x"}}, "prompt has no setting 'verdict'"),
         ({"url": "http://127.0.0.1:9/v1"}, "a judge has no setting 'url'"),
+        (
+            {"family": "base", "model": "me/tiny", "revision": "main"},
+            "give the commit of the hub repository, 40 hexadecimal digits",
+        ),
+        ({"family": "sft", "model": "me/tiny", "revision": "ABCDEF"}, "is 'ABCDEF'; give the"),
+        ({"family": "sft", "revision": "0" * 40}, "model compact is known by the hash of its"),
+        (
+            {"family": "sft", "model": str(compact_model_path()), "revision": "0" * 40},
+            "is a folder and has none; take the revision out",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_a_sentence(
@@ -185,6 +198,38 @@ def test_a_language_model_reads_its_own_prompt(tmp_path: Path) -> None:
 def test_a_reading_that_the_model_cannot_do_is_refused(reading: JudgeInput, said: str) -> None:
     with pytest.raises(InputError, match=said):
         load_base("compact", None, reading)
+
+
+@pytest.mark.parametrize("model", ["compact", "me/tiny", str(compact_model_path())])
+@pytest.mark.parametrize("load", [load_model, load_tokenizer])
+def test_no_model_is_loaded_by_a_revision_that_can_move(model: str, load: Any) -> None:
+    with pytest.raises(InputError, match=r"'main'.*(take the revision out|give the commit)"):
+        load(model, "main")
+
+
+def test_a_hub_that_does_not_answer_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    class Silent(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.close_connection = True
+
+        do_HEAD = do_GET
+
+        def log_message(self, *_: Any) -> None:
+            """Print nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Silent) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        place = f"http://127.0.0.1:{server.server_address[1]}"
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", place)
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+        for load in (load_model, load_tokenizer):
+            with pytest.raises(InputError, match=r"me/nothing cannot be loaded \(.*its commit"):
+                load("me/nothing", "0" * 40)
+        server.shutdown()
+    assert asked == 2 * ["/api/models/me/nothing/revision/" + "0" * 40]
 
 
 @pytest.mark.slow

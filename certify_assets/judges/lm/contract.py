@@ -10,6 +10,9 @@ from typing import Any
 
 from certify_assets.errors import InputError
 
+# seconds that a hub has for its first answer
+_PATIENCE = 10.0
+
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
@@ -186,6 +189,8 @@ def load_language_model(
             f"{source} is no folder and has no revision; give the commit of the hub repository, "
             "so that the model can be loaded again."
         )
+    else:
+        require_hub(str(source), revision)
     keywords: dict[str, str | None] = {} if local else {"revision": revision}
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(source), trust_remote_code=False, **keywords)
@@ -203,11 +208,7 @@ def load_language_model(
             **keywords,
         )
     except (OSError, ValueError, SafetensorError) as error:
-        reason = str(error).strip().splitlines()[0].rstrip(".")
-        raise InputError(
-            f"the model {source} cannot be loaded ({reason}); give a folder with config.json, "
-            "tokenizer.json and .safetensors, or a hub name with its commit."
-        ) from None
+        raise _unloadable(source, error) from None
     model.to(device).eval()
     return LanguageModel(
         model=model,
@@ -216,6 +217,27 @@ def load_language_model(
         source=folder.name if local else str(source),
         revision=weights_sha256(folder) if local else str(revision),
     )
+
+
+def _unloadable(source: str | Path, error: Exception) -> InputError:
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+    return InputError(
+        f"the model {source} cannot be loaded ({reason}); give a folder with config.json, "
+        "tokenizer.json and .safetensors, or a hub name with its commit."
+    )
+
+
+def require_hub(source: str, revision: str) -> None:
+    """Refuse a commit that is neither kept here nor at the hub, which is asked once."""
+    # each of the files would be asked for again and again, a minute without a network
+    from huggingface_hub import HfApi, try_to_load_from_cache
+
+    try:
+        if try_to_load_from_cache(source, "config.json", revision=revision) is None:
+            HfApi().model_info(source, revision=revision, timeout=_PATIENCE)
+    except Exception as error:
+        # errors of the hub's client come from several libraries
+        raise _unloadable(source, error) from None
 
 
 def _require_weights(folder: Path) -> None:

@@ -12,8 +12,8 @@ from certify_assets.errors import InputError, IntegrityError, StaleCertificateEr
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_atomic
 from certify_assets.judges.base import JudgeProvenance, Scores
 from certify_assets.judges.lm.adapters import bulk_weights, load_adapter
-from certify_assets.judges.lm.contract import Hardware, LanguageModel
-from certify_assets.judges.lm.models import known_model, load_model
+from certify_assets.judges.lm.contract import Hardware, LanguageModel, require_hub
+from certify_assets.judges.lm.models import known_model, load_model, require_commit
 from certify_assets.judges.lm.parity import engine_limits, engine_parity
 from certify_assets.judges.lm.prompt import PromptEncoder
 from certify_assets.judges.lm.scoring import (
@@ -192,13 +192,16 @@ def load_tokenizer(model: str, revision: str | None = None) -> Any:
     """Load the tokenizer of a base model alone."""
     from transformers import AutoTokenizer
 
+    require_commit(model, revision)
     folder = Path(known_model(model).path(model))
     if not folder.is_dir() and revision is None:
         raise InputError(
             f"{model} is no folder and has no revision; give the commit of the hub repository of "
             "the tokenizer."
         )
-    keywords = {} if folder.is_dir() else {"revision": revision}
+    if revision is not None:
+        require_hub(model, revision)
+    keywords = {} if revision is None else {"revision": revision}
     try:
         return AutoTokenizer.from_pretrained(
             str(folder) if folder.is_dir() else model, trust_remote_code=False, **keywords

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from certify_assets.errors import InputError
 from certify_assets.judges.lm import smollm2
 from certify_assets.judges.lm.compact import CONTEXT, compact_model_path
 from certify_assets.judges.lm.contract import Hardware, LanguageModel, load_language_model
@@ -13,7 +15,10 @@ from certify_assets.judges.lm.prompt import AuditorPrompt
 from certify_assets.judges.lm.recipe import Recipe
 from certify_assets.judges.reading import COMPACT, WHOLE, JudgeInput
 
-__all__ = ["SMOLLM2", "KnownModel", "known_model", "load_model"]
+__all__ = ["COMMIT", "SMOLLM2", "KnownModel", "known_model", "load_model", "require_commit"]
+
+#: a commit of a hub repository
+COMMIT = "[0-9a-f]{40}"
 
 #: what SmolLM2 reads: as many tokens as two cores have time for, and verdicts of one token each
 SMOLLM2 = JudgeInput(
@@ -58,6 +63,23 @@ def known_model(name: str) -> KnownModel:
     return _KNOWN.get(name, KnownModel())
 
 
+def require_commit(name: str, revision: str | None) -> None:
+    """Refuse a revision that can move, or one of a model whose files have none."""
+    if revision is None:
+        return
+    if name in _KNOWN or Path(name).is_dir():
+        what = "known by the hash of its files" if name in _KNOWN else "a folder"
+        raise InputError(
+            f"the revision is {revision!r}, and the model {name} is {what} and has none; take the "
+            "revision out."
+        )
+    if not re.fullmatch(COMMIT, revision):
+        raise InputError(
+            f"the revision of {name} is {revision!r}; give the commit of the hub repository, 40 "
+            "hexadecimal digits, for a branch or a tag can move."
+        )
+
+
 def load_model(
     name: str,
     revision: str | None = None,
@@ -77,6 +99,7 @@ def load_model(
         loaded elsewhere.
 
     """
+    require_commit(name, revision)
     known, prompt = known_model(name), prompt or AuditorPrompt()
     on = Hardware() if known.exact or on is None else on
     language = load_language_model(
