@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -29,6 +30,9 @@ _CALLED = {
 _USELESS: Mapping[str, tuple[str, ...]] = {"sft": ("strict",), "transfer": ()}
 # parts that a union adds to the place of an error
 _UNION = ("ParityConfig", "literal['none']", "literal['whole']", "int", "float")
+
+# what the libraries of every family take
+_LARGEST_SEED = 2**32 - 1
 
 E = TypeVar("E", bound="Entry")
 
@@ -105,7 +109,7 @@ class LocalEntry(NamedEntry):
     epochs: float | None = Field(default=None, description="times that fine-tuning reads a run")
     learning_rate: float | None = Field(default=None, description="of fine-tuning")
     strict: bool = Field(default=False, description="transfer: without corpora of the same domain")
-    seed: int = 42
+    seed: int = Field(default=42, ge=0, le=_LARGEST_SEED)
 
     def specification(self) -> dict[str, Any]:
         """Return the fields of the judge's specification."""
@@ -129,6 +133,12 @@ class LocalEntry(NamedEntry):
             raise InputError(f"tokens is {self.tokens}; give a whole number above 0.")
         model = self.model or "compact"
         require_commit(model, self.revision)
+        known = known_model(model).folder is not None or Path(model).is_absolute()
+        if not known and self.revision is None:
+            raise InputError(
+                f"the model {model} is no folder next to judges.yaml and has no revision; give the "
+                "path of a folder, or the commit of the hub repository as revision."
+            )
         usual = known_model(model).reading
         reading = self.reading(usual, self.asked(usual.prompt))
         return {
@@ -172,7 +182,7 @@ class GrpoEntry(Entry):
     samples: int = Field(default=8, description="completions of a prompt")
     prompts_per_step: int = 6
     learning_rate: float | None = None
-    seed: int = 42
+    seed: int = Field(default=42, ge=0, le=_LARGEST_SEED)
 
     def specification(self) -> dict[str, Any]:
         """Return the fields of the judge's specification."""
@@ -225,6 +235,9 @@ def _sentence(error: Any, kind: type[Entry], missing: Mapping[str, str]) -> str:
             sorted(field.alias or name for name, field in fields.model_fields.items())
         )
         return f"{where} has no setting {name[:40]!r}; it has {known}.{hint}"
+    for limit, words in (("ge", "at least"), ("le", "at most")):
+        if limit in error.get("ctx", {}):
+            return f"{name} is not {words} {error['ctx'][limit]:,}; correct it."
     return (
         f"{name} is of another kind than {_CALLED.get(error['type'], 'expected')}; correct it "
         "(texts that look like numbers need quotes)."

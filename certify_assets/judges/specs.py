@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache, cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict
@@ -19,7 +20,7 @@ from pydantic import BaseModel, ConfigDict
 from certify_assets.corpora import CERTIFYING
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import canonical_json, parse_yaml
-from certify_assets.judges.lm.models import known_model
+from certify_assets.judges.lm.models import known_model, placed
 from certify_assets.judges.lm.recipe import RECIPE_SETTINGS, Recipe
 from certify_assets.judges.reading import JudgeInput
 from certify_assets.storage.store import Store, default_root
@@ -400,7 +401,7 @@ def _configured(document: JudgesFile) -> ConfiguredJudges:
         try:
             name = _name(entry, {*platform_judges(), *_TAKEN, *found})
             called = f"{where}, judge {name!r}"
-            spec = _family(entry).configure(name, entry)
+            spec = _family(entry).configure(name, _placed(entry, where))
             found[name] = spec.resolved(platform_judges() | found)
         except InputError as error:
             problems.append(f"{called}: {error}")
@@ -432,6 +433,23 @@ def _entries(where: str, text: str | None) -> list[Any]:
             f"{where} is not one key 'judges' with a list of judges; docs/endpoints.md shows one."
         )
     return entries
+
+
+def _placed(entry: Any, where: str) -> Any:
+    """Return an entry with relative folders of models as they are next to the document."""
+    # a command may be started anywhere; documents of an object store have no folder next to them
+    if not isinstance(entry, Mapping) or "://" in where:
+        return entry
+    base, found = Path(where).parent, dict(entry)
+    parity = entry.get("parity")
+    if isinstance(parity, Mapping) and isinstance(parity.get("model"), str):
+        found["parity"] = {**parity, "model": placed(parity["model"], base)}
+    # the model of a server has the name that the server gives it
+    hosted = (entry.get("family") or "endpoint") == "endpoint"
+    for name in ("tokenizer",) if hosted else ("model",):
+        if isinstance(entry.get(name), str):
+            found[name] = placed(entry[name], base)
+    return found
 
 
 def _family(entry: Mapping[str, Any]) -> Family:

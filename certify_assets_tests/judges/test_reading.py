@@ -14,6 +14,7 @@ from certify_assets.errors import InputError, IntegrityError, StaleCertificateEr
 from certify_assets.evaluation.certification import certify_judge, verify_stored
 from certify_assets.judges.canary import LANGUAGE_RUNS
 from certify_assets.judges.controls import UNCUT
+from certify_assets.judges.families.endpoint import EndpointSpec
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.compact import compact_model_path
 from certify_assets.judges.lm.judge import load_base, load_tokenizer
@@ -148,6 +149,9 @@ def test_a_judge_of_an_earlier_version_keeps_its_certificates(corpora: Store) ->
         ({"family": "base", "prompt": {"system_role": "agent"}}, "choose system or user"),
         ({"family": "base", "prompt": {"verdict": "x"}}, "prompt has no setting 'verdict'"),
         ({"url": "http://127.0.0.1:9/v1"}, "a judge has no setting 'url'"),
+        ({"seed": -1}, "seed is not at least 0"),
+        ({"family": "combined", "seed": 2**40}, "seed is not at most 4,294,967,295"),
+        ({"family": "sft", "model": "models/mine"}, "models/mine is no folder next to judges.yaml"),
         (
             {"family": "base", "model": "me/tiny", "revision": "main"},
             "give the commit of the hub repository, 40 hexadecimal digits",
@@ -212,7 +216,9 @@ def test_a_hub_that_does_not_answer_is_asked_once(monkeypatch: pytest.MonkeyPatc
 
     class Silent(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append(self.path)
+            # the client looks up other things of its own
+            if "nothing" in self.path:
+                asked.append(self.path)
             self.close_connection = True
 
         do_HEAD = do_GET
@@ -230,6 +236,37 @@ def test_a_hub_that_does_not_answer_is_asked_once(monkeypatch: pytest.MonkeyPatc
                 load("me/nothing", "0" * 40)
         server.shutdown()
     assert asked == 2 * ["/api/models/me/nothing/revision/" + "0" * 40]
+
+
+@pytest.mark.parametrize("written", ["models/mine", "./models/mine"])
+def test_a_relative_folder_is_next_to_the_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    for place in ("root", "elsewhere"):
+        shutil.copytree(compact_model_path(), tmp_path / place / "models" / "mine")
+    root = configure(str(tmp_path / "root"), {"name": "mine", "family": "base", "model": written})
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert judge_spec("mine", root).model == str(tmp_path / "root" / "models" / "mine")
+    server = {"name": "far", "url": "http://127.0.0.1:9/v1", "model": "models/mine"}
+    near = {"parity": {"model": "models/mine"}, "tokenizer": "models/mine", "form": "tokens"}
+    far = judge_spec("far", configure(root, {**server, **near}))
+    assert isinstance(far, EndpointSpec) and far.model == "models/mine"
+    assert far.parity is not None and far.parity.model == far.endpoint.tokenizer
+    assert far.endpoint.tokenizer == str(tmp_path / "root" / "models" / "mine")
+
+
+def test_seeds_of_either_end_train_every_judge_of_words(corpora: Store) -> None:
+    for seed in (0, 2**32 - 1):
+        configure(corpora.root, {"name": "mine", "family": "combined", "seed": seed})
+        assert judged(corpora, "three", "mine").train().seed == seed
+
+
+def test_runs_of_one_outcome_train_no_language_model(corpora: Store) -> None:
+    configure(corpora.root, {"name": "mine", "family": "sft", "runs": 1, "tokens": 256})
+    judge = judged(corpora, "three", "mine")
+    with pytest.raises(InputError, match=r"the 1 runs that mine is to be trained on .* raise runs"):
+        judge.train()
+    assert not judge.is_trained
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,16 @@ from certify_assets.judges.lm.prompt import AuditorPrompt
 from certify_assets.judges.lm.recipe import Recipe
 from certify_assets.judges.reading import COMPACT, WHOLE, JudgeInput
 
-__all__ = ["COMMIT", "SMOLLM2", "KnownModel", "known_model", "load_model", "require_commit"]
+__all__ = [
+    "COMMIT",
+    "SMOLLM2",
+    "KnownModel",
+    "is_folder",
+    "known_model",
+    "load_model",
+    "placed",
+    "require_commit",
+]
 
 #: a commit of a hub repository
 COMMIT = "[0-9a-f]{40}"
@@ -63,11 +73,28 @@ def known_model(name: str) -> KnownModel:
     return _KNOWN.get(name, KnownModel())
 
 
+def is_folder(name: str) -> bool:
+    """Whether a name is a folder's."""
+    try:
+        return Path(name).is_dir()
+    except (OSError, ValueError):
+        # too long for a path, or with a null character
+        return False
+
+
+def placed(name: str, base: Path) -> str:
+    """Return the name of a model; as an absolute path where it is of a folder below another one."""
+    relative = bool(name) and name not in _KNOWN and not Path(name).is_absolute()
+    if relative and (name.startswith(".") or is_folder(str(base / name))):
+        return os.path.normpath(base.absolute() / name)
+    return name
+
+
 def require_commit(name: str, revision: str | None) -> None:
     """Refuse a revision that can move, or one of a model whose files have none."""
     if revision is None:
         return
-    if name in _KNOWN or Path(name).is_dir():
+    if name in _KNOWN or is_folder(name):
         what = "known by the hash of its files" if name in _KNOWN else "a folder"
         raise InputError(
             f"the revision is {revision!r}, and the model {name} is {what} and has none; take the "

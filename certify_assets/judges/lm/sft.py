@@ -162,6 +162,7 @@ def fine_tuned(
     known = known_model(model)
     recipe = recipe or known.recipe
     labelled = recipe.drawn(labelled, seed)
+    require_both_outcomes(judge.name, labelled)
     sources = (
         labelled["label_source"].map({"harvest": "harvest"}).fillna("sft")
         if "label_source" in labelled
@@ -186,6 +187,15 @@ def fine_tuned(
         progress=lambda step, steps, loss: report(Advance("sft", step, steps, loss)),
     )
     return judge.with_adapter(trained.folder), trained
+
+
+def require_both_outcomes(name: str, labelled: pd.DataFrame) -> None:
+    """Refuse rows from which a judge would learn to give one verdict to all."""
+    if labelled["outcome"].nunique() < 2:
+        raise InputError(
+            f"the {len(labelled)} runs that {name} is to be trained on have one outcome or none; "
+            "give it successes and failures, or raise runs where that is what leaves too few."
+        )
 
 
 def train_on_rows(
