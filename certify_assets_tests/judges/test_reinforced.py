@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from certify_assets.errors import StaleCertificateError
+from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.judges.lm.rewards import ARMS, arm_of
 from certify_assets.judges.reinforced import GrpoSpec, grpo_config
 from certify_assets.judges.specs import JUDGES, judge_problems, judge_spec, judges
@@ -120,3 +120,21 @@ def test_a_record_of_other_settings_is_stale_and_names_its_optimiser(arms_store:
         _write(Path(arms_store.root), {**entry, **change})
         with pytest.raises(StaleCertificateError, match=f"another {named} than judges.yaml"):
             _ = judged(arms_store, CORPUS, "own").artifact
+
+
+def test_words_of_several_tokens_are_refused_before_the_start_is_trained(corpora: Store) -> None:
+    # they share their first tokens, and neither begins the other
+    alike = {**TUNED, "prompt": {"success": " zq1", "fail": " zq2"}}
+    root = Path(_write(Path(corpora.root), alike, SAMPLED))
+    said = r"the verdicts are the tokens \(.*GRPO reads one token each, so choose words that are"
+    with pytest.raises(InputError, match=said):
+        judged(corpora, "three", "sampled").train()
+    with pytest.raises(InputError, match=f"sampled is to start from tuned, and {said}"):
+        judged(corpora, "three", "tuned").train()
+    assert not corpora.names(judged(corpora, "three", "tuned").key())
+    # as they come they are read by all of their tokens
+    _write(root, {**alike, "family": "base"})
+    judge = judged(corpora, "three", "tuned")
+    judge.train()
+    runs = judge.corpus.split("cal").head(3)
+    assert judge.score_runs(runs)[0]["score"].abs().gt(0).all()

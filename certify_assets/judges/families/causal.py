@@ -14,10 +14,11 @@ from certify_assets.judges.arms import candidate_adapter, select_arm
 from certify_assets.judges.configured import GrpoEntry, LocalEntry, validated
 from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, Progress, judge_family
 from certify_assets.judges.lm.contract import Hardware
+from certify_assets.judges.lm.grpo_config import single_tokens
 from certify_assets.judges.reading import COMPACT
 from certify_assets.judges.record import JudgeRecord, save_files, stored_folder, workplace
 from certify_assets.judges.reinforced import GrpoSpec, optimised_by
-from certify_assets.judges.specs import CausalSpec, platform_judges
+from certify_assets.judges.specs import CausalSpec, judges, platform_judges
 from certify_assets.storage.progress import Report
 from certify_assets.storage.shards import chosen_engine, own_cores, run_shards
 from certify_assets.storage.store import Store
@@ -177,6 +178,7 @@ class SftFamily(CausalFamily):
         from certify_assets.judges.lm.sft import fine_tuned, training_run
 
         sft, start = judge.corpus.split("sft"), _base(judge)
+        _require_single_tokens(judge, start)
         with workplace(judge.store, judge.key("training")) as folder:
             model, training = fine_tuned(
                 start,
@@ -237,6 +239,7 @@ class GrpoFamily(CausalFamily):
     def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
         """Train the arms that are missing and keep the one that certifies most."""
         sft, start = judge.corpus.split("sft"), _base(judge)
+        single_tokens(start.language.verdicts)
         found = select_arm(judge, report=report)
         with candidate_adapter(judge, found.candidate) as folder:
             record = self._record(judge, start.with_adapter(folder), sft, **found.details)
@@ -294,6 +297,20 @@ def capped(record: JudgeRecord) -> str:
     """Return how many runs a training read where there is a cap; empty where it read all."""
     read = record.detail("training").get("rows", record.sft_trajectories)
     return f", of which a cap left {read}" if read < record.sft_trajectories else ""
+
+
+def _require_single_tokens(judge: JudgedCorpus, start: CausalJudge) -> None:
+    """Refuse a judge that others of judges.yaml are to reinforce and cannot, before it is paid for."""
+    known = judges(judge.store.root).items()
+    waiting = [name for name, spec in known if spec.family == "grpo" and spec.start == judge.name]
+    # the platform's is no wish of the user's
+    wanted = next((name for name in waiting if name not in platform_judges()), None)
+    if wanted is None:
+        return
+    try:
+        single_tokens(start.language.verdicts)
+    except InputError as error:
+        raise InputError(f"{wanted} is to start from {judge}, and {error}") from None
 
 
 def _base(judge: JudgedCorpus) -> CausalJudge:
