@@ -20,6 +20,7 @@ from certify_assets.judges.specs import (
     JudgeSpec,
     platform_judges,
     read_judges_document,
+    unknown_judge,
 )
 
 COMPONENT = "certify_assets.components.Corpora"
@@ -211,9 +212,8 @@ def judges() -> dict[str, JudgeSpec]:
     if named is None:
         return known
     if unknown := [name for name in named if name not in known]:
-        raise InputError(
-            f"judges: there is no judge {unknown[0]!r}; name some of {', '.join(known)}."
-        )
+        words = f"judges: there is no judge {unknown[0]!r}; name some of"
+        raise unknown_judge(unknown[0], words, known, judges_document().configured)
     wanted, waiting = set[str](), list(named)
     while waiting:
         name = waiting.pop()

@@ -9,7 +9,7 @@ import importlib
 import json
 import pkgutil
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -344,15 +344,18 @@ def judge_spec(name: str, root: str | None = None) -> JudgeSpec:
         return platform_judges()[name]
     known = judges(root)
     if name not in known:
-        raise InputError(
-            " ".join(
-                [
-                    f"there is no judge {name!r}; name one of {', '.join(known)}.",
-                    *judge_problems(root),
-                ]
-            )
-        )
+        configured = read_judges_document(root).configured
+        raise unknown_judge(name, f"there is no judge {name!r}; name one of", known, configured)
     return known[name]
+
+
+def unknown_judge(
+    name: str, words: str, known: Iterable[str], configured: ConfiguredJudges
+) -> InputError:
+    """Return the error of a name that no judge has: what is wrong with its entry, if it has one."""
+    if name in configured.refused:
+        return InputError(configured.refused[name])
+    return InputError(" ".join([f"{words} {', '.join(known)}.", *configured.problems]))
 
 
 @dataclass(frozen=True)
@@ -361,6 +364,8 @@ class ConfiguredJudges:
 
     judges: Mapping[str, JudgeSpec] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
+    # those of the problems that are of an entry with a name
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -395,9 +400,9 @@ def _configured(document: JudgesFile) -> ConfiguredJudges:
     except CertifyError as error:
         return ConfiguredJudges(problems=(str(error),))
     found: dict[str, JudgeSpec] = {}
-    problems = []
+    problems, refused = [], {}
     for number, entry in enumerate(entries, 1):
-        called = f"{where}, judge {number}"
+        called, name = f"{where}, judge {number}", ""
         try:
             name = _name(entry, {*platform_judges(), *_TAKEN, *found})
             called = f"{where}, judge {name!r}"
@@ -405,7 +410,11 @@ def _configured(document: JudgesFile) -> ConfiguredJudges:
             found[name] = spec.resolved(platform_judges() | found)
         except InputError as error:
             problems.append(f"{called}: {error}")
-    return ConfiguredJudges(found, tuple(problems))
+            if name:
+                refused[name] = problems[-1]
+    # a second entry may have the name of one that was refused
+    refused = {name: problem for name, problem in refused.items() if name not in found}
+    return ConfiguredJudges(found, tuple(problems), refused)
 
 
 def _entries(where: str, text: str | None) -> list[Any]:

@@ -144,6 +144,17 @@ def test_what_cannot_be_used_is_a_sentence_and_leaves_the_others(
         judge_spec("nobody", root)
 
 
+def test_a_judge_with_an_error_is_refused_with_its_own_sentence(tmp_path: Path) -> None:
+    broken = {**GOOD, "name": "broken", "asking": "guess"}
+    root = _write(tmp_path, broken, {**GOOD, "name": "other", "form": "verse"})
+    first, _ = judge_problems(root)
+    with pytest.raises(InputError) as error:
+        judge_spec("broken", root)
+    assert str(error.value) == first and "asking is 'guess'" in first
+    # of two entries with a name, the one that can be used is meant
+    assert judge_spec("broken", _write(tmp_path, broken, {**GOOD, "name": "broken"})).hosted
+
+
 @pytest.mark.parametrize(
     "text",
     [

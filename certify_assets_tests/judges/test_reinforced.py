@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from certify_assets.errors import InputError, StaleCertificateError
+from certify_assets.judges.lm.compact import compact_model_path
 from certify_assets.judges.lm.rewards import ARMS, arm_of
 from certify_assets.judges.reinforced import GrpoSpec, grpo_config
 from certify_assets.judges.specs import JUDGES, judge_problems, judge_spec, judges
@@ -138,3 +139,15 @@ def test_words_of_several_tokens_are_refused_before_the_start_is_trained(corpora
     judge.train()
     runs = judge.corpus.split("cal").head(3)
     assert judge.score_runs(runs)[0]["score"].abs().gt(0).all()
+
+
+def test_a_start_that_is_not_trained_is_named_with_its_command(corpora: Store) -> None:
+    judge = judged(corpora, "three", "grpo")
+    with pytest.raises(InputError, match=r"run `certify judge train three --judge sft` first\.$"):
+        judge.train()
+    folder = str(compact_model_path())
+    with pytest.raises(InputError) as error:
+        judge.with_model(folder).train()
+    assert f"run `certify judge train three --judge sft --model {folder}` first." in str(
+        error.value
+    )

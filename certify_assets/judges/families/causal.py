@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
@@ -240,6 +241,7 @@ class GrpoFamily(CausalFamily):
         """Train the arms that are missing and keep the one that certifies most."""
         sft, start = judge.corpus.split("sft"), _base(judge)
         single_tokens(start.language.verdicts)
+        _require_start(judge)
         found = select_arm(judge, report=report)
         with candidate_adapter(judge, found.candidate) as folder:
             record = self._record(judge, start.with_adapter(folder), sft, **found.details)
@@ -311,6 +313,21 @@ def _require_single_tokens(judge: JudgedCorpus, start: CausalJudge) -> None:
         single_tokens(start.language.verdicts)
     except InputError as error:
         raise InputError(f"{wanted} is to start from {judge}, and {error}") from None
+
+
+def _require_start(judge: JudgedCorpus) -> None:
+    """Say what trains the judge that the arms start from, with the same model, where it is not."""
+    spec, start = judge.spec, judge.sibling(judge.spec.start)
+    if start.is_trained:
+        return
+    command = f"certify judge train {judge.corpus} --judge {start}"
+    if spec.model != start.spec.model:
+        command += f" --model {shlex.quote(spec.model)}"
+        command += f" --revision {spec.revision}" if spec.revision else ""
+    raise InputError(
+        f"{judge} starts from {start}, which is not trained on {judge.corpus}; run `{command}` "
+        "first."
+    )
 
 
 def _base(judge: JudgedCorpus) -> CausalJudge:

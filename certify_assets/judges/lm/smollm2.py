@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import tempfile
 import warnings
+from contextlib import redirect_stderr
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
@@ -97,7 +99,8 @@ def _convert(source: Path, folder: Path) -> None:
     disable_bar: Any = logging.disable_progress_bar
     disable_bar()
     about = {"gguf_file": source.name}
-    with warnings.catch_warnings():
+    # the bar of its tensors cannot be switched off, and would break into a log
+    with redirect_stderr(io.StringIO()), warnings.catch_warnings():
         # of the arrays that gguf maps read-only, which are copied
         warnings.filterwarnings("ignore", category=UserWarning)
         tokenizer = AutoTokenizer.from_pretrained(str(source.parent), **about)
