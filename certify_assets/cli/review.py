@@ -141,7 +141,7 @@ def export(
     """Write the review queue for labelling elsewhere.
 
     FILE (CSV, JSON Lines or Parquet) gets empty columns outcome, reviewer and comment. A CSV is
-    refused where a name begins like a formula, which a spreadsheet would run.
+    refused where a text begins like a formula, which a spreadsheet would run.
     """
     from certify_assets.operations.label_files import export_queue, export_studio
     from certify_assets.operations.review_queue import load_queue

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +22,7 @@ from certify_assets.reports.wording import (
     render,
     store_page,
 )
+from certify_assets.tables.delimited import csv_text, defused
 
 if TYPE_CHECKING:
     from certify_assets.storage.store import Store
@@ -299,10 +298,9 @@ def write_table(table: Table, kind: str) -> str:
 
 
 def _csv(table: Table) -> str:
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerows([table.columns, *table.rows])
-    return stream.getvalue()
+    # nothing joins these tables, and one agent's name must not keep a stored page from being made
+    rows = [[defused(cell) for cell in row] for row in table.rows]
+    return csv_text([defused(name) for name in table.columns], list(zip(*rows, strict=True)))
 
 
 def _markdown(table: Table) -> str:

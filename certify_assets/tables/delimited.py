@@ -1,14 +1,15 @@
-"""Delimited text: CSV and TSV as programs write them, with what was understood of each file."""
+"""Delimited text: CSV and TSV as programs write them, and CSV that no spreadsheet runs."""
 
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
@@ -37,6 +38,20 @@ _WESTERN = re.compile(
     b"[\x00-\x7f\x80\x85\x91-\x97\x99\xa0\xa1\xa3\xa7-\xab\xae\xb0\xb2-\xb5\xb7-\xd6\xd8-\xf6"
     b"\xf8-\xfd]*"
 )
+# a spreadsheet that splits at other separators than the comma begins a cell behind these
+_SPLITS = re.compile(r"[;\t\r\n]")
+_PLAIN = re.compile(r"\w[^;\t\r\n]*")
+# what a spreadsheet passes over before a formula: spaces, control characters, a quote of its cell
+_PASSED_OVER = re.compile(r"[\s\x00-\x1f\x7f\u200b-\u200f\u2060\ufeff\"]*")
+_MARK = re.compile(r"[=@+\-＝＠＋－]")
+# a number with its sign is no formula, nor an estimate with its interval, nor a sign alone
+_SIGNED = re.compile(
+    r"[+\-＋－]((\d+(\.\d*)?|\.\d+)(e[+\-]?\d+)?( \([\d. %−–-]+( to [\d. %−–-]+)?\))?)?\s*",
+    re.IGNORECASE,
+)
+
+# of cells, with those that are empty
+_NUMBERS = (int, float, type(None))
 
 
 @contextmanager
@@ -188,3 +203,48 @@ def _check_header(path: Path, header: Sequence[str]) -> None:
         raise InputError(
             f"{path} has NUL bytes in its header: it is damaged or UTF-16; save it as CSV in UTF-8."
         )
+
+
+def is_formula(text: str) -> bool:
+    """Whether a spreadsheet may run a cell of this text, or a part that it splits off."""
+    if _PLAIN.fullmatch(text):
+        return False
+    if text[:1] in ("\t", "\r", "\n"):
+        return True
+    for part in _SPLITS.split(text):
+        passed = _PASSED_OVER.match(part)
+        cell = part[passed.end() :] if passed else part
+        if _MARK.match(cell) and not _SIGNED.fullmatch(cell):
+            return True
+    return False
+
+
+def formulas(cells: Iterable[Any]) -> set[str]:
+    """Return the texts among the cells that a spreadsheet may run; numbers are none."""
+    return set(filter(is_formula, _texts(cells)))
+
+
+def _texts(cells: Iterable[Any]) -> set[str]:
+    # most columns have the same few texts in every row
+    return {
+        cell if type(cell) is str else str(cell) for cell in cells if not isinstance(cell, _NUMBERS)
+    }
+
+
+def defused(cell: str) -> str:
+    """Return a cell of a table that is only looked at, as text where it would be a formula."""
+    return f"'{cell}" if is_formula(cell) else cell
+
+
+def csv_text(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> str:
+    """Write columns as CSV, all texts in quotes where one holds another separator."""
+    split = any(_SPLITS.search("".join(_texts(cells))) for cells in (names, *columns))
+    stream = io.StringIO()
+    writer = csv.writer(
+        stream,
+        lineterminator="\n",
+        quoting=csv.QUOTE_NONNUMERIC if split else csv.QUOTE_MINIMAL,
+    )
+    writer.writerow(names)
+    writer.writerows(zip(*columns, strict=True))
+    return stream.getvalue()

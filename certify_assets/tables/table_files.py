@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -29,7 +27,7 @@ from certify_assets.tables.columns import (
     renamed,
     rows_of,
 )
-from certify_assets.tables.delimited import read_delimited
+from certify_assets.tables.delimited import csv_text, formulas, read_delimited
 from certify_assets.tables.sheets import read_sheet
 from certify_assets.work import WorkStage, counted, reading, under_way
 
@@ -42,8 +40,8 @@ if TYPE_CHECKING:
 _BUFFER = 1 << 20
 PARQUET_ENDINGS = frozenset({".parquet", ".pq"})
 _ENDINGS = PARQUET_ENDINGS | {".csv", ".jsonl", ".ndjson"}
-# a whole number with its sign is no formula; a sign before anything else is
-_FORMULA = re.compile(r"\s*([=@＝＠]|[+\-＋－](?!\d+(\.\d+)?\s*$))|[\t\r\n]")
+# characters of a cell that a refusal shows
+_SHOWN = 120
 
 
 def read_rows(
@@ -326,25 +324,32 @@ TABLE_ENDINGS = frozenset(_READERS)
 
 def check_table_file(path: Path, frame: Writable) -> None:
     """Refuse a table that its kind of file cannot hold, before anything is written."""
-    # names of tasks, runs and agents are untrusted, and reviewers open the queue in a spreadsheet;
-    # a name in another spelling would be lost to every later join, so it is not altered either
+    # those who deliver runs choose the names of tasks, runs, agents and files, and reviewers open
+    # the queue in a spreadsheet; a name in another spelling would be lost to every later join, so
+    # it is not altered either
     if path.suffix.lower() not in _ENDINGS:
         raise InputError(
             f"{path} does not end in .csv, .parquet or .jsonl; choose one of these formats."
         )
-    if path.suffix.lower() != ".csv":
-        return
-    for column in ("task_id", "trajectory_id", "agent", "split"):
-        found = (
-            [str(value) for value in frame[column] if _FORMULA.match(str(value))]
-            if column in frame
-            else []
-        )
-        if found:
+    if path.suffix.lower() == ".csv":
+        _refuse_formulas(path, frame)
+
+
+def _refuse_formulas(path: Path, frame: Writable) -> None:
+    remedy = (
+        "a spreadsheet would run it as a formula; choose a name that ends in .jsonl or .parquet, "
+        "which hold it as it is."
+    )
+    if named := sorted(formulas(frame)):
+        raise InputError(f"{path} cannot hold the column name {named[0][:_SHOWN]!r}: {remedy}")
+    for name in frame:
+        # numbers are none, and most of a large table
+        cells = [] if frame[name].dtype.kind in "biuf" else _cells(frame[name])
+        if found := formulas(cells):
+            rows = [row for row, cell in enumerate(map(str, cells), 1) if cell in found]
             raise InputError(
-                f"{path} cannot hold the {column} {found[0]!r} ({len(found)} such): a "
-                "spreadsheet would run it as a formula; choose a name that ends in .jsonl or "
-                ".parquet, which hold it as it is."
+                f"{path} cannot hold the {name} {str(cells[rows[0] - 1])[:_SHOWN]!r} of row "
+                f"{rows[0]} ({len(rows)} such): {remedy}"
             )
 
 
@@ -360,16 +365,14 @@ def write_table_file(path: Path, frame: Writable) -> None:
         write_atomic(path, buffer.getvalue())
         return
     names = list(frame.keys())
-    rows = zip(*(_cells(frame[name]) for name in names), strict=True)
-    text = io.StringIO()
+    columns = [_cells(frame[name]) for name in names]
     if suffix == ".csv":
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(names)
-        writer.writerows(rows)
+        text = csv_text(names, columns)
     else:
+        rows = zip(*columns, strict=True)
         encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-        text.writelines(f"{encode(dict(zip(names, row, strict=True)))}\n" for row in rows)
-    write_atomic(path, text.getvalue().encode("utf-8"))
+        text = "".join(f"{encode(dict(zip(names, row, strict=True)))}\n" for row in rows)
+    write_atomic(path, text.encode("utf-8"))
 
 
 def _cells(column: npt.NDArray[Any] | pd.Series[Any]) -> list[Any]:

@@ -232,11 +232,12 @@ def test_of_several_procedures_the_deciding_one_counts(call: Call, tables: Path)
     assert plan["certificate_sha256"] and plan["thresholds"] == [one["threshold"]]
 
 
+@pytest.mark.parametrize("begin", ["=", "n12;="])
 def test_a_draw_with_a_name_like_a_formula_is_written_where_no_spreadsheet_runs_it(
-    call: Call, tables: Path
+    call: Call, tables: Path, begin: str
 ) -> None:
     rows = score_rows(tasks=80, seed=1)
-    rows["trajectory_id"] = "=" + rows["trajectory_id"]
+    rows["trajectory_id"] = begin + rows["trajectory_id"]
     rows.to_csv(tables / "batch.csv", index=False)
     drawing = ("batch", "draw", tables / "cert.json", tables / "batch.csv", "--seed", "11", "--out")
     refused = call(*drawing, tables / "draw.csv")

@@ -135,12 +135,13 @@ def test_no_command_overwrites_what_it_reads(call: Call, scores: Path, tmp_path:
     assert not (tmp_path / "q.csv").exists()
 
 
+@pytest.mark.parametrize("name", ["=cmd|' /C calc'!A0", "n12;=cmd|' /C calc'!A0"])
 def test_nothing_is_written_when_one_of_two_outputs_cannot_be(
-    call: Call, scores: Path, tmp_path: Path
+    call: Call, scores: Path, tmp_path: Path, name: str
 ) -> None:
     call(f"certificate {scores} --out {tmp_path}/c.json")
     frame = score_rows(tasks=3, attempts=2)
-    frame.loc[0, "task_id"] = "=cmd|' /C calc'!A0"
+    frame.loc[0, "task_id"] = name
     frame.to_parquet(tmp_path / "new.parquet")
     outputs = ("--queue", tmp_path / "q.parquet", "--decisions", tmp_path / "d.csv")
     answer = call("decide", tmp_path / "c.json", tmp_path / "new.parquet", *outputs)

@@ -180,6 +180,24 @@ def test_new_runs_are_decided_and_written_out(call: Call, operated: Store, tmp_p
     )
 
 
+@pytest.mark.parametrize("output", ["--decisions", "--queue"])
+def test_a_file_whose_name_is_a_formula_is_no_cell_of_a_csv(
+    call: Call, operated: Store, tmp_path: Path, output: str
+) -> None:
+    call("ops", "deploy", "c", "lexical", "--root", operated.root)
+    runs = deliver(tmp_path / '=HYPERLINK("http:||example.org").jsonl', tasks=30)
+    given = ("ops", "ingest", "c", runs, "--root", operated.root, output)
+    refused = call(*given, tmp_path / "out.csv")
+    assert refused.code == 2
+    words = " ".join(refused.err.split())
+    assert "cannot hold the source_file '=HYPERLINK" in words and "of row 1" in words
+    assert "choose a name that ends in .jsonl or .parquet" in words
+    assert not (tmp_path / "out.csv").exists()
+    # what was decided stands, and the same files write it elsewhere
+    assert call(*given, tmp_path / "out.jsonl").code == 0
+    assert set(pd.read_json(tmp_path / "out.jsonl", lines=True)["source_file"]) == {runs.name}
+
+
 def test_a_refused_batch_is_exit_3_and_says_why(
     call: Call, operated: Store, tmp_path: Path
 ) -> None:

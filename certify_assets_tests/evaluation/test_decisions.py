@@ -10,6 +10,7 @@ from certify_assets.certificates.decision import REASONS
 from certify_assets.errors import InputError
 from certify_assets.evaluation.decisions import decide_table
 from certify_assets.evaluation.score_table import read_score_table
+from certify_assets.tables.delimited import is_formula
 from certify_assets.tables.table_files import write_table_file
 from certify_assets_tests.builders import score_rows
 
@@ -28,6 +29,61 @@ def test_a_name_that_a_spreadsheet_would_run_is_not_written_as_csv(
     ):
         write_table_file(tmp_path / "q.csv", _frame(name))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n12;=1+1",
+        "n;\u00a0@x",
+        'n;"=1+1',
+        "n\r=1+1",
+        "n\n-cmd|x",
+        "n\t+a",
+        "\ufeff=1",
+        '"=1',
+        "-0.5x",
+    ],
+)
+@pytest.mark.parametrize("column", ["source_file", "reason", "anything"])
+def test_no_column_of_a_csv_holds_a_formula_or_a_part_that_is_one(
+    tmp_path: Path, column: str, text: str
+) -> None:
+    frame = _frame("a").assign(**{column: ["fine", text]})
+    with pytest.raises(InputError, match=rf"cannot hold the {column} .* of row 2 \(1 such\)"):
+        write_table_file(tmp_path / "q.csv", frame)
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_header_of_a_csv_is_a_formula(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot hold the column name '=1'"):
+        write_table_file(tmp_path / "q.csv", _frame("a").rename(columns={"score": "=1"}))
+
+
+def test_numbers_with_signs_stay_numbers_in_a_csv(tmp_path: Path) -> None:
+    texts = ["-0.5", "+.5", "-1e-05", "-", "+0.012 (−0.010 to 0.034)"]
+    numbers = [-0.5, -1e-05, -np.inf, -3.0, np.nan]
+    columns = {"text": np.array(texts, dtype=object), "score": np.array(numbers)}
+    mixed = {"mixed": np.array([-0.5, -1, None, "-1", True], dtype=object)}
+    write_table_file(tmp_path / "q.csv", columns | mixed)
+    again = pd.read_csv(tmp_path / "q.csv")
+    assert again["text"].tolist() == texts
+    np.testing.assert_array_equal(again["score"], numbers)
+    assert "\n-0.5,-0.5,-0.5\n" in (tmp_path / "q.csv").read_text("utf-8")
+
+
+def test_a_separator_of_other_spreadsheets_is_within_quotes(tmp_path: Path) -> None:
+    write_table_file(tmp_path / "q.csv", _frame("left; then right"))
+    text = (tmp_path / "q.csv").read_text("utf-8")
+    assert text.splitlines()[1:] == ['"t","a",-0.5', '"left; then right","b",1.0']
+    assert pd.read_csv(tmp_path / "q.csv").equals(_frame("left; then right"))
+
+
+def test_a_long_name_is_looked_at_in_time_proportional_to_it() -> None:
+    # a pattern that begins again at each separator looks at every rest of the name
+    for text in ("\t" * 400_000, "a" + ";\u00a0" * 200_000, "-" + "1" * 400_000 + "x"):
+        is_formula(text)
+    assert is_formula("a" + "; " * 200_000 + "=1") and not is_formula("a" + "; " * 200_000 + "1")
 
 
 @pytest.mark.parametrize("name", ["-5", "007", "τ, 'x' \"y\"", "-1.5"])

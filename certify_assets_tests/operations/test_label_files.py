@@ -272,17 +272,17 @@ def test_two_choices_in_one_annotation_are_refused(store: Store, tmp_path: Path)
         import_labels(Corpus(store, "c"), write(tmp_path / "a.json", json.dumps(tasks)))
 
 
-def test_a_csv_never_holds_a_formula(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["=cmd|' /C calc'!A0", "n12;=cmd|' /C calc'!A0"])
+def test_a_csv_never_holds_a_formula(tmp_path: Path, name: str) -> None:
     store = Store(str(tmp_path / "root"))
-    write_batch(store, [decided("=cmd|' /C calc'!A0", task_id="t", asked="undecided")])
+    write_batch(store, [decided(name, task_id="t", asked="undecided")])
     queue = load_queue(Corpus(store, "c"))
     with pytest.raises(InputError, match="a spreadsheet would run it as a formula"):
         export_queue(tmp_path / "queue.csv", queue)
     assert not (tmp_path / "queue.csv").exists()
     export_queue(tmp_path / "queue.jsonl", queue)
     assert (
-        json.loads((tmp_path / "queue.jsonl").read_text(encoding="utf-8"))["trajectory_id"]
-        == "=cmd|' /C calc'!A0"
+        json.loads((tmp_path / "queue.jsonl").read_text(encoding="utf-8"))["trajectory_id"] == name
     )
 
 

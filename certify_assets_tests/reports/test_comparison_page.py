@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +19,10 @@ from certify_assets.reports.comparison_page import (
     plotted,
     render_comparison,
     table_markdown,
+    write_main_exports,
     write_table,
 )
+from certify_assets.storage.store import Store
 from certify_assets_tests.pages import assert_stands_alone, text_of
 
 HOSTILE = (
@@ -165,6 +168,28 @@ def test_tables_come_back_from_csv_as_they_were(document: dict[str, Any]) -> Non
         assert list(csv.reader(io.StringIO(write_table(table, "csv")))) == [
             list(line) for line in (table.columns, *table.rows)
         ]
+
+
+def test_a_csv_of_the_comparison_runs_no_name_of_an_agent(
+    document: dict[str, Any], tmp_path: Path
+) -> None:
+    names = ["=1+1", "n12;=1+1", "@x", "-0.5"]
+    (fold, *_) = document["agent_disjoint"][0]["folds"]
+    document["agent_disjoint"][0]["folds"] = [fold | {"agents": [name]} for name in names]
+    document["agent_disjoint"][0]["difference"]["auroc"] |= {
+        "value": 0.05,
+        "low": -0.01,
+        "high": 0.1,
+    }
+    *_, agents = comparison_tables([document])
+    write_main_exports(store := Store(str(tmp_path / "root")), [document])
+    stored = store.read_bytes("study/main_table_agents.csv").decode("utf-8")
+    assert stored == write_table(agents, "csv")
+    _, every, *folds = csv.reader(io.StringIO(stored))
+    assert [row[2] for row in folds] == ["'=1+1", "'n12;=1+1", "'@x", "-0.5"]
+    assert every[-1] == "+0.050 (−0.010 to 0.100)"
+    # elsewhere a name is as it is
+    assert "@x" in [row[2] for row in agents.rows]
 
 
 def test_tables_say_what_was_not_measured_and_what_continues(document: dict[str, Any]) -> None:
