@@ -169,9 +169,12 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> object:
     """Make a JSON object; refuse a key that it has twice, of which one value would be lost."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        repeated = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"it has the key {repeated[:60]!a} twice in one object")
+        # in one passage: counting each key takes minutes where the last of many is repeated
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise ValueError(f"it has the key {name[:60]!a} twice in one object")
+            seen.add(name)
     return found
 
 

@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from certify_assets.errors import InputError
-from certify_assets.files import interchange_json, parse_json, read_json, stored_as, write_atomic
+from certify_assets.files import (
+    interchange_json,
+    parse_json,
+    read_json,
+    stored_as,
+    unique_keys,
+    write_atomic,
+)
 
 
 @pytest.mark.parametrize(
@@ -32,6 +39,30 @@ def test_json_that_cannot_be_read_or_means_two_things_is_refused(
     (tmp_path / "a.json").write_text(text, "utf-8")
     with pytest.raises(InputError, match=rf"a\.json is not a JSON document \(.*{words}"):
         read_json(tmp_path / "a.json")
+
+
+class _CountedKey(str):
+    """A key that counts how often it is compared or hashed."""
+
+    looks = 0
+
+    def __eq__(self, other: object) -> bool:
+        _CountedKey.looks += 1
+        return super().__eq__(other)
+
+    def __hash__(self) -> int:
+        _CountedKey.looks += 1
+        return super().__hash__()
+
+
+@pytest.mark.parametrize("repeated", ["first", "last"])
+def test_a_repeated_key_is_found_in_one_passage(repeated: str) -> None:
+    names = [f"key {number}" for number in range(3000)]
+    pairs = [(_CountedKey(name), 0) for name in (*names, names[0 if repeated == "first" else -1])]
+    _CountedKey.looks = 0
+    with pytest.raises(ValueError, match="it has the key 'key"):
+        unique_keys(pairs)
+    assert _CountedKey.looks < 10 * len(pairs)
 
 
 def test_json_that_is_sound_is_read() -> None:
