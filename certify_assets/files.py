@@ -180,6 +180,8 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> object:
 
 #: values of a YAML document whose aliases are written out
 _MOST_VALUES: Final = 100_000
+# what the YAML library raises at a value that it cannot make
+_NO_VALUE: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 def parse_yaml(text: str) -> Any:
@@ -199,6 +201,16 @@ def parse_yaml(text: str) -> Any:
                 seen.add(key.value)
             found: dict[Any, Any] = super().construct_mapping(node, deep)
             return found
+
+        def construct_object(self, node: Any, deep: bool = False) -> Any:
+            try:
+                return super().construct_object(node, deep)
+            except _NO_VALUE:
+                # the library takes a value to be what its tag or its form says
+                words = f"a value is none of {node.tag}"
+                raise yaml.constructor.ConstructorError(
+                    None, None, words, node.start_mark
+                ) from None
 
     sizes: dict[int, float] = {}
 
@@ -220,6 +232,11 @@ def parse_yaml(text: str) -> Any:
             words = f"its aliases stand for more than {_MOST_VALUES:,} values"
             raise yaml.constructor.ConstructorError(None, None, words, node.start_mark)
         return loader.construct_document(node)
+    except _NO_VALUE:
+        # of the scanner: an escape beyond the last character, a version of too many digits
+        raise yaml.scanner.ScannerError(
+            None, None, "a character or number that there is not", loader.get_mark()
+        ) from None
     finally:
         loader.dispose()
 

@@ -146,6 +146,18 @@ def score_rows(
     )
 
 
+#: values of YAML whose types cannot hold them
+UNREADABLE_YAML = (
+    "!!timestamp x",
+    "!!int ''",
+    "!!float ''",
+    "!!bool x",
+    "2020-99-99",
+    r'"\UFFFFFFFF"',
+    "{!!int '': 1}",
+)
+
+
 def write_scores(path: Path, lines: Iterable[str]) -> Path:
     """Write a CSV from its lines."""
     path.write_text("\n".join(lines) + "\n", "utf-8")

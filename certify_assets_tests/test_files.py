@@ -7,16 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
 from certify_assets.errors import InputError
 from certify_assets.files import (
     interchange_json,
     parse_json,
+    parse_yaml,
     read_json,
     stored_as,
     unique_keys,
     write_atomic,
 )
+from certify_assets_tests.builders import UNREADABLE_YAML
 
 
 @pytest.mark.parametrize(
@@ -63,6 +66,13 @@ def test_a_repeated_key_is_found_in_one_passage(repeated: str) -> None:
     with pytest.raises(ValueError, match="it has the key 'key"):
         unique_keys(pairs)
     assert _CountedKey.looks < 10 * len(pairs)
+
+
+@pytest.mark.parametrize("value", UNREADABLE_YAML)
+def test_yaml_whose_value_is_not_of_its_type_is_an_error_of_yaml(value: str) -> None:
+    with pytest.raises(yaml.MarkedYAMLError) as caught:
+        parse_yaml(f"a: 1\nb: {value}\n")
+    assert caught.value.problem_mark is not None and caught.value.problem_mark.line == 1
 
 
 def test_json_that_is_sound_is_read() -> None:

@@ -14,6 +14,7 @@ from certify_assets.errors import InputError
 from certify_assets.judges.endpoint.config import EndpointConfig
 from certify_assets.judges.families.endpoint import EndpointSpec
 from certify_assets.judges.specs import JUDGES, judge_problems, judge_spec, judges
+from certify_assets_tests.builders import UNREADABLE_YAML
 from certify_assets_tests.conftest import platform_environment
 from certify_assets_tests.paths import REPOSITORY
 
@@ -165,6 +166,7 @@ def test_a_judge_with_an_error_is_refused_with_its_own_sentence(tmp_path: Path) 
         f"key: {SECRET}\njudges: [}}",
         "\x00",
         "judges: []\njudges: []",
+        *(f"judges:\n- name: {value}" for value in UNREADABLE_YAML),
         "judges:\n- {name: mine, family: [lexical]}",
         "judges:\n- {name: mine, family: lexical, chars: 500, chars: 600}",
         EXPANDING + "judges: *z",

@@ -29,6 +29,7 @@ from certify_assets.operations.notification_config import (
 )
 from certify_assets.operations.notifications import SIGNATURE, Event, deliver, read_deliveries
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import UNREADABLE_YAML
 
 EVENT = Event("alarm", "c", "lexical", "abc", "the error is above the budget.")
 OTHER = Event("expiry", "c", "lexical", "deployment 1", "it is old.")
@@ -328,8 +329,9 @@ def test_a_document_that_cannot_be_used_is_said_and_stops_nothing(
         "a: &a [1]\n"
         + "".join(f"{n}: &{n} [{', '.join([f'*{m}'] * 10)}]\n" for m, n in pairwise("abcdefghi"))
         + "targets: *i",
+        *(f"targets:\n- name: {value}" for value in UNREADABLE_YAML),
     ],
-    ids=["a key twice", "aliases without end"],
+    ids=["a key twice", "aliases without end", *UNREADABLE_YAML],
 )
 def test_yaml_that_two_readers_could_read_differently_is_refused(store: Store, text: str) -> None:
     store.write_bytes("notifications.yaml", text.encode())
