@@ -200,6 +200,7 @@ def import_(
                 "without_outcome": done.empty,
                 "reviewers": list(done.reviewers),
                 "replaced": done.replaced,
+                "overruled": done.overruled,
                 "unasked": done.unasked,
                 "closed": list(done.closed),
             }
@@ -212,6 +213,11 @@ def import_(
     )
     if done.replaced:
         show_line(f"{done.replaced} of them replace what the same reviewer had said of the run.")
+    if done.overruled:
+        show_line(
+            f"{done.overruled} of those that stood already are overruled by what the same reviewer "
+            "said later; label these runs again where the file is right."
+        )
     if done.unasked:
         show_line(
             f"{done.unasked} of them are of runs that no reviewer is asked about; they are kept "

@@ -71,6 +71,7 @@ class Imported:
     empty: int
     reviewers: tuple[str, ...]
     replaced: int  # of the added: another outcome than the same reviewer gave before
+    overruled: int  # of those that stood: the same reviewer said something else since, or nothing
     unasked: int  # labels of runs that no reviewer is asked about: they are kept
     closed: tuple[str, ...]  # provisional batches that the labels closed, a sentence each
     read_as: tuple[str, ...]  # what was understood of the table
@@ -169,6 +170,9 @@ def import_labels(
     _require_same_reviewer(path, before, labels)
     votes = {name: dict(found.votes) for name, found in resolve_labels(before).items()}
     new = _news(before, votes, labels)
+    overruled = sum(
+        votes.get(label.trajectory_id, {}).get(label.reviewer) != label.outcome for label in labels
+    ) - len(new)
     append_labels(corpus, new)
     anchor_labels(corpus)
     anchor_heads(corpus)
@@ -176,6 +180,7 @@ def import_labels(
         added=len(new),
         stood=len(labels) - len(new),
         replaced=sum(label.reviewer in votes.get(label.trajectory_id, {}) for label in new),
+        overruled=overruled,
         empty=len(statements) - len(labels),
         reviewers=tuple(sorted({label.reviewer for label in labels})),
         unasked=unasked,

@@ -65,6 +65,7 @@ def test_export_and_import_by_the_command(call: Call, store: Store, tmp_path: Pa
         "without_outcome": 0,
         "reviewers": ["Ann"],
         "replaced": 0,
+        "overruled": 0,
         "unasked": 0,
         "closed": [],
     }
@@ -75,9 +76,13 @@ def test_export_and_import_by_the_command(call: Call, store: Store, tmp_path: Pa
     )
     assert len(read_labels(Corpus(store, "c"))) == 9
     assert call("review", "queue", "c", "--root", store.root, "--json").json["waiting"] == 0
-    frame.head(2).assign(outcome="0").to_csv(table, index=False)
-    changed = call("review", "import", "c", table, "--root", store.root, "--reviewer", "Ann")
+    later = table.with_stem("later")
+    frame.head(2).assign(outcome="0").to_csv(later, index=False)
+    changed = call("review", "import", "c", later, "--root", store.root, "--reviewer", "Ann")
     assert "2 of them replace what the same reviewer had said of the run." in changed.out
+    older = call("review", "import", "c", table, "--root", store.root, "--reviewer", "Ann")
+    assert "9 stood already" in older.out
+    assert "2 of those that stood already are overruled" in " ".join(older.out.split())
 
 
 def test_a_label_file_at_fault_is_one_sentence(call: Call, store: Store, tmp_path: Path) -> None:
