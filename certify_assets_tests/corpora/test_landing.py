@@ -11,7 +11,13 @@ import pytest
 from certify_assets.corpora.arrivals import adopt, declare, read_versions, record_version
 from certify_assets.corpora.config import CorpusConfig, load_config, registered_corpora, save_config
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.landing import scan_declared, scan_incoming
+from certify_assets.corpora.landing import (
+    WaitingError,
+    is_inbox_empty,
+    scan_declared,
+    scan_incoming,
+    settled_inbox,
+)
 from certify_assets.errors import InputError
 from certify_assets.storage.store import Store
 
@@ -162,6 +168,37 @@ def test_a_folder_of_links_waits(store: Store, folder: Path, tmp_path: Path) -> 
     (folder / "c").mkdir(parents=True)
     (folder / "c" / "link.jsonl").symlink_to(outside)
     (folder / "linked").symlink_to(outside.parent)
+    words = "of what is in the folder nothing is read: link.jsonl (link); copy the files into it"
+    assert _scan(store) == ({}, {"c": words})
+    (folder / "c" / "below").mkdir()
+    (folder / "c" / "below" / "outside").symlink_to(outside.parent)
+    os.mkfifo(folder / "c" / "below" / "pipe.jsonl")
+    (folder / "c" / "gone.jsonl").symlink_to(tmp_path / "gone")
+    words = "gone.jsonl (link), link.jsonl (link), below/outside (link) and 1 more; copy the files"
+    assert words in _scan(store)[1]["c"]
+    _put(folder, "c/a.jsonl")
+    assert list(_scan(store)[0]) == ["c"]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_an_inbox_without_files_is_not_called_empty(store: Store, kind: str) -> None:
+    inbox = store.local_path("inbox/c")
+    inbox.mkdir(parents=True)
+    if kind == "pipe":
+        os.mkfifo(inbox / "new.jsonl")
+    else:
+        (inbox / "new.jsonl").symlink_to(inbox / "gone.jsonl")
+    corpus = Corpus(store, "c")
+    assert not is_inbox_empty(corpus)
+    with (
+        pytest.raises(WaitingError, match=rf"nothing is read: new\.jsonl \({kind}\)"),
+        settled_inbox(corpus, watched=True),
+    ):
+        pass
+
+
+def test_a_folder_without_anything_is_empty(store: Store, folder: Path) -> None:
+    (folder / "c" / "below").mkdir(parents=True)
     assert _scan(store) == ({}, {"c": "the folder is empty"})
 
 
