@@ -22,6 +22,7 @@ from certify_assets.defs.names import (
     key,
     stored_version,
 )
+from certify_assets.defs.pool import pooled_on_demand
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.defs.setup import setup
 from certify_assets.evaluation.judge_summary import Figures, judge_summary
@@ -212,11 +213,11 @@ def _called_by_dagster(function: Callable[..., Any]) -> Callable[..., Any]:
         types["return"] = hints["return"]
 
     def written(step: AssetStep, *config: dg.Config) -> Any:
-        with writing(step.context, step.data_root):
+        with writing(step.context, step.data_root), pooled_on_demand(step.context):
             return function(step, *config)
 
     def written_in_parts(step: AssetStep, *config: dg.Config) -> Iterator[Any]:
-        with writing(step.context, step.data_root):
+        with writing(step.context, step.data_root), pooled_on_demand(step.context):
             yield from function(step, *config)
 
     made = written_in_parts if isgeneratorfunction(function) else written

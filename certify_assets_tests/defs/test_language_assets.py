@@ -13,8 +13,8 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.definitions import defs
 from certify_assets.defs.judges import training
-from certify_assets.defs.judges.training import POOL, machine_tags
 from certify_assets.defs.names import CORPORA
+from certify_assets.defs.pool import POOL, machine_tags
 from certify_assets.errors import InputError
 from certify_assets.judges.specs import JUDGES, LANGUAGE_JUDGES, QUICK_JUDGES
 from certify_assets.storage.store import Store

@@ -7,7 +7,7 @@ import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.assets import AssetStep, Made, judge_asset
-from certify_assets.defs.judges.training import POOL, attempted, machine_tags, progress_lines
+from certify_assets.defs.judges.training import attempted, progress_lines
 from certify_assets.defs.names import (
     FAMILY,
     PART,
@@ -17,6 +17,7 @@ from certify_assets.defs.names import (
     judge_key,
     key,
 )
+from certify_assets.defs.pool import on_device
 from certify_assets.defs.resources import DataRoot
 from certify_assets.defs.setup import judges
 from certify_assets.evaluation import arms_audit
@@ -114,8 +115,7 @@ def _arm(spec: JudgeSpec) -> dg.AssetsDefinition:
         code_version=judge_code_version(spec, "model"),
         partitions_def=arm_partitions(spec),
         tags={FAMILY: spec.kind, PART: "arm"},
-        pool=POOL,
-        op_tags=machine_tags(spec.model),
+        **on_device(spec.model),
         deps=[dg.AssetDep(source, partition_mapping=_BY_CORPUS) for source in sources],
         description=f"Train one arm of {spec.name}, or a weighted cross-entropy that it is "
         f"compared with, from {spec.start} on RL; adapters and CAL scores of the steps that are "
@@ -152,8 +152,7 @@ def _arms_audit(spec: JudgeSpec) -> dg.AssetsDefinition:
         "json",
         code_version=judge_code_version(spec, "model"),
         # it scores TEST with every arm, on the device
-        pool=POOL,
-        op_tags=machine_tags(spec.model),
+        **on_device(spec.model),
         deps=[
             *arm_deps(spec),
             judge_key(spec.name, "model"),

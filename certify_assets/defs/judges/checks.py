@@ -7,6 +7,7 @@ import dagster as dg
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.assets import with_signature
 from certify_assets.defs.names import corpora_partitions, judge_key
+from certify_assets.defs.pool import OnDevice, on_device
 from certify_assets.defs.resources import DataRoot
 from certify_assets.defs.setup import judges
 from certify_assets.evaluation import certification
@@ -14,7 +15,7 @@ from certify_assets.evaluation.audit import load_audits
 from certify_assets.evaluation.left_out_agents import left_out_agents
 from certify_assets.evaluation.parity import run_parity
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import HARVEST_JUDGES
+from certify_assets.judges.specs import HARVEST_JUDGES, JudgeSpec
 from certify_assets.operations import monitoring
 from certify_assets.reports import judge_page
 
@@ -28,7 +29,7 @@ def judge_checks() -> list[dg.AssetChecksDefinition]:
     known = named.values()
     return [
         *(_check(spec.name, *what) for spec in known for what in _OF_EVERY_JUDGE),
-        *(_check(spec.name, *_PARITY) for spec in known if spec.hosted),
+        *(_check(spec.name, *_PARITY, device=_local(spec)) for spec in known if spec.hosted),
         *(_check(name, *_STAYS_OUT) for name in HARVEST_JUDGES if name in named),
     ]
 
@@ -38,8 +39,19 @@ def monitor_checks() -> list[dg.AssetChecksDefinition]:
     return [_check(spec.name, *_NO_ALARM) for spec in judges().values()]
 
 
+def _local(spec: JudgeSpec) -> OnDevice:
+    """Return the pool of a parity test, whose other half is a model of this machine."""
+    return on_device(spec.parity.model) if spec.parity else {}
+
+
 def _check(
-    judge: str, part: str, blocking: bool, ask: Ask, promise: str
+    judge: str,
+    part: str,
+    blocking: bool,
+    ask: Ask,
+    promise: str,
+    *,
+    device: OnDevice | None = None,
 ) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=judge_key(judge, part),
@@ -47,6 +59,7 @@ def _check(
         blocking=blocking,
         partitions_def=corpora_partitions,
         description=promise,
+        **(device or {}),
     )
     @with_signature
     def check(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:

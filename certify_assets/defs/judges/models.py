@@ -20,14 +20,9 @@ from certify_assets.defs.assets import (
 )
 from certify_assets.defs.corpora.assets import skip
 from certify_assets.defs.judges.arms import arm_deps, arm_events
-from certify_assets.defs.judges.training import (
-    POOL,
-    adapter_artifacts,
-    attempted,
-    machine_tags,
-    progress_lines,
-)
+from certify_assets.defs.judges.training import adapter_artifacts, attempted, progress_lines
 from certify_assets.defs.names import LM_GROUP, corpora_partitions, judge_key, key
+from certify_assets.defs.pool import POOL, machine_tags, on_device
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.errors import GateClosedError
 from certify_assets.evaluation.judge_summary import Figures, scoring_figures, training_figures
@@ -114,8 +109,7 @@ def _harvest_model(spec: JudgeSpec) -> dg.AssetsDefinition:
         deps=[judge_key(spec.start, name) for name in ("model", "scores")]
         + [key(f"corpora/{name}") for name in splits],
         output_required=False,
-        pool=POOL if spec.uses_language_model else None,
-        op_tags=machine_tags(spec.model) if spec.uses_language_model else None,
+        **(on_device(spec.model) if spec.uses_language_model else {}),
         description=f"{spec.summary} Skipped, with the reason, where half A certifies nothing.",
     )
     def model(step: AssetStep) -> Iterator[Any]:
@@ -168,8 +162,7 @@ def _transfer_model(spec: JudgeSpec) -> dg.AssetsDefinition:
                 "none is, and the judge is skipped.",
             )
         ],
-        pool=POOL if spec.uses_language_model else None,
-        op_tags=machine_tags(spec.model) if spec.uses_language_model else None,
+        **(on_device(spec.model) if spec.uses_language_model else {}),
         output_required=False,
         description=f"{spec.summary} Of its own partition it reads tasks and instructions of CAL "
         "and TEST, to leave them out, and no SFT row.",
@@ -384,8 +377,7 @@ class CompactConfig(dg.Config):
     LM_GROUP,
     partitions_def=None,
     kinds={"safetensors"},
-    pool=POOL,
-    op_tags=machine_tags("compact"),
+    **on_device("compact"),
     description="Verify the causal language model that comes with the package and that base, sft "
     "and grpo read: every file as its provenance says. With rebuild: true it is pretrained again "
     "(about a quarter of an hour on one core, resumable) and compared byte by byte; judges still "

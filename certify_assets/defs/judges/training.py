@@ -1,4 +1,4 @@
-"""Training and scoring ops: their pool, machine tags, retries, and progress in the log."""
+"""Training and scoring ops: their retries, adapters, and progress in the log."""
 
 from __future__ import annotations
 
@@ -12,13 +12,8 @@ import dagster as dg
 
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm import lineage
-from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.record import JudgeRecord
 from certify_assets.storage.progress import ProgressLines
-
-#: one op of it at a time, as dagster.yaml sets: two trainings on one device are slower than one
-#: after the other
-POOL = "gpu"
 
 _RETRIES = 2
 _DELAY_S = 10.0
@@ -38,12 +33,6 @@ class Kept(TypedDict, total=False):
 
     files: dict[Path, str]
     curves: dict[str, list[tuple[int, float]]]
-
-
-def machine_tags(model: str) -> dict[str, dict[str, int]]:
-    """Return op tags for Ray: a GPU, except for models that two cores train."""
-    small = known_model(model).small
-    return {"dagster-ray/config": {"num_cpus": 2} if small else {"num_cpus": 4, "num_gpus": 1}}
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from certify_assets.defs.names import (
     source,
     stored_version,
 )
+from certify_assets.defs.pool import on_device_of_any_judge
 from certify_assets.defs.setup import judges
 from certify_assets.errors import IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
@@ -146,6 +147,7 @@ def incoming_runs(step: AssetStep) -> Made:
 @_asset(
     deps=[incoming_runs, DEPLOYMENT, key("corpora/split_manifest")],
     kinds={"parquet"},
+    **on_device_of_any_judge(),
     description="Decide every new run: auto-reject, auto-accept or human review, with reason, "
     "score, thresholds and certificate. Where judge, certificate, audit or monitor are not valid, "
     "everything goes to human review and this page says why.",
@@ -335,6 +337,7 @@ def operation_monitor(step: AssetStep) -> Made:
 @_asset(
     deps=[reviewed_labels, operation_monitor],
     kinds={"json"},
+    **on_device_of_any_judge(),
     description="Certify the deployed judge on CAL and the audit sample together, at a delta of "
     "its own by the declared schedule: once for each set of labels, when enough tasks are new. "
     "The rows are stored with the certificates, so that every reader can recompute them.",
@@ -375,6 +378,7 @@ def automatic_deployment() -> dg.AssetsDefinition:
         name="automatic_deployment",
         deps=[recertification, *(judge_key(name, "audit") for name in judges())],
         kinds={"json"},
+        **on_device_of_any_judge(),
         description="Let new certificates of the deployed judge decide, on CAL or of a "
         "recertification, where `auto_deploy` of the corpus and every guard rail let it; notify, "
         "and say why where not. `certify ops rollback CORPUS` takes it back.",

@@ -12,8 +12,9 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.assets import AssetStep, Made, asset
 from certify_assets.defs.automation import KEPT_CURRENT
 from certify_assets.defs.corpora.assets import skip
-from certify_assets.defs.judges.training import POOL, attempted, machine_tags, progress_lines
+from certify_assets.defs.judges.training import attempted, progress_lines
 from certify_assets.defs.names import CORPORA_GROUP, RESEARCH_GROUP, judge_key, key
+from certify_assets.defs.pool import on_device, on_device_of_any_judge
 from certify_assets.defs.setup import judges
 from certify_assets.evaluation import agent_folds, comparison
 from certify_assets.files import canonical_json
@@ -95,6 +96,7 @@ def _by_judge(figures: Mapping[str, float | None]) -> dict[str, str]:
     deps=[judge_key(name, "scores") for name in agent_folds.fold_judges() if name in judges()]
     + [key("corpora/sft_split"), key("corpora/cal_split")],
     kinds={"json"},
+    **on_device_of_any_judge(),
     description="Evaluate judges on runs of agents they have never seen: trained on the SFT runs "
     "of some agents, read on CAL runs of the others, next to the judge trained on all, on the "
     "same rows.",
@@ -218,8 +220,7 @@ def harvests(step: AssetStep) -> Made:
 
 @_study(
     deps=[*_GROUND, judge_key("sft", "model")],
-    pool=POOL,
-    op_tags=machine_tags("compact"),
+    **on_device("compact"),
     description="Harvest once with the fine-tuned language model: minutes on two cores.",
 )
 def harvests_lm(step: AssetStep) -> Made:
