@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -44,9 +46,25 @@ def own_cores() -> int:
 
 def ignore_interrupts() -> None:
     """Leave a keyboard interrupt, which reaches every process, to the waiting parent."""
-    import signal
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def end_with_parent() -> None:
+    """End this process by SIGKILL as soon as the one that started it is gone; on Linux."""
+    # A worker waits for its next shard on a pipe that it holds both ends of: a killed parent
+    # would leave it waiting for ever.
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def _begin(prepare: Callable[[], None], parent: int) -> None:
+    end_with_parent()
+    if os.getppid() != parent:
+        # it was killed before this process could say that it wants to know
+        os._exit(1)
+    prepare()
 
 
 def run_shards(
@@ -97,7 +115,8 @@ def _in_processes(
     pool = ProcessPoolExecutor(
         min(workers, len(shards)),
         mp_context=get_context("spawn"),
-        initializer=prepare,
+        initializer=_begin,
+        initargs=(prepare, os.getpid()),
         max_tasks_per_child=1 if fresh else None,
     )
     try:

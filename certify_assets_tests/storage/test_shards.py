@@ -1,6 +1,11 @@
 """Shards give the same bytes on every engine: answers, a synthetic study, scores."""
 
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +18,8 @@ from certify_assets.research import simulation_study as study
 from certify_assets.storage.shards import ENGINE_VARIABLE, chosen_engine, run_shards
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs
-from certify_assets_tests.services import ray_cluster
+from certify_assets_tests.paths import REPOSITORY
+from certify_assets_tests.services import processes_in, ray_cluster
 
 QUESTION = study.SimulationPlan(
     trials=60, tasks=(20,), rhos=(0.5,), procedures=("taskboot", "guarded_taskboot"), workers=2
@@ -31,9 +37,13 @@ def square(number: int) -> int:
 
 
 def end_at_once(number: int) -> int:
-    import os
-
     os._exit(number)
+
+
+def wait(place: str) -> None:
+    """Say that a worker is at work, and stay so."""
+    Path(place).touch()
+    time.sleep(600)
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +97,41 @@ def test_every_shard_is_answered_once_and_an_error_is_the_functions_own(engine: 
 def test_a_worker_that_ends_is_told(engine: str) -> None:
     with pytest.raises(CertifyError, match="ended before it answered"):
         list(run_shards(end_at_once, [1, 2], engine=engine, workers=2))
+
+
+_TWO_WORKERS = """
+import sys
+from certify_assets.storage.shards import run_shards
+from certify_assets_tests.storage.test_shards import wait
+if __name__ == "__main__":
+    list(run_shards(wait, sys.argv[1:], engine="processes", workers=2))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="a process is told of its parent's end on Linux"
+)
+def test_workers_end_with_a_process_that_was_killed(tmp_path: Path) -> None:
+    program, places = tmp_path / "two.py", [tmp_path / "one", tmp_path / "other"]
+    program.write_text(_TWO_WORKERS, "utf-8")
+    process = subprocess.Popen(
+        [sys.executable, str(program), *map(str, places)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+    while not all(place.exists() for place in places):
+        assert process.poll() is None
+        time.sleep(0.1)
+    assert len(processes_in(tmp_path)) >= 3
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    until = time.monotonic() + 60
+    while (left := processes_in(tmp_path)) and time.monotonic() < until:
+        time.sleep(0.1)
+    for worker in left:
+        os.kill(worker, signal.SIGKILL)
+    assert left == {}
 
 
 def devices_of_worker(_: int) -> tuple[str, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -392,8 +391,3 @@ def _prepare() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     for name, value in ONE_THREAD.items():
         os.environ.setdefault(name, value)
-    if sys.platform == "linux":
-        import ctypes
-
-        # with the process that waits for it, so that a successor works alone
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
