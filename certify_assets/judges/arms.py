@@ -111,6 +111,7 @@ def train_arm(judge: JudgedCorpus, arm: str, *, report: Report = silent) -> ArmR
     """Train an arm or a control, or resume it, and score CAL with each of its steps."""
     run = _Run.of(judge, arm)
     record = run.finished() or run.train(report)
+    run.remove_checkpoints()
     for step in grpo_config(judge.spec).evaluate_at:
         scored_candidate(judge, Candidate(arm, step), "cal", report=report)
     return record
@@ -330,8 +331,13 @@ class _Run:
                 history=history,
             )
             self.store.write_json(f"{self.folder}/arm.json", asdict(record))
-            shutil.rmtree(folder / "checkpoint", ignore_errors=True)
         return record
+
+    def remove_checkpoints(self) -> None:
+        """Remove what a finished training resumed from, also where a kill came before this."""
+        if self.store.is_local:
+            place = self.store.local_path(f"{self.folder}/checkpoint")
+            shutil.rmtree(place, ignore_errors=True)
 
     def _begin(self) -> None:
         """Clear away what a run with another key left: its checkpoints are not this one's."""

@@ -98,6 +98,15 @@ def test_an_arm_that_was_stopped_goes_on_and_ends_with_the_same_bytes(arms_store
 
 
 @pytest.mark.slow
+def test_checkpoints_that_a_kill_left_by_a_finished_arm_are_removed(arms_store: Store) -> None:
+    # its record is there, and the process ended before it could clear up
+    arms_store.write_bytes(f"{ARM}/checkpoint/checkpoint.safetensors", b"as of the last step")
+    arms.train_arm(grpo(arms_store), "reject_3")
+    assert not arms_store.exists(f"{ARM}/checkpoint/checkpoint.safetensors")
+    assert not arms_store.local_path(f"{ARM}/checkpoint").exists()
+
+
+@pytest.mark.slow
 def test_what_was_altered_is_refused(arms_store: Store) -> None:
     weights, table = f"{ARM}/step_1/adapter_model.safetensors", f"{ARM}/cal_1.parquet"
     kept = arms_store.read_bytes(weights)
