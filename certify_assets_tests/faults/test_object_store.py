@@ -6,6 +6,8 @@ import re
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,8 +26,9 @@ from certify_assets.operations.layout import batch_names, labels_key
 from certify_assets.storage.journal import heads_journal
 from certify_assets.storage.store import Store
 from certify_assets_tests import forks
-from certify_assets_tests.builders import write_runs
+from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.conftest import platform_environment
+from certify_assets_tests.judges.endpoint.faulty_server import Action, chat_body, faulty_server
 from certify_assets_tests.operations_builders import agreeing, deliver
 from certify_assets_tests.paths import REPOSITORY
 
@@ -97,6 +100,42 @@ def _labelled_at_once(start: Start, root: str, outcomes: dict[str, int]) -> None
         writer.stdin = None
     said = [writer.communicate(timeout=300)[1] for writer in writers]
     assert [writer.returncode for writer in writers] == [0, 0], said
+
+
+def test_answers_of_a_server_outlive_a_killed_scoring(
+    start: Start, s3_root: str, tmp_path: Path
+) -> None:
+    paid, more = 6, threading.Event()
+
+    def answer(_: dict[str, Any], times: int) -> Action:
+        # the rest waits until the first scoring was killed
+        held = sum(faulty.arrived.values()) > paid and not more.is_set()
+        body = chat_body(logs={"SUCCESS": -0.4, "FAIL": -1.1})
+        return Action(body, hold=more if held else None)
+
+    store = Store(s3_root)
+    register_runs(store, "c", write_runs(tmp_path / "c.jsonl", tasks=20, attempts=1), rl=True)
+    Corpus(store, "c").prepare_splits()
+    with faulty_server(answer) as faulty:
+        judge = {"name": "mine", "url": faulty.url, "model": "m", "read": "top", "concurrency": 1}
+        about = {"parity": "none", "parity_reason": "nobody has the weights"}
+        store.write_bytes("judges.yaml", json.dumps({"judges": [{**judge, **about}]}).encode())
+        registered = start("judge", "train", "c", "--judge", "mine")
+        assert (registered.communicate()[1], registered.returncode)[1] == 0
+        scoring = start("judge", "score", "c", "--judge", "mine")
+        until = time.monotonic() + 120
+        while _objects(s3_root).get("judges/mine/c/answers.jsonl", b"").count(b"\n") < paid:
+            assert scoring.poll() is None and time.monotonic() < until
+            time.sleep(0.2)
+        os.killpg(scoring.pid, signal.SIGKILL)
+        scoring.communicate()
+        more.set()
+        again = start("judge", "score", "c", "--judge", "mine", "--json")
+        out, err = again.communicate()
+        assert again.returncode == 0, err
+        bill = json.loads(out)["bill"]
+        assert bill["cache_hits"] == paid
+        assert sum(faulty.arrived.values()) == bill["answers"] + 1, "only what was in flight"
 
 
 def test_the_whole_line_on_an_object_store(start: Start, s3_root: str, tmp_path: Path) -> None:
