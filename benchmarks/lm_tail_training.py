@@ -10,8 +10,8 @@ the tasks; a judge is trained on SFT, and RL and CAL certify it at δ = .05. The
   combined  the mean of the standardised scores of words and steps, without a language model;
   sft       the language model with LoRA on verdicts, as the package trains it;
   weighted  both outcomes weigh the same in that training;
-  tail      pairs of a success and a failure in place of verdicts, the logistic loss of a pair
-            squared, so that pairs in the wrong order weigh most (Rudin 2009, "The P-Norm Push");
+  tail      with the objective `pairs`: pairs of a success and a failure in place of verdicts, the
+            logistic loss of a pair squared, so that those in the wrong order weigh most;
   ensemble  the mean of three such judges, each trained without a third of the tasks;
   grouped   sft, calibrated on out-of-fold scores within four groups of runs whose steps look alike,
             found without the names of agents;
@@ -34,10 +34,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -67,22 +66,16 @@ from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.files import write_atomic
 from certify_assets.judges.base import score_table
 from certify_assets.judges.crossfit import task_folds
-from certify_assets.judges.lm.adapters import attach_lora, inner_model, native_inputs, save_adapter
-from certify_assets.judges.lm.checkpoint import trainable_weights
-from certify_assets.judges.lm.contract import Hardware
-from certify_assets.judges.lm.exact_grpo import verdict_log_probs
 from certify_assets.judges.lm.judge import CausalJudge
 from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.lm.sft import train_sft
 from certify_assets.judges.lm.sft_config import SftConfig, SftRow
-from certify_assets.judges.lm.varlen import packable, packed_attention
+from certify_assets.judges.lm.varlen import packable
 from certify_assets.judges.specs import DELTA
 
 ROWS = ("combined", "sft", "weighted", "tail", "ensemble", "grouped", "joined", "stacked")
 # those that a training answers
 _SINGLE = ("sft", "weighted", "tail")
-# a step of `tail` reads as many runs as one of SFT, half of them successes
-_HALF = SftConfig().batch_size * SftConfig().accumulation // 2
 _Places = NDArray[np.int64]
 _Floats = NDArray[np.float64]
 
@@ -133,75 +126,13 @@ class Bench:
             seed=seed,
         )
         if about == "tail":
-            return by_pairs(judge, rows, config, folder / about)
+            config = replace(config, objective="pairs")
         if about == "weighted":
             failures, successes = np.bincount(outcomes, minlength=2)
             config = replace(config, success_weight=float(failures / successes))
         packed = None if known_model(model).exact else packable(judge.language.model)
         train_sft(judge.language, rows, folder / about, config=config, packed=packed)
         return judge.with_adapter(folder / about)
-
-
-def by_pairs(
-    judge: CausalJudge, rows: Sequence[SftRow], config: SftConfig, folder: Path
-) -> CausalJudge:
-    """Train an adapter on pairs of a success and a failure; steps and rates are those of SFT."""
-    import torch
-
-    language = judge.language
-    inner = inner_model(language.model)
-    packed = not known_model(judge.name).exact and packable(inner)
-    model = attach_lora(
-        language.model,
-        rank=config.rank,
-        alpha=config.alpha,
-        dropout=config.dropout,
-        seed=config.seed,
-    )
-    weights = list(trainable_weights(model).values())
-    optimizer = torch.optim.AdamW(weights, lr=config.learning_rate, weight_decay=0.0)
-    steps = math.ceil(config.epochs * len(rows) / (2 * _HALF))
-    batches = zip(*(_turns(rows, label, config.seed) for label in (1, 0)), strict=False)
-    model.eval()
-    for step, (successes, failures) in zip(range(steps), batches, strict=False):
-        prompts = [rows[place].prompt for place in (*successes, *failures)]
-        trained = replace(language, model=model)
-        with native_inputs(model):
-            if packed:
-                with packed_attention(inner):
-                    found = verdict_log_probs(trained, prompts, packed=True)
-            else:
-                found = verdict_log_probs(trained, prompts)
-        odds = found[:, 0] - found[:, 1]
-        apart = odds[: len(successes), None] - odds[None, len(successes) :]
-        loss = torch.nn.functional.softplus(-apart).square().mean()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(weights, config.max_grad_norm)
-        for group in optimizer.param_groups:
-            group["lr"] = config.learning_rate * (1 + math.cos(math.pi * step / steps)) / 2
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-    about = {
-        "base": language.source,
-        "base_revision": language.revision,
-        "dtype": Hardware.of(language.model).dtype,
-    }
-    save_adapter(model, folder, about, source=language.source)
-    model.unload()
-    language.model.__dict__.pop("peft_config", None)
-    return judge.with_adapter(folder)
-
-
-def _turns(rows: Sequence[SftRow], label: int, seed: int) -> Iterator[list[int]]:
-    """Deal the runs of an outcome into halves of batches, again and again."""
-    draw = np.random.default_rng([seed, label])
-    places = np.array([place for place, row in enumerate(rows) if row.outcome == label])
-    left: list[int] = []
-    while True:
-        while len(left) < _HALF:
-            left += draw.permutation(places).tolist()
-        yield left[:_HALF]
-        left = left[_HALF:]
 
 
 def rows_of(bench: Bench) -> dict[str, tuple[_Floats, float]]:

@@ -10,7 +10,7 @@ import json
 import pkgutil
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -243,7 +243,7 @@ class CausalSpec(JudgeSpec):
     def registration(self) -> object:
         """Return the model, what it started from, and how it is trained where that was written."""
         names = ("family", "model", "revision", "start")
-        recipe = {} if self.recipe is None else {"recipe": asdict(self.recipe)}
+        recipe = {} if self.recipe is None else {"recipe": self.recipe.to_dict()}
         return {**{name: getattr(self, name) for name in names}, **recipe}
 
 

@@ -350,6 +350,7 @@ def test_another_folder_makes_a_base_judge_stale(corpora: Store, tmp_path: Path)
         ({"runs": 12}, "runs"),
         ({"epochs": 2.5}, "epochs"),
         ({"learning_rate": 0.01}, "learning_rate"),
+        ({"objective": "pairs"}, "objective"),
         ({"runs": 12, "epochs": 2.5}, "runs and epochs"),
         ({"runs": None, "epochs": None}, "training"),
         ({"model": "smollm2"}, "model"),

@@ -58,7 +58,7 @@ class TransferSpec(JudgeSpec):
             "model": self.model,
             "revision": self.revision,
             "pool": "transfer_strict" if self.strict else "transfer",
-            **({} if self.recipe is None else {"recipe": asdict(self.recipe)}),
+            **({} if self.recipe is None else {"recipe": self.recipe.to_dict()}),
         }
 
 

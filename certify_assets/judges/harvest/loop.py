@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -223,7 +223,7 @@ def language_learner(
         judge = CausalJudge(place, *base, shards=folder / "shards")
         # by its rows and recipe, which resume alike: another gate's round of that number has other
         # rows, and all share their start
-        asked = sha256_bytes(canonical_json([_identity(rows), asdict(recipe)]))
+        asked = sha256_bytes(canonical_json([_identity(rows), recipe.to_dict()]))
         checkpoints = folder / asked[:12]
         return fine_tuned(
             judge, rows, checkpoints, model=model, seed=42, report=report, recipe=recipe

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from certify_assets.errors import require_positive, require_whole
+from certify_assets.errors import InputError, require_positive, require_whole
 
 if TYPE_CHECKING:
     import pandas as pd
 
 #: those that users write of a judge
-RECIPE_SETTINGS = ("runs", "epochs", "learning_rate")
+RECIPE_SETTINGS = ("runs", "epochs", "learning_rate", "objective")
+
+#: what fine-tuning lowers: the cross-entropy of verdicts, or the squared logistic loss of pairs of
+#: a success and a failure, of which those in the wrong order weigh most (Rudin 2009, "The P-Norm
+#: Push")
+OBJECTIVES = ("verdicts", "pairs")
+
+
+def require_objective(objective: str) -> None:
+    """Refuse what fine-tuning does not know."""
+    if objective not in OBJECTIVES:
+        raise InputError(
+            f"the objective of fine-tuning is {objective!r}; give {' or '.join(OBJECTIVES)}."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +37,7 @@ class Recipe:
     # of fine-tuning
     epochs: float = 1.0
     learning_rate: float = 2e-5
+    objective: str = OBJECTIVES[0]
     # of GRPO
     grpo_learning_rate: float = 2e-6
     grpo_steps: tuple[int, ...] = (75, 150)
@@ -35,6 +49,11 @@ class Recipe:
         if self.runs is not None:
             require_whole(self, words, runs=1)
         require_positive(self, words, "epochs", "learning_rate", "grpo_learning_rate")
+        require_objective(self.objective)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as documents have them."""
+        return without_default(asdict(self))
 
     @property
     def pooled(self) -> Recipe:
@@ -58,3 +77,9 @@ class Recipe:
             turn = seen[corpus, task] = seen.get((corpus, task), -1) + 1
             keys.append((turn, order(corpus, task), place))
         return rows.iloc[sorted(place for *_, place in sorted(keys)[: self.runs])]
+
+
+def without_default(settings: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the objective that documents had before there was another."""
+    usual = settings["objective"] == OBJECTIVES[0]
+    return {name: value for name, value in settings.items() if not usual or name != "objective"}

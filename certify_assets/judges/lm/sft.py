@@ -26,9 +26,16 @@ from certify_assets.judges.lm.adapters import (
     trainable_parameters,
 )
 from certify_assets.judges.lm.contract import Hardware, LanguageModel
+from certify_assets.judges.lm.grpo_config import single_tokens
 from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.lm.recipe import Recipe
-from certify_assets.judges.lm.sft_config import SftConfig, SftRow, TrainingRow, training_rows
+from certify_assets.judges.lm.sft_config import (
+    SftConfig,
+    SftRow,
+    TrainingRow,
+    in_pairs,
+    training_rows,
+)
 from certify_assets.judges.lm.sft_trainer import (
     collate,
     collate_packed,
@@ -69,7 +76,12 @@ class SftInputs:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the inputs as the provenance stores them."""
-        document = {**asdict(self), "training": "sft", "config_sha256": self.config.sha256}
+        document = {
+            **asdict(self),
+            "config": self.config.to_dict(),
+            "training": "sft",
+            "config_sha256": self.config.sha256,
+        }
         if not self.packed:
             # adapters of padded rows had their hash before rows could be packed
             del document["packed"]
@@ -117,6 +129,8 @@ def train_sft(
             "that."
         )
     built = training_rows(rows, base.verdicts, config)
+    if config.by_pairs:
+        built = in_pairs(built, [row.outcome for row in rows], config)
     hardware = Hardware.of(base.model)
     if packed is None:
         packed = hardware.accelerated and not hardware.distributed and packable(base.model)
@@ -176,7 +190,12 @@ def fine_tuned(
     longest = judge.encoder.budget_tokens + max(
         len(judge.language.verdicts.success), len(judge.language.verdicts.fail)
     )
-    config = SftConfig(epochs=recipe.epochs, learning_rate=recipe.learning_rate, max_tokens=longest)
+    config = SftConfig(
+        epochs=recipe.epochs,
+        learning_rate=recipe.learning_rate,
+        max_tokens=longest,
+        objective=recipe.objective,
+    )
     trained = train_sft(
         judge.language,
         rows,
@@ -254,7 +273,8 @@ def _trainer(
     checkpoints, steps, run_sha256 = saving
     on = Hardware.of(base.model)
     weighted = len({row["weight"] for row in built}) > 1
-    trainer = sft_trainer_class(weighted=weighted)(
+    pairs = single_tokens(base.verdicts) if config.by_pairs else None
+    trainer = sft_trainer_class(weighted=weighted, pairs=pairs)(
         model=model,
         args=sft_arguments(
             config, checkpoints, device=on.device, dtype=on.dtype, checkpoint_steps=steps

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TypedDict
+from typing import Any, TypedDict
+
+import numpy as np
 
 from certify_assets.errors import InputError, LeakError, require_positive, require_whole
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.lm.contract import Encoded, VerdictTokens
+from certify_assets.judges.lm.recipe import OBJECTIVES, require_objective, without_default
 
 IGNORED = -100
 
@@ -39,12 +43,14 @@ class SftConfig:
     # weight of a row with outcome 1 against one with outcome 0; the weights of all rows average 1
     success_weight: float = 1.0
     gradient_checkpointing: bool = False
+    objective: str = OBJECTIVES[0]
 
     def __post_init__(self) -> None:
         words = "the {name} of fine-tuning"
         require_whole(self, words, rank=1, alpha=1, batch_size=1, accumulation=1, max_tokens=1)
         names = ("epochs", "learning_rate", "max_grad_norm", "success_weight")
         require_positive(self, words, *names)
+        require_objective(self.objective)
         if not 0 <= self.dropout < 1:
             raise InputError(
                 f"the dropout of fine-tuning is {self.dropout!r}; give a number from 0 to below 1."
@@ -57,9 +63,23 @@ class SftConfig:
         return cls(epochs=epochs, learning_rate=2e-3, max_tokens=max_tokens)
 
     @property
+    def by_pairs(self) -> bool:
+        """Whether it trains on pairs of a success and a failure."""
+        return self.objective == "pairs"
+
+    @property
+    def step_rows(self) -> int:
+        """Rows of an optimizer step."""
+        return self.batch_size * self.accumulation
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as documents have them."""
+        return without_default(asdict(self))
+
+    @property
     def sha256(self) -> str:
         """Hash of the settings."""
-        return sha256_bytes(canonical_json(asdict(self)))
+        return sha256_bytes(canonical_json(self.to_dict()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +125,30 @@ def training_rows(
             }
         )
     return built
+
+
+def in_pairs(
+    built: Sequence[TrainingRow], outcomes: Sequence[int], config: SftConfig
+) -> list[TrainingRow]:
+    """Return the rows of all steps, each step half successes and half failures, in turn."""
+    # every success is drawn once before any is drawn again, and so is every failure
+    half, steps = config.step_rows // 2, math.ceil(config.epochs * len(built) / config.step_rows)
+    if not half:
+        raise InputError("a step of pairs has 1 row; give batch_size or accumulation above 1.")
+    columns = []
+    for label in (1, 0):
+        places = np.flatnonzero(np.asarray(outcomes) == label)
+        if not places.size:
+            missing = "success" if label else "failure"
+            raise InputError(
+                f"there is no {missing} among the {len(built)} runs of the training, so there are "
+                "no pairs; give runs of both outcomes, or the objective verdicts."
+            )
+        draw = np.random.default_rng([config.seed, label])
+        rounds = math.ceil(steps * half / places.size)
+        drawn = np.concatenate([draw.permutation(places) for _ in range(rounds)])
+        columns.append(drawn[: steps * half].reshape(steps, half))
+    return [built[place] for place in np.concatenate(columns, axis=1).ravel().tolist()]
 
 
 def _check(place: int, row: SftRow, verdicts: VerdictTokens, config: SftConfig) -> None:

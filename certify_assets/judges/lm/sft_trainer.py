@@ -90,11 +90,51 @@ def packed_loss(model: Any, inputs: _TrainingBatch, tokens: Any = None) -> Any:
     )
 
 
+def pair_loss(model: Any, inputs: _TrainingBatch, verdicts: tuple[int, int]) -> Any:
+    """Return the mean over pairs of a success and a failure of their squared logistic loss.
+
+    A step is one batch, half of it successes. The log-odds z of a run are those of the two verdicts
+    at the place before its label, and a pair's loss is log²(1 + exp(z of the failure − z of the
+    success)).
+    """
+    import torch
+
+    head = model.get_output_embeddings()
+    with Hardware.of(model).autocast():
+        if "bounds" in inputs:
+            rows = Packed(
+                inputs["input_ids"],
+                inputs["position_ids"],
+                inputs["bounds"],
+                last=None,
+                longest=int(inputs["longest"]),
+            )
+            hidden = rows.states(model.get_decoder())[None]
+        else:
+            hidden = model.get_decoder()(
+                input_ids=inputs["input_ids"],
+                attention_mask=inputs["attention_mask"],
+                use_cache=False,
+            ).last_hidden_state
+    row, place = (inputs["labels"] != IGNORED).nonzero(as_tuple=True)
+    success = inputs["labels"][row, place] == verdicts[0]
+    with torch.autocast(device_type=head.weight.device.type, enabled=False):
+        weight = head.weight[list(verdicts)].float()
+        bias = None if head.bias is None else head.bias[list(verdicts)].float()
+        logits = torch.nn.functional.linear(hidden[row, place - 1].float(), weight, bias)
+        odds = logits[:, 0] - logits[:, 1]
+        apart = odds[success][:, None] - odds[~success][None, :]
+        return torch.nn.functional.softplus(-apart).square().mean()
+
+
 def sft_arguments(
     config: SftConfig, folder: Path, *, device: str, dtype: str, checkpoint_steps: int
 ) -> Any:
     """Return TRL's configuration; defaults that could change a score are written out."""
     from trl.trainer.sft_config import SFTConfig
+
+    # the rows of pairs come in the order of their steps, and a pair's runs in one batch
+    pairs = config.by_pairs
 
     with quiet():
         return SFTConfig(
@@ -103,14 +143,15 @@ def sft_arguments(
             use_cpu=device == "cpu",
             dataloader_pin_memory=Hardware(device).accelerated,
             save_steps=checkpoint_steps,
-            num_train_epochs=config.epochs,
+            num_train_epochs=1.0 if pairs else config.epochs,
+            train_sampling_strategy="sequential" if pairs else "random",
             learning_rate=config.learning_rate,
             lr_scheduler_type="cosine",
             warmup_steps=config.warmup_steps,
             weight_decay=config.weight_decay,
             max_grad_norm=config.max_grad_norm,
-            per_device_train_batch_size=config.batch_size,
-            gradient_accumulation_steps=config.accumulation,
+            per_device_train_batch_size=config.step_rows if pairs else config.batch_size,
+            gradient_accumulation_steps=1 if pairs else config.accumulation,
             gradient_checkpointing=config.gradient_checkpointing,
             seed=config.seed,
             data_seed=config.seed,
@@ -135,8 +176,8 @@ def sft_arguments(
         )
 
 
-def sft_trainer_class(*, weighted: bool) -> Any:
-    """Return the trainer's class; TRL is imported here."""
+def sft_trainer_class(*, weighted: bool, pairs: tuple[int, int] | None = None) -> Any:
+    """Return the trainer's class; TRL is imported here. `pairs`: tokens of the two verdicts."""
     from trl.trainer.sft_trainer import SFTTrainer
 
     trainer: Any = SFTTrainer
@@ -149,6 +190,8 @@ def sft_trainer_class(*, weighted: bool) -> Any:
             return_outputs: bool = False,
             num_items_in_batch: Any = None,
         ) -> Any:
+            if pairs is not None:
+                return pair_loss(inner_model(self.accelerator.unwrap_model(model)), inputs, pairs)
             if "bounds" in inputs:
                 return packed_loss(
                     inner_model(self.accelerator.unwrap_model(model)), inputs, num_items_in_batch

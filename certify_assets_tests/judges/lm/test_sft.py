@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 
 from certify_assets.errors import InputError, LeakError
+from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.lm import sft
 from certify_assets.judges.lm.adapters import attach_lora, load_adapter, quiet
 from certify_assets.judges.lm.contract import Encoded, VerdictTokens
+from certify_assets.judges.lm.recipe import OBJECTIVES
 from certify_assets.judges.lm.scoring import score_prompts
 from certify_assets.judges.lm.sft import SftConfig, SftRow, TrainedAdapter, train_sft
-from certify_assets.judges.lm.sft_config import IGNORED, SFT_SOURCES, training_rows
+from certify_assets.judges.lm.sft_config import IGNORED, SFT_SOURCES, in_pairs, training_rows
 from certify_assets.judges.lm.sft_trainer import collate, sft_arguments
 from certify_assets_tests.judges.lm import models
 
@@ -144,12 +146,65 @@ def test_the_loss_of_the_first_step_by_hand(tmp_path: Path, weight: float) -> No
     assert trained.loss_curve[0]["loss"] == pytest.approx(expected, rel=1e-4)
 
 
+def test_a_step_of_pairs_has_as_many_successes_as_failures() -> None:
+    rows, config = _rows(21), replace(SMALL, objective="pairs", epochs=3.0)
+    outcomes = [row.outcome for row in rows]
+    built = training_rows(rows, VERDICTS, config)
+    drawn = in_pairs(built, outcomes, config)
+    steps = [drawn[first : first + 4] for first in range(0, len(drawn), 4)]
+    # ceil(3 · 21 / 4)
+    assert len(steps) == 16 and all(len(step) == 4 for step in steps)
+    labels = np.array([[row["labels"][-1] for row in step] for step in steps])
+    assert (labels == [models.SUCCESS, models.SUCCESS, models.FAIL, models.FAIL]).all()
+    for label, places in ((1, labels == models.SUCCESS), (0, labels == models.FAIL)):
+        read = [id(row) for row, is_it in zip(drawn, places.ravel(), strict=True) if is_it]
+        # every run is read before any is read again
+        assert len(set(read[: outcomes.count(label)])) == outcomes.count(label)
+    with pytest.raises(InputError, match="no failure among the 2 runs of the training"):
+        in_pairs(built[:2], [1, 1], config)
+    with pytest.raises(InputError, match="a step of pairs has 1 row"):
+        in_pairs(built, outcomes, replace(config, batch_size=1, accumulation=1))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_loss_of_the_first_step_of_pairs_by_hand(tmp_path: Path, packed: bool) -> None:
+    base, rows = models.judge(models.tiny_qwen3()), _rows(8)
+    config = replace(SMALL, objective="pairs")
+    # all in one step: the means of a step and of all pairs are the same
+    config = replace(config, accumulation=2 * sum(row.outcome for row in rows) // 2)
+    scores = score_prompts(base, [row.prompt for row in rows]).scores.score
+    drawn = in_pairs(training_rows(rows, VERDICTS, config), [row.outcome for row in rows], config)
+    odds = {row.prompt.ids: score for row, score in zip(rows, scores, strict=True)}
+    of_step = [odds[tuple(row["input_ids"][:-1])] for row in drawn[: config.step_rows]]
+    half = config.step_rows // 2
+    expected = np.mean(
+        [
+            np.log1p(np.exp(failure - success)) ** 2
+            for success in of_step[:half]
+            for failure in of_step[half:]
+        ]
+    )
+    trained = train_sft(base, rows, tmp_path, config=config, packed=packed)
+    assert trained.loss_curve[0]["loss"] == pytest.approx(expected, rel=1e-3)
+    assert trained.to_dict()["config"]["objective"] == "pairs"
+
+
+def test_settings_have_the_hash_that_they_had_before_there_were_objectives() -> None:
+    assert "objective" not in SftConfig().to_dict()
+    assert SftConfig().sha256 == sha256_bytes(
+        canonical_json({k: v for k, v in asdict(SftConfig()).items() if k != "objective"})
+    )
+    assert replace(SftConfig(), objective="pairs").sha256 != SftConfig().sha256
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("objective", OBJECTIVES)
 def test_training_learns_and_leaves_the_base_as_it_was(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], objective: str
 ) -> None:
     import torch
 
+    settings = replace(SMALL, epochs=3.0, objective=objective)
     base, rows = models.judge(models.tiny_qwen3()), _rows(32)
     before = score_prompts(base, [row.prompt for row in rows]).scores.score
     state, config = torch.get_rng_state(), base.model.config.to_dict()
@@ -159,7 +214,7 @@ def test_training_learns_and_leaves_the_base_as_it_was(
         base,
         rows,
         tmp_path,
-        config=replace(SMALL, epochs=3.0),
+        config=settings,
         progress=lambda step, steps, _: seen.append((step, steps)),
     )
     assert trained is not None and seen == [(step, 24) for step in range(1, 25)]
@@ -177,7 +232,7 @@ def test_training_learns_and_leaves_the_base_as_it_was(
     document = trained.to_dict()
     assert sha256 == trained.sha256
     assert json.loads((tmp_path / "provenance.json").read_text("utf-8")) == document
-    assert document["config"] == json.loads(json.dumps(asdict(replace(SMALL, epochs=3.0))))
+    assert document["config"] == json.loads(json.dumps(settings.to_dict()))
     assert document["base_revision"] == base.revision
     assert document["rows"] == 32
     assert document["sources"] == {"sft": 32}
@@ -207,18 +262,18 @@ def test_a_hybrid_model_trains_on_its_linear_attention_too(tmp_path: Path) -> No
     assert moved == set(trained.inputs.targets)
 
 
-def _train(folder: Path, **keywords: Any) -> TrainedAdapter:
+def _train(folder: Path, objective: str = OBJECTIVES[0], **keywords: Any) -> TrainedAdapter:
     return train_sft(
         models.judge(models.tiny_qwen3()),
         _rows(24),
         folder,
-        config=replace(SMALL, dropout=0.1),
+        config=replace(SMALL, dropout=0.1, objective=objective),
         checkpoint_steps=1,
         **keywords,
     )
 
 
-def _train_until_killed(folder: Path) -> None:
+def _train_until_killed(folder: Path, objective: str = OBJECTIVES[0]) -> None:
     """Leave a checkpoint after each of three steps, and a fourth step that is lost."""
 
     def kill(step: int, _steps: int, _loss: float) -> None:
@@ -226,26 +281,27 @@ def _train_until_killed(folder: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        _train(folder, progress=kill)
+        _train(folder, objective, progress=kill)
 
 
 @pytest.mark.slow
-def test_a_stopped_training_ends_in_the_same_bytes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_a_stopped_training_ends_in_the_same_bytes(tmp_path: Path, objective: str) -> None:
     """Six steps, against three, a fourth that is lost, and three more in another call.
 
     Dropout draws random numbers, so their state is restored too.
     """
-    whole = _train(tmp_path / "whole")
+    whole = _train(tmp_path / "whole", objective)
     assert whole.steps == 6
-    _train_until_killed(tmp_path / "halves")
+    _train_until_killed(tmp_path / "halves", objective)
     checkpoint = tmp_path / "halves" / "checkpoints" / "checkpoint-3"
     assert checkpoint.is_dir() and not (tmp_path / "halves" / "provenance.json").exists()
     kept = {path.suffix for path in checkpoint.iterdir()}
     assert kept == {".safetensors", ".json"}
-    assert _train(tmp_path / "halves").sha256 == whole.sha256
+    assert _train(tmp_path / "halves", objective).sha256 == whole.sha256
     assert _files(tmp_path / "halves") == _files(tmp_path / "whole")
     # a third call finds the work done
-    assert _train(tmp_path / "halves").sha256 == whole.sha256
+    assert _train(tmp_path / "halves", objective).sha256 == whole.sha256
     assert _files(tmp_path / "halves") == _files(tmp_path / "whole")
 
 
@@ -303,6 +359,7 @@ def test_a_model_with_an_adapter_is_refused(tmp_path: Path) -> None:
         {"success_weight": -1.0},
         {"max_tokens": 1.5},
         {"dropout": 1.0},
+        {"objective": "ranks"},
     ],
 )
 def test_bad_settings_are_refused(keywords: dict[str, Any]) -> None:
