@@ -159,7 +159,9 @@ class LocalEntry(NamedEntry):
         given = {
             name: value for name in RECIPE_SETTINGS if (value := getattr(self, name)) is not None
         }
-        return replace(known_model(model).recipe, **given) if given else None
+        usual = known_model(model).recipe
+        usual = usual.pooled if self.family == "transfer" else usual
+        return replace(usual, **given) if given else None
 
 
 class RewardEntry(Entry):

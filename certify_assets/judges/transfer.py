@@ -21,6 +21,7 @@ from certify_assets.corpora.splits import SplitManifest
 from certify_assets.errors import CertifyError, InputError, IntegrityError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.lm.recipe import draw_in_turn
 from certify_assets.judges.record import JudgeRecord
 from certify_assets.storage.store import Store
 
@@ -131,9 +132,16 @@ class TransferPool:
 
 
 def gather_pool(
-    corpus: Corpus, *, strict: bool = False, limit: int = TRANSFER_ROWS, seed: int = 42
+    corpus: Corpus,
+    *,
+    strict: bool = False,
+    limit: int = TRANSFER_ROWS,
+    runs: int | None = None,
+    seed: int = 42,
 ) -> TransferPool:
     """Gather the training rows of a transfer judge; `missing` says why there are none."""
+    # runs: a smaller limit, under which a run of every task is drawn before a second of any: whole
+    # tasks would leave the few runs that a small training reads with fewer tasks yet
     # appendix "Leave-one-corpus-out transfer" of the paper: a balanced sample, equal per source, of
     # the pooled SFT splits. It balances sources, not outcomes. Where a source has fewer rows than
     # its share, the others share what it leaves.
@@ -142,6 +150,7 @@ def gather_pool(
             f"the pool of a transfer judge is limited to {limit!r} rows; give a whole number of "
             "at least 1."
         )
+    draw, limit = (_draw, limit) if runs is None or runs >= limit else (draw_in_turn, runs)
     domain = _target_domain(corpus, strict=strict)
     held_out = _HeldOut.of(corpus.trajectories, corpus.manifest)
     others = [name for name in registered_corpora(corpus.store) if name != corpus.name]
@@ -151,7 +160,7 @@ def gather_pool(
     left_out = {name: item for name, item in found.items() if isinstance(item, str)}
     usable = {name: item for name, item in found.items() if not isinstance(item, str)}
     shares = share_rows({name: len(item.rows) for name, item in usable.items()}, limit)
-    drawn = {name: _draw(item.rows, shares[name], seed) for name, item in usable.items()}
+    drawn = {name: draw(item.rows, shares[name], seed) for name, item in usable.items()}
     left_out |= {
         name: f"none of its rows can be used ({_counted(usable[name].dropped)})"
         for name, rows in drawn.items()

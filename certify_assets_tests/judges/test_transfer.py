@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from certify_assets.corpora.config import (
     CorpusConfig,
@@ -24,6 +25,8 @@ from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import audit_judge, overview
 from certify_assets.judges.families.transfer import no_sources
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.lm.models import known_model
+from certify_assets.judges.lm.recipe import Recipe
 from certify_assets.judges.specs import JUDGES, LANGUAGE_JUDGES, TRANSFER_JUDGES, judge_spec
 from certify_assets.judges.transfer import TRANSFER_ROWS, gather_pool, share_rows
 from certify_assets.research.certifiability import measure
@@ -108,6 +111,50 @@ def test_the_draw_depends_on_the_seed_and_on_nothing_else(built: Store) -> None:
     more = gather_pool(Corpus(built, "home"), limit=40)
     assert set(first.frame["trajectory_id"]) < set(more.frame["trajectory_id"]), (
         "a larger share adds rows and takes none away"
+    )
+
+
+def test_a_small_training_reads_a_run_of_every_task_before_a_second(built: Store) -> None:
+    pool = gather_pool(Corpus(built, "home"), runs=8)
+    assert pool.record.limit == 8
+    assert {source.corpus: (source.rows, source.tasks) for source in pool.record.sources} == {
+        "near": (4, 4),
+        "far": (4, 4),
+    }
+    few = gather_pool(Corpus(built, "home"), runs=6).frame["trajectory_id"]
+    assert set(few) < set(pool.frame["trajectory_id"])
+    # one that has nothing to leave out is the pool itself
+    for runs in (None, TRANSFER_ROWS, 10 * TRANSFER_ROWS):
+        same = gather_pool(Corpus(built, "home"), runs=runs)
+        assert same.record == gather_pool(Corpus(built, "home")).record
+
+
+@pytest.mark.parametrize("model", ["compact", "smollm2"])
+def test_a_pool_is_read_once_unless_epochs_are_written(tmp_path: Path, model: str) -> None:
+    def recipe(**written: object) -> Recipe:
+        entry = {"name": "moved", "family": "transfer", "model": model, **written}
+        (tmp_path / "judges.yaml").write_text(yaml.safe_dump({"judges": [entry]}), "utf-8")
+        return judge_spec("moved", str(tmp_path)).training
+
+    usual = known_model(model).recipe
+    assert usual.epochs > 1 and recipe() == usual.pooled
+    assert recipe(runs=8) == replace(usual, runs=8, epochs=1.0)
+    assert recipe(learning_rate=0.01) == replace(usual, learning_rate=0.01, epochs=1.0)
+    assert recipe(runs=8, epochs=3) == replace(usual, runs=8, epochs=3.0)
+    assert JUDGES["transfer"].training == known_model("compact").recipe.pooled
+
+
+@pytest.mark.slow
+def test_a_capped_training_says_what_the_cap_left(store: Store) -> None:
+    entry = {"name": "moved", "family": "transfer", "model": "compact", "runs": 8}
+    store.write_bytes("judges.yaml", yaml.safe_dump({"judges": [entry]}).encode())
+    judge = judged(store, "home", "moved")
+    record = judge.train()
+    training = record.detail("training")
+    assert (training["rows"], training["config"]["epochs"], record.sft_tasks) == (8, 1.0, 8)
+    given = len(gather_pool(Corpus(store, "home")).frame)
+    assert judge.family.describe(record).startswith(
+        f"{given} runs, of which a cap left 8 of 8 SFT tasks of other corpora: "
     )
 
 

@@ -11,11 +11,12 @@ from certify_assets.errors import InputError
 from certify_assets.judges.configured import LocalEntry, validated
 from certify_assets.judges.families.lexical import train_lexical
 from certify_assets.judges.judged import DerivedFamily, JudgedCorpus, judge_family
+from certify_assets.judges.lm.models import known_model
+from certify_assets.judges.lm.recipe import Recipe
 from certify_assets.judges.reading import COMPACT, LEXICAL, JudgeInput
 from certify_assets.judges.record import JudgeRecord, save_files
 from certify_assets.judges.specs import JudgeSpec
 from certify_assets.judges.transfer import (
-    TRANSFER_ROWS,
     PoolRecord,
     TransferPool,
     TransferRecord,
@@ -45,6 +46,11 @@ class TransferSpec(JudgeSpec):
     def kind(self) -> str:
         """Family of the recipe."""
         return "sft" if self.model else "lexical"
+
+    @property
+    def training(self) -> Recipe:
+        """How a language model is trained: it reads a pool once where nothing else is written."""
+        return self.recipe or known_model(self.model).recipe.pooled
 
     @property
     def calibration_splits(self) -> tuple[str, ...]:
@@ -116,7 +122,7 @@ class TransferFamily(DerivedFamily):
                 judge,
                 pool.frame,
                 run=run,
-                recipe=spec.recipe or spec.training.pooled,
+                recipe=spec.training,
                 report=report,
             )
             training = trained.to_dict()
@@ -146,11 +152,12 @@ class TransferFamily(DerivedFamily):
         return TransferSpec(**found.specification(), strict=found.strict, summary=summary)
 
     def describe(self, record: JudgeRecord) -> str:
-        """Return the rows with the corpora they come from."""
-        return (
-            f"{record.sft_trajectories} runs of {record.sft_tasks} SFT tasks of other corpora: "
-            f"{TransferRecord.of(record).describe()}"
-        )
+        """Return the rows with the corpora they come from, and how many a cap left of them."""
+        pool = TransferRecord.of(record)
+        above = sum(source.dropped.get("above_share", 0) for source in pool.sources)
+        read, tasks = record.sft_trajectories, f"{record.sft_tasks} SFT tasks of other corpora"
+        runs = f"{read + above} runs, of which a cap left {read}" if above else f"{read} runs"
+        return f"{runs} of {tasks}: {pool.describe()}"
 
     def provenance(self, record: JudgeRecord) -> dict[str, str]:
         """Return the sources, and what limits the claim of transfer."""
@@ -167,8 +174,7 @@ def pool_of(judge: JudgedCorpus) -> TransferPool:
     """Gather what a transfer judge of a corpus is trained on."""
     spec = judge.spec
     assert isinstance(spec, TransferSpec)
-    limit = min(spec.training.runs or TRANSFER_ROWS, TRANSFER_ROWS)
-    return gather_pool(judge.corpus, strict=spec.strict, limit=limit, seed=spec.seed)
+    return gather_pool(judge.corpus, strict=spec.strict, runs=spec.training.runs, seed=spec.seed)
 
 
 def no_sources(judge: JudgedCorpus) -> str:
