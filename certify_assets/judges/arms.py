@@ -141,6 +141,8 @@ def select_arm(judge: JudgedCorpus, *, report: Report = silent) -> ArmChoice:
             **_spec(judge).settings,
             "loss_curves": curves,
             "rl_trajectories": records[judge.spec.arms[0]].rl_trajectories,
+            # of SFT, which its start read
+            "rows": before.detail("training").get("rows", before.sft_trajectories),
         },
         "start_sha256": before.adapter_sha256,
         "arms": {name: record.key for name, record in records.items()},

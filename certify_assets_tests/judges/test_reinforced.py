@@ -9,8 +9,9 @@ import yaml
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.judges.lm.compact import compact_model_path
 from certify_assets.judges.lm.rewards import ARMS, arm_of
+from certify_assets.judges.record import JudgeRecord
 from certify_assets.judges.reinforced import GrpoSpec, grpo_config
-from certify_assets.judges.specs import JUDGES, judge_problems, judge_spec, judges
+from certify_assets.judges.specs import JUDGES, families, judge_problems, judge_spec, judges
 from certify_assets.storage.store import Store
 from certify_assets_tests.arms_builders import CORPUS
 from certify_assets_tests.builders import judged
@@ -102,6 +103,43 @@ def test_what_cannot_be_trained_is_a_sentence(
     assert problem.endswith(".")
 
 
+def _described(chosen: str, **training: Any) -> str:
+    """The training line of a record of four steps of two prompts, on 208 runs of RL."""
+    settings = GrpoSpec(
+        name="sampled", summary="", model="compact", start="tuned", steps=(2, 4), prompts_per_step=2
+    ).settings
+    record = JudgeRecord(
+        judge="sampled",
+        corpus="c",
+        adapter_sha256="",
+        manifest_sha256="",
+        renderer_sha256="",
+        seed=42,
+        sft_trajectories=496,
+        sft_tasks=31,
+        details={
+            "chosen": chosen,
+            "training": {**settings, "rl_trajectories": 208, **training},
+        },
+    )
+    return families()["grpo"].describe(record)  # type: ignore[attr-defined, no-any-return]
+
+
+def test_the_training_line_counts_what_was_read() -> None:
+    by = "208 runs of RL by exact GRPO, the expectation over 8 samples a prompt"
+    tuned = "496 runs of 31 SFT tasks"
+    assert _described("reject_3_4") == f"{tuned}, then 8 prompts of {by}"
+    assert _described("accuracy_2") == f"{tuned}, then 4 prompts of {by}"
+    assert (
+        _described("accuracy_4", rows=60)
+        == f"{tuned}, of which a cap left 60, then 8 prompts of {by}"
+    )
+    kept = f"{tuned}; the start was kept, for no arm on {by} certified more"
+    assert _described("start") == kept
+    # a record of an earlier version need not say how many steps were taken
+    assert _described("accuracy_4", config={}) == f"{tuned}, then {by}"
+
+
 def test_a_record_of_other_settings_is_stale_and_names_its_optimiser(arms_store: Store) -> None:
     # the platform's judge under another name, as if this document had asked for it
     for name in ("adapter.json", "adapter/judge.json"):
@@ -111,6 +149,7 @@ def test_a_record_of_other_settings_is_stale_and_names_its_optimiser(arms_store:
     _write(Path(arms_store.root), entry)
     record = judged(arms_store, CORPUS, "own").artifact
     words = "exact GRPO, the expectation over 8 samples a prompt"
+    assert record.detail("training")["rows"] == record.sft_trajectories
     family = judged(arms_store, CORPUS, "own").family
     assert words in family.describe(record) and family.provenance(record) == {"optimiser": words}
     for change, named in (

@@ -18,7 +18,7 @@ from certify_assets.judges.lm.contract import Hardware
 from certify_assets.judges.lm.grpo_config import single_tokens
 from certify_assets.judges.reading import COMPACT
 from certify_assets.judges.record import JudgeRecord, save_files, stored_folder, workplace
-from certify_assets.judges.reinforced import GrpoSpec, optimised_by
+from certify_assets.judges.reinforced import START, GrpoSpec, optimised_by
 from certify_assets.judges.specs import CausalSpec, judges, platform_judges
 from certify_assets.storage.progress import Report
 from certify_assets.storage.shards import chosen_engine, own_cores, run_shards
@@ -250,11 +250,17 @@ class GrpoFamily(CausalFamily):
         )
 
     def describe(self, record: JudgeRecord) -> str:
-        """Return the rows of SFT and RL."""
+        """Return the rows of SFT that its start read, and the prompts of RL that the arm took."""
         training = record.detail("training")
-        reinforced = training.get("rl_trajectories")
-        more = [f"then {reinforced} runs of RL by {optimised_by(training)}"] if reinforced else []
-        return ", ".join([super().describe(record), *more])
+        runs = training.get("rl_trajectories")
+        said = super().describe(record) + capped(record)
+        if not runs:
+            return said
+        by = f"{runs} runs of RL by {optimised_by(training)}"
+        if record.details.get("chosen") == START:
+            return f"{said}; the start was kept, for no arm on {by} certified more"
+        prompts = reinforced_prompts(record)
+        return f"{said}, then {f'{prompts} prompts of ' if prompts else ''}{by}"
 
     def provenance(self, record: JudgeRecord) -> dict[str, str]:
         """Return how it was optimised."""
@@ -328,6 +334,13 @@ def _require_start(judge: JudgedCorpus) -> None:
         f"{judge} starts from {start}, which is not trained on {judge.corpus}; run `{command}` "
         "first."
     )
+
+
+def reinforced_prompts(record: JudgeRecord) -> int:
+    """Return the prompts that the chosen arm had taken at its step; 0 where it is not known."""
+    step = str(record.details.get("chosen", "")).rpartition("_")[2]
+    of_step = record.detail("training").get("config", {}).get("prompts_per_step", 0)
+    return int(step) * of_step if step.isdecimal() else 0
 
 
 def _base(judge: JudgedCorpus) -> CausalJudge:
