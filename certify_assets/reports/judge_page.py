@@ -19,12 +19,16 @@ from certify_assets.evaluation.spending import read_spending
 from certify_assets.judges.explanation import explain
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.models import known_model
+from certify_assets.judges.lm.prompt import AuditorPrompt
 from certify_assets.reports.wording import home_of, markdown_table, percent, store_page
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate, Sides
     from certify_assets.evaluation.recalibration import RecalibrationReport
     from certify_assets.judges.record import JudgeRecord
+
+# AuditorPrompt has one role other than the usual
+_PLACE_OF_SYSTEM = "at the head of the user's message (system_role: user)"
 
 
 def write_page(judge: JudgedCorpus) -> str:
@@ -52,7 +56,7 @@ def write_page(judge: JudgedCorpus) -> str:
         },
         profile=CorpusProfile.from_dict(judge.store.read_json(judge.corpus.key("profile.json"))),
         controls={name: value for name, value in controls.items() if name.endswith("_auroc")},
-        talked_to=found.sentence() if (found := judge.canaries) else "",
+        talked_to=talked_to(judge) if judge.canaries else "",
         certificate_file="certificates.json",
         scores_file="scores.parquet",
         arms=arms,
@@ -80,8 +84,9 @@ def reading_facts(judge: JudgedCorpus, record: JudgeRecord) -> dict[str, str]:
     if judge.spec.uses_language_model:
         prompt = record.reading.prompt.to_dict()
     asked = {
-        "base model": known_model(judge.spec.model).origin,
+        **(_base_model(judge, record) if judge.spec.uses_language_model else {}),
         "system text": str(prompt.get("system", "")),
+        **_unusual(prompt),
         "question": str(prompt.get("closing", "")),
         "verdict words": " and ".join(
             word.strip() for name in ("success", "fail") if (word := prompt.get(name, ""))
@@ -90,6 +95,32 @@ def reading_facts(judge: JudgedCorpus, record: JudgeRecord) -> dict[str, str]:
     return {
         "reads": record.reading.describe() + cut,
         **{name: text for name, text in asked.items() if text},
+    }
+
+
+def _base_model(judge: JudgedCorpus, record: JudgeRecord) -> dict[str, str]:
+    """Return the language model that was read, and its commit or the hash of its files."""
+    # as the training recorded it: a judge of the platform may have been given another
+    found = record.detail("provenance").get("settings", {})
+    model = str(found.get("model") or judge.spec.model)
+    return {
+        "base model": known_model(model).origin or model,
+        "base model revision": str(found.get("revision") or judge.spec.revision or ""),
+    }
+
+
+def _unusual(prompt: Mapping[str, object]) -> dict[str, str]:
+    """Return the parts of a prompt that are seldom in other words, where they are."""
+    usual = AuditorPrompt()
+    role = prompt.get("system_role", usual.system_role)
+    parts = {"opening": usual.opening, "marker": usual.marker}
+    return {
+        **({} if role == usual.system_role else {"system text's place": _PLACE_OF_SYSTEM}),
+        **{
+            name: str(prompt[name]).strip() or "none"
+            for name, text in parts.items()
+            if prompt.get(name, text) != text
+        },
     }
 
 
@@ -130,9 +161,13 @@ def gates(judge: JudgedCorpus, certificate: Certificate) -> str:
 
 
 def talked_to(judge: JudgedCorpus) -> str:
-    """Return how far texts that claim success lift failed runs, in a sentence."""
-    found = judge.canaries
-    return found.sentence() if found else f"not measured; materialize judges/{judge}/scores again."
+    """Return how far texts that claim success lift failed runs, and whether that is too far."""
+    found, most = judge.canaries, judge.corpus.config.canary_lift
+    if found is None:
+        return f"not measured; materialize judges/{judge}/scores again."
+    if found.worst is None or found.worst[1] <= most:
+        return found.sentence()
+    return f"{found.sentence()} The largest is above {most:g}, the canary_lift of the corpus."
 
 
 def audit_table(audits: Sequence[CertificateAudit]) -> str:

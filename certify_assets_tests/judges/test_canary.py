@@ -98,10 +98,13 @@ def test_check_page_and_comparison_show_the_lift(corpora: Store, report: CanaryR
     certify_judge(judge)
     found = talked_to(judge)
     assert not found.passed and "known words" in str(found.description)
+    above = " The largest is above 0.25, the canary_lift of the corpus."
+    assert judge_page.talked_to(judge) == report.sentence() + above
     assert "A warning above 0.25" in str(found.description)
     config = replace(load_config(corpora, "one"), canary_lift=1.0)
     save_config(corpora, config)
     assert talked_to(judged(corpora, "one")).passed
+    assert judge_page.talked_to(judged(corpora, "one")) == report.sentence()
     document = compare(judged(corpora, "one").corpus)
     lifts = {row["judge"]: row["lift"] for row in document["rows"]}
     assert report.worst is not None and lifts["lexical"] == pytest.approx(report.worst[1])

@@ -188,6 +188,28 @@ def test_a_language_model_reads_its_own_prompt(tmp_path: Path) -> None:
     assert usual.budget_tokens == 768 and usual.sha256 != encoder.sha256
 
 
+def test_the_page_names_the_model_and_every_unusual_part_of_the_prompt(corpora: Store) -> None:
+    folder = str(compact_model_path())
+    prompt = {"system_role": "user", "opening": "HERE IS A RUN\n", "marker": "ANSWER:"}
+    configure(
+        corpora.root,
+        {"name": "mine", "family": "base", "model": folder, "tokens": 512, "prompt": prompt},
+        {"name": "bare", "family": "base", "prompt": {"opening": ""}},
+    )
+    mine, bare = (judged(corpora, "three", name) for name in ("mine", "bare"))
+    record = mine.train()
+    facts = reading_facts(mine, record)
+    revision = record.detail("provenance")["settings"]["revision"]
+    assert len(revision) == 64 and facts["base model revision"] == revision
+    assert facts["base model"] == Path(folder).name
+    assert facts["system text's place"] == "at the head of the user's message (system_role: user)"
+    assert (facts["opening"], facts["marker"]) == ("HERE IS A RUN", "ANSWER:")
+    facts = reading_facts(bare, bare.train())
+    assert (facts["base model"], facts["opening"]) == ("compact", "none")
+    assert len(facts["base model revision"]) == 64
+    assert not {"system text's place", "marker"} & facts.keys()
+
+
 @pytest.mark.parametrize(
     ("reading", "said"),
     [

@@ -165,6 +165,7 @@ def test_the_installed_model_goes_from_settings_to_certificates(small: Store) ->
     assert np.isfinite(small.read_table(tuned.key("scores.parquet"))["score"]).all()
     facts = reading_facts(tuned, tuned.artifact)
     assert "Apache-2.0" in facts["base model"] and facts["verdict words"] == "yes and no"
+    assert facts["base model revision"] == smollm2.SHA256
     record = tuned.artifact
     assert record.detail("training")["rows"] == 10 < record.sft_trajectories
     assert tuned.family.describe(record).endswith("of which a cap left 10")
