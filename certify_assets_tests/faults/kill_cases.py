@@ -5,22 +5,29 @@ make worlds are run in that folder, with CERTIFY_ROOT set.
 """
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from certify_assets.cli.launching import platform
 from certify_assets.cli.main import main
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.layout import load_decisions
 from certify_assets.operations.notifications import notify
 from certify_assets.storage.store import Store, default_root
-from certify_assets_tests.builders import score_rows, write_runs
+from certify_assets_tests.arms_builders import small_corpus, start_judge
+from certify_assets_tests.builders import register_runs, score_rows, write_runs
 from certify_assets_tests.operations_builders import certified_corpus, deliver
 
-__all__ = ["CASES", "WORLDS", "Case", "certify"]
+__all__ = ["BASES", "CASES", "ENDPOINT", "LANGUAGE", "WORLDS", "Case", "certify"]
+
+#: environment variable with the address of the server of the compact model
+ENDPOINT = "CERTIFY_TEST_ENDPOINT"
 
 
 def certify(words: str) -> int:
@@ -52,6 +59,10 @@ class Case:
     determined: bool = True
     #: whether readers may see each of its steps, as that runs were received and not yet decided
     steps: bool = False
+    #: whether it reads TEST: made again, it reads as a replay, which is a line of the ledger
+    reads_test: bool = False
+    #: whether it materializes assets: times and ids are in what they store
+    materializes: bool = False
 
     def run(self) -> int:
         """Make the call in this process, in the folder of its world."""
@@ -98,7 +109,6 @@ def _certified() -> None:
 
 
 def _operated() -> None:
-    _certified()
     sampled = "ops deploy c lexical --audit-rate .5 --spot-rate .2 --draw-seed 5"
     deliver(Path("first.jsonl"), tasks=40, seed=2)
     _done(sampled, "ops ingest c first.jsonl", sampled)
@@ -114,7 +124,6 @@ def _operated() -> None:
 
 def _unread() -> None:
     """A batch that nobody has labelled, which may be taken back."""
-    _certified()
     _done("ops deploy c lexical --draw-seed 5", "ops ingest c new.jsonl")
 
 
@@ -150,8 +159,97 @@ def _prepare() -> None:
         corpus.prepare()
 
 
+def _language() -> None:
+    """A corpus with judges of the compact model in judges.yaml, and one that they start from."""
+    store = small_corpus(Path().absolute(), tasks=36)
+    Corpus(store, "small").prepare()
+    start_judge(store, epochs=2.0)
+    arms: dict[str, Any] = {
+        "family": "grpo",
+        "rewards": [{"lambda": 2, "mu": 3}],
+        "samples": 2,
+        "prompts_per_step": 2,
+    }
+    served: dict[str, Any] = {
+        "url": os.environ[ENDPOINT],
+        "model": "compact",
+        "form": "tokens",
+        "budget_tokens": 768,
+        # one after the other, so that the journal of answers has one order
+        "concurrency": 1,
+        "prices": {"prompt": 2.0, "completion": 10.0},
+        "parity": {"model": "compact", "rows": 8, "tolerance": 1e-4},
+    }
+    judges = [
+        {"name": "arms", "steps": [1, 2], **arms},
+        {"name": "armed", "steps": [1], **arms},
+        {"name": "tuned", "family": "sft", "runs": 24, "epochs": 1.0},
+        {"name": "served", **served},
+    ]
+    Path("root/judges.yaml").write_text(json.dumps({"judges": judges}), "utf-8")
+    # makes the databases of Dagster and MLflow, which the first command of a data root does
+    _done("judge train small --judge base")
+
+
+def _armed() -> None:
+    _done("judge train small --judge armed")
+
+
+def _tuned() -> None:
+    _done("judge train small --judge tuned")
+
+
+def _served() -> None:
+    _done("judge train small --judge served")
+
+
+def _scored() -> None:
+    _done("judge score small --judge served")
+
+
+def _researched() -> None:
+    store = _corpus()
+    runs = write_runs(Path("c.jsonl").absolute(), tasks=130, attempts=3)
+    register_runs(store, "c", runs, rl=True)
+    Corpus(store, "c").prepare()
+    rows = ["corpus,success_rate,auroc,coverage"]
+    rows += [f"corpus {place},.{place + 1},.{place + 4}5,.{place}2" for place in range(5)]
+    Path("points.csv").write_text("\n".join([*rows, ""]), "utf-8")
+    _done("judge train c")
+
+
+def _study() -> int:
+    """Run the stages of the study that take seconds: the command has no option for fewer."""
+    with platform(_corpus(), "certify_assets.defs.research.study") as study:
+        stages = [stage for stage in study.STAGES if stage.name in _STAGES]
+        outcomes = study.run_study(["c"], workers=1, stages=stages)
+    return int(any(outcome.status == "failed" for outcome in outcomes))
+
+
+#: the other stages are judges and harvests once more, and a simulation, which is a case of its own
+_STAGES = ("splits", "base", "main_table", "law")
+
+#: worlds that are made from another one
+BASES = {
+    "operated": "certified",
+    "unread": "certified",
+    "armed": "language",
+    "tuned": "language",
+    "served": "language",
+    "scored": "served",
+}
+
+#: worlds with a language model
+LANGUAGE = ("language", "armed", "tuned", "served", "scored")
+
 WORLDS: dict[str, Callable[[], None]] = {
     "tables": _tables,
+    "language": _language,
+    "armed": _armed,
+    "tuned": _tuned,
+    "served": _served,
+    "scored": _scored,
+    "researched": _researched,
     "runs": _runs,
     "certified": _certified,
     "operated": _operated,
@@ -166,6 +264,9 @@ _JUDGED = (
     "ledger status c",
     "verify root/judges/lexical/c/certificates.json root/judges/lexical/c/scores.parquet",
 )
+_SMALL = ("corpus show small", "ledger status small", "judge list")
+_ARMED = (*_SMALL, "judge arms small --judge armed")
+_RESEARCHED = ("corpus show c", "ledger status c")
 _OPERATED = ("ops status c", "review queue c", "ops history c", "ledger status c", "corpus show c")
 
 CASES = (
@@ -253,7 +354,16 @@ CASES = (
         _JUDGED,
     ),
     Case("judge recalibrate", "certified", "judge recalibrate c", _JUDGED),
-    Case("run", "certified", "run c --judge lexical", _JUDGED, weight=2, steps=True),
+    Case(
+        "run",
+        "certified",
+        "run c --judge lexical",
+        _JUDGED,
+        weight=2,
+        steps=True,
+        reads_test=True,
+        materializes=True,
+    ),
     Case(
         "ops deploy",
         "certified",
@@ -302,4 +412,70 @@ CASES = (
     Case("review export", "operated", "review export c queue.csv", _OPERATED),
     Case("labels of the page", "operated", call=_labels, readers=_OPERATED, weight=3, steps=True),
     Case("notifications", "operated", call=_notify, readers=_OPERATED, weight=2),
+    Case("judge train, endpoint", "language", "judge train small --judge served", _SMALL),
+    Case("judge score, endpoint", "served", "judge score small --judge served", _SMALL, weight=2),
+    Case("judge parity", "scored", "judge parity small --judge served", _SMALL, weight=2),
+    Case(
+        "judge train, sft",
+        "language",
+        "judge train small --judge tuned",
+        _SMALL,
+        weight=2,
+    ),
+    Case("judge score, sft", "tuned", "judge score small --judge tuned", _SMALL),
+    Case("judge train, grpo", "language", "judge train small --judge arms", _ARMED, weight=3),
+    Case(
+        "judge arms --audit",
+        "armed",
+        "judge arms small --judge armed --audit",
+        _ARMED,
+        weight=3,
+        steps=True,
+        reads_test=True,
+    ),
+    Case(
+        "research harvest",
+        "researched",
+        "research harvest c --gate taskboot --side reject --rounds 1 --profile certify --alpha .2",
+        _RESEARCHED,
+        codes=(0, 3),
+        weight=2,
+        steps=True,
+        reads_test=True,
+    ),
+    Case(
+        "research simulate",
+        "tables",
+        "research simulate --tasks 20 --rho .1 .5 .8 --trials 20 --procedure naive "
+        "--procedure taskboot --workers 2 --out made.json --page page.html",
+        _TABLE,
+        rooted=False,
+        weight=2,
+    ),
+    Case(
+        "research law POINTS",
+        "researched",
+        "research law points.csv --predict --success-rate .4 --auroc .8 --out law.json",
+        _RESEARCHED,
+        rooted=False,
+    ),
+    Case(
+        "research generate-miniwob",
+        "tables",
+        "research generate-miniwob --out runs --task click-button --agent scripted-careful "
+        "--attempts 6 --workers 2",
+        _TABLE,
+        rooted=False,
+        weight=2,
+    ),
+    Case(
+        "research study",
+        "researched",
+        call=_study,
+        readers=_RESEARCHED,
+        steps=True,
+        reads_test=True,
+        materializes=True,
+        weight=2,
+    ),
 )
