@@ -380,7 +380,7 @@ class JudgedCorpus:
     def _require_settings(self, record: JudgeRecord) -> None:
         """Refuse a record of a judge of judges.yaml that was trained with other settings."""
         spec = self.spec
-        # the platform's own was trained as its version did, and a server's settings are its family's
+        # the platform's own was trained as its version did; a server's settings are its family's
         if self.name in platform_judges() or spec.hosted:
             return
         # records of earlier versions name the seed alone

@@ -44,7 +44,7 @@ LABEL_LINES: Final = LineFormat(
     entry="a label",
     remedy="restore the newest copy of the file",
 )
-# labels that no head names yet, and seconds from the first of them to the last, before the next head:
+# labels that no head names yet, and seconds from the first to the last, before the next head:
 # a head for each label takes two to three times as long, and an older copy can lack no others
 # unnoticed, none of which anything was decided from
 _UNNAMED, _UNNAMED_SECONDS = 20, 60.0

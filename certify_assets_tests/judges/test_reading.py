@@ -415,3 +415,9 @@ def test_a_change_of_a_training_makes_fine_tuned_judges_stale(corpora: Store) ->
             judged(corpora, "three", "mine").require_artifact()
     configure(corpora.root, entry)
     judged(corpora, "three", "mine").require_artifact()
+    configure(corpora.root, {**entry, "objective": "pairs"})
+    with pytest.raises(StaleCertificateError, match="another objective than judges"):
+        judged(corpora, "three", "mine").require_artifact()
+    judge = judged(corpora, "three", "mine")
+    described = judge.family.describe(judge.train())
+    assert described.endswith("of which a cap left 6, in pairs of a success and a failure")

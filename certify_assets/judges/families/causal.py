@@ -202,7 +202,7 @@ class SftFamily(CausalFamily):
 
     def describe(self, record: JudgeRecord) -> str:
         """Return the rows of SFT, and how many of them a cap left."""
-        return super().describe(record) + capped(record)
+        return super().describe(record) + capped(record) + paired(record)
 
     def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> CausalJudge:
         """Fine-tune with checkpoints in a folder of its own."""
@@ -253,7 +253,7 @@ class GrpoFamily(CausalFamily):
         """Return the rows of SFT that its start read, and the prompts of RL that the arm took."""
         training = record.detail("training")
         runs = training.get("rl_trajectories")
-        said = super().describe(record) + capped(record)
+        said = super().describe(record) + capped(record) + paired(record)
         if not runs:
             return said
         by = f"{runs} runs of RL by {optimised_by(training)}"
@@ -307,8 +307,14 @@ def capped(record: JudgeRecord) -> str:
     return f", of which a cap left {read}" if read < record.sft_trajectories else ""
 
 
+def paired(record: JudgeRecord) -> str:
+    """Say that a training was of pairs; empty where it was of verdicts."""
+    pairs = record.detail("training").get("config", {}).get("objective") == "pairs"
+    return ", in pairs of a success and a failure" if pairs else ""
+
+
 def _require_single_tokens(judge: JudgedCorpus, start: CausalJudge) -> None:
-    """Refuse a judge that others of judges.yaml are to reinforce and cannot, before it is paid for."""
+    """Refuse a judge that others of judges.yaml are to reinforce and cannot, before it costs."""
     known = judges(judge.store.root).items()
     waiting = [name for name, spec in known if spec.family == "grpo" and spec.start == judge.name]
     # the platform's is no wish of the user's
