@@ -16,6 +16,10 @@ class InputError(CertifyError):
     """A file, table, column, value or option that cannot be used."""
 
 
+class UnreadableFileError(OSError):
+    """A file that opened and cannot be read: of the disk, so it may pass, and costs the import."""
+
+
 class GateClosedError(CertifyError):
     """Nothing is certified, so nothing may be harvested: no fault, the end of this branch."""
 

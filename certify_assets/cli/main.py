@@ -17,7 +17,7 @@ from certify_assets.cli import progress
 from certify_assets.cli.examples import EXAMPLES, add_examples, similar
 from certify_assets.cli.output import complain
 from certify_assets.cli.progress import heartbeat
-from certify_assets.errors import CertifyError
+from certify_assets.errors import CertifyError, UnreadableFileError
 
 __all__ = ["cli", "main"]
 
@@ -165,6 +165,12 @@ def main(arguments: list[str] | None = None) -> None:
     except (BrokenPipeError, _ReaderGoneError):
         _abandon_stdout()
         code = 141
+    except UnreadableFileError as error:
+        code = _complain(
+            f"{error.filename} cannot be read ({error.strerror}); check its disk, or give a copy "
+            "of it.",
+            2,
+        )
     except OSError as error:
         _abandon_stdout()
         code = _complain(

@@ -20,7 +20,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from certify_assets.errors import InputError
+from certify_assets.errors import InputError, UnreadableFileError
 from certify_assets.work import WorkStage, read_so_far, under_way
 
 _CHUNK = 1 << 20
@@ -164,16 +164,23 @@ class SourceFile:
                 f"{self.name} cannot be decompressed ({error}); fetch it again."
             ) from None
         except OSError as error:
-            # what fails in reading, unlike in opening, does not say which file it is of
-            raise OSError(error.errno, error.strerror, self.name) from error
+            raise self._unreadable(error) from error
 
     def sha256(self) -> str:
         """Return the SHA-256 of the file as it is stored."""
         digest = hashlib.sha256()
-        with self.stored() as stream:
-            while chunk := stream.read(_CHUNK):
-                digest.update(chunk)
+        try:
+            with self.stored() as stream:
+                while chunk := stream.read(_CHUNK):
+                    digest.update(chunk)
+        except OSError as error:
+            raise self._unreadable(error) from error
         return digest.hexdigest()
+
+    def _unreadable(self, error: OSError) -> OSError:
+        # what fails in reading, unlike in opening, does not say which file it is of
+        kind = UnreadableFileError if error.filename is None else OSError
+        return kind(error.errno, error.strerror or str(error), self.name)
 
 
 class SmallHeader(tarfile.TarInfo):
