@@ -25,6 +25,7 @@ LAYERS = [
     "_version",
     "files",
     "work",
+    "processes",
     "assumptions",
     "certificates",
     "tables",

@@ -20,6 +20,7 @@ import click
 from certify_assets.cli.options import store_option
 from certify_assets.cli.output import console, say, show_line
 from certify_assets.errors import InputError, MissingToolError, StepFailedError
+from certify_assets.processes import with_parent
 from certify_assets.storage.store import Store
 
 # dagster dev ends its code servers within seconds, or not at all
@@ -131,7 +132,8 @@ def run_together(
                 start_new_session=True,
                 stdout=noise,
                 stderr=noise,
-                preexec_fn=_ends_with_its_parent if sys.platform == "linux" else None,
+                # a kill leaves the command no time to stop its servers; they stop theirs by this
+                preexec_fn=with_parent(signal.SIGTERM),
             )
             for command in commands
         ]
@@ -144,13 +146,6 @@ def run_together(
                     signal.signal(number, signal.SIG_IGN)
                 say("stopping")
                 _end(processes)
-
-
-def _ends_with_its_parent() -> None:
-    # a kill leaves the command no time to stop its servers; they stop theirs by this signal
-    import ctypes
-
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
 
 def _serve(

@@ -12,6 +12,7 @@ from certify_assets.defs.names import name_of
 from certify_assets.defs.setup import PREFIX_VARIABLE
 from certify_assets.errors import InputError, MissingToolError
 from certify_assets.judges.specs import SHOWN_VARIABLE
+from certify_assets.processes import end_with_parent
 from certify_assets.storage.lease import OWNER_VARIABLE
 from certify_assets.storage.mlflow_server import without_credentials
 from certify_assets.storage.snapshot import Snapshot
@@ -27,6 +28,13 @@ class DataRoot(dg.ConfigurableResource):  # type: ignore[type-arg]
         description="Folder or fsspec URL; empty for CERTIFY_ROOT, else .certify in the working "
         "directory.",
     )
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        """End the process of a step with the run that started it, also where that is killed."""
+        # a run that has no process for each step is a process that its code server started, and
+        # stays when that one is replaced
+        if os.environ.get(EXECUTOR_VARIABLE) == "multiprocess":
+            end_with_parent()
 
     def store(self) -> Store:
         """Return the data root's reader and writer."""

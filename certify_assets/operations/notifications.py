@@ -37,6 +37,7 @@ from certify_assets.operations.notification_config import (
     is_loopback,
     read_notifications,
 )
+from certify_assets.processes import with_parent
 from certify_assets.storage.journal import UNCHAINED, Journal
 
 SIGNATURE: Final = "X-Certify-Signature"
@@ -290,6 +291,8 @@ def _run(target: Target, event: Event) -> str:
         stderr=quiet,
         # a session of its own, so that its children end with it
         start_new_session=True,
+        # nobody would end it at its time limit once this process is killed
+        preexec_fn=with_parent(),
     ) as process:
         try:
             process.communicate(_body(event), timeout=target.timeout)

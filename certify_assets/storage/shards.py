@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from certify_assets.errors import CertifyError, InputError, MissingToolError
+from certify_assets.processes import end_with_parent
 
 ENGINES = ("inline", "processes", "ray")
 ENGINE_VARIABLE = "CERTIFY_SHARDS"
@@ -46,25 +45,9 @@ def own_cores() -> int:
 
 def ignore_interrupts() -> None:
     """Leave a keyboard interrupt, which reaches every process, to the waiting parent."""
+    import signal
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def end_with_parent() -> None:
-    """End this process by SIGKILL as soon as the one that started it is gone; on Linux."""
-    # A worker waits for its next shard on a pipe that it holds both ends of: a killed parent
-    # would leave it waiting for ever.
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-
-
-def _begin(prepare: Callable[[], None], parent: int) -> None:
-    end_with_parent()
-    if os.getppid() != parent:
-        # it was killed before this process could say that it wants to know
-        os._exit(1)
-    prepare()
 
 
 def run_shards(
@@ -116,7 +99,7 @@ def _in_processes(
         min(workers, len(shards)),
         mp_context=get_context("spawn"),
         initializer=_begin,
-        initargs=(prepare, os.getpid()),
+        initargs=(prepare,),
         max_tasks_per_child=1 if fresh else None,
     )
     try:
@@ -130,6 +113,12 @@ def _in_processes(
         ) from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _begin(prepare: Callable[[], None]) -> None:
+    # what a killed parent asked for would compute on, next to a successor that asks again
+    end_with_parent()
+    prepare()
 
 
 def _in_tasks(

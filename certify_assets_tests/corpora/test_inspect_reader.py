@@ -22,6 +22,7 @@ from certify_assets_tests.corpora.eval_files import (
     write_eval,
 )
 from certify_assets_tests.corpora.formats.inspect import COUNTS, write
+from certify_assets_tests.killing import left_by_a_kill
 from certify_assets_tests.paths import shared_data
 
 CANARY = "canary-7f3a"
@@ -140,6 +141,20 @@ def test_a_log_that_ends_the_reader_costs_that_log(
         return
     with pytest.raises(InputError, match=words):
         read(tmp_path / "logs", "auto")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="children are looked for in /proc")
+def test_a_reader_that_is_at_a_log_ends_with_a_process_that_was_killed(tmp_path: Path) -> None:
+    code = BEGIN + f'import time; open("{tmp_path}/begun", "w").close(); time.sleep(600)'
+    python = stand_in(tmp_path / "python", "1.0.0", code)
+    path = write_eval(tmp_path / "log.eval", eval_bytes(header(), [sample(1)]))
+    words = f"corpus import {path} --name c --format inspect --root {tmp_path / 'root'}"
+    left = left_by_a_kill(
+        [sys.executable, "-m", "certify_assets.cli", *words.split()],
+        lambda children: bool(children) and (tmp_path / "begun").exists(),
+        **{INSPECT_PYTHON: python},
+    )
+    assert left == []
 
 
 def test_a_reader_that_cannot_be_started_is_an_error(

@@ -17,6 +17,7 @@ from certify_assets.storage.store import Store
 from certify_assets_tests import forks
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.conftest import platform_environment
+from certify_assets_tests.killing import left_by_a_kill
 from certify_assets_tests.paths import REPOSITORY
 from certify_assets_tests.services import end_group, postgres_server, ray_cluster
 
@@ -104,6 +105,51 @@ def test_no_job_has_an_executor_of_its_own() -> None:
         cwd=REPOSITORY,
     )
     assert done.stdout.strip() == "{'two_processes'}", done.stderr
+
+
+STILL = """
+import time
+from pathlib import Path
+import dagster as dg
+from certify_assets.defs.resources import DataRoot, job_executor, resources
+
+@dg.asset
+def stands_still(data_root: DataRoot) -> None:
+    Path(__file__).with_name("begun").touch()
+    time.sleep(600)
+
+defs = dg.Definitions(
+    assets=[stands_still],
+    jobs=[dg.define_asset_job("still")],
+    resources=resources(),
+    executor=job_executor(),
+)
+
+def still():
+    return defs.resolve_job_def("still")
+"""
+BEGIN = """
+import dagster as dg
+from standing import still
+with dg.DagsterInstance.get() as instance:
+    dg.execute_job(dg.reconstructable(still), instance=instance)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="children are looked for in /proc")
+def test_a_step_of_a_process_of_its_own_ends_with_a_run_that_was_killed(tmp_path: Path) -> None:
+    (tmp_path / "standing.py").write_text(STILL, "utf-8")
+    environment = platform_environment(tmp_path / "root")
+    Path(environment["DAGSTER_HOME"]).mkdir(parents=True)
+    (Path(environment["DAGSTER_HOME"]) / "dagster.yaml").write_text("telemetry: {enabled: false}")
+    environment["PYTHONPATH"] = f"{REPOSITORY}{os.pathsep}{tmp_path}"
+    left = left_by_a_kill(
+        [sys.executable, "-c", BEGIN],
+        lambda children: (tmp_path / "begun").exists() and "spawn_main" in "".join(children),
+        **{**environment, EXECUTOR_VARIABLE: "multiprocess"},
+    )
+    assert left == []
 
 
 class Platform:

@@ -30,6 +30,7 @@ from certify_assets.operations.notification_config import (
 from certify_assets.operations.notifications import SIGNATURE, Event, deliver, read_deliveries
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import UNREADABLE_YAML
+from certify_assets_tests.killing import left_by_a_kill
 
 EVENT = Event("alarm", "c", "lexical", "abc", "the error is above the budget.")
 OTHER = Event("expiry", "c", "lexical", "deployment 1", "it is old.")
@@ -247,6 +248,25 @@ def test_a_command_gets_the_event_on_its_input_without_a_shell(
     assert [item.kind for item in read_deliveries(Corpus(store, "c"))] == ["alarm"], (
         "it is not told of what it did not ask for"
     )
+
+
+TELL = """
+import sys
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.operations.notifications import deliver
+from certify_assets.storage.store import Store
+from certify_assets_tests.killing import left_by_a_kill
+from certify_assets_tests.operations.test_notify import EVENT
+print(deliver(Corpus(Store(sys.argv[1]), "c"), [EVENT]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="children are looked for in /proc")
+def test_a_command_that_hangs_ends_with_a_process_that_was_killed(store: Store) -> None:
+    hangs = [sys.executable, "-c", "import time; time.sleep(600)"]
+    configure(store, {"name": "hangs", "command": hangs, "timeout": 60})
+    told = [sys.executable, "-c", TELL, store.root]
+    assert left_by_a_kill(told, lambda children: any("sleep(600)" in one for one in children)) == []
 
 
 def test_a_command_that_fails_hangs_or_is_missing_stops_nothing(store: Store, server: Any) -> None:

@@ -3,6 +3,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from certify_assets.corpora.schema import read_trajectories
 from certify_assets.errors import InputError, MissingToolError
 from certify_assets.research.miniwob import browser, generate, list_tasks, read_episodes
 from certify_assets.research.miniwob.generate import Episode, content_sha256, write_corpora
+from certify_assets_tests.killing import left_by_a_kill
 from certify_assets_tests.research.miniwob_endpoint import serve
 
 pytestmark = pytest.mark.slow
@@ -223,6 +225,27 @@ def test_a_killed_generation_resumes_to_the_same_runs(
     assert (result.kept, result.episodes, result.failed) == (kept, 12 - kept, {})
     assert {e.trajectory_id: e for e in read_episodes(path)} == whole
     assert all(table.exists() for table in result.tables.values())
+
+
+@pytest.mark.browser
+@needs_browser
+def test_neither_worker_nor_browser_waits_for_a_model_once_the_command_was_killed(
+    tmp_path: Path,
+) -> None:
+    # it takes what it is asked and answers nothing
+    with socket.create_server(("127.0.0.1", 0)) as model:
+        left = left_by_a_kill(
+            [
+                *(sys.executable, "-m", "certify_assets.cli", "research", "generate-miniwob"),
+                *(f"--out={tmp_path}", "--attempts=1", "--workers=1", "--agent=model"),
+                *("--task=click-test-2", "--corpus=miniwob_weak"),
+            ],
+            lambda children: any("--type=renderer" in one for one in children),
+            settle=5,
+            CERTIFY_MODEL_URL=f"http://127.0.0.1:{model.getsockname()[1]}/v1",
+            CERTIFY_MODEL_NAME="small-model",
+        )
+    assert left == []
 
 
 @pytest.mark.browser

@@ -1,12 +1,9 @@
 """Shards give the same bytes on every engine: answers, a synthetic study, scores."""
 
-import os
 import shutil
-import signal
-import subprocess
 import sys
-import time
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,8 +15,8 @@ from certify_assets.research import simulation_study as study
 from certify_assets.storage.shards import ENGINE_VARIABLE, chosen_engine, run_shards
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs
-from certify_assets_tests.paths import REPOSITORY
-from certify_assets_tests.services import processes_in, ray_cluster
+from certify_assets_tests.killing import left_by_a_kill
+from certify_assets_tests.services import ray_cluster
 
 QUESTION = study.SimulationPlan(
     trials=60, tasks=(20,), rhos=(0.5,), procedures=("taskboot", "guarded_taskboot"), workers=2
@@ -37,13 +34,9 @@ def square(number: int) -> int:
 
 
 def end_at_once(number: int) -> int:
+    import os
+
     os._exit(number)
-
-
-def wait(place: str) -> None:
-    """Say that a worker is at work, and stay so."""
-    Path(place).touch()
-    time.sleep(600)
 
 
 @pytest.fixture(scope="module")
@@ -99,39 +92,33 @@ def test_a_worker_that_ends_is_told(engine: str) -> None:
         list(run_shards(end_at_once, [1, 2], engine=engine, workers=2))
 
 
-_TWO_WORKERS = """
-import sys
+SLEEPERS = """
+import time
 from certify_assets.storage.shards import run_shards
-from certify_assets_tests.storage.test_shards import wait
 if __name__ == "__main__":
-    list(run_shards(wait, sys.argv[1:], engine="processes", workers=2))
+    list(run_shards(time.sleep, [600, 600, 600], engine="processes", workers=2, fresh={fresh}))
 """
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(
-    sys.platform != "linux", reason="a process is told of its parent's end on Linux"
-)
-def test_workers_end_with_a_process_that_was_killed(tmp_path: Path) -> None:
-    program, places = tmp_path / "two.py", [tmp_path / "one", tmp_path / "other"]
-    program.write_text(_TWO_WORKERS, "utf-8")
-    process = subprocess.Popen(
-        [sys.executable, str(program), *map(str, places)],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-    )
-    while not all(place.exists() for place in places):
-        assert process.poll() is None
-        time.sleep(0.1)
-    assert len(processes_in(tmp_path)) >= 3
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    until = time.monotonic() + 60
-    while (left := processes_in(tmp_path)) and time.monotonic() < until:
-        time.sleep(0.1)
-    for worker in left:
-        os.kill(worker, signal.SIGKILL)
-    assert left == {}
+@pytest.mark.skipif(sys.platform != "linux", reason="children are looked for in /proc")
+@pytest.mark.parametrize("fresh", [False, True])
+def test_no_worker_outlives_a_parent_that_was_killed(fresh: bool) -> None:
+    def at_work(children: Sequence[str]) -> bool:
+        return sum("spawn_main" in words for words in children) == 2
+
+    # killed while the workers begin, and while they work
+    for settle in (0, 4):
+        command = [sys.executable, "-c", SLEEPERS.format(fresh=fresh)]
+        assert left_by_a_kill(command, at_work, settle=settle) == []
+
+
+def test_workers_outlive_the_thread_that_asked_first() -> None:
+    answers = run_shards(abs, range(7), engine="processes", workers=2)
+    first: list[tuple[int, int]] = []
+    asking = threading.Thread(target=lambda: first.append(next(answers)))
+    asking.start()
+    asking.join()
+    assert sorted([*first, *answers]) == [(place, place) for place in range(7)]
 
 
 def devices_of_worker(_: int) -> tuple[str, int]:

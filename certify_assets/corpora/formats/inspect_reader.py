@@ -24,6 +24,7 @@ from typing import IO, TYPE_CHECKING, Any
 from certify_assets.corpora.formats.files import BrokenFileError, ReadLimits, SourceFile
 from certify_assets.corpora.formats.records import Record
 from certify_assets.errors import InputError
+from certify_assets.processes import with_parent
 
 if TYPE_CHECKING:
     from certify_assets.corpora.formats.inspect_worker import Answer, Question
@@ -127,7 +128,12 @@ def _version_here() -> str:
 def _version_at(python: str) -> str:
     try:
         done = subprocess.run(
-            [python, "-I", "-c", _ASK], capture_output=True, text=True, timeout=60, check=False
+            [python, "-I", "-c", _ASK],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            preexec_fn=with_parent(),
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InputError(
@@ -203,6 +209,8 @@ class InspectProcess:
                     stderr=errors,
                     cwd=self._folder,
                     env=environment,
+                    # between two logs the end of its input ends it, in the middle of one this
+                    preexec_fn=with_parent(),
                 )
             line = self._line(self._process)
             if line is None:

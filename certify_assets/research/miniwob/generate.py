@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.processes import end_with_parent
 from certify_assets.research.miniwob.agents import (
     AGENTS,
     MODEL_PREFIX,
@@ -172,6 +173,8 @@ def read_episodes(path: Path) -> list[Episode]:
 
 def _serve(pipe: Connection, seed: int) -> None:
     """Run the jobs from the pipe, one Chromium for all until an error or the other side's end."""
+    # a page or a model may take minutes to answer, of which a killed parent hears nothing
+    end_with_parent()
     browser: Browser | None = None
     try:
         while True:
