@@ -332,6 +332,11 @@ def serve(
         )
     read = None if criteria is None else read_criteria(criteria)
     known = _known_runs(opened, gold, gold_share, success_label)
+    if read and known and (lacking := read.lacking(run.task_id for run in known.runs.values())):
+        raise InputError(
+            f"{criteria} has no criterion for {lacking} of the tasks of {gold}, which would show "
+            "reviewers that their runs are known; add the criteria, or take the runs out."
+        )
     session = ReviewSession(
         store, corpus, minutes_per_run=minutes_per_run, double=double, criteria=read, gold=known
     )
@@ -343,7 +348,10 @@ def serve(
         )
     if read is not None and (lacking := read.lacking(queue["task_id"])):
         tasks = queue["task_id"].nunique()
-        say(f"warning: {criteria} has no criterion for {lacking} of the {tasks} tasks that wait")
+        say(
+            f"warning: {criteria} has no criterion for {lacking} of the {tasks} tasks that wait"
+            + ("; reviewers can tell that those are no known runs" if known else "")
+        )
     server = ReviewServer(
         session,
         reviewers=reviewers,

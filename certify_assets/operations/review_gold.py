@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -81,55 +81,6 @@ class GoldSet:
     def order(self, reviewer: str) -> list[str]:
         """Return the known runs in the order of a reviewer."""
         return sorted(self.runs, key=lambda name: self._draw(reviewer, f"run\0{name}"))
-
-
-class GoldTurns:
-    """Which known run comes next for each reviewer of a session."""
-
-    def __init__(self, gold: GoldSet) -> None:
-        self.gold = gold
-        # shown, and not answered yet; skips are forgotten with the session
-        self._open: dict[str, dict[str, None]] = {}
-
-    def is_open(self, reviewer: str, name: str) -> bool:
-        """Whether a run was shown to a reviewer as a known one, and not answered."""
-        return name in self._open.get(reviewer, ())
-
-    def next(
-        self,
-        reviewer: str,
-        *,
-        labelled: int,
-        others: int,
-        left_out: AbstractSet[str],
-        skipped: Iterable[str],
-        again: str = "",
-    ) -> tuple[str, int]:
-        """Return the known run that is shown now, "" for none, and how many are still to come.
-
-        `others` counts the runs that wait for a label, `left_out` names known runs that are not
-        for this reviewer, `again` the run whose label they took back last.
-        """
-        opened = self._open.setdefault(reviewer, {})
-        for name in left_out & opened.keys():
-            del opened[name]
-        if again in self.gold.runs and again not in left_out:
-            opened[again] = None
-            now = again
-        else:
-            now = next((name for name in opened if name not in set(skipped)), "")
-        fresh = [
-            name
-            for name in self.gold.order(reviewer)
-            if name not in opened and name not in left_out
-        ]
-        # a skipped one had its place as well, so that skipping brings no second one
-        place = labelled + len(opened)
-        if not now and fresh and others and self.gold.is_due(reviewer, place):
-            now, place = fresh.pop(0), place + 1
-            opened[now] = None
-        coming = self.gold.coming(reviewer, place, others, len(fresh))
-        return now, len(opened) + coming
 
 
 def read_gold(

@@ -8,7 +8,8 @@ import time
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from statistics import median
@@ -35,7 +36,6 @@ from certify_assets.operations.review_criteria import ReviewCriteria
 from certify_assets.operations.review_gold import (
     GoldLabel,
     GoldSet,
-    GoldTurns,
     append_gold_label,
     read_gold_labels,
 )
@@ -137,6 +137,8 @@ class _View:
     queue: Queue
     rows: dict[str, int]
     ids: dict[str, str]
+    # runs with a valid label, by reviewer, once they were asked for
+    answered: dict[str, set[str]] = field(default_factory=dict)
 
     @property
     def written(self) -> list[Label]:
@@ -202,11 +204,14 @@ class ReviewSession:
         self.corpus = corpus
         self._minutes, self._double = minutes_per_run, double
         self.criteria = criteria or ReviewCriteria()
-        self._turns = None if gold is None else GoldTurns(gold)
+        self._gold = gold
         self._lock = threading.RLock()
         self._lookup = RunLookup(store, corpus)
         self._view: _View | None = None
-        self._skipped: dict[str, dict[str, None]] = {}
+        # of each reviewer: runs that they were shown and have not answered, and whether as a known
+        # one, in the order in which they come again: as shown, a skipped one behind the others
+        self._open: dict[str, dict[str, bool]] = {}
+        self._skipped: dict[str, set[str]] = {}
         self._again: dict[str, str] = {}
         self._undone: dict[str, Statement] = {}
         self._shown: dict[str, tuple[str, float]] = {}
@@ -219,7 +224,7 @@ class ReviewSession:
     @property
     def blind(self) -> bool:
         """Whether known runs are mixed in, which nothing on the page may give away."""
-        return self._turns is not None
+        return self._gold is not None
 
     def queue(self) -> Queue:
         """Return the queue as it is now."""
@@ -235,69 +240,122 @@ class ReviewSession:
 
     def shown(self, reviewer: str) -> QueuedRun | None:
         """Return the next run; None where nothing is left but what the reviewer skipped."""
-        # none that they labelled or skipped, or that another one reads now
+        # none that they labelled or skipped, or that another one reads now; one that they have open
+        # stays, whatever joins the queue, since a known run would stay
         with self._lock:
             view = self._closed()
-            waiting = [
-                name
-                for name in view.queue.frame["trajectory_id"]
-                if reviewer not in view.queue.reviewers.get(name, ())
-            ]
-            known, coming = self._known_now(view, reviewer, waiting)
-            if known is not None:
-                self._seen.add((reviewer, known.trajectory_id))
-                left = sum(name not in self._unreadable for name in waiting) + coming
-                return self._queued(view, reviewer, known, 0, left)
-            while (
-                name := self._choose(
-                    reviewer, mine := [name for name in waiting if name not in self._unreadable]
-                )
-            ) is not None:
-                row = view.queue.frame.iloc[view.rows[name]]
+            while True:
+                known = self._known(view, reviewer)
+                waiting = self._waiting(view, reviewer)
+                name = self._turn(view, reviewer, waiting, known)
+                if name is None:
+                    return None
                 try:
-                    run = self._lookup.find(row["batch"], name)
+                    run = self._run(view, reviewer, name)
                 except (InputError, IntegrityError) as error:
                     # one run that cannot be shown must not stand in the way of the others
-                    self._set_aside(view, name, row["batch"], str(error))
+                    batch = view.queue.frame.iloc[view.rows[name]]["batch"]
+                    self._set_aside(view, name, batch, str(error))
                     continue
                 self._shown[name] = (reviewer, time.monotonic())
                 self._seen.add((reviewer, name))
-                labels = int(row["task_labels"])
-                return self._queued(view, reviewer, run, labels, len(mine) + coming)
+                return self._queued(view, reviewer, run, waiting, known)
+
+    def _waiting(self, view: _View, reviewer: str) -> list[str]:
+        """Return the runs of the queue that wait for this reviewer, the most needed first."""
+        return [
+            name
+            for name in view.queue.frame["trajectory_id"]
+            if reviewer not in view.queue.reviewers.get(name, ()) and name not in self._unreadable
+        ]
+
+    def _known(self, view: _View, reviewer: str) -> list[str]:
+        """Return the known runs that this reviewer may still be shown, in their order."""
+        if self._gold is None:
+            return []
+        # while a run of the queue waits, its label is one of the queue
+        left_out = self._answered(view, reviewer) | view.rows.keys()
+        return [name for name in self._gold.order(reviewer) if name not in left_out]
+
+    def _answered(self, view: _View, reviewer: str) -> set[str]:
+        if reviewer not in view.answered:
+            view.answered[reviewer] = {
+                one.trajectory_id
+                for journal in (view.labels, view.gold)
+                for one in valid_labels(journal)
+                if one.reviewer == reviewer
+            }
+        return view.answered[reviewer]
+
+    def _place(self, view: _View, reviewer: str) -> int:
+        """Return how many runs this reviewer was shown, of both kinds, in this session or before.
+
+        Skipped ones count, or a run that comes after a skip would never be a known one.
+        """
+        seen = {name for who, name in self._seen if who == reviewer}
+        return len(seen | self._answered(view, reviewer))
+
+    def _turn(
+        self, view: _View, reviewer: str, waiting: Sequence[str], known: Sequence[str]
+    ) -> str | None:
+        """Return the run that comes now, which is open from here on."""
+        runs = dict.fromkeys(known, True) | dict.fromkeys(waiting, False)
+        mine = {
+            name: as_known
+            for name, as_known in self._open.get(reviewer, {}).items()
+            if runs.get(name) is as_known
+        }
+        skipped = self._skipped.setdefault(reviewer, set())
+        skipped &= mine.keys()
+        again = self._again.pop(reviewer, "")
+        if again in runs:
+            mine = {again: runs[again]} | mine
+            skipped.discard(again)
+        self._open[reviewer] = mine
+        if (now := next((name for name in mine if name not in skipped), None)) is not None:
+            return now
+        fresh = [name for name in waiting if name not in mine]
+        if not fresh:
             return None
+        now = next((name for name in fresh if not self._leased(name, reviewer)), fresh[0])
+        unshown = next((name for name in known if name not in mine), None)
+        due = self._gold is not None and self._gold.is_due(reviewer, self._place(view, reviewer))
+        if unshown is not None and due:
+            now = unshown
+        mine[now] = runs[now]
+        return now
+
+    def _run(self, view: _View, reviewer: str, name: str) -> Trajectory:
+        """Return a run of the queue, or a known one, which takes as long."""
+        frame, mine = view.asked.frame, self._open.get(reviewer, {})
+        rows = frame[frame["trajectory_id"] == name]
+        if self._gold is None or not mine.get(name, not len(rows)):
+            return self._lookup.find(rows.iloc[0]["batch"], name)
+        coming = next((one for one in view.queue.frame["trajectory_id"] if one not in mine), "")
+        for row in frame[frame["trajectory_id"] == coming].to_dict("records"):
+            # read for nothing: an answer without a look into a table would come sooner
+            with suppress(InputError, IntegrityError):
+                self._lookup.find(row["batch"], coming)
+        return self._gold.runs[name]
 
     def _queued(
-        self, view: _View, reviewer: str, run: Trajectory, task_labels: int, left: int
+        self,
+        view: _View,
+        reviewer: str,
+        run: Trajectory,
+        waiting: Sequence[str],
+        known: Sequence[str],
     ) -> QueuedRun:
-        name, skipped = run.trajectory_id, self._skipped.get(reviewer, {})
+        name, mine = run.trajectory_id, self._open[reviewer]
         number, criterion = view.statements[name, reviewer], self.criteria.of(run.task_id)
-        return QueuedRun(run, _key(name), task_labels, number, left, len(skipped), criterion)
-
-    def _known_now(
-        self, view: _View, reviewer: str, waiting: Sequence[str]
-    ) -> tuple[Trajectory | None, int]:
-        """Return the known run that comes now, if one does, and how many are still to come."""
-        if self._turns is None:
-            return None, 0
-        again = self._again.get(reviewer, "")
-        answered = {
-            one.trajectory_id
-            for journal in (view.labels, view.gold)
-            for one in valid_labels(journal)
-            if one.reviewer == reviewer
-        }
-        name, coming = self._turns.next(
-            reviewer,
-            labelled=self.pace(reviewer).labelled,
-            others=sum(name not in self._unreadable for name in waiting),
-            # while a run of the queue waits, its label is one of the queue
-            left_out=answered | view.rows.keys(),
-            skipped=self._skipped.get(reviewer, {}),
-            again=again,
-        )
-        # a run of the queue that was taken back comes before a known one that is open
-        shown = bool(name) and (again == name or again not in waiting)
-        return self._turns.gold.runs[name] if shown else None, coming
+        left = len(waiting)
+        if self._gold is not None:
+            place, fresh = self._place(view, reviewer), sum(one not in mine for one in waiting)
+            unshown = sum(one not in mine for one in known)
+            left += sum(mine.values()) + self._gold.coming(reviewer, place, fresh, unshown)
+        labels = 0 if mine[name] else int(view.queue.frame.iloc[view.rows[name]]["task_labels"])
+        skipped = len(self._skipped[reviewer])
+        return QueuedRun(run, _key(name), labels, number, left, skipped, criterion)
 
     def unreadable(self) -> tuple[str, ...]:
         """Return why runs of the queue could not be shown, a sentence each."""
@@ -321,26 +379,21 @@ class ReviewSession:
         with self._lock:
             view = self._now()
             trajectory_id = view.ids.get(key, "")
-            if not trajectory_id:
-                raise InputError("nobody is asked about this run; go back to the queue.")
-            label = Label(
-                trajectory_id,
-                outcome,
-                reviewer,
-                "page",
-                _token(trajectory_id, reviewer, number),
-                comment.strip()[:MAX_COMMENT],
-            )
-            self._require_current(view, label, number)
-            sent_before = any(one.token == label.token for one in view.written)
-            label = self._of_known(view, label)
+            token = _token(trajectory_id, reviewer, number)
+            sent_before = any(one.token == token for one in view.written)
+            # before anything else: any other sentence would say of a run that was never shown
+            # whether it is asked about, and which are the known ones
             if not sent_before and (reviewer, trajectory_id) not in self._seen:
                 raise InputError(
                     f"this run was not shown to {reviewer} since the server was started; go back "
                     "to the queue."
                 )
-            written = self._append(label)
-            self._skipped.get(reviewer, {}).pop(trajectory_id, None)
+            text = comment.strip()[:MAX_COMMENT]
+            label = Label(trajectory_id, outcome, reviewer, "page", token, text)
+            self._require_current(view, label, number)
+            written = self._append(self._of_known(view, label))
+            self._open.get(reviewer, {}).pop(trajectory_id, None)
+            self._skipped.get(reviewer, set()).discard(trajectory_id)
             self._undone.pop(reviewer, None)
             self._forget(reviewer, trajectory_id)
             self._closed()
@@ -351,9 +404,9 @@ class ReviewSession:
         if sent := next((one for one in view.gold if one.token == label.token), None):
             return sent
         name = label.trajectory_id
-        if self._turns is None or not self._turns.is_open(label.reviewer, name):
+        if self._gold is None or not self._open.get(label.reviewer, {}).get(name):
             return label
-        return GoldLabel(**asdict(label), known=self._turns.gold.outcomes[name])
+        return GoldLabel(**asdict(label), known=self._gold.outcomes[name])
 
     def _append(self, label: Label) -> Label:
         corpus = Corpus(self.store, self.corpus)
@@ -416,15 +469,18 @@ class ReviewSession:
         return ReviewPace(labelled, seconds, len(steady))
 
     def skip(self, reviewer: str, key: str) -> None:
-        """Skip a run, named by `QueuedRun.key`, until the reviewer asks for skipped runs."""
+        """Skip an open run, named by `QueuedRun.key`, until the reviewer asks for skipped ones."""
         with self._lock:
-            if trajectory_id := self._now().ids.get(key):
-                self._skipped.setdefault(reviewer, {})[trajectory_id] = None
+            mine, name = self._open.get(reviewer, {}), self._now().ids.get(key, "")
+            # of others nothing happens: a count of those that there are would name the known ones
+            if name in mine:
+                mine[name] = mine.pop(name)
+                self._skipped.setdefault(reviewer, set()).add(name)
                 self._undone.pop(reviewer, None)
-                self._forget(reviewer, trajectory_id)
+                self._forget(reviewer, name)
 
     def show_skipped(self, reviewer: str) -> None:
-        """Put what a reviewer skipped back into their queue."""
+        """Show what a reviewer skipped again, in the order of skipping."""
         with self._lock:
             self._skipped.pop(reviewer, None)
 
@@ -446,16 +502,13 @@ class ReviewSession:
             name = view.ids.get(key, "")
             if (reviewer, name) not in self._seen:
                 raise InputError("this run was not shown to you; go back to the queue.")
-            if self._turns is not None and name in self._turns.gold.runs:
-                return self._turns.gold.runs[name]
-            row = view.asked.frame[view.asked.frame["trajectory_id"] == name].iloc[0]
-            return self._lookup.find(row["batch"], name)
+            return self._run(view, reviewer, name)
 
     def _statement(self, label: Label) -> Statement:
         frame, name = self._now().asked.frame, label.trajectory_id
         rows = frame[frame["trajectory_id"] == name]
-        if self._turns is not None:
-            run = self._turns.gold.runs.get(name)
+        if self._gold is not None:
+            run = self._gold.runs.get(name)
             task_id = run.task_id if run else "".join(rows["task_id"])
             return Statement(replace(label, number=_blind_number(label)), None, True, task_id)
         if not len(rows):
@@ -489,16 +542,6 @@ class ReviewSession:
         names = view.queue.frame.loc[view.queue.frame["batch"] == batch, "trajectory_id"]
         before = sum(other in self._unreadable for other in names)
         self._unreadable |= dict.fromkeys(names if before >= _PATIENCE else [name], why)
-
-    def _choose(self, reviewer: str, mine: Sequence[str]) -> str | None:
-        again = self._again.get(reviewer)
-        if again in mine:
-            return again
-        open_runs = [name for name in mine if name not in self._skipped.get(reviewer, ())]
-        return next(
-            (name for name in open_runs if not self._leased(name, reviewer)),
-            open_runs[0] if open_runs else None,
-        )
 
     def _leased(self, name: str, reviewer: str) -> bool:
         who, since = self._shown.get(name, (reviewer, 0.0))
@@ -553,7 +596,7 @@ class ReviewSession:
         # of both journals, so that no two forms have one token
         statements = Counter((label.trajectory_id, label.reviewer) for label in [*labels, *gold])
         mixed = sorted([*labels, *gold], key=lambda label: label.time)
-        runs = self._turns.gold.runs if self._turns is not None else {}
+        runs = self._gold.runs if self._gold is not None else {}
         rows = {name: row for row, name in enumerate(queue.frame["trajectory_id"])}
         return _View(
             stamps,

@@ -134,6 +134,18 @@ def test_what_cannot_be_done_is_refused(
     assert answer.code == 2 and words in " ".join(answer.err.split()), answer.err
 
 
+def test_criteria_that_would_give_known_runs_away_are_refused(
+    call: Call, store: Store, tmp_path: Path
+) -> None:
+    gold, criteria = tmp_path / "gold.csv", tmp_path / "criteria.csv"
+    gold.write_text("trajectory_id,outcome\nauto-0/0,1\nauto-1/0,0\n", "utf-8")
+    criteria.write_text("task_id,criterion\nauto-0,It is done.\naudit-0,It is done.\n", "utf-8")
+    options = ["--gold", gold, "--criteria", criteria, "--root", store.root]
+    answer = call("review", "serve", "c", *options)
+    assert answer.code == 2 and "no criterion for 1 of the tasks of" in answer.err
+    assert "would show reviewers that their runs are known" in answer.err
+
+
 @pytest.mark.slow
 def test_known_runs_are_served_blind_and_counted_for_their_reviewer(
     call: Call, store: Store, tmp_path: Path

@@ -229,7 +229,7 @@ def test_shares_right_are_on_the_queue_page_with_their_interval_but_not_served(
     session = session_of(store, EVERY)
     for place in range(10):
         now = shown(session)
-        truth = session._turns.gold.outcomes[now.run.trajectory_id]  # type: ignore[union-attr]
+        truth = session._gold.outcomes[now.run.trajectory_id]  # type: ignore[union-attr]
         session.say("ann", now.key, truth if place else 1 - truth, now.number)
     (ann,) = queue_agreement(Corpus(store, "c")).reviewers
     assert (ann.labels, ann.gold, ann.gold_errors) == (0, 10, 1)
