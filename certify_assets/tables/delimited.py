@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -39,7 +38,8 @@ _WESTERN = re.compile(
     b"\xf8-\xfd]*"
 )
 # a spreadsheet that splits at other separators than the comma begins a cell behind these
-_SPLITS = re.compile(r"[;\t\r\n]")
+_QUOTED = ";\t\r\n"
+_SPLITS = re.compile(f"[{_QUOTED}]")
 _PLAIN = re.compile(r"\w[^;\t\r\n]*")
 # what a spreadsheet passes over before a formula: spaces, control characters, a quote of its cell
 _PASSED_OVER = re.compile(r"[\s\x00-\x1f\x7f\u200b-\u200f\u2060\ufeff\"]*")
@@ -221,14 +221,11 @@ def is_formula(text: str) -> bool:
 
 def formulas(cells: Iterable[Any]) -> set[str]:
     """Return the texts among the cells that a spreadsheet may run; numbers are none."""
-    return set(filter(is_formula, _texts(cells)))
-
-
-def _texts(cells: Iterable[Any]) -> set[str]:
     # most columns have the same few texts in every row
-    return {
+    texts = {
         cell if type(cell) is str else str(cell) for cell in cells if not isinstance(cell, _NUMBERS)
     }
+    return set(filter(is_formula, texts))
 
 
 def defused(cell: str) -> str:
@@ -236,15 +233,17 @@ def defused(cell: str) -> str:
     return f"'{cell}" if is_formula(cell) else cell
 
 
+class _Lines(list[str]):
+    """Lines that a csv.writer writes, each without its end."""
+
+    def write(self, line: str) -> None:
+        self.append(line.removesuffix(_QUOTED))
+
+
 def csv_text(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> str:
-    """Write columns as CSV, all texts in quotes where one holds another separator."""
-    split = any(_SPLITS.search("".join(_texts(cells))) for cells in (names, *columns))
-    stream = io.StringIO()
-    writer = csv.writer(
-        stream,
-        lineterminator="\n",
-        quoting=csv.QUOTE_NONNUMERIC if split else csv.QUOTE_MINIMAL,
-    )
+    """Write columns as CSV, with quotes around a text that holds another separator."""
+    # what is of a line's end is written in quotes
+    writer = csv.writer(lines := _Lines(), lineterminator=_QUOTED)
     writer.writerow(names)
     writer.writerows(zip(*columns, strict=True))
-    return stream.getvalue()
+    return "".join(f"{line}\n" for line in lines)

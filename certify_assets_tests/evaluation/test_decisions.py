@@ -75,7 +75,7 @@ def test_numbers_with_signs_stay_numbers_in_a_csv(tmp_path: Path) -> None:
 def test_a_separator_of_other_spreadsheets_is_within_quotes(tmp_path: Path) -> None:
     write_table_file(tmp_path / "q.csv", _frame("left; then right"))
     text = (tmp_path / "q.csv").read_text("utf-8")
-    assert text.splitlines()[1:] == ['"t","a",-0.5', '"left; then right","b",1.0']
+    assert text.splitlines()[1:] == ["t,a,-0.5", '"left; then right",b,1.0']
     assert pd.read_csv(tmp_path / "q.csv").equals(_frame("left; then right"))
 
 
