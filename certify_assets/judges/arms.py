@@ -123,6 +123,7 @@ def select_arm(judge: JudgedCorpus, *, report: Report = silent) -> ArmChoice:
     records = {arm: train_arm(judge, arm, report=report) for arm in judge.spec.arms}
     tables = {each.name: scored_candidate(judge, each, "cal", report=report)[0] for each in options}
     selection, alpha = choose(tables, judge.corpus.config)
+    tuned = before.detail("training")
     rows: list[CandidateScore] = [
         {"name": row.name, "alpha": alpha, "coverage": row.coverage, "uncorrected": row.uncorrected}
         for row in selection.rows
@@ -141,8 +142,8 @@ def select_arm(judge: JudgedCorpus, *, report: Report = silent) -> ArmChoice:
             **_spec(judge).settings,
             "loss_curves": curves,
             "rl_trajectories": records[judge.spec.arms[0]].rl_trajectories,
-            # of SFT, which its start read
-            "rows": before.detail("training").get("rows", before.sft_trajectories),
+            # of SFT, which its start read, where its record says so
+            **{name: tuned[name] for name in ("rows",) if name in tuned},
         },
         "start_sha256": before.adapter_sha256,
         "arms": {name: record.key for name, record in records.items()},

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from certify_assets.errors import InputError, StaleCertificateError
+from certify_assets.judges.arms import select_arm
 from certify_assets.judges.lm.compact import compact_model_path
 from certify_assets.judges.lm.rewards import ARMS, arm_of
 from certify_assets.judges.record import JudgeRecord
@@ -140,6 +141,16 @@ def test_the_training_line_counts_what_was_read() -> None:
     assert _described("accuracy_4", config={}) == f"{tuned}, then {by}"
 
 
+def test_the_choice_records_what_its_start_read(arms_store: Store) -> None:
+    key = f"judges/sft/{CORPUS}/adapter.json"
+    start = arms_store.read_json(key)
+    for training, rows in (({}, None), ({"rows": 7}, 7)):
+        arms_store.write_json(key, {**start, "training": training})
+        # every arm is trained and scored
+        details = select_arm(judged(arms_store, CORPUS, "grpo")).details
+        assert details["training"].get("rows") == rows  # type: ignore[attr-defined]
+
+
 def test_a_record_of_other_settings_is_stale_and_names_its_optimiser(arms_store: Store) -> None:
     # the platform's judge under another name, as if this document had asked for it
     for name in ("adapter.json", "adapter/judge.json"):
@@ -149,7 +160,6 @@ def test_a_record_of_other_settings_is_stale_and_names_its_optimiser(arms_store:
     _write(Path(arms_store.root), entry)
     record = judged(arms_store, CORPUS, "own").artifact
     words = "exact GRPO, the expectation over 8 samples a prompt"
-    assert record.detail("training")["rows"] == record.sft_trajectories
     family = judged(arms_store, CORPUS, "own").family
     assert words in family.describe(record) and family.provenance(record) == {"optimiser": words}
     for change, named in (

@@ -178,6 +178,9 @@ def test_a_label_that_comes_after_the_closing_is_kept(batch: ProvisionalBatch) -
     before = audit_of(batch).closing
     assert before is None, "what bob reads is kept for bob, and the draw waits for it"
     session.skip("bob", late.key)
+    beside = session.shown("ann")
+    assert beside is not None and beside.run.trajectory_id not in agree, "what is open stays"
+    session.skip("ann", beside.key)
     label_draw(session, agree)
     before = audit_of(batch).closing
     assert before is not None
