@@ -13,8 +13,8 @@ read. "known words" is the attack of somebody who has the lexical judge's weight
 
 Last the other way round, for each judge: words of failure, three times, at the end of every
 successful run of RL, 14 that anybody would try ("public") and the lexical judge's own 40
-("known"). At each budget: the share rejected, the error among those, and the p-value of the finding
-`shifted` (at most .001), before and after.
+("known"). At each budget: the share rejected, the error among those, and the p-value of the share
+rejected in this batch alone, before and after.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -26,6 +26,12 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import JUDGED_COLUMNS, RUN_COLUMNS
 from certify_assets.judges.specs import SIDES
 from certify_assets.operations.batch_audit import AuditRecord, closings_sha256
+from certify_assets.operations.batch_comparison import (
+    BatchComparison,
+    Compared,
+    carried,
+    compare_batch,
+)
 from certify_assets.operations.batch_drawing import begin_audit
 from certify_assets.operations.batch_findings import shifts, unlike_calibration
 from certify_assets.operations.coverage import Coverage, cover
@@ -136,6 +142,7 @@ class BatchRecord:
     new_agents: str = ""  # the policy of the corpus; empty where none was asked
     promises: tuple[str, ...] = ()  # which of the two, and of what
     audit_sha256: str = ""  # of the audit of the provisional runs; empty where there are none
+    comparison_sha256: str = ""  # of how it was compared with CAL; empty in early versions
 
     @classmethod
     def load(cls, corpus: Corpus, batch: str) -> BatchRecord:
@@ -182,6 +189,8 @@ class _Scored:
     adapters: NDArray[np.object_]
     coverage: Coverage
     bill: Mapping[str, Any] | None = None
+    # with CAL, once it was
+    compared: Compared = field(default_factory=lambda: Compared(BatchComparison(batch="")))
 
 
 def decide_batch(
@@ -200,7 +209,7 @@ def decide_batch(
         batch = _opened(corpus, name)
         deployment, scored = _scored(deployment, name, batch.runs, report)
         deployment, scored = _standing(deployment, scored, batch.runs, reopened)
-        return _decided(deployment, _like_calibration(deployment, scored), name, batch)
+        return _decided(deployment, _like_calibration(deployment, scored, name), name, batch)
 
 
 def _decided(
@@ -237,7 +246,7 @@ def _decided(
         asked=_counts(frame["asked"]),
         drawn_tasks=dict(Counter(batch.draw.drawn.values())),
         **{field: about[field] for field in (*names, *hashes)},
-        findings=tuple(_findings(deployment, batch, scored.coverage, frame, waits)),
+        findings=tuple(_findings(deployment, batch, scored, frame, waits)),
         bill=scored.bill,
         import_sha256=batch.import_sha256,
         scores_sha256=store.write_table(
@@ -249,6 +258,7 @@ def _decided(
         audit_sha256=""
         if audit is None
         else store.sha256(batch_key(corpus.name, name, "audit.json")),
+        comparison_sha256=scored.compared.document.store(corpus),
     )
     store.write_json(batch_key(corpus.name, name, "batch.json"), record.to_dict())
     # last: the batch is decided once this table is there
@@ -330,15 +340,15 @@ def _standing(
     return deployment, scored if _scores(deployment) else _unscored(deployment, runs)
 
 
-def _like_calibration(deployment: DecidingDeployment, scored: _Scored) -> _Scored:
+def _like_calibration(deployment: DecidingDeployment, scored: _Scored, name: str) -> _Scored:
     """Take the runs of a batch out of what the certificates cover where they are not like CAL."""
     used = _deciding(deployment)
     if not used or deployment.judge is None:
-        return scored
+        return replace(scored, compared=Compared(carried(deployment.corpus, name)))
     covered = scored.table[scored.coverage.by_corpus]
-    return replace(
-        scored, coverage=scored.coverage.without([*shifts(deployment.judge, used, covered)])
-    )
+    compared = compare_batch(deployment.judge, used, name, covered)
+    coverage = scored.coverage.without(compared.unlike)
+    return replace(scored, coverage=coverage, compared=compared)
 
 
 def _unscored(deployment: DecidingDeployment, runs: pd.DataFrame) -> _Scored:
@@ -445,11 +455,13 @@ def _promises(
 def _findings(
     deployment: DecidingDeployment,
     batch: _Batch,
-    coverage: Coverage,
+    scored: _Scored,
     frame: pd.DataFrame,
     waits: str,
 ) -> list[Mapping[str, str]]:
+    coverage, too_few = scored.coverage, scored.compared.too_few
     found = {"changed_runs": list(batch.about["sentences"])}
+    found |= {"too_few_to_compare": [too_few]} if too_few else {}
     found |= {"waits_for_draw": [waits]} if waits else {}
     if coverage.policy:
         for code, text in coverage.findings(frame["agent"]):
@@ -473,7 +485,8 @@ def _findings(
         ]
     if deployment.judge is not None and deployment.refusal is None:
         judge, name = deployment.judge, str(frame["batch"].iloc[0])
-        if not coverage.shifts and (said := [*shifts(judge, deployment.certificates, frame)]):
+        others = not coverage.shifts and not coverage.by_corpus.all()
+        if others and (said := [*shifts(judge, deployment.certificates, frame)]):
             # those that no certificate of the corpus decides may be what differs
             found["shifted"] = said
         lengths = run_chars(batch.runs)

@@ -250,6 +250,8 @@ def batch_link(
     tables = [stored("table", f"{name}.parquet") for name in ("decisions", "scores", "identities")]
     inputs = [stored("runs", "runs.parquet", read), stored("draw", "draw.json")]
     links = [*tables, stored("import", "import.json", inputs), *extra]
+    if about.get("comparison_sha256"):
+        links.append(stored("comparison", "comparison.json"))
     links += _audit_links(corpus, batch, str(about.get("audit_sha256", "")))
     key = batch_key(corpus.name, batch, "batch.json")
     if not about:

@@ -99,9 +99,8 @@ def test_certificates_and_batches_are_followed_as_well(decided: Store) -> None:
         followed(decided, sha256[:8])
     )
     link = followed(decided, batch_of(decided))
-    assert {part.kind for part in link.links} == {"table", "import", "certificate"} and not broken(
-        link
-    )
+    kinds = {"table", "import", "certificate", "comparison"}
+    assert {part.kind for part in link.links} == kinds and not broken(link)
     issued = certification.load_certificates(JudgedCorpus(Corpus(decided, "c"), "lexical"))
     other = next(
         item.sha256 for item in issued if not decided.exists(certificate_key("c", item.sha256))

@@ -91,6 +91,7 @@ UNNOTICED: dict[str, set[str]] = {
     "batches/identities.parquet": set(),
     "batches/scores.parquet": set(),
     "batches/decisions.parquet": set(),
+    "batches/comparison.json": set(),
 }
 OF_A_BATCH = (
     "import.json",
@@ -100,6 +101,7 @@ OF_A_BATCH = (
     "identities.parquet",
     "scores.parquet",
     "decisions.parquet",
+    "comparison.json",
 )
 
 

@@ -1,0 +1,266 @@
+"""Whether the runs that the corpus certificate covers are like CAL, over batches.
+
+Deliveries may be so small that one alone shows nothing, so a batch is compared together with those
+before it. Earlier batches are read, never decided again.
+"""
+
+# A batch is compared alone, with the batches before it up to 40 tasks, which sees a change soon,
+# and with those up to 200 tasks, which sees a small one. The level of a comparison is what the
+# tasks since the last one add (`certificates.shift.spent_level`), divided among the groups that
+# differ. What was compared is stored in comparison.json, whose hash the document of the batch has:
+# the next delivery reads from it how much is spent, and so needs no table of a batch before the
+# groups.
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from certify_assets.certificates.shift import (
+    LEAST_CAL_TASKS,
+    LEAST_NEW_TASKS,
+    TaskTest,
+    compare_tasks,
+    spent_level,
+)
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import IntegrityError
+from certify_assets.operations.layout import (
+    batch_folders,
+    batch_key,
+    batch_names,
+    decisions_of,
+    first_decisions_of,
+    is_decided,
+    require_as_decided,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from certify_assets.certificates import Certificate
+    from certify_assets.judges.judged import JudgedCorpus
+
+SCHEMA: Final = "certify_assets/comparison/1"
+#: tasks up to which earlier batches join a batch
+GROUP_TASKS: Final = (40, 200)
+# earlier batches that are looked at for them
+_MOST_BATCHES: Final = 40
+_SHOWN: Final = 3
+_COLUMNS = ["trajectory_id", "task_id", "score"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchComparison:
+    """How a batch was compared with CAL; the fields of comparison.json."""
+
+    schema: str = SCHEMA
+    batch: str
+    certificates: tuple[str, ...] = ()  # that decided when it was counted; empty until some did
+    tasks: int = 0  # of the covered runs of all batches that these decided one after another
+    spent: int = 0  # those of them at the last comparison, whose level is spent
+    compared: tuple[dict[str, Any], ...] = ()  # the groups: batches, tasks, level, tests
+
+    @classmethod
+    def load(cls, corpus: Corpus, batch: str) -> BatchComparison | None:
+        """Read how a decided batch was compared; None of a batch of an early version."""
+        store, key = corpus.store, batch_key(corpus.name, batch, "comparison.json")
+        about = batch_key(corpus.name, batch, "batch.json")
+        logged = store.read_json(about).get("comparison_sha256") if store.exists(about) else None
+        if not logged:
+            return None
+        try:
+            if not store.exists(key) or store.sha256(key) != logged:
+                raise ValueError("another one is logged")
+            values = store.read_json(key)
+            return cls(
+                **values
+                | {name: tuple(values.get(name, ())) for name in ("certificates", "compared")}
+            )
+        except (TypeError, ValueError, AttributeError) as error:
+            raise IntegrityError(
+                f"{store.locate(key)} is not what it was when the batch was decided ({error}); "
+                "restore it from a backup."
+            ) from None
+
+    def store(self, corpus: Corpus) -> str:
+        """Store the document in the folder of its batch, and return its hash."""
+        key = batch_key(corpus.name, self.batch, "comparison.json")
+        return corpus.store.write_json(key, asdict(self))
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The document of a comparison, and what its findings say."""
+
+    document: BatchComparison
+    unlike: tuple[str, ...] = ()  # how the covered runs differ from CAL
+    too_few: str = ""  # why they were not compared
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Covered runs of a batch, with those of batches before it."""
+
+    batches: tuple[str, ...]
+    rows: pd.DataFrame
+
+    @property
+    def tasks(self) -> int:
+        return int(self.rows["task_id"].nunique())
+
+
+def carried(corpus: Corpus, batch: str) -> BatchComparison:
+    """Return the document of a batch of which nothing is compared."""
+    return replace(_before(corpus, batch), batch=batch, compared=())
+
+
+def compare_batch(
+    judge: JudgedCorpus, used: Sequence[Certificate], batch: str, covered: pd.DataFrame
+) -> Compared:
+    """Compare the runs of a batch that certificates cover with CAL, earlier batches included."""
+    corpus = judge.corpus.current
+    names = tuple(item.sha256 for item in used)
+    before = _before(corpus, batch)
+    if before.certificates != names:
+        before = BatchComparison(batch=batch)
+    rows = _scored(judge, covered)
+    count = before.tasks + int(rows["task_id"].nunique())
+    document = BatchComparison(batch=batch, certificates=names, tasks=count, spent=before.spent)
+    if rows.empty:
+        return Compared(document)
+    cal = judge.calibration[0]
+    thresholds = {
+        item.side: item.threshold for item in used if item.certified and item.threshold is not None
+    }
+    level = spent_level(count) - spent_level(before.spent)
+    groups = _groups(judge, batch, names, rows)
+    found = [(group, tests) for group in groups if (tests := _tests(cal, group, thresholds))]
+    if not found:
+        return Compared(document, too_few=_too_few(cal, groups[-1]))
+    share = level / len(found)
+    compared = tuple(
+        {
+            "batches": list(group.batches),
+            "tasks": group.tasks,
+            "level": share,
+            "tests": [asdict(test) for test in tests],
+        }
+        for group, tests in found
+    )
+    document = replace(document, spent=count, compared=compared)
+    for group, tests in found:
+        unlike = [test for test in tests if test.p_value <= share * test.part]
+        if unlike:
+            # one change moves several: the last says it best, the share that a side decides
+            return Compared(document, (_sentence(group, unlike[-1]),))
+    return Compared(document)
+
+
+def _tests(cal: pd.DataFrame, group: _Group, thresholds: dict[str, float]) -> list[TaskTest]:
+    parts = ((part["score"].to_numpy(np.float64), part["task_id"]) for part in (cal, group.rows))
+    before, after = ((scores, tasks.tolist()) for scores, tasks in parts)
+    return compare_tasks(before, after, thresholds)
+
+
+def _sentence(group: _Group, test: TaskTest) -> str:
+    others, where = group.batches[:-1], f"{group.tasks} new tasks"
+    if others:
+        shown = ", ".join(others[-_SHOWN:]) + (", …" if len(others) > _SHOWN else "")
+        where += f" (with those of {len(others)} batches before this one: {shown})"
+    if test.name in ("order", "distribution"):
+        what = (
+            f"the scores of {where} are not distributed as those of the calibration table (a task "
+            f"has {test.batch:.3g} in the median, there {test.calibration:.3g}"
+        )
+    else:
+        what = (
+            f"the {test.name} threshold decides {100 * test.batch:.0f} % of the runs of {where} "
+            f"and {100 * test.calibration:.0f} % of the calibration table (by task"
+        )
+    earlier = ", of the earlier batches too, whose decisions stay" if others else ""
+    return (
+        f"{what}; p {test.p_value:.1g}): they are not like the runs that the certificate is about; "
+        f"have some labelled{earlier}, or certify this batch by a draw (`certify ops ingest "
+        "--draw`)."
+    )
+
+
+def _too_few(cal: pd.DataFrame, group: _Group) -> str:
+    if (known := int(cal["task_id"].nunique())) < LEAST_CAL_TASKS:
+        return (
+            f"The calibration table has {known} tasks and {LEAST_CAL_TASKS} are needed to compare "
+            "new runs with it, so runs that are not like it would be decided all the same."
+        )
+    return (
+        f"{group.tasks} new tasks, over all batches that these certificates decided, are too few "
+        f"to compare with the calibration table, which takes {LEAST_NEW_TASKS}: runs that are not "
+        "like it would be decided all the same."
+    )
+
+
+def _groups(
+    judge: JudgedCorpus, batch: str, certificates: tuple[str, ...], rows: pd.DataFrame
+) -> list[_Group]:
+    """Return the batch alone and with those before it, the smallest group first, each once."""
+    import pandas as pd
+
+    found = [_Group((batch,), rows)]
+    parts, names, tasks = [rows], [batch], set(rows["task_id"])
+    earlier = islice(_earlier(judge, batch, certificates), _MOST_BATCHES)
+    limits = list(GROUP_TASKS)
+    while limits:
+        if len(tasks) < limits[0] and (item := next(earlier, None)) is not None:
+            name, more = item
+            if not more.empty:
+                parts, names = [more, *parts], [name, *names]
+                tasks |= set(more["task_id"])
+            continue
+        limits = limits[1:]
+        if len(names) > len(found[-1].batches):
+            found.append(_Group(tuple(names), pd.concat(parts, ignore_index=True)))
+    return found
+
+
+def _earlier(
+    judge: JudgedCorpus, batch: str, certificates: tuple[str, ...]
+) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Give the covered runs of earlier batches that the same certificates decided, newest first.
+
+    Up to the last batch that waited as unlike CAL and that its own certificate cleared.
+    """
+    corpus, adapter = judge.corpus.current, judge.artifact.adapter_sha256
+    for name in reversed(batch_names(corpus)):
+        if name == batch:
+            continue
+        require_as_decided(corpus, name, "decisions")
+        document, rows = BatchComparison.load(corpus, name), first_decisions_of(corpus, name)
+        if document is not None and document.certificates not in ((), certificates):
+            return
+        if set(rows["certificate_sha256"]) - {"", ";".join(certificates)}:
+            return
+        held = (rows["reason"] == "shifted").to_numpy()
+        if held.any() and (decisions_of(corpus, name)["reason"] == "batch_certificate").any():
+            return
+        inside = held | (rows["certificate_sha256"] != "").to_numpy()
+        inside &= (rows["adapter_sha256"] == adapter).to_numpy()
+        yield name, _scored(judge, rows[inside])
+
+
+def _before(corpus: Corpus, batch: str) -> BatchComparison:
+    """Return the document of the last batch that was decided."""
+    # one that was taken back has spent its level all the same; early versions spent none
+    for name in reversed(batch_folders(corpus, undone=True)):
+        if name != batch and is_decided(corpus, name):
+            return BatchComparison.load(corpus, name) or BatchComparison(batch=name)
+    return BatchComparison(batch=batch)
+
+
+def _scored(judge: JudgedCorpus, frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the scored runs of new tasks: those of known tasks are no new draws of tasks."""
+    known = frame["task_id"].isin(list(judge.corpus.manifest.assignment))
+    return frame.loc[~known & frame["score"].notna(), _COLUMNS]
