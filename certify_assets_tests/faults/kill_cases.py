@@ -161,7 +161,7 @@ def _prepare() -> None:
 
 def _language() -> None:
     """A corpus with judges of the compact model in judges.yaml, and one that they start from."""
-    store = small_corpus(Path().absolute(), tasks=36)
+    store = small_corpus(Path().absolute(), tasks=48)
     Corpus(store, "small").prepare()
     start_judge(store, epochs=2.0)
     arms: dict[str, Any] = {
