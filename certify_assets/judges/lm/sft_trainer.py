@@ -62,21 +62,24 @@ def collate_packed(rows: Sequence[TrainingRow]) -> _TrainingBatch:
     }
 
 
-def packed_loss(model: Any, inputs: _TrainingBatch, tokens: Any = None) -> Any:
-    """Return the cross-entropy of the labels of packed rows, in float32."""
-    # only the positions before a label go through the head
-    import torch
-
-    head = model.get_output_embeddings()
-    rows = Packed(
+def _packed(inputs: _TrainingBatch) -> Packed:
+    return Packed(
         inputs["input_ids"],
         inputs["position_ids"],
         inputs["bounds"],
         last=None,
         longest=int(inputs["longest"]),
     )
+
+
+def packed_loss(model: Any, inputs: _TrainingBatch, tokens: Any = None) -> Any:
+    """Return the cross-entropy of the labels of packed rows, in float32."""
+    # only the positions before a label go through the head
+    import torch
+
+    head = model.get_output_embeddings()
     with Hardware.of(model).autocast():
-        hidden = rows.states(model.get_decoder())
+        hidden = _packed(inputs).states(model.get_decoder())
     # no row begins with a label, so the token before a label is of its row
     places = (inputs["labels"][0] != IGNORED).nonzero()[:, 0]
     with torch.autocast(device_type=head.weight.device.type, enabled=False):
@@ -102,14 +105,7 @@ def pair_loss(model: Any, inputs: _TrainingBatch, verdicts: tuple[int, int]) -> 
     head = model.get_output_embeddings()
     with Hardware.of(model).autocast():
         if "bounds" in inputs:
-            rows = Packed(
-                inputs["input_ids"],
-                inputs["position_ids"],
-                inputs["bounds"],
-                last=None,
-                longest=int(inputs["longest"]),
-            )
-            hidden = rows.states(model.get_decoder())[None]
+            hidden = _packed(inputs).states(model.get_decoder())[None]
         else:
             hidden = model.get_decoder()(
                 input_ids=inputs["input_ids"],
