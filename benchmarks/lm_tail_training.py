@@ -38,7 +38,6 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -47,21 +46,21 @@ import pandas as pd
 from new_agents import DATA, PUBLISHED
 from numpy.typing import NDArray
 from pretrained import CORPORA, MODELS, QUICK_TASKS, causal, corpus_rows
-from structure import FIRST_SEED, PROCEDURES, USING, mean_and_error, thresholds
+from structure import FIRST_SEED, PROCEDURES, USING, mean_and_error
 from tail_training import (
     BUDGETS,
     Parts,
     Runs,
     Training,
+    area_on,
     crossfit,
     grouped,
+    issued,
     split_of,
     stacked,
     trained_on,
 )
 
-from certify_assets.certificates import Settings, observe
-from certify_assets.certificates.auroc import auroc
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.files import write_atomic
 from certify_assets.judges.base import score_table
@@ -71,7 +70,6 @@ from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.lm.sft import train_sft
 from certify_assets.judges.lm.sft_config import SftConfig, SftRow
 from certify_assets.judges.lm.varlen import packable
-from certify_assets.judges.specs import DELTA
 
 ROWS = ("combined", "sft", "weighted", "tail", "ensemble", "grouped", "joined", "stacked")
 # those that a training answers
@@ -198,23 +196,9 @@ class Row:
 
 def certified(runs: Runs, scores: _Floats, split: NDArray[Any], seconds: float) -> Row:
     """Certify scores on RL and CAL, and look at what is issued on TEST."""
-    where, test = np.isin(split, ("rl", "cal")), split == "test"
-    observed = observe(scores[where], runs.outcomes[where], runs.tasks[where])
-    found = [
-        thresholds(
-            observed,
-            scores[test],
-            runs.outcomes[test],
-            Settings(alpha=alpha, delta=DELTA, side=side, procedure=procedure),
-        )
-        for procedure, (side, alpha) in product(PROCEDURES, BUDGETS)
-    ]
-    areas = [
-        auroc(scores[of], runs.outcomes[of].astype(np.float64))
-        for of in (np.isin(split, ("cal", "test")), test)
-    ]
-    above = sum(over for share, over in found if share)
-    return Row(*areas, tuple(share for share, _ in found), above, seconds)
+    areas = [area_on(runs, scores, split, of) for of in (("cal", "test"), ("test",))]
+    shares, above = issued(runs, scores, split, ("rl", "cal"), PROCEDURES)
+    return Row(*areas, shares, above, seconds)
 
 
 def measured(

@@ -358,6 +358,18 @@ def certified(
     runs: Runs, scores: _Floats, split: NDArray[Any], splits: Sequence[str], folds: Sequence[float]
 ) -> Row:
     """Certify scores on some splits, and look at what is issued on TEST."""
+    shares, above = issued(runs, scores, split, splits, ("pseudo_task",))
+    return Row(folds[0], folds[1], area_on(runs, scores, split, ("cal", "test")), shares, above)
+
+
+def issued(
+    runs: Runs,
+    scores: _Floats,
+    split: NDArray[Any],
+    splits: Sequence[str],
+    procedures: Sequence[str],
+) -> tuple[tuple[float, ...], int]:
+    """Return what each procedure certifies of every budget, and how many are above it on TEST."""
     where, test = np.isin(split, splits), split == "test"
     observed = observe(scores[where], runs.outcomes[where], runs.tasks[where])
     found = [
@@ -365,14 +377,17 @@ def certified(
             observed,
             scores[test],
             runs.outcomes[test],
-            Settings(alpha=alpha, delta=DELTA, side=side, procedure="pseudo_task"),
+            Settings(alpha=alpha, delta=DELTA, side=side, procedure=procedure),
         )
-        for side, alpha in BUDGETS
+        for procedure, (side, alpha) in product(procedures, BUDGETS)
     ]
-    unseen = np.isin(split, ("cal", "test"))
-    area = auroc(scores[unseen], runs.outcomes[unseen].astype(np.float64))
-    above = sum(over for share, over in found if share)
-    return Row(folds[0], folds[1], area, tuple(share for share, _ in found), above)
+    return tuple(share for share, _ in found), sum(over for share, over in found if share)
+
+
+def area_on(runs: Runs, scores: _Floats, split: NDArray[Any], splits: Sequence[str]) -> float:
+    """Return the AUROC on some splits."""
+    where = np.isin(split, splits)
+    return auroc(scores[where], runs.outcomes[where].astype(np.float64))
 
 
 def cell(runs: Runs, name: str, seed: int, ideas: Sequence[str]) -> dict[str, Row]:
