@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from pathlib import Path
 
 import pandas as pd
@@ -132,6 +133,15 @@ def test_what_cannot_be_done_is_refused(
     monkeypatch.chdir(tmp_path)
     answer = call("review", *arguments, "--root", store.root)
     assert answer.code == 2 and words in " ".join(answer.err.split()), answer.err
+
+
+def test_a_taken_port_is_refused_by_its_number(call: Call, store: Store) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        answer = call("review", "serve", "c", "--port", port, "--root", store.root)
+    said = " ".join(answer.err.split())
+    assert answer.code == 2 and f"127.0.0.1:{port} cannot be listened on" in said
+    assert "--port" in said
 
 
 def test_criteria_that_would_give_known_runs_away_are_refused(
