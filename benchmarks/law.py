@@ -94,7 +94,7 @@ def _area(store: Store, name: str) -> float:
 
 
 def _with_area(found: Measured, area: float) -> Measured:
-    return replace(found, point=replace(found.point, auroc=area), base_judge=TRAINED)
+    return replace(found, point=replace(found.point, auroc=area))
 
 
 def fit(points: list[Measured]) -> None:

@@ -121,6 +121,22 @@ def certify_small_corpora(root: Path) -> None:
         certification.certify_judge(JudgedCorpus(Corpus(store, name), "lexical"))
 
 
+def score_as_base(store: Store, corpus: str) -> None:
+    """Let base have scored a corpus: the lexical judge's files under its name, with scores that rank worse."""
+    for name in ("adapter", "scores"):
+        store.write_json(
+            f"judges/base/{corpus}/{name}.json",
+            store.read_json(f"judges/lexical/{corpus}/{name}.json"),
+        )
+    table = store.read_table(f"judges/lexical/{corpus}/scores.parquet")
+    noise = np.random.default_rng(0).normal(0, 2 * table["score"].std(), len(table))
+    sha256 = store.write_table(
+        f"judges/base/{corpus}/scores.parquet", table.assign(score=table["score"] + noise)
+    )
+    key = f"judges/base/{corpus}/scores.json"
+    store.write_json(key, {**store.read_json(key), "scores_sha256": sha256})
+
+
 def score_rows(
     *,
     tasks: int = 60,

@@ -66,9 +66,10 @@ def law(
 
     POINTS is a table (CSV, Parquet, JSON Lines, or JSON) with columns corpus, success_rate, auroc,
     coverage, and optionally n_eff and tasks; without it the corpora of the data root are used, each
-    measured on CAL. Every form is fitted leave-one-corpus-out, and with --predict a new corpus gets
-    an expected coverage, its interval, and what the number rests on. Exit 3 where the data root has
-    too few corpora for a fit.
+    measured on CAL, its AUROC being that of the judge base, which has seen no verdict. Every form
+    is fitted leave-one-corpus-out, and with --predict a new corpus gets an expected coverage, its
+    interval, and what the number rests on. Exit 3 where the data root has too few corpora for a
+    fit.
     """
     new = _new_corpus(
         **{name: settings[name] for name in ("predict", "success_rate", "auroc", "n_eff")}
@@ -185,7 +186,6 @@ def _show_points(points: Sequence[Mapping[str, Any]], fitted: Law | None) -> Non
             [
                 point["corpus"],
                 *known,
-                point.get("base_judge") or "–",
                 size,
                 short(point["index"]),
                 short(point["coverage"]),
@@ -194,7 +194,7 @@ def _show_points(points: Sequence[Mapping[str, Any]], fitted: Law | None) -> Non
     if rows:
         show_table(
             "Corpora; index = (1−π)(2A₀−1)",
-            ["corpus", "π", "A₀", "A₀ of", "n_eff", "index", "coverage"],
+            ["corpus", "π", "A₀", "n_eff", "index", "coverage"],
             rows,
         )
     if fitted is not None:

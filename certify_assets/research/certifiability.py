@@ -31,19 +31,16 @@ if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
 
 
-CERTIFIABILITY_SCHEMA = "certify_assets/certifiability/1"
+CERTIFIABILITY_SCHEMA = "certify_assets/certifiability/2"
 CERTIFIABILITY_KEY = "study/certifiability.json"
 _PLAIN = "taskboot"
 _DOUBTS = {
     "no_law",
     "no_prediction",
     "carries_the_fit",
-    "base_judge",
-    "two_base_judges",
 }
-# the paper's A₀ is that of a judge which is not fine-tuned on the corpus; the floor is read where
-# that one has not scored it
-_UNTRAINED = "base"
+#: whose AUROC on CAL is A₀: as the paper's, a judge that has seen no verdict of the corpus
+BASE = "base"
 _FLOOR = "lexical"
 
 
@@ -52,8 +49,6 @@ class Measured:
     """A corpus's point and where its numbers come from."""
 
     point: LawPoint
-    # whose AUROC on CAL is A₀: base where it has scored the corpus, else lexical
-    base_judge: str
     # whose certificate covers most; None where nobody's covers anything
     best_judge: str | None
     # best coverage of TaskBoot without the guard, the paper's procedure
@@ -79,25 +74,12 @@ class Measured:
             if self.without
             else ""
         )
-        instead = (
-            ""
-            if self.untrained
-            else f", which is trained on SFT: {_UNTRAINED} has not scored this corpus"
-        )
-        return (
-            f"success rate and n_eff: CAL; AUROC: {self.base_judge} on CAL{instead}; "
-            f"{best}{absent}."
-        )
-
-    @property
-    def untrained(self) -> bool:
-        """Whether A₀ is that of a judge which is not fine-tuned on the corpus, as the paper's."""
-        return self.base_judge == _UNTRAINED
+        return f"success rate and n_eff: CAL; AUROC: {BASE} on CAL; {best}{absent}."
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Measured:
         """Read a stored point; how many judges were compared is not stored."""
-        names = ("base_judge", "best_judge", "plain_coverage", "certificate_sha256")
+        names = ("best_judge", "plain_coverage", "certificate_sha256")
         return cls(
             LawPoint.from_dict(document),
             **{name: document[name] for name in names},
@@ -108,9 +90,7 @@ class Measured:
         """Return the point with its sources as plain values."""
         return {
             **self.point.to_dict(),
-            "base_judge": self.base_judge,
             "best_judge": self.best_judge,
-            "untrained": self.untrained,
             "plain_coverage": self.plain_coverage,
             "certificate_sha256": self.certificate_sha256,
             "without": list(self.without),
@@ -137,7 +117,10 @@ class Certifiability:
             if self.law
             else [("no_law", f"No line is fitted: {self.reason}")]
         )
-        found.append(self._base_judges())
+        words = (
+            f"A₀ is the AUROC of {BASE}, which has seen no verdict of the corpus, as the paper's."
+        )
+        found.append(("untrained_base", words))
         words = (
             "AUROC and coverage are read off the same CAL labels: a new corpus must give its AUROC "
             "before it is certified."
@@ -148,26 +131,6 @@ class Certifiability:
             f"itself: no level pays for this choice."
         )
         return (*found, ("best_of_judges", words))
-
-    def _base_judges(self) -> tuple[str, str]:
-        """Say whose AUROC the A₀ of the points is, and where that is not the paper's."""
-        untrained, count = sum(item.untrained for item in self.measured), len(self.measured)
-        lexical = f"{_FLOOR}, which is trained on SFT"
-        if untrained == count:
-            return "untrained_base", (
-                f"A₀ is the AUROC of {_UNTRAINED}, which is not fine-tuned on the corpus, as the "
-                f"paper's."
-            )
-        if not untrained:
-            return "base_judge", (
-                f"A₀ is the AUROC of {lexical}: the paper's is that of an untrained judge, and "
-                f"{_UNTRAINED} has scored none."
-            )
-        return "two_base_judges", (
-            f"A₀ is the AUROC of {_UNTRAINED} on {untrained} of {count} corpora and of {lexical}, "
-            f"on the others: one line through two kinds of points. Score the others with "
-            f"{_UNTRAINED}."
-        )
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Certifiability:
@@ -201,12 +164,6 @@ class Certifiability:
         }
 
 
-def base_judge(corpus: Corpus) -> str:
-    """Return the judge whose AUROC is A₀: the untrained one if it has scores, else lexical."""
-    scores = judge_file(_UNTRAINED, corpus.name, "scores.json")
-    return _UNTRAINED if corpus.store.exists(scores) else _FLOOR
-
-
 def gather_points(store: Store) -> tuple[tuple[Measured, ...], tuple[tuple[str, str], ...]]:
     """Return the points of corpora with certificates, and the others with the reason for none."""
     measured, left_out = [], []
@@ -221,24 +178,28 @@ def gather_points(store: Store) -> tuple[tuple[Measured, ...], tuple[tuple[str, 
 def measure(corpus: Corpus) -> Measured:
     """Measure one corpus on CAL."""
     # TEST is not touched, so that a fit costs no read of it
-    base = base_judge(corpus)
     there = [
         name
         for name in judges(corpus.store.root)
         if corpus.store.exists(judge_file(name, corpus.name, "certificates.json"))
     ]
-    loaded = _current(corpus, there, (base, _FLOOR))
+    loaded = _current(corpus, there, (BASE, _FLOOR))
     # size and success rate are those of CAL, in whose certificates they are
-    anchor = next((name for name in (base, _FLOOR) if name in loaded), None)
+    anchor = next((name for name in (BASE, _FLOOR) if name in loaded), None)
     if anchor is None:
         raise InputError(
             f"{_FLOOR} has no certificates on {corpus}; materialize judges/{_FLOOR}/certificate "
             f"of this corpus."
         )
-    area = observe(*columns(JudgedCorpus(corpus, base).calibration[0])).auroc
+    if not corpus.store.exists(judge_file(BASE, corpus.name, "scores.json")):
+        raise InputError(
+            f"{BASE}, whose AUROC is A₀, has not scored {corpus}; call `certify judge train "
+            f"{corpus} --judge {BASE}` and `certify judge score {corpus} --judge {BASE}`."
+        )
+    area = observe(*columns(JudgedCorpus(corpus, BASE).calibration[0])).auroc
     if area is None:
         raise InputError(
-            f"CAL of {corpus} holds one outcome only, so {base} has no AUROC there; import runs "
+            f"CAL of {corpus} holds one outcome only, so {BASE} has no AUROC there; import runs "
             f"of both outcomes."
         )
     deciding = {
@@ -262,7 +223,6 @@ def measure(corpus: Corpus) -> Measured:
             n_eff=whole.n_eff,
             tasks=whole.tasks,
         ),
-        base_judge=base,
         best_judge=best if deciding[best].certified else None,
         plain_coverage=max(item.coverage for item in plain),
         certificate_sha256=deciding[best].sha256,

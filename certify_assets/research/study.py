@@ -51,7 +51,7 @@ COMMANDS = {
     "lexical_weighted": _STUDY,
     "seeds": _STUDY,
     "harvests": "certify research harvest CORPUS",
-    "base": _FULL,
+    "base": _STUDY,
     "sft": _FULL,
     "grpo": _FULL,
     "arms": _FULL,

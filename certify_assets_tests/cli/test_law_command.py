@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import score_as_base
 from certify_assets_tests.cli.calling import Call
 
 TABLE = (
@@ -63,6 +64,8 @@ def test_a_prediction_comes_with_what_it_rests_on(call: Call, table: Path) -> No
 
 @pytest.mark.slow
 def test_the_corpora_of_the_data_root(call: Call, corpora: Store) -> None:
+    for corpus in ("one", "two", "three"):
+        score_as_base(corpora, corpus)
     answer = call(f"research law --root {corpora.root} --json")
     assert answer.code == 0
     assert [point["corpus"] for point in answer.json["points"]] == ["one", "three", "two"]

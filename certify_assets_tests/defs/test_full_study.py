@@ -33,7 +33,7 @@ from certify_assets_tests.study_builders import named, registered, states, studi
 
 pytestmark = pytest.mark.slow
 
-SHORT = named("splits", "lexical", "agents", "base", "real_scores", "comparison", "law")
+SHORT = named("splits", "lexical", "agents", "sft", "real_scores", "comparison", "law")
 
 
 @pytest.fixture(scope="module")
@@ -84,10 +84,8 @@ def test_every_asset_is_made_once_and_what_a_profile_leaves_out_says_why(store: 
     before = store.read_bytes(RUN_KEY)
     outcomes = studied(store, ["c", "d"], SHORT)
     assert list(made_by(store)) == first, "a second study makes nothing"
-    assert {status for (_, stage), status in states(outcomes).items() if stage != "base"} == {
-        "kept"
-    }
-    left_out = next(item for item in outcomes if item.stage == "base")
+    assert {status for (_, stage), status in states(outcomes).items() if stage != "sft"} == {"kept"}
+    left_out = next(item for item in outcomes if item.stage == "sft")
     assert left_out.status == "skipped" and "--profile full" in left_out.reason
     assert left_out.command == "certify research study c --profile full"
     assert store.read_bytes(RUN_KEY) == before, "a kept stage is as good as a done one"
@@ -207,6 +205,8 @@ def test_every_stage_needs_only_stages_before_it_and_has_its_assets_in_a_job() -
         assert set(stage.needs) <= set(names[:place]), stage.name
         job = "research_tables" if stage.phase == 3 else "research_study"
         assert set(stage.assets) <= in_jobs[job], stage.name
+    trained = {stage.name for stage in STAGES if stage.left_out(PROFILES["quick"], "c", "c")}
+    assert trained == {"sft", "grpo", "arms", "harvests_sft", "transfer", "transfer_strict"}
     assert {key.to_user_string() for key in in_jobs["research_tables"]} == {
         f"research/{name}" for name in ("main_table", "certifiability", "simulation", "report")
     }

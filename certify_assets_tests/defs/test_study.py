@@ -9,6 +9,7 @@ import pytest
 from certify_assets.defs.research.assets import certifiability_model
 from certify_assets.defs.research.checks import certifiability_model_honest
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import score_as_base
 from certify_assets_tests.defs.running import materialize
 
 
@@ -39,6 +40,8 @@ def test_an_empty_data_root_gives_the_papers_fit_and_says_that_there_is_none_her
 
 
 def test_three_corpora_are_fitted_with_a_warning(corpora: Store) -> None:
+    for corpus in ("one", "two", "three"):
+        score_as_base(corpora, corpus)
     result = run(corpora.root)
     (event,) = result.asset_materializations_for_node("research__certifiability")
     block = event.metadata["law"]

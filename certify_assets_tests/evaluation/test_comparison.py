@@ -26,7 +26,7 @@ from certify_assets.evaluation.judge_results import CONTROLS, labelled_rows
 from certify_assets.judges.specs import JUDGES
 from certify_assets.research.certifiability import measure
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import judged, register_runs, write_runs
+from certify_assets_tests.builders import judged, register_runs, score_as_base, write_runs
 from certify_assets_tests.judges.endpoint.faulty_server import Action, chat_body, faulty_server
 
 
@@ -267,6 +267,7 @@ def test_a_judge_behind_a_server_is_compared_like_the_others(corpora: Store) -> 
     assert list(controls_to_beat(document)) == ["mine"]
     assert not row["trained_on_rl"]
     assert "idle" in {item["judge"] for item in document["missing"]}
+    score_as_base(corpora, "three")
     assert measure(Corpus(corpora, "three")).judges == 2
 
 

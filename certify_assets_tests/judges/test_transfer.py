@@ -31,7 +31,7 @@ from certify_assets.judges.specs import JUDGES, LANGUAGE_JUDGES, TRANSFER_JUDGES
 from certify_assets.judges.transfer import TRANSFER_ROWS, gather_pool, share_rows
 from certify_assets.research.certifiability import measure
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import judged
+from certify_assets_tests.builders import judged, score_as_base
 from certify_assets_tests.conftest import copy_world
 from certify_assets_tests.transfer_corpora import add_corpus, three_corpora
 
@@ -330,6 +330,7 @@ def test_a_stale_transfer_judge_does_not_keep_the_others_from_being_shown(store:
         "lexical",
         "lexical_transfer",
     ]
+    score_as_base(store, "home")
     assert measure(Corpus(store, "home")).without == tuple(
         name for name in JUDGES if name not in ("lexical", "lexical_transfer")
     )

@@ -23,9 +23,7 @@ PAPER_POINTS = law_points()
 
 
 def measured(point: LawPoint) -> Measured:
-    return Measured(
-        point, "lexical", "lexical" if point.coverage else None, point.coverage, "00" * 32
-    )
+    return Measured(point, "lexical" if point.coverage else None, point.coverage, "00" * 32)
 
 
 def found(number: int = 7) -> Certifiability:

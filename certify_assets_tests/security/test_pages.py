@@ -11,7 +11,7 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import judged, register_runs
+from certify_assets_tests.builders import judged, register_runs, score_as_base
 from certify_assets_tests.security.hostile import CANARY, MARKUP, write_hostile_runs
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ def _certify(store: Store) -> None:
     judged(store, CORPUS).score()
     certification.certify_judge(judged(store, CORPUS))
     audit_judge(judged(store, CORPUS))
+    score_as_base(store, CORPUS)
     rows = [
         json.dumps(
             {

@@ -13,7 +13,7 @@ from certify_assets.defs.assets import AssetStep, Made, asset
 from certify_assets.defs.automation import KEPT_CURRENT
 from certify_assets.defs.corpora.assets import skip
 from certify_assets.defs.judges.training import attempted, progress_lines
-from certify_assets.defs.names import CORPORA_GROUP, RESEARCH_GROUP, judge_key, key
+from certify_assets.defs.names import CORPORA_GROUP, RESEARCH_GROUP, code_version, judge_key, key
 from certify_assets.defs.pool import on_device, on_device_of_any_judge
 from certify_assets.defs.setup import judges
 from certify_assets.evaluation import agent_folds, comparison
@@ -277,6 +277,7 @@ def real_scores(step: AssetStep) -> Made:
 
 @_table(
     name="certifiability",
+    code_version=code_version(schema=certifiability.CERTIFIABILITY_SCHEMA),
     # every partition of each: the model is over all corpora
     deps=[judge_key(judge, "certificate") for judge in judges()],
     kinds={"json", "html"},

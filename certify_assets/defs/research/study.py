@@ -56,7 +56,7 @@ class Stage:
     assets: tuple[dg.AssetKey, ...]
     # stages without which it cannot be
     needs: tuple[str, ...] = ()
-    # whether a language model is trained or read
+    # whether a language model is trained
     language: bool = False
 
     def left_out(self, profile: Profile, corpus: str, language: Sequence[str]) -> str:
@@ -83,7 +83,9 @@ def _judge(name: str) -> Stage:
     compact = "judges/compact_model " if name == "base" else ""
     needs = ("splits", *([spec.start] if spec.start else []))
     phase = 1 if spec.needs_other_corpora else 0
-    return _stage(name, phase, compact + parts, *needs, language=spec.uses_language_model)
+    # what is untrained is read in a minute, and the law needs it
+    language = spec.uses_language_model and not spec.untrained
+    return _stage(name, phase, compact + parts, *needs, language=language)
 
 
 STAGES: tuple[Stage, ...] = (

@@ -367,14 +367,13 @@ class _PointRow:
     n_eff: str
     plain: str
     source: str
-    base_judge: str
     cells: list[str]
 
 
 def _row(item: Measured, law: Law | None) -> _PointRow:
     point, plain = item.point, rate(item.plain_coverage)
     cells = _influence_cells(law, point.corpus) if law else [DASH] * 4
-    return _PointRow(point, count(point.n_eff), plain, item.source, item.base_judge, cells)
+    return _PointRow(point, count(point.n_eff), plain, item.source, cells)
 
 
 def _influence_cells(law: Law, corpus: str) -> list[str]:

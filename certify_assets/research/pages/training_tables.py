@@ -17,7 +17,7 @@ from certify_assets.reports.comparison_page import agent_table
 from certify_assets.reports.harvest_table import control_rows, loop_rows
 from certify_assets.reports.wording import DASH, count
 from certify_assets.research import paper
-from certify_assets.research.certifiability import CERTIFIABILITY_KEY, Certifiability
+from certify_assets.research.certifiability import BASE, CERTIFIABILITY_KEY, Certifiability
 from certify_assets.research.harvest_study import harvests_key
 from certify_assets.research.law import FormFit, LawPoint, fit_law
 from certify_assets.research.pages.law_page import law_figure
@@ -122,9 +122,8 @@ def law_points_table(reader: Reader) -> StudyTable:
         points = [replace(item.point, index=None) for item in found.measured]
         ours = fit_law(points) if found.law else None
         figure = law_figure(points, ours, fit_law(paper.law_points()), name="law")
-        base = ", ".join(dict.fromkeys(item.base_judge for item in found.measured)) or "nobody"
         about = (
-            f"Ours are read off CAL, A₀ being that of {base}. "
+            f"Ours are read off CAL, A₀ being that of {BASE}. "
             f"{_unfitted(found) or _line(found)} The paper's line is 1.08 x − .05."
         )
     return reader.table("law_points", rows, about=about, figure=figure)

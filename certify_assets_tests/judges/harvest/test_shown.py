@@ -14,7 +14,7 @@ from certify_assets.reports.index_page import write_index
 from certify_assets.reports.judge_page import write_page
 from certify_assets.research.certifiability import gather_points
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import judged
+from certify_assets_tests.builders import judged, score_as_base
 from certify_assets_tests.conftest import copy_world
 from certify_assets_tests.judges.harvest.test_loop import FIRST, made, prepared
 
@@ -83,6 +83,7 @@ def test_page_index_overview_and_comparison_say_half_b_and_pseudo_labels(store: 
 
 
 def test_a_stale_judge_or_a_gate_that_closed_hides_no_other(store: Store) -> None:
+    score_as_base(store, "c")
     before = {item.point.corpus: item for item in gather_points(store)[0]}["c"]
     store.delete(f"judges/{FIRST}/c/adapter.json")
     store.write_json(
