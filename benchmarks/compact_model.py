@@ -2,14 +2,15 @@
 coverage of the reject side on CAL, audit on TEST, CPU minutes.
 
     python benchmarks/compact_model.py [--root DIR] [--data DIR] [--corpus NAME …] [--judge NAME …]
-    [--quick]
+    [--model smollm2] [--quick]
 
 Corpora, data root and the folder of published runs are as in transfer.py; published runs have an RL
 split here, for GRPO. CAL alone certifies every judge, so that all rows are of the same labels. TEST
 is read through the ledger, after the certificates. The audit is its verdict with coverage and error
 on TEST; "-" where nothing is certified. CPU minutes are of this rung alone, in this process:
-training (with GRPO every arm and the choice), scores, certificates. --quick: two attempts a task of
-one embedded corpus, lexical and base.
+training (with GRPO every arm and the choice), scores, certificates. --model smollm2: the same with
+SmolLM2 (`make smollm2`), and of GRPO's arms the one that weights rejects by 3. --quick: two attempts
+a task of one embedded corpus, lexical and base.
 """
 
 from __future__ import annotations
@@ -34,6 +35,14 @@ from certify_assets.storage.store import Store
 
 LADDER = ("lexical", "base", "sft", "grpo")
 QUICK = ("lexical", "base")
+# rungs of a ladder, and the judges of a data root that they are
+SMOLLM2 = {"lexical": "lexical", "base": "smol", "sft": "smol_sft", "grpo": "smol_grpo"}
+SMOLLM2_JUDGES = """
+judges:
+  - {name: smol, family: base, model: smollm2}
+  - {name: smol_sft, family: sft, model: smollm2}
+  - {name: smol_grpo, family: grpo, start: smol_sft, rewards: [{mu: 3}]}
+"""
 
 
 def main() -> None:
@@ -45,6 +54,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=None, help="folder of published runs")
     parser.add_argument("--corpus", action="append", help="repeat for more (default: all)")
     parser.add_argument("--judge", action="append", choices=LADDER, help="rung (default: all)")
+    parser.add_argument("--model", choices=("compact", "smollm2"), default="compact")
     parser.add_argument(
         "--quick", action="store_true", help="two attempts a task of one corpus, lexical and base"
     )
@@ -54,8 +64,11 @@ def main() -> None:
         if given.quick:
             ladder(store, [few_attempts(store, Path(folder) / "runs.parquet")], QUICK)
         else:
-            corpora = prepare(store, given.data, rl=True)
-            ladder(store, given.corpus or corpora, given.judge or LADDER)
+            rungs = given.judge or LADDER
+            if given.model == "smollm2":
+                store.write_bytes("judges.yaml", SMOLLM2_JUDGES.encode())
+                rungs = [SMOLLM2[rung] for rung in rungs]
+            ladder(store, prepare(store, given.data, rl=True, only=given.corpus or ()), rungs)
 
 
 def few_attempts(store: Store, path: Path) -> str:
@@ -71,10 +84,10 @@ def few_attempts(store: Store, path: Path) -> str:
 def ladder(store: Store, corpora: Sequence[str], judges: Sequence[str]) -> None:
     """Print a table of judges on corpora, a judge after the one that it starts from."""
     budgets = "".join(f"  CAL α={alpha:g}  TEST coverage, error" for alpha in ALPHAS)
-    print(f"{'corpus':14s} {'judge':8s} AUROC CAL  TEST{budgets}  CPU min")
+    print(f"{'corpus':14s} {'judge':9s} AUROC CAL  TEST{budgets}  CPU min")
     for corpus in corpora:
         for judge in judges:
-            print(f"{corpus:14s} {judge:8s} {row(store, corpus, judge)}", flush=True)
+            print(f"{corpus:14s} {judge:9s} {row(store, corpus, judge)}", flush=True)
 
 
 def row(store: Store, corpus: str, judge: str) -> str:

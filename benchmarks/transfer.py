@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -61,9 +62,11 @@ class Row:
     seconds: float
 
 
-def prepare(store: Store, data: Path | None, *, rl: bool = False) -> list[str]:
-    """Import and split what is not there yet, published runs with an RL split or not; return the
-    corpora.
+def prepare(
+    store: Store, data: Path | None, *, rl: bool = False, only: Collection[str] = ()
+) -> list[str]:
+    """Import and split what is not there yet, published runs with an RL split or not, of all
+    corpora or of some; return the corpora.
     """
     wanted = [embedded_config(name) for name in EMBEDDED]
     for folder, (name, format_name) in PUBLISHED.items():
@@ -75,6 +78,7 @@ def prepare(store: Store, data: Path | None, *, rl: bool = False) -> list[str]:
                     name, format=format_name, paths=paths, rl=rl, accept_structural_leak=ACCEPTED
                 )
             )
+    wanted = [config for config in wanted if not only or config.name in only]
     for config in wanted:
         if not store.exists(f"corpora/{config.name}/controls.json"):
             # all judges on the same rows: labels of RL certify no transfer judge
