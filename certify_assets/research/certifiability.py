@@ -111,12 +111,13 @@ class Certifiability:
     @property
     def findings(self) -> tuple[tuple[str, str], ...]:
         """What a reader should know, as (code, sentence)."""
-        number = max((item.judges for item in self.measured), default=0)
         found = (
             list(law_findings(self.law))
             if self.law
             else [("no_law", f"No line is fitted: {self.reason}")]
         )
+        if not self.measured:
+            return tuple(found)
         words = (
             f"A₀ is the AUROC of {BASE}, which has seen no verdict of the corpus, as the paper's."
         )
@@ -126,6 +127,7 @@ class Certifiability:
             "before it is certified."
         )
         found.append(("one_split", words))
+        number = max(item.judges for item in self.measured)
         words = (
             f"The coverage is the best of {number} judges at α = {ALPHAS[0]:g}, each certified by "
             f"itself: no level pays for this choice."
