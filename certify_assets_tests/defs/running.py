@@ -11,14 +11,25 @@ import dagster as dg
 from certify_assets.defs.names import CORPORA
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.storage.store import Store
+from certify_assets_tests.paths import REPOSITORY
 
-__all__ = ["materialize", "partitions", "resources", "tick"]
+__all__ = ["configured", "materialize", "partitions", "resources", "tick"]
 
 
 @contextmanager
 def partitions(*corpora: str) -> Iterator[dg.DagsterInstance]:
     """An instance that knows these corpora."""
     with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions(CORPORA, list(corpora))
+        yield instance
+
+
+@contextmanager
+def configured(home: Path, *corpora: str) -> Iterator[dg.DagsterInstance]:
+    """An instance as the example configuration makes it, on this disk, that knows these corpora."""
+    home.mkdir()
+    (home / "dagster.yaml").write_bytes((REPOSITORY / "certify_assets/dagster.yaml").read_bytes())
+    with dg.DagsterInstance.from_config(str(home)) as instance:
         instance.add_dynamic_partitions(CORPORA, list(corpora))
         yield instance
 

@@ -13,13 +13,12 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.definitions import defs
 from certify_assets.defs.judges import training
-from certify_assets.defs.names import CORPORA
 from certify_assets.defs.pool import POOL, machine_tags
 from certify_assets.errors import InputError
 from certify_assets.judges.specs import JUDGES, LANGUAGE_JUDGES, QUICK_JUDGES
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
-from certify_assets_tests.paths import REPOSITORY
+from certify_assets_tests.defs.running import configured
 
 pytestmark = pytest.mark.slow
 
@@ -47,12 +46,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture
 def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    """An instance as the example configuration makes it, on this disk."""
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / "dagster.yaml").write_bytes((REPOSITORY / "certify_assets/dagster.yaml").read_bytes())
-    with dg.DagsterInstance.from_config(str(home)) as opened:
-        opened.add_dynamic_partitions(CORPORA, list(NAMES))
+    with configured(tmp_path / "home", *NAMES) as opened:
         yield opened
 
 

@@ -15,7 +15,6 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.definitions import defs
 from certify_assets.defs.assets import AssetStep, Made, asset
-from certify_assets.defs.names import CORPORA
 from certify_assets.defs.operations.assets import operation_assets
 from certify_assets.defs.pool import POOL
 from certify_assets.evaluation.audit import audit_judge
@@ -24,7 +23,7 @@ from certify_assets.operations.layout import batch_names, decisions_of
 from certify_assets.operations.rollout import deploy
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs
-from certify_assets_tests.defs.running import materialize
+from certify_assets_tests.defs.running import configured, materialize
 from certify_assets_tests.operations_builders import deliver
 from certify_assets_tests.paths import REPOSITORY
 
@@ -33,12 +32,7 @@ INCOMING, DECISIONS = (dg.AssetKey(["operations", name]) for name in ("incoming_
 
 @pytest.fixture
 def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    """An instance as the example configuration makes it, on this disk."""
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / "dagster.yaml").write_bytes((REPOSITORY / "certify_assets/dagster.yaml").read_bytes())
-    with dg.DagsterInstance.from_config(str(home)) as opened:
-        opened.add_dynamic_partitions(CORPORA, ["c"])
+    with configured(tmp_path / "home", "c") as opened:
         yield opened
 
 
