@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -37,7 +38,11 @@ def program(tmp_path: Path) -> Callable[[str], str]:
 
     def make(body: str) -> str:
         path = tmp_path / "pip-audit"
-        path.write_text(f"#!{sys.executable}\n{body}\n", "utf-8")
+        script = tmp_path / "script.py"
+        script.write_text(f"{body}\n", "utf-8")
+        # an interpreter whose path has a space cannot stand behind #!
+        command = shlex.join([sys.executable, str(script)])
+        path.write_text(f'#!/bin/sh\nexec {command} "$@"\n', "utf-8")
         path.chmod(0o755)
         return str(path)
 

@@ -1,5 +1,6 @@
 """Judges of the family grpo in judges.yaml: what is read, refused, recorded, and found stale."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +198,5 @@ def test_a_start_that_is_not_trained_is_named_with_its_command(corpora: Store) -
     folder = str(compact_model_path())
     with pytest.raises(InputError) as error:
         judge.with_model(folder).train()
-    assert f"run `certify judge train three --judge sft --model {folder}` first." in str(
-        error.value
-    )
+    command = f"certify judge train three --judge sft --model {shlex.quote(folder)}"
+    assert f"run `{command}` first." in str(error.value)
