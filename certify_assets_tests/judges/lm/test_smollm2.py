@@ -101,7 +101,7 @@ def test_reinforcement_has_the_rate_and_steps_of_its_model() -> None:
     assert (paper.steps, paper.save_every) == (150, 50)
     assert (compact.steps, compact.save_every) == (60, 30)
     assert (small.steps, small.save_every) == (30, 10)
-    # what a core reads in an hour in float32 is enough for every arm
+    # all arms together read no more than one fine-tuning of 400 runs
     assert len(JUDGES["grpo"].arms) * small.steps * small.prompts_per_step <= 800
     assert len(candidates(JUDGES["grpo"])) == 9
 
