@@ -78,6 +78,9 @@ def prepare(
                     name, format=format_name, paths=paths, rl=rl, accept_structural_leak=ACCEPTED
                 )
             )
+    there = [config.name for config in wanted]
+    if unknown := [name for name in only if name not in there]:
+        raise InputError(f"there is no {unknown[0]}; name one of {', '.join(there)}.")
     wanted = [config for config in wanted if not only or config.name in only]
     for config in wanted:
         if not store.exists(f"corpora/{config.name}/controls.json"):

@@ -19,6 +19,8 @@ from certify_assets.research.certifiability import (
 )
 from certify_assets.research.law import fit_law
 from certify_assets.research.pages.law_page import render_law
+from certify_assets.research.pages.result_tables import OURS, Reader
+from certify_assets.research.pages.training_tables import law_points_table
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, score_as_base
 from certify_assets_tests.conftest import copy_world
@@ -142,3 +144,17 @@ def test_points_that_allow_no_fit_are_shown_all_the_same(scored: Store) -> None:
     alike = fit_measured([measured[0]] * 3)
     assert alike.law is None and "two points" in alike.reason
     assert dict(few.findings)["no_law"].endswith(few.reason) and len(few.to_dict()["points"]) == 2
+
+
+def test_the_study_shows_no_points_of_a_document_whose_a0_may_be_of_a_trained_judge(
+    scored: Store,
+) -> None:
+    def ours() -> list[str]:
+        rows = law_points_table(Reader.of(scored)).table.rows
+        return [row[1] for row in rows if row[0] == OURS]
+
+    document = write_certifiability(scored).to_dict()
+    assert ours() == ["one", "three", "two"]
+    earlier = {**document, "schema": "certify_assets/certifiability/1"}
+    scored.write_json(CERTIFIABILITY_KEY, earlier)
+    assert ours() == []

@@ -170,7 +170,7 @@ _KNOWN = {
             epochs=2.0,
             learning_rate=2e-4,
             grpo_learning_rate=2e-5,
-            # 180 readings an arm, as four arms are trained
+            # few, because four arms are trained
             grpo_steps=(15, 30),
             checkpoint_steps=10,
         ),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from certify_assets.certificates.procedures import DEFAULT
 from certify_assets.evaluation.agent_folds import agent_folds_key
@@ -17,7 +18,12 @@ from certify_assets.reports.comparison_page import agent_table
 from certify_assets.reports.harvest_table import control_rows, loop_rows
 from certify_assets.reports.wording import DASH, count
 from certify_assets.research import paper
-from certify_assets.research.certifiability import BASE, CERTIFIABILITY_KEY, Certifiability
+from certify_assets.research.certifiability import (
+    BASE,
+    CERTIFIABILITY_KEY,
+    CERTIFIABILITY_SCHEMA,
+    Certifiability,
+)
 from certify_assets.research.harvest_study import harvests_key
 from certify_assets.research.law import FormFit, LawPoint, fit_law
 from certify_assets.research.pages.law_page import law_figure
@@ -99,10 +105,16 @@ def frontier_table(reader: Reader) -> StudyTable:
 
 
 def _certifiability(reader: Reader) -> Certifiability | None:
-    found = reader.document(CERTIFIABILITY_KEY, Certifiability.from_dict)
+    found = reader.document(CERTIFIABILITY_KEY, _of_base)
     if found is None:
         reader.lacks("all", "law")
     return found
+
+
+def _of_base(document: Mapping[str, Any]) -> Certifiability | None:
+    # in documents of the schema before, A₀ could be that of a trained judge
+    same = document["schema"] == CERTIFIABILITY_SCHEMA
+    return Certifiability.from_dict(document) if same else None
 
 
 def law_points_table(reader: Reader) -> StudyTable:
