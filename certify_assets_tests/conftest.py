@@ -236,9 +236,11 @@ def arms_store(_audited_arms: Path, one_step_arms: None, tmp_path: Path) -> Stor
 
 
 class Demo(NamedTuple):
-    """What one run of the demo left."""
+    """What one run of the demo left: a copy for one process of pytest-xdist, and what it is of."""
 
     root: Path
+    #: opened by no test: reading SQLite writes beside the database
+    made_at: Path
     document: dict[str, Any]
     stderr: str
 
@@ -279,8 +281,9 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
         output = json.dumps({"document": json.loads(done.stdout), "stderr": done.stderr})
         (root.parent / "output.json").write_text(output, "utf-8")
 
-    root = prepared_world(tmp_path_factory, "demo", prepare)
-    return Demo(root, **json.loads((root.parent / "output.json").read_text("utf-8")))
+    made_at = prepared_world(tmp_path_factory, "demo", prepare)
+    root = Path(shutil.copytree(made_at, tmp_path_factory.mktemp("demo") / "root"))
+    return Demo(root, made_at, **json.loads((made_at.parent / "output.json").read_text("utf-8")))
 
 
 @pytest.fixture(scope="session")

@@ -21,8 +21,8 @@ OTHER = REPOSITORY / "certify_assets/corpora/embedded/miniwob_weak.parquet"
 def test_a_copy_works_where_it_is_and_never_writes_into_the_original(
     demo: Demo, tmp_path: Path, name: str
 ) -> None:
-    original, before = demo.root, _files(demo.root)
-    demo = demo._replace(root=Path(shutil.copytree(demo.root, tmp_path / name / "root")))
+    original, before = demo.made_at, _files(demo.made_at)
+    demo = demo._replace(root=Path(shutil.copytree(original, tmp_path / name / "root")))
     done = _called(demo, f"run {CORPUS}")
     if "?" in name:
         assert done.returncode == 2 and "Traceback" not in done.stderr
