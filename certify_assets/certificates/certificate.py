@@ -7,8 +7,9 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
+from datetime import date
 from types import UnionType
-from typing import Any, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, Final, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
 
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.evaluation import level_shares
@@ -26,6 +27,9 @@ SCHEMA = "certify_assets/certificate/1"
 #: of a table that is named by its tasks' digests; its canonical form is that of RFC 8785
 TASK_SCHEMA = "certify_assets/certificate/2"
 _ROUNDING, _SMALL_LEVEL = 1e-9, 0.05
+#: the one key that a document may lack
+_DAY: Final = "issued_at"
+_UNDATED: Final = (_DAY, None)
 
 
 class Parameters(TypedDict):
@@ -55,7 +59,8 @@ class Certificate:
     error_icc_cap, size_ratio, max_task_size, multiplicity, starts, pilot as the hash of its table,
     grid, engine, draws), provenance (names and hashes of what produced the scores), selection (the
     rule, when there were candidates), covered_trajectories and errors (at the threshold), promise
-    (the sentence that may be quoted) and digest (the hash of all the rest).
+    (the sentence that may be quoted), issued_at (a day such as 2026-01-31, only where one was given)
+    and digest (the hash of all the rest).
 
     There are two schemas. The first names its table by a hash of all rows in order; the second, of
     tables that are read in pieces, by one of the digests of its tasks (inputs.digest names the
@@ -103,6 +108,7 @@ class Certificate:
     software: dict[str, str]
     seed: int
     schema: str = field(default=SCHEMA)
+    issued_at: str | None = None
 
     def __post_init__(self) -> None:
         by_tasks = self.schema == TASK_SCHEMA
@@ -120,23 +126,32 @@ class Certificate:
             raise ForgedCertificateError(
                 "provenance holds something other than text; it maps names to text."
             )
+        if self.issued_at is not None and not _is_day(self.issued_at):
+            raise ForgedCertificateError(
+                f"issued_at is {quoted(self.issued_at)}; it is a day such as 2026-01-31."
+            )
         _check_sense(self)
 
     @property
     def digest(self) -> str:
         """SHA-256 of every other key: it shows edits that verification cannot; no signature."""
-        return sha256_bytes(self._encode(vars(self)))
+        return sha256_bytes(self._encode(self._values))
+
+    @property
+    def _values(self) -> dict[str, Any]:
+        """The keys of the document but its digest; one that lacks a day has no key for it."""
+        return {key: value for key, value in vars(self).items() if (key, value) != _UNDATED}
 
     def _encode(self, values: dict[str, Any]) -> bytes:
         return interchange_json(values) if self.schema == TASK_SCHEMA else canonical_json(values)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document as JSON values, lists and dicts fresh."""
-        return dict(json.loads(canonical_json({**vars(self), "digest": self.digest})))
+        return dict(json.loads(canonical_json({**self._values, "digest": self.digest})))
 
     def to_json(self) -> bytes:
         """Return the canonical bytes."""
-        return self._encode({**vars(self), "digest": self.digest})
+        return self._encode({**self._values, "digest": self.digest})
 
     @property
     def sha256(self) -> str:
@@ -163,7 +178,7 @@ class Certificate:
             )
         names = [entry.name for entry in fields(cls)]
         for name in sorted([*names, "digest"]):
-            if name not in document:
+            if name not in document and name != _DAY:
                 raise ForgedCertificateError(
                     f"The certificate lacks {name}; give it as it was written."
                 )
@@ -178,7 +193,11 @@ class Certificate:
                 f"The certificate has schema {quoted(document['schema'])}; this version reads "
                 f"{SCHEMA} and {TASK_SCHEMA}."
             )
-        values = {name: document[name] for name in names}
+        if _UNDATED in document.items():
+            raise ForgedCertificateError(
+                f"The certificate has {_DAY} without a day; give it as it was written."
+            )
+        values = {name: document[name] for name in names if name in document}
         if document["schema"] == TASK_SCHEMA:
             values = _with_points(values)
         for name in ("assumptions", "findings"):
@@ -251,6 +270,14 @@ def _pointed(value: Any, allowed: tuple[type, ...]) -> Any:
 
 
 _MAY_LACK = ("inputs", "pool")
+
+
+def _is_day(value: str) -> bool:
+    try:
+        # other forms of a day would be other bytes for the same one
+        return date.fromisoformat(value).isoformat() == value
+    except ValueError:
+        return False
 
 
 def _is_text(value: object) -> bool:

@@ -28,8 +28,8 @@ from certify_assets.errors import ForgedCertificateError, InputError, quoted
 
 #: what a successful verification leaves open
 NOT_VOUCHED = (
-    "Not verified: provenance and selection, which are claims about things that the scores do not "
-    "show (which judge, which manifest, how "
+    "Not verified: provenance and selection, and the day where one is given, which are claims about "
+    "things that the scores do not show (which judge, which manifest, how "
     "many candidates were compared, who chose a pool), and that the outcomes are right."
 )
 
@@ -98,8 +98,8 @@ def verify_certificate(
 
     Notes
     -----
-    ``provenance`` and ``selection`` name things that are not in the table (which judge, which
-    manifest, which rule). They are carried as they are, which ``NOT_VOUCHED`` tells a reader:
+    ``provenance``, ``selection`` and ``issued_at`` name things that are not in the table (which
+    judge, which manifest, which rule, which day). They are carried as they are, which ``NOT_VOUCHED`` tells a reader:
     verification does not vouch for them beyond the digest, which anybody can compute. Everything
     else is recomputed, under the settings that the document names.
     """
@@ -180,6 +180,7 @@ def _verify(
             inputs=inputs,
             repeats=repeated,
         )
+        again = replace(again, issued_at=certificate.issued_at)
     except (ForgedCertificateError, InputError) as error:
         return str(error)
     given = {**certificate.to_dict(), "digest": digest}

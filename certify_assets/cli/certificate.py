@@ -49,6 +49,8 @@ from certify_assets.cli.output import (
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from certify_assets.certificates import Certificate, CertificateSet, Sides
 
 _SIDE_BY_SIDE = 2
@@ -171,6 +173,12 @@ _PROCEDURE_HELP = (
     help="Both sides together at 1−δ: δ/2 a side, and what a side's certified thresholds no longer "
     "need goes to the other.",
 )
+@click.option(
+    "--date",
+    type=click.DateTime(["%Y-%m-%d"]),
+    help="Day of issue, year-month-day, for the key issued_at. [default: no such key, so that the "
+    "same table gives the same bytes]",
+)
 @click.option("--out", type=PATH, help="Also write the document to this file.")
 @sign_option
 @stream_option
@@ -184,6 +192,7 @@ def certificate(
     ctx: click.Context,
     /,
     scores: Path,
+    date: datetime | None,
     out: Path | None,
     sign: str | None,
     as_json: bool,
@@ -225,6 +234,8 @@ def certificate(
         found = _certify_pieces(scores, reading, sides, procedures, pool, **options)
     else:
         found = _certify(scores, reading, sides, procedures, pilot, pool, **options)
+    if date is not None:
+        found = found.issued_on(date.date())
     single = procedure != "all" and side != "both"
     document = found.certificates[0].to_dict() if single else found.to_dict()
     if out is not None:

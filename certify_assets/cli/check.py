@@ -383,7 +383,8 @@ def _decide(
 @click.option(
     "--date",
     type=click.DateTime(["%Y-%m-%d"]),
-    help="Date on the page, year-month-day. [default: when CERTIFICATE was last written]",
+    help="Date on the page, year-month-day. [default: issued_at, else when CERTIFICATE was last "
+    "written]",
 )
 @click.option(
     "--minutes",
@@ -452,8 +453,7 @@ def report(
             certificates,
             table.to_frame(),
             title=title or page_title(scores.name, certificates),
-            # a file's own time, so that the same files give the same page
-            date=f"{date or datetime.fromtimestamp(certificate.stat().st_mtime, UTC):%Y-%m-%d}",
+            date=f"{date or _day_of(certificate, certificates):%Y-%m-%d}",
             audits=() if test is None else _audits(certificates, test),
             audit_frame=None if test is None else test.to_frame(),
             minutes_per_review=minutes,
@@ -476,6 +476,14 @@ def report(
         emit_json(document)
     else:
         show_line(f"{out}: {len(certificates)} certificate(s), {document['bytes']} bytes")
+
+
+def _day_of(path: Path, certificates: list[Certificate]) -> datetime:
+    """Return the day of issue, or of the file: the same files give the same page."""
+    days = sorted(item.issued_at for item in certificates if item.issued_at is not None)
+    if days:
+        return datetime.fromisoformat(days[-1])
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC)
 
 
 def _audit_table(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -434,10 +435,8 @@ def remove(name: str, yes: bool, store: Store, as_json: bool) -> None:
     from certify_assets.corpora.config import remove_corpus, require_removable
 
     require_removable(store, name)
-    if not yes and not click.confirm(
-        f"Remove the trajectories and splits of {name} from {store.root}?", err=True
-    ):
-        raise click.Abort
+    if not yes:
+        _confirm(f"Remove the trajectories and splits of {name} from {store.root}?")
     with Corpus(store, name).writing("corpus rm"):
         # the files last: what a kill cut off can be called again while the configuration is there
         partition = remove_partition(store, name)
@@ -447,6 +446,17 @@ def remove(name: str, yes: bool, store: Store, as_json: bool) -> None:
         emit_json({"corpus": name, "removed": gone})
     else:
         show_table(f"Removed {name}", ["file"], [[key] for key in gone])
+
+
+def _confirm(question: str) -> None:
+    try:
+        agreed = click.confirm(question, err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        raise click.UsageError(f"{question} Nobody is there to answer; give --yes.") from None
+    if not agreed:
+        raise click.Abort
 
 
 @corpus.command("show")

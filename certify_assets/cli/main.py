@@ -15,7 +15,7 @@ import click
 from certify_assets._version import __version__
 from certify_assets.cli import progress
 from certify_assets.cli.examples import EXAMPLES, add_examples, similar
-from certify_assets.cli.output import complain
+from certify_assets.cli.output import NOTHING, complain, emit_json
 from certify_assets.cli.progress import heartbeat
 from certify_assets.errors import CertifyError, UnreadableFileError
 
@@ -160,6 +160,10 @@ def main(arguments: list[str] | None = None) -> None:
         code = _complain(error.format_message(), 2)
     except CertifyError as error:
         code = _complain(str(error), error.exit_code)
+        if code == NOTHING and "--json" in (sys.argv[1:] if arguments is None else arguments):
+            # an answer, and not a fault of what was given
+            emit_json({"error": str(error)})
+            sys.stdout.flush()
     except (click.Abort, KeyboardInterrupt):
         code = _complain("interrupted; what was finished is kept.", 130)
     except (BrokenPipeError, _ReaderGoneError):

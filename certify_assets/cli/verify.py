@@ -103,17 +103,25 @@ def verify(
         raise InputError(f"{certificate} holds no certificate of that side, budget and procedure.")
     unread = _unread(documents, {"--pilot": pilot, "--pool": pool})
     certified = certified_splits(documents)
-    reading = _as_issued(certificate, documents, reading)
+    asked, reading = reading, _as_issued(certificate, documents, reading)
+    difference: str | None
     # tables of the platform, which name more splits, are small
     if certified == ("cal",) and (stream or _was_in_pieces(documents, scores)):
         unlabelled = pool_of(pool, certificate, documents, reading, read_small_pool)
         source = score_pieces(scores, "cal", reading)
         difference = _verify_pieces(given, documents, source, unlabelled)
     else:
-        table = read_scores(scores, reading).choose_split(*certified)
-        others = None if pilot is None else read_pilot(pilot, reading)
-        unlabelled = pool_of(pool, certificate, documents, reading)
-        difference = verify_whole(given, documents, table, others, unlabelled)
+        whole = _read_as_issued(scores, asked, reading)
+        if whole is None:
+            difference = (
+                f"provenance says that the scores were percentages, and those of {scores} are "
+                "none; give the table that it was issued on."
+            )
+        else:
+            table = whole.choose_split(*certified)
+            others = None if pilot is None else read_pilot(pilot, reading)
+            unlabelled = pool_of(pool, certificate, documents, reading)
+            difference = verify_whole(given, documents, table, others, unlabelled)
     for sentence in unread:
         complain(sentence)
     if as_json:
@@ -158,6 +166,18 @@ def _as_issued(certificate: Path, documents: list[Any], reading: ReadingOptions)
         with suppress(ForgedCertificateError):
             found.append(Certificate.parse(document))
     return replace(reading.as_issued(certificate, found), issued=None) if found else reading
+
+
+def _read_as_issued(path: Path, asked: ReadingOptions, issued: ReadingOptions) -> ScoreTable | None:
+    """Read scores on the scale that documents claim; None where they are on none such."""
+    try:
+        return read_scores(path, issued)
+    except InputError:
+        if issued.score_scale == asked.score_scale:
+            raise
+        # whatever else is wrong with the table
+        read_scores(path, asked)
+        return None
 
 
 def _unread(documents: list[Any], given: dict[str, Path | None]) -> list[str]:

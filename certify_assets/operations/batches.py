@@ -116,7 +116,8 @@ def receive(
         except InputError as error:
             _refuse_score_tables(roots)
             sentence = str(error)
-            if not format and (other := _other_format(roots, own)):
+            other = "" if format else _detected(roots)
+            if other and not _is_same_kind(corpus, own, other):
                 sentence = _other_kind(corpus, own, other)
             raise InputError(sentence) from None
 
@@ -168,11 +169,16 @@ def _own_format(corpus: Corpus) -> str:
 
 def _require_same_kind(corpus: Corpus, own: str, given: str) -> None:
     """Refuse runs of another format; a corpus of the package takes those of its domain."""
+    if not _is_same_kind(corpus, own, given):
+        raise InputError(_other_kind(corpus, own, given))
+
+
+def _is_same_kind(corpus: Corpus, own: str, given: str) -> bool:
     if own == "auto" or set(given.split("+")) <= set(own.split("+")):
-        return
-    if own == "embedded" and (given == "table" or format_domain(given).name == corpus.domain.name):
-        return
-    raise InputError(_other_kind(corpus, own, given))
+        return True
+    return own == "embedded" and (
+        given == "table" or format_domain(given).name == corpus.domain.name
+    )
 
 
 def _other_kind(corpus: Corpus, own: str, given: str) -> str:
@@ -182,15 +188,14 @@ def _other_kind(corpus: Corpus, own: str, given: str) -> str:
     )
 
 
-def _other_format(roots: Sequence[Path], own: str) -> str:
-    """Return the one format that files fit which are not of the corpus's; else empty."""
+def _detected(roots: Sequence[Path]) -> str:
+    """Return the one format that files fit; else empty."""
     from certify_assets.corpora.formats import detect_format
 
     try:
-        found = detect_format(roots)
+        return detect_format(roots)
     except InputError:
         return ""
-    return "" if found in own.split("+") else found
 
 
 def decide_ready(

@@ -96,7 +96,7 @@ def sheet_rows(
     places = [header.index(written) for written in matched(header, wanted).values()]
     if any(cells[place] is None for _, cells in filled for place in places):
         _refuse_formulas(path, source, best[0], header, places)
-    return header, filled, (f"sheet {best[0]!r}",) if len(sheets) > 1 else ()
+    return header, filled, (f"Excel workbook, sheet {best[0]!r}",)
 
 
 def _refuse_formulas(

@@ -334,6 +334,9 @@ def test_a_removed_corpus_keeps_its_history(
         path.write_text("", "utf-8")
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     assert call(f"corpus rm c --root {root}").code == 130
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    unanswered = call(f"corpus rm c --root {root} --json")
+    assert (unanswered.code, unanswered.out) == (2, "") and "give --yes" in unanswered.err
     assert (root / "corpora/c/trajectories.parquet").exists()
     answer = call(f"corpus rm c --root {root} --yes --json")
     assert answer.code == 0

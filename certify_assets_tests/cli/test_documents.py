@@ -70,9 +70,43 @@ def test_what_is_no_certificate_is_not_verified_and_no_input(
     (tmp_path / "c.json").write_text(text, "utf-8")
     # verification answers whether the document is a certificate of these scores: it is not; the
     # others cannot begin without one
-    assert call(f"verify {tmp_path}/c.json {scores}").code == 3
+    answer = call(f"verify {tmp_path}/c.json {scores} --json")
+    assert answer.code == 3 and (answer.json.get("error") or answer.json["difference"])
     for command in ("audit", "decide", "report"):
         assert call(f"{command} {tmp_path}/c.json {scores}").code == 2
+
+
+def test_a_scale_that_a_document_makes_up_is_a_difference(
+    call: Call, scores: Path, tmp_path: Path
+) -> None:
+    made = call(f"certificate {scores} --side reject --json").json
+    made["provenance"]["score_scale"] = "percent"
+    (tmp_path / "c.json").write_text(json.dumps(made), "utf-8")
+    log_odds = tmp_path / "odds.csv"
+    pd.read_csv(scores).assign(score=lambda table: 9 * table["score"] - 5).to_csv(log_odds)
+    for table in (scores, log_odds):
+        answer = call(f"verify {tmp_path}/c.json {table} --json")
+        assert answer.code == 3 and not answer.json["verified"]
+    (tmp_path / "none.csv").write_text("task_id,outcome\na,1\n", "utf-8")
+    assert call(f"verify {tmp_path}/c.json {tmp_path}/none.csv").code == 2
+
+
+def test_the_day_of_issue_is_there_only_where_it_is_given(
+    call: Call, scores: Path, tmp_path: Path
+) -> None:
+    plain = call(f"certificate {scores} --json").json
+    dated = call(f"certificate {scores} --date 2026-01-31 --out {tmp_path}/c.json --json").json
+    for before, after in zip(plain["certificates"], dated["certificates"], strict=True):
+        assert "issued_at" not in before and after["issued_at"] == "2026-01-31"
+        assert before == {key: after[key] for key in before} | {"digest": before["digest"]}
+    jsonschema.validate(dated, certificate_schema())
+    assert call(f"verify {tmp_path}/c.json {scores}").code == 0
+    call(f"report {tmp_path}/c.json {scores} --out {tmp_path}/c.html")
+    assert "2026-01-31" in (tmp_path / "c.html").read_text("utf-8")
+    for day in ("2026-02-01", "2026-1-31", "soon", None, 20260131):
+        dated["certificates"][0]["issued_at"] = day
+        (tmp_path / "c.json").write_text(json.dumps(dated), "utf-8")
+        assert call(f"verify {tmp_path}/c.json {scores}").code == 3, day
 
 
 @pytest.mark.parametrize(

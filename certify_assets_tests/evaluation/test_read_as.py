@@ -215,6 +215,8 @@ def test_what_was_understood_is_said_once(tmp_path: Path) -> None:
     )
     text(PLAIN)(path)
     assert read_score_table(path).read_as == ()
+    _book(tmp_path / "a.xlsx", {"Runs": PLAIN})
+    assert read_score_table(tmp_path / "a.xlsx").read_as == ("Excel workbook, sheet 'Runs'",)
 
 
 def test_every_fault_of_a_table_is_named_at_once(tmp_path: Path) -> None:

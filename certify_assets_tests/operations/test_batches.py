@@ -74,6 +74,16 @@ def test_runs_of_another_format_are_refused_with_both_named(store: Store, tmp_pa
     assert ready_batches(Corpus(store, "c")) == []
 
 
+def test_what_is_wrong_with_runs_for_a_corpus_of_the_package_is_said(
+    store: Store, tmp_path: Path
+) -> None:
+    twice = [row("t", "one", trajectory_id="a"), row("t", "two", trajectory_id="a")]
+    path = write(tmp_path / "runs.jsonl", [{**one, "outcome": 1} for one in twice])
+    with pytest.raises(InputError) as refused:
+        receive(Corpus(store, "miniwob_weak"), [str(path)])
+    assert "'a'" in str(refused.value) and "other work" not in str(refused.value)
+
+
 def test_known_tasks_and_runs_under_another_task_id_are_refused(
     store: Store, tmp_path: Path
 ) -> None:
