@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from certify_assets.certificates import Settings
-from certify_assets.errors import InputError, IntegrityError
+from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import score_table
 from certify_assets.judges.judged import JudgedCorpus, Progress
@@ -196,8 +196,13 @@ def scored_candidate(
                     f"delete it and {split}_{candidate.step}.json."
                 )
             return judge.store.read_table(f"{key}.parquet"), known
-        progress = counted(report, f"scoring {split} with {candidate.name}")
-        table, adapter_sha256 = _score(judge, folder, frame, progress)
+        stored = (
+            _scores_of_start(judge, frame) if (candidate.name, split) == (START, "cal") else None
+        )
+        if stored is None:
+            progress = counted(report, f"scoring {split} with {candidate.name}")
+            stored = _score(judge, folder, frame, progress)
+        table, adapter_sha256 = stored
     known = {
         **of,
         "adapter_sha256": adapter_sha256,
@@ -205,6 +210,22 @@ def scored_candidate(
     }
     judge.store.write_json(f"{key}.json", known)
     return table, known
+
+
+def _scores_of_start(judge: JudgedCorpus, frame: pd.DataFrame) -> tuple[pd.DataFrame, str] | None:
+    """Return CAL as the start itself has scored it; None where it has not, or read otherwise."""
+    start = judge.sibling(judge.spec.start)
+    if not start.read("scores.json") or start.spec.reading != judge.spec.reading:
+        return None
+    try:
+        table, now, _ = start.scores
+    except StaleCertificateError:
+        return None
+    table = table[table["split"] == "cal"]
+    # runs without an outcome were read in the same batches, and a batch may move the last digit
+    if table["trajectory_id"].tolist() != frame["trajectory_id"].tolist():
+        return None
+    return table.drop(columns="split").reset_index(drop=True), now["adapter_sha256"]
 
 
 def candidate_adapter(judge: JudgedCorpus, candidate: Candidate) -> AbstractContextManager[Path]:
