@@ -9,8 +9,7 @@ split here, for GRPO. CAL alone certifies every judge, so that all rows are of t
 is read through the ledger, after the certificates. The audit is its verdict with coverage and error
 on TEST; "-" where nothing is certified. CPU minutes are of this rung alone, in this process:
 training (with GRPO every arm and the choice), scores, certificates. --model smollm2: the same with
-SmolLM2 (`make smollm2`), and of GRPO's arms the one that weights rejects by 3. --quick: two attempts
-a task of one embedded corpus, lexical and base.
+SmolLM2 (`make smollm2`). --quick: two attempts a task of one embedded corpus, lexical and base.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ SMOLLM2_JUDGES = """
 judges:
   - {name: smol, family: base, model: smollm2}
   - {name: smol_sft, family: sft, model: smollm2}
-  - {name: smol_grpo, family: grpo, start: smol_sft, rewards: [{mu: 3}]}
+  - {name: smol_grpo, family: grpo, start: smol_sft}
 """
 
 
