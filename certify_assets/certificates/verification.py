@@ -28,9 +28,9 @@ from certify_assets.errors import ForgedCertificateError, InputError, quoted
 
 #: what a successful verification leaves open
 NOT_VOUCHED = (
-    "Not verified: provenance and selection, and the day where one is given, which are claims about "
-    "things that the scores do not show (which judge, which manifest, how "
-    "many candidates were compared, who chose a pool), and that the outcomes are right."
+    "Not verified: provenance and selection, which are claims about things that the scores do not "
+    "show (which judge, which manifest, how "
+    "many candidates were compared, who chose a pool, on which day), and that the outcomes are right."
 )
 
 

@@ -301,7 +301,7 @@ def test_a_doubled_key_is_refused_though_the_last_value_is_honest(
 
 def test_what_a_verification_does_not_vouch_for_is_said() -> None:
     assert "provenance and selection" in NOT_VOUCHED and NOT_VOUCHED.endswith(".")
-    assert "the day" in NOT_VOUCHED
+    assert "on which day" in NOT_VOUCHED
 
 
 def test_the_promise_of_a_document_is_checked(data: Sample) -> None:
