@@ -170,8 +170,8 @@ _KNOWN = {
             epochs=2.0,
             learning_rate=2e-4,
             grpo_learning_rate=2e-5,
-            # four arms of 72 prompts, so that they are trained and scored in an hour as well
-            grpo_steps=(12,),
+            # four arms of 60 prompts, so that they are trained and scored in an hour as well
+            grpo_steps=(10,),
             checkpoint_steps=10,
         ),
         folder=smollm2.smollm2_path,

@@ -100,7 +100,7 @@ def test_reinforcement_has_the_rate_and_steps_of_its_model() -> None:
     assert [config.learning_rate for config in (paper, compact, small)] == [2e-6, 2e-4, 2e-5]
     assert (paper.steps, paper.save_every) == (150, 50)
     assert (compact.steps, compact.save_every) == (60, 30)
-    assert (small.steps, small.save_every) == (12, 10)
+    assert (small.steps, small.save_every) == (10, 10)
     # all arms together read less than one fine-tuning of 400 runs
     assert len(JUDGES["grpo"].arms) * small.steps * small.prompts_per_step <= 300
     assert len(candidates(JUDGES["grpo"])) == 9
