@@ -59,8 +59,8 @@ class Certificate:
     error_icc_cap, size_ratio, max_task_size, multiplicity, starts, pilot as the hash of its table,
     grid, engine, draws), provenance (names and hashes of what produced the scores), selection (the
     rule, when there were candidates), covered_trajectories and errors (at the threshold), promise
-    (the sentence that may be quoted), issued_at (a day such as 2026-01-31, only where one was given)
-    and digest (the hash of all the rest).
+    (the sentence that may be quoted), issued_at (a day such as 2026-01-31, only where one was
+    given) and digest (the hash of all the rest).
 
     There are two schemas. The first names its table by a hash of all rows in order; the second, of
     tables that are read in pieces, by one of the digests of its tasks (inputs.digest names the

@@ -109,7 +109,8 @@ def test_a_promotion_that_may_not_be_is_exit_3_with_the_sentence(
     )
     raise_alarm(operated)
     answer = call("ops", "deploy", "c", "lexical", "--root", operated.root, "--json")
-    assert answer.code == 3 and not answer.out and "raised an alarm" in answer.err
+    assert answer.code == 3 and "raised an alarm" in answer.err
+    assert "raised an alarm" in answer.json["error"]
 
 
 @pytest.mark.parametrize(
