@@ -480,9 +480,8 @@ def report(
 
 def _day_of(path: Path, certificates: list[Certificate]) -> datetime:
     """Return the day of issue, or of the file: the same files give the same page."""
-    days = sorted(item.issued_at for item in certificates if item.issued_at is not None)
-    if days:
-        return datetime.fromisoformat(days[-1])
+    if days := [item.issued_at for item in certificates if item.issued_at is not None]:
+        return datetime.fromisoformat(max(days))
     return datetime.fromtimestamp(path.stat().st_mtime, UTC)
 
 

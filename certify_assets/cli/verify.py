@@ -104,24 +104,20 @@ def verify(
     unread = _unread(documents, {"--pilot": pilot, "--pool": pool})
     certified = certified_splits(documents)
     asked, reading = reading, _as_issued(certificate, documents, reading)
-    difference: str | None
+    difference: str | None = (
+        f"provenance says that the scores were percentages, and those of {scores} are none; give "
+        "the table that it was issued on."
+    )
     # tables of the platform, which name more splits, are small
     if certified == ("cal",) and (stream or _was_in_pieces(documents, scores)):
         unlabelled = pool_of(pool, certificate, documents, reading, read_small_pool)
         source = score_pieces(scores, "cal", reading)
         difference = _verify_pieces(given, documents, source, unlabelled)
-    else:
-        whole = _read_as_issued(scores, asked, reading)
-        if whole is None:
-            difference = (
-                f"provenance says that the scores were percentages, and those of {scores} are "
-                "none; give the table that it was issued on."
-            )
-        else:
-            table = whole.choose_split(*certified)
-            others = None if pilot is None else read_pilot(pilot, reading)
-            unlabelled = pool_of(pool, certificate, documents, reading)
-            difference = verify_whole(given, documents, table, others, unlabelled)
+    elif (whole := _read_as_issued(scores, asked, reading)) is not None:
+        table = whole.choose_split(*certified)
+        others = None if pilot is None else read_pilot(pilot, reading)
+        unlabelled = pool_of(pool, certificate, documents, reading)
+        difference = verify_whole(given, documents, table, others, unlabelled)
     for sentence in unread:
         complain(sentence)
     if as_json:
