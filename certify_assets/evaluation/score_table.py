@@ -371,9 +371,11 @@ class _ColumnReader:
         try:
             with under_way(self._stage):
                 return of(self._columns[name])
+        except TableError as error:
+            self._problems.extend(error.problems)
         except InputError as error:
             self._problems.append(str(error))
-            return None
+        return None
 
     def notes(self, name: str) -> tuple[str, ...]:
         """Return what a column is read as otherwise than it is written."""

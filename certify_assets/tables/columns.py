@@ -61,6 +61,7 @@ class TableError(InputError):
 
     def __init__(self, problems: Sequence[str], options: Mapping[str, str]) -> None:
         self.options = dict(options)
+        self.problems = tuple(problems)
         one, several = problems[0], "\n".join(f"  {problem}" for problem in problems)
         super().__init__(one if len(problems) == 1 else f"the table has several faults:\n{several}")
 

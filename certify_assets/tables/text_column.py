@@ -7,8 +7,9 @@ import decimal
 import math
 import re
 import unicodedata
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from certify_assets.errors import InputError
-from certify_assets.tables.columns import Rows, Texts, rows_of
+from certify_assets.tables.columns import Rows, TableError, Texts, rows_of
 
 _MISSING_TEXT = frozenset({"", "nan", "na", "n/a", "null", "none", "<na>"})
 _MISSING_ID = frozenset({"", "nan", "<na>"})
@@ -54,6 +55,8 @@ _CONTRARY = re.compile(
     r"|flagged|regress|timed?[ _-]?out|(^|[^a-z])(not?|non|nok|bad|bugs?|loss|lost)([^a-z]|$)"
 )
 _MOST_LABELS = 6
+# cells that one fault names: of the first why it is one, of the others where they are
+_MOST_CELLS = 6
 _UNWRITABLE = re.compile("[\0\ud800-\udfff]")
 # nearer to 0 or 1 than this a number is no class of its own
 _ROUNDED = 1e-9
@@ -162,9 +165,15 @@ class TextColumn:
     # what is read otherwise than it is written
     notes: list[str] = field(default_factory=list)
 
-    def error(self, index: int, problem: str) -> InputError:
-        """Return the error of a cell."""
-        return InputError(f"{self.path}, {self.rows.name(index)}, column {self.column!r}{problem}")
+    def error(self, index: int, problem: str, others: Sequence[int] = ()) -> InputError:
+        """Return the error of a cell, which `others` have too."""
+        said = f"{self.path}, {self.rows.name(index)}, column {self.column!r}{problem}"
+        if not others:
+            return InputError(said)
+        named = [self.rows.name(place) for place in others[: _MOST_CELLS - 1]]
+        if more := len(others) - len(named):
+            named.append(f"and {more} more")
+        return InputError(f"{said} The same holds of {', '.join(named)}.")
 
     def scores(self) -> npt.NDArray[np.float64]:
         """Return finite numbers, NaN where there is none."""
@@ -183,26 +192,37 @@ class TextColumn:
             self.notes.append(read[1])
             return read[0]
         scores = np.empty(len(values), dtype=np.float64)
+        places: dict[str, list[int]] = {}
         for index, value in enumerate(listed):
-            number = _number(value)
-            if number is None and isinstance(value, str) and _THOUSANDS.fullmatch(value.strip()):
-                raise self.error(
-                    index,
-                    f": {shown(value)} is not a number in only one way (a thousand or a decimal "
-                    "comma); write it with a decimal point and without separators of thousands.",
-                )
-            if number is None:
-                raise self.error(
-                    index,
-                    f": {shown(value)} is not a number; give the judge's score as a number, or "
-                    "leave it empty where the judge gave none.",
-                )
-            if math.isinf(number):
-                raise self.error(
-                    index, ": the score is infinite; give a finite number, or leave it empty."
-                )
-            scores[index] = number
-        return scores
+            if fault := self._keep_score(scores, index, value):
+                places.setdefault(fault, []).append(index)
+        if not places:
+            return scores
+        faults = sorted(places.items(), key=itemgetter(1))
+        said = [
+            str(self.error(first, fault.format(value=shown(listed[first])), others))
+            for fault, (first, *others) in faults
+        ]
+        raise TableError(said, {})
+
+    @staticmethod
+    def _keep_score(scores: npt.NDArray[np.float64], index: int, value: Any) -> str | None:
+        """Write a cell's number down, or say why it is none."""
+        number = _number(value)
+        if number is None and isinstance(value, str) and _THOUSANDS.fullmatch(value.strip()):
+            return (
+                ": {value} is not a number in only one way (a thousand or a decimal comma); write "
+                "it with a decimal point and without separators of thousands."
+            )
+        if number is None:
+            return (
+                ": {value} is not a number; give the judge's score as a number, or leave it empty "
+                "where the judge gave none."
+            )
+        if math.isinf(number):
+            return ": the score is infinite; give a finite number, or leave it empty."
+        scores[index] = number
+        return None
 
     def outcomes(self) -> npt.NDArray[np.int8]:
         """Return 0 and 1, −1 where there is none."""
@@ -221,17 +241,17 @@ class TextColumn:
             )
         ):
             return np.where(missing, -1, quick).astype(np.int8)
-        outcomes = np.empty(len(listed), dtype=np.int8)
-        for index, value in enumerate(listed):
-            outcome = words.read(value)
-            if outcome is None:
-                raise self._no_outcome(index, listed)
-            outcomes[index] = outcome
+        read = [words.read(value) for value in listed]
+        if None in read:
+            raise self._no_outcome(
+                [place for place, outcome in enumerate(read) if outcome is None], listed
+            )
         self.notes.extend(words.notes())
-        return outcomes
+        return np.array(read, dtype=np.int8)
 
-    def _no_outcome(self, index: int, listed: list[Any]) -> InputError:
-        """Return the error of a column with other values than outcomes."""
+    def _no_outcome(self, places: list[int], listed: list[Any]) -> InputError:
+        """Return the error of a column with other values than outcomes, at these places."""
+        index, *others = places
         words = OutcomeColumn(self.column, self.success_label)
         labels = sorted({shown(value) for value in listed if words.read(value) != -1})
         if self.success_label is not None:
@@ -239,6 +259,7 @@ class TextColumn:
                 index,
                 f": {shown(listed[index])} means a success, as {shown(self.success_label)} does, "
                 "which --success-label names; write one of them for both, or 0 for each failure.",
+                others,
             )
         if words.contrary:
             return self.error(
@@ -246,17 +267,20 @@ class TextColumn:
                 f": {shown(listed[index])} under a name that means a failure can be read in two "
                 f"ways; say with --success-label which of {', '.join(labels[:_MOST_LABELS])} is a "
                 "success.",
+                others,
             )
         if len(labels) <= _MOST_LABELS:
             return self.error(
                 index,
                 f": {shown(listed[index])} is not an outcome; write 1 for a success and 0 for a "
                 f"failure, or say with --success-label which of {', '.join(labels)} is one.",
+                others,
             )
         return self.error(
             index,
             f": {shown(listed[index])} is not an outcome; write 1 for a success, 0 for a "
             "failure, or leave it empty where there is no label.",
+            others,
         )
 
     def ids(self, *, unique: bool = False) -> npt.NDArray[np.object_]:
@@ -268,10 +292,11 @@ class TextColumn:
             or len("".join(distinct).split(None, 1)) > 1
         )
         if doubtful and not _MISSING_ID.isdisjoint(map(str.lower, map(str.strip, distinct))):
-            missing = (place for place, label in enumerate(labels) if _is_missing(label))
+            first, *others = [place for place, label in enumerate(labels) if _is_missing(label)]
             raise self.error(
-                next(missing),
+                first,
                 " is empty; every trajectory needs the task that it attempts and its own id.",
+                others,
             )
         if unique and len(distinct) < len(labels):
             self._refuse_repeated(labels)
@@ -303,16 +328,18 @@ class TextColumn:
 
     def _refuse_repeated(self, labels: npt.NDArray[np.object_]) -> None:
         first: dict[str, int] = {}
-        for index, label in enumerate(labels):
-            if label in first:
-                raise id_used_twice(
-                    self.path,
-                    self.rows.name(index),
-                    self.column,
-                    label,
-                    self.rows.name(first[label]),
-                )
-            first[label] = index
+        repeated = [
+            place for place, label in enumerate(labels) if first.setdefault(label, place) != place
+        ]
+        label = labels[repeated[0]]
+        raise id_used_twice(
+            self.path,
+            self.rows.name(repeated[0]),
+            self.column,
+            label,
+            self.rows.name(first[label]),
+            more=len(repeated) - 1,
+        )
 
     def _named(self) -> tuple[npt.NDArray[np.object_], Collection[str]]:
         """Return a name a row, and the distinct names."""
@@ -345,11 +372,14 @@ def means_failure(name: str) -> bool:
     return _CONTRARY.search(name.lower()) is not None
 
 
-def id_used_twice(path: Path, row: str, column: str, label: str, other: str) -> InputError:
-    """Return the error of a trajectory id that another row has too."""
+def id_used_twice(
+    path: Path, row: str, column: str, label: str, other: str, *, more: int = 0
+) -> InputError:
+    """Return the error of a trajectory id that another row has too, as `more` others have."""
     return InputError(
         f"{path}, {row}, column {column!r}: {shown(label)} was already used in {other}; give "
         "every trajectory its own id, or leave the column out."
+        + (f" Rows that repeat an id: {more + 1}." if more else "")
     )
 
 

@@ -230,6 +230,30 @@ def test_every_fault_of_a_table_is_named_at_once(tmp_path: Path) -> None:
     assert refused.value.options == {"--task-col": "instance", "--success-label": "LABEL"}
 
 
+def test_every_faulty_cell_of_a_column_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    cells = [(".5", "1"), ("x", "1"), ("inf", "odd"), (".5", "0"), *[("y", "0")] * 8, (".5", "no!")]
+    rows = ["task_id,score,outcome,trajectory_id"]
+    for number, (score, end) in enumerate(cells):
+        rows.append(f"{'' if number in (4, 9) else 't'},{score},{end},r{number % 11}")
+    path.write_text("\n".join(rows))
+    with pytest.raises(TableError) as refused:
+        read_score_table(path)
+    not_numbers, infinite, outcomes, tasks, ids = refused.value.problems
+    assert "row 2 (line 3), column 'score': 'x' is not a number" in not_numbers
+    assert not_numbers.endswith(
+        "The same holds of row 5 (line 6), row 6 (line 7), row 7 (line 8), row 8 (line 9), "
+        "row 9 (line 10), and 3 more."
+    )
+    assert "row 3 (line 4), column 'score': the score is infinite" in infinite
+    assert "row 3 (line 4), column 'outcome': 'odd'" in outcomes
+    assert outcomes.endswith("The same holds of row 13 (line 14).")
+    assert "row 5 (line 6), column 'task_id' is empty" in tasks
+    assert tasks.endswith("The same holds of row 10 (line 11).")
+    assert "row 12 (line 13), column 'trajectory_id': 'r0' was already used in row 1" in ids
+    assert ids.endswith("Rows that repeat an id: 2.")
+
+
 @pytest.mark.parametrize(
     ("values", "said"),
     [
