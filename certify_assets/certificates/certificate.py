@@ -23,9 +23,12 @@ from certify_assets.files import (
     significant,
 )
 
-SCHEMA = "certify_assets/certificate/1"
+SCHEMA: Final = 1
 #: of a table that is named by its tasks' digests; its canonical form is that of RFC 8785
-TASK_SCHEMA = "certify_assets/certificate/2"
+TASK_SCHEMA: Final = 2
+#: what documents of each hold: those of earlier days have a text, and keep it
+ROW_SCHEMAS: Final = (SCHEMA, "certify_assets/certificate/1")
+TASK_SCHEMAS: Final = (TASK_SCHEMA, "certify_assets/certificate/2")
 _ROUNDING, _SMALL_LEVEL = 1e-9, 0.05
 #: the one key that a document may lack
 _DAY: Final = "issued_at"
@@ -64,7 +67,8 @@ class Certificate:
 
     There are two schemas. The first names its table by a hash of all rows in order; the second, of
     tables that are read in pieces, by one of the digests of its tasks (inputs.digest names the
-    definition), and its canonical bytes are those of RFC 8785.
+    definition), and its canonical bytes are those of RFC 8785. ``schema`` is 1 or 2; documents of
+    earlier days have a text that ends in it, which they keep.
 
     Derived numbers have ten significant digits; alpha, delta and the threshold are exact.
 
@@ -107,15 +111,14 @@ class Certificate:
     inputs: Inputs
     software: dict[str, str]
     seed: int
-    schema: str = field(default=SCHEMA)
+    schema: int | str = field(default=SCHEMA)
     issued_at: str | None = None
 
     def __post_init__(self) -> None:
-        by_tasks = self.schema == TASK_SCHEMA
-        most = MOST_WHOLE if by_tasks else 2**63 - 1
+        most = MOST_WHOLE if self.by_tasks else 2**63 - 1
         for name, allowed in _TYPES.items():
             _check(name, getattr(self, name), allowed, most)
-        inputs = _TASK_INPUTS if by_tasks else _INPUTS
+        inputs = _TASK_INPUTS if self.by_tasks else _INPUTS
         for name, shape in {**_SHAPES, "inputs": inputs}.items():
             _check_mapping(name, getattr(self, name), shape, most)
         if "pool" in self.inputs:
@@ -133,6 +136,11 @@ class Certificate:
         _check_sense(self)
 
     @property
+    def by_tasks(self) -> bool:
+        """Whether its table is named by the digests of its tasks."""
+        return self.schema in TASK_SCHEMAS
+
+    @property
     def digest(self) -> str:
         """SHA-256 of every other key: it shows edits that verification cannot; no signature."""
         return sha256_bytes(self._encode(self._values))
@@ -143,7 +151,7 @@ class Certificate:
         return {key: value for key, value in vars(self).items() if (key, value) != _UNDATED}
 
     def _encode(self, values: dict[str, Any]) -> bytes:
-        return interchange_json(values) if self.schema == TASK_SCHEMA else canonical_json(values)
+        return interchange_json(values) if self.by_tasks else canonical_json(values)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document as JSON values, lists and dicts fresh."""
@@ -188,7 +196,7 @@ class Certificate:
                     f"The certificate has a key of no certificate, {name!r}; give it as it was "
                     "written."
                 )
-        if document["schema"] not in (SCHEMA, TASK_SCHEMA):
+        if document["schema"] not in (*ROW_SCHEMAS, *TASK_SCHEMAS):
             raise ForgedCertificateError(
                 f"The certificate has schema {quoted(document['schema'])}; this version reads "
                 f"{SCHEMA} and {TASK_SCHEMA}."
@@ -198,7 +206,7 @@ class Certificate:
                 f"The certificate has {_DAY} without a day; give it as it was written."
             )
         values = {name: document[name] for name in names if name in document}
-        if document["schema"] == TASK_SCHEMA:
+        if document["schema"] in TASK_SCHEMAS:
             values = _with_points(values)
         for name in ("assumptions", "findings"):
             if isinstance(values[name], list):
@@ -316,13 +324,13 @@ def _check_mapping(name: str, value: Any, shape: _Kinds, most: int = MOST_WHOLE)
 
 
 def _check_sense(certificate: Certificate) -> None:
-    if certificate.schema not in (SCHEMA, TASK_SCHEMA):
+    if certificate.schema not in (*ROW_SCHEMAS, *TASK_SCHEMAS):
         raise ForgedCertificateError(
             f"schema is {quoted(certificate.schema)}; this version writes {SCHEMA} and "
             f"{TASK_SCHEMA}."
         )
     digest = certificate.inputs.get("digest")
-    if certificate.schema == TASK_SCHEMA and digest != BY_TASKS:
+    if certificate.by_tasks and digest != BY_TASKS:
         raise ForgedCertificateError(
             f"inputs.digest is {quoted(digest)}; this version knows {BY_TASKS}."
         )

@@ -7,8 +7,8 @@ from types import NoneType
 from typing import Any, Final
 
 from certify_assets.certificates.certificate import (
-    SCHEMA,
-    TASK_SCHEMA,
+    ROW_SCHEMAS,
+    TASK_SCHEMAS,
     Certificate,
     Parameters,
     kinds_of,
@@ -73,7 +73,7 @@ def _certificate() -> dict[str, Any]:
     starts = {"items": {"type": "number", **_PROBABILITY}}
     finding = _object(_typed({"code": text, "message": text}))
     keys: dict[str, dict[str, Any]] = {
-        "schema": {"enum": [SCHEMA, TASK_SCHEMA]},
+        "schema": {"enum": [*ROW_SCHEMAS, *TASK_SCHEMAS]},
         "issued_at": {"type": "string", "format": "date"},
         "side": {"enum": list(SIDES)},
         "alpha": _PROBABILITY,

@@ -19,7 +19,7 @@ from typing import Any, Final
 from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.cells import CountedTable
-from certify_assets.certificates.certificate import TASK_SCHEMA, Certificate
+from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.evaluation import Settings, evaluate
 from certify_assets.certificates.inputs import Observations, observe, repeated_rows
@@ -207,14 +207,18 @@ class CertificateSet:
 
     def difference(self, outline: Mapping[str, Any]) -> str | None:
         """Return how the keys of a document differ from what its certificates say, else None."""
-        # certificates that were put together by hand promise nothing together, and say no share
-        expected = self.outline()
-        if all(item.schema == TASK_SCHEMA for item in self.certificates):
+        # certificates that were put together by hand promise nothing together, and say no share;
+        # what says a part of that was cut
+        expected = self.outline() if outline else {}
+        if all(item.by_tasks for item in self.certificates):
             # RFC 8785 writes a share of 0.0 as 0
             outline = {
                 name: float(value) if type(value) is int else value
                 for name, value in outline.items()
             }
+        for name in sorted(expected):
+            if name not in outline:
+                return f"The document lacks {name}; give it as it was written."
         for name in sorted(outline):
             if type(outline[name]) is not type(expected.get(name)) or (
                 outline[name] != expected.get(name)

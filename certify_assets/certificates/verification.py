@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from certify_assets._version import __version__
 from certify_assets.certificates.cells import CountedTable
-from certify_assets.certificates.certificate import TASK_SCHEMA, Certificate, read_document
+from certify_assets.certificates.certificate import Certificate, read_document
 from certify_assets.certificates.evaluation import CALIBRATED, Settings
 from certify_assets.certificates.inputs import (
     Inputs,
@@ -149,13 +149,13 @@ def _verify(
             )
         if settings_of(certificate).method.agents and with_agents is not None:
             table = with_agents()
-        if certificate.schema != TASK_SCHEMA and isinstance(table, CountedTable):
+        if not certificate.by_tasks and isinstance(table, CountedTable):
             return (
                 f"schema {certificate.schema} names its table by all rows in order, which cannot "
                 "be recomputed in pieces; verify it on the whole table."
             )
         inputs: Inputs = table.fingerprint
-        if certificate.schema == TASK_SCHEMA and isinstance(table, Observations):
+        if certificate.by_tasks and isinstance(table, Observations):
             inputs = table.task_fingerprint
         if found := _table_difference(certificate.inputs, inputs):
             return found
@@ -181,7 +181,7 @@ def _verify(
             inputs=inputs,
             repeats=repeated,
         )
-        again = replace(again, issued_at=certificate.issued_at)
+        again = replace(again, issued_at=certificate.issued_at, schema=certificate.schema)
     except (ForgedCertificateError, InputError) as error:
         return str(error)
     given = {**certificate.to_dict(), "digest": digest}

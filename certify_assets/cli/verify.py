@@ -222,11 +222,12 @@ def _stored_pool(certificate: Path, documents: list[Any]) -> Path | None:
 
 def _was_in_pieces(documents: list[Any], scores: Path) -> bool:
     """Whether a table is large, and its certificates were issued on it in pieces."""
-    from certify_assets.certificates import TASK_SCHEMA
+    from certify_assets.certificates.certificate import TASK_SCHEMAS
     from certify_assets.evaluation.pieces import is_large
 
     schemas = [item.get("schema") for item in documents if isinstance(item, dict)]
-    return schemas == [TASK_SCHEMA] * len(documents) and is_large(scores)
+    in_pieces = len(schemas) == len(documents) and all(found in TASK_SCHEMAS for found in schemas)
+    return in_pieces and is_large(scores)
 
 
 def verify_whole(
