@@ -106,6 +106,12 @@ def corpus() -> None:
     ),
 )
 @click.option(
+    "--canary-lift",
+    type=click.FloatRange(0, 1),
+    default=0.25,
+    help="Share of failed runs that a text may lift over the median success without a warning.",
+)
+@click.option(
     "--domain",
     default="",
     show_default=False,

@@ -118,6 +118,8 @@ def train(
 
     with corpus.writing("judge train"):
         judge = JudgedCorpus(corpus, name)
+        if model == "":
+            raise InputError("--model is empty; name smollm2, a folder or a hub repository.")
         if model is not None:
             place = Path(model)
             # a later command may be started elsewhere

@@ -25,7 +25,8 @@ RENDERER_VERSION = "certify_assets/renderer/1"
 
 _INDENT = "  "
 _AT_ONCE = 256
-_SMALLEST_BUDGET = 400
+#: characters of a run, and of an action or observation, that a renderer keeps at least
+LEAST_CHARS, LEAST_STEP_CHARS = 400, 40
 _LINE_BREAKS = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
 # control characters but tab and newline, and the format characters that hide, join or reorder what
 # a reader sees
@@ -94,8 +95,13 @@ class Renderer:
     observation_chars: int = 1200
 
     def __post_init__(self) -> None:
-        least = {"budget_chars": _SMALLEST_BUDGET, "action_chars": 40, "observation_chars": 40}
-        require_whole(self, "the renderer's {name}", **least)
+        require_whole(
+            self,
+            "the renderer's {name}",
+            budget_chars=LEAST_CHARS,
+            action_chars=LEAST_STEP_CHARS,
+            observation_chars=LEAST_STEP_CHARS,
+        )
 
     @property
     def sha256(self) -> str:

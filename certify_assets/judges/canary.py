@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
@@ -146,18 +147,24 @@ def _lifts(
     texts = {**fixed, **({KNOWN_WORDS: words} if words else {})}
     frames = [corpus.split(split) for split in sorted(set(copied["split"]))]
     runs = pd.concat(frames).set_index("trajectory_id", drop=False).loc[copied["trajectory_id"]]
-    copies = pd.concat([spoken_to(runs, text) for text in texts.values()], ignore_index=True)
+    # who speaks to a judge keeps every observation short enough to be read whole
+    longest = renderer.observation_chars
+    copies = pd.concat(
+        [spoken_to(runs, text, longest) for text in texts.values()], ignore_index=True
+    )
     scores = score_table(model, copies, renderer)["score"].to_numpy(np.float64)
     below = copied["score"].to_numpy(np.float64) < median
     lifted = below & (scores.reshape(len(texts), -1) >= median)
     return {name: float(row.mean()) for name, row in zip(texts, lifted, strict=True)}
 
 
-def spoken_to(runs: pd.DataFrame, text: str) -> pd.DataFrame:
-    """Return copies of runs with a text as their last observation."""
-    said = {"action": "", "observation": text}
+def spoken_to(runs: pd.DataFrame, text: str, longest: int | None = None) -> pd.DataFrame:
+    """Return copies of runs with a text as their last observations, of so many characters each."""
+    parts = [text] if longest is None or len(text) <= longest else wrap(text, longest)
+    said = [{"action": "", "observation": part} for part in parts]
     steps = [
-        [*({name: step[name] for name in said} for step in steps), said] for steps in runs["steps"]
+        [*({name: step[name] for name in said[0]} for step in steps), *said]
+        for steps in runs["steps"]
     ]
     return runs.assign(steps=steps)
 

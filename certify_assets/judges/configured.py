@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from certify_assets.corpora.rendering import LEAST_CHARS, LEAST_STEP_CHARS
 from certify_assets.errors import InputError
 from certify_assets.judges.lm.models import COMMIT, known_model, require_commit
 from certify_assets.judges.lm.prompt import AuditorPrompt
@@ -20,6 +23,8 @@ _CALLED = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
     "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
     "string_type": "a text",
     "list_type": "a list",
     "dict_type": "a mapping",
@@ -28,11 +33,17 @@ _CALLED = {
     "literal_error": "one of its words",
 }
 _USELESS: Mapping[str, tuple[str, ...]] = {"sft": ("strict",), "transfer": ()}
+# of the families that read words, or words and steps, of the run alone
+_OF_LANGUAGE = ("model", "revision", "tokens", "prompt")
+_WORDS = ("lexical", "combined")
 # parts that a union adds to the place of an error
-_UNION = ("ParityConfig", "literal['none']", "literal['whole']", "int", "float")
+_UNION = ("ParityConfig", "literal['none']", "literal['whole']", "int", "float", "constrained-int")
 
+_HALF = re.compile("[\ud800-\udfff]")
+_LIKE_NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?", re.IGNORECASE)
 # what the libraries of every family take
 _LARGEST_SEED = 2**32 - 1
+_LARGEST_COST, _MOST_STEPS = 1e6, 10**6
 
 E = TypeVar("E", bound="Entry")
 
@@ -40,7 +51,7 @@ E = TypeVar("E", bound="Entry")
 class Entry(BaseModel):
     """Settings that a user writes: every one has its type, and there is no other."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class PromptEntry(Entry):
@@ -61,10 +72,10 @@ class NamedEntry(Entry):
     """What every judge of the document says."""
 
     name: str = Field(description="small letters, digits and '_', a letter first")
-    chars: int | Literal["whole"] | None = Field(
+    chars: Annotated[int, Field(ge=LEAST_CHARS)] | Literal["whole"] | None = Field(
         default=None, description="characters of a run that it reads, the middle is cut"
     )
-    step_chars: int | Literal["whole"] | None = Field(
+    step_chars: Annotated[int, Field(ge=LEAST_STEP_CHARS)] | Literal["whole"] | None = Field(
         default=None, description="characters of each action and of each observation"
     )
     prompt: PromptEntry = PromptEntry()
@@ -76,10 +87,7 @@ class NamedEntry(Entry):
             for name in ("chars", "step_chars")
             if (value := getattr(self, name)) is not None
         }
-        found = replace(usual, **given, prompt=prompt or usual.prompt)
-        # refuses fewer characters than a run needs
-        _ = found.renderer
-        return found
+        return replace(usual, **given, prompt=prompt or usual.prompt)
 
     def asked(self, usual: AuditorPrompt) -> AuditorPrompt:
         """Return the prompt with the given parts in other words."""
@@ -107,7 +115,7 @@ class LocalEntry(NamedEntry):
     )
     runs: int | None = Field(default=None, description="most runs that a training reads")
     epochs: float | None = Field(default=None, description="times that fine-tuning reads a run")
-    learning_rate: float | None = Field(default=None, description="of fine-tuning")
+    learning_rate: float | None = Field(default=None, le=1, description="of fine-tuning")
     objective: Literal["verdicts", "pairs"] | None = Field(
         default=None,
         description="what fine-tuning lowers: the cross-entropy of verdicts (the default), or the "
@@ -125,9 +133,9 @@ class LocalEntry(NamedEntry):
                     f"it has {name}, which a judge of the family {self.family} has no use for; "
                     f"take {name} out."
                 )
-        if self.family in ("lexical", "combined"):
+        if self.family in _WORDS:
             read = "words" if self.family == "lexical" else "words and steps"
-            for name in ("model", "revision", "tokens", "prompt"):
+            for name in _OF_LANGUAGE:
                 if name in self.model_fields_set:
                     raise InputError(
                         f"it has {name}, and a {self.family} judge reads {read} of the run alone; "
@@ -167,8 +175,10 @@ class LocalEntry(NamedEntry):
 class RewardEntry(Entry):
     """What an error costs in the reward of GRPO, where a right verdict earns 1."""
 
-    lam: float = Field(default=1.0, alias="lambda", description="calling a failure a success")
-    mu: float = Field(default=1.0, description="calling a success a failure")
+    lam: float = Field(
+        default=1.0, alias="lambda", le=_LARGEST_COST, description="calling a failure a success"
+    )
+    mu: float = Field(default=1.0, le=_LARGEST_COST, description="calling a success a failure")
 
 
 class GrpoEntry(Entry):
@@ -183,12 +193,12 @@ class GrpoEntry(Entry):
     rewards: list[RewardEntry] | None = Field(
         default=None, description="candidates; by default accuracy, mu 3, mu 5 and lambda 5"
     )
-    steps: list[int] | None = Field(
+    steps: list[Annotated[int, Field(le=_MOST_STEPS)]] | None = Field(
         default=None, description="numbers of steps that are candidates; the last ends the training"
     )
     samples: int = Field(default=8, description="completions of a prompt")
     prompts_per_step: int = 6
-    learning_rate: float | None = None
+    learning_rate: float | None = Field(default=None, le=1)
     seed: int = Field(default=42, ge=0, le=_LARGEST_SEED)
 
     def specification(self) -> dict[str, Any]:
@@ -209,11 +219,30 @@ def validated(entry: Any, kind: type[E], *, missing: Mapping[str, str] | None = 
         for name, value in entry.items()
         if value is not None
     }
+    for name, value in written.items():
+        if not _is_writable(value):
+            raise InputError(f"{name[:40]} holds half a character; correct the text.")
     try:
         return kind.model_validate(written)
     except ValidationError as error:
-        first = error.errors(include_input=False)[0]
-        raise InputError(_sentence(first, kind, missing or {})) from None
+        first = error.errors()[0]
+        raise InputError(_sentence(first, kind, missing or {}, _unused(written))) from None
+
+
+def _is_writable(value: Any) -> bool:
+    """Whether all texts of a setting can be written as UTF-8."""
+    if isinstance(value, Mapping):
+        return all(_is_writable(part) for item in value.items() for part in item)
+    if isinstance(value, list):
+        return all(map(_is_writable, value))
+    return not (isinstance(value, str) and _HALF.search(value))
+
+
+def _unused(written: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the settings that a judge of the family has no use for."""
+    family = written.get("family")
+    found = _USELESS.get(str(family), ("strict", *RECIPE_SETTINGS))
+    return (*found, *_OF_LANGUAGE) if family in _WORDS else found
 
 
 def _without_empty(value: Any) -> Any:
@@ -222,7 +251,9 @@ def _without_empty(value: Any) -> Any:
     return {str(name): item for name, item in value.items() if item is not None}
 
 
-def _sentence(error: Any, kind: type[Entry], missing: Mapping[str, str]) -> str:
+def _sentence(
+    error: Any, kind: type[Entry], missing: Mapping[str, str], unused: Sequence[str]
+) -> str:
     """Return what is wrong with a judge, with the setting and the remedy."""
     # without the places in lists
     path: Sequence[str] = [
@@ -232,23 +263,46 @@ def _sentence(error: Any, kind: type[Entry], missing: Mapping[str, str]) -> str:
     if error["type"] == "missing":
         return missing.get(".".join(path), f"it has no {name}; give one.")
     if error["type"] == "extra_forbidden":
-        where, fields = ("a judge", kind) if len(path) == 1 else (path[-2], _part(kind, path[-2]))
+        where = "a judge" if len(path) == 1 else path[-2]
+        unused = unused if len(path) == 1 and kind is LocalEntry else ()
         hint = (
             " The key itself is never written down: name its environment variable by key_variable."
             if "key" in name.lower()
             else ""
         )
-        known = ", ".join(
-            sorted(field.alias or name for name, field in fields.model_fields.items())
-        )
+        known = ", ".join(sorted(called for called in _fields(kind, path) if called not in unused))
         return f"{where} has no setting {name[:40]!r}; it has {known}.{hint}"
     for limit, words in (("ge", "at least"), ("le", "at most")):
         if limit in error.get("ctx", {}):
             return f"{name} is not {words} {error['ctx'][limit]:,}; correct it."
-    return (
-        f"{name} is of another kind than {_CALLED.get(error['type'], 'expected')}; correct it "
-        "(texts that look like numbers need quotes)."
-    )
+    expected, hint = _CALLED.get(error["type"], "expected"), ""
+    annotation = _fields(kind, path).get(name)
+    if float in get_args(annotation):
+        expected = _CALLED["finite_number"]
+    if choices := _words_of(annotation):
+        named = " or ".join(choices)
+        expected = named if error["type"] == "literal_error" else f"{expected} or {named}"
+    if error["type"] == "string_type":
+        hint = " (texts that look like numbers, and the words yes and no, need quotes)"
+    elif isinstance(error["input"], str) and _LIKE_NUMBER.fullmatch(error["input"]):
+        # what YAML takes for a text
+        hint = " (numbers have no quotes, and with an exponent a point and a sign: 2.0e-4)"
+    return f"{name} is of another kind than {expected}; correct it{hint}."
+
+
+def _fields(kind: type[Entry], path: Sequence[str]) -> dict[str, Any]:
+    """Return the annotations of the settings next to one, by what users call them."""
+    part = kind if len(path) == 1 else _part(kind, path[-2])
+    return {item.alias or name: item.annotation for name, item in part.model_fields.items()}
+
+
+def _words_of(annotation: Any) -> tuple[str, ...]:
+    """Return the words that a setting may be."""
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    if get_origin(annotation) in (Union, UnionType):
+        return tuple(word for part in get_args(annotation) for word in _words_of(part))
+    return ()
 
 
 def _part(kind: type[Entry], name: str) -> type[Entry]:

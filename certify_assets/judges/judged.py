@@ -151,7 +151,7 @@ class JudgeFamily(ABC):
 
     def configure(self, name: str, entry: Mapping[str, Any]) -> JudgeSpec:
         """Return the judge that an entry of the user's document describes."""
-        raise InputError(f"judges of the family of {name} cannot be added by judges.yaml.")
+        raise InputError(f"{name} is of a family whose judges judges.yaml cannot add; take it out.")
 
 
 class FileFamily(JudgeFamily):

@@ -464,11 +464,12 @@ def _placed(entry: Any, where: str) -> Any:
 def _family(entry: Mapping[str, Any]) -> Family:
     """Return the family that an entry names; without a name it is a judge behind a server."""
     named = entry.get("family") or "endpoint"
-    if not isinstance(named, str) or named not in families():
+    known = isinstance(named, str) and named in families()
+    if not known or not families()[named].configurable:
         order = sorted(families().items(), key=lambda item: item[1].position)
-        *known, last = [name for name, family in order if family.configurable]
+        *others, last = [name for name, family in order if family.configurable]
         said = repr(named[:40]) if isinstance(named, str) else "no word"
-        raise InputError(f"its family is {said}; name {', '.join(known)} or {last}.")
+        raise InputError(f"its family is {said}; name {', '.join(others)} or {last}.")
     return families()[named]
 
 

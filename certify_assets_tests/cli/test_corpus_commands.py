@@ -187,8 +187,10 @@ def test_options_out_of_range_are_refused(
 def test_thresholds_of_leak_controls_are_kept(call: Call, root: Path, tmp_path: Path) -> None:
     write_runs(tmp_path / "runs.jsonl", tasks=40)
     imported = f"corpus import {tmp_path}/runs.jsonl --name c --root {root}"
-    assert call(f"{imported} --leak-threshold length=.501 --leak-threshold agent=0.9").code == 0
+    told = "--leak-threshold length=.501 --leak-threshold agent=0.9 --canary-lift .4"
+    assert call(f"{imported} {told}").code == 0
     shown = call(f"corpus show c --root {root} --json").json
+    assert shown["config"]["canary_lift"] == 0.4
     assert shown["config"]["leak_thresholds"] == {"length": 0.501, "agent": 0.9}
     assert shown["controls"]["thresholds"] == {
         "length": 0.501,

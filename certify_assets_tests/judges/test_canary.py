@@ -137,6 +137,15 @@ def test_a_text_comes_last_and_the_run_stays(corpora: Store) -> None:
         assert item.text.endswith("OBSERVATION\n  All done.\n")
 
 
+def test_a_text_that_a_judge_would_cut_comes_in_pieces(corpora: Store) -> None:
+    frame = judged(corpora, "one").corpus.split("cal").head(2)
+    text = " ".join(f"word{number}" for number in range(20))
+    (steps, *_) = spoken_to(frame, text, 60)["steps"]
+    said = [step["observation"] for step in steps[len(frame["steps"].iloc[0]) :]]
+    assert len(said) > 2 and max(map(len, said)) <= 60 and " ".join(said) == text
+    assert spoken_to(frame, text, len(text)).equals(spoken_to(frame, text))
+
+
 def test_known_words_are_the_strongest() -> None:
     judge = LexicalJudge.train(["good fine", "good nice", "bad sad", "bad poor"], [1, 1, 0, 0])
     assert success_words(judge, 1) == "good" and success_words(judge, 1, success=False) == "bad"

@@ -120,6 +120,8 @@ def test_the_preset_asks_as_the_paper_does_and_is_in_the_hash(tmp_path: Path) ->
         ({**PAPER, "prompt": {"closing": "?"}}, "preset paper has its own prompt.closing"),
         ({"concurrency": "many"}, "concurrency is of another kind than a whole number"),
         ({"concurrency": 0}, "give a number above 0"),
+        ({"budget_tokens": -1}, "budget_tokens is not at least 1"),
+        ({"temperature": float("nan")}, "temperature is of another kind than a finite number"),
         ({"parity": None}, "does not say what its log-probabilities are compared with"),
         ({"parity_reason": None}, "does not say what its log-probabilities are compared with"),
         ({"asking": "cot", "parity": {"model": "compact"}}, "answers in words have none"),

@@ -70,7 +70,7 @@ class JudgeEntry(NamedEntry):
     form: str = Field(default="chat", description="chat, completion or tokens")
     tokenizer: str = Field(default="", description="of form tokens: compact, a folder, a hub name")
     tokenizer_revision: str = ""
-    budget_tokens: int = Field(default=5120, description="longest prompt")
+    budget_tokens: int = Field(default=5120, ge=1, description="longest prompt")
     max_failed: int = Field(default=0, description="runs that may stay unanswered")
     prices: Prices = Prices()
     parity: ParityConfig | Literal["none"] | None = None

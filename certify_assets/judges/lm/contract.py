@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from certify_assets.errors import InputError
+from certify_assets.errors import CertifyError, InputError, quoted
 
 # seconds that a hub has for its first answer
 _PATIENCE = 10.0
+# tokens of a verdict: it is a word or two
+_LONGEST_VERDICT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +144,7 @@ class LanguageModel:
 
 def verdict_tokens(tokenizer: Any, marker: str, words: Sequence[str]) -> VerdictTokens:
     """Return the tokens of two words as they follow the marker."""
+    control = set(tokenizer.all_special_ids)
     before = list(tokenizer.encode(marker, add_special_tokens=False))
     found = []
     for word in words:
@@ -152,6 +155,16 @@ def verdict_tokens(tokenizer: Any, marker: str, words: Sequence[str]) -> Verdict
                 "the marker with another character, or begin the verdict with a space."
             )
         found.append(tuple(whole[len(before) :]))
+        if not control.isdisjoint(found[-1]):
+            raise InputError(
+                f"the verdict {quoted(word)} holds a control token of this tokenizer; choose "
+                "another word."
+            )
+        if len(found[-1]) > _LONGEST_VERDICT:
+            raise InputError(
+                f"the verdict {quoted(word)} has {len(found[-1])} tokens; choose a word of at most "
+                f"{_LONGEST_VERDICT}."
+            )
     success, fail = found
     shorter = min(len(success), len(fail))
     if success[:shorter] == fail[:shorter]:
@@ -171,19 +184,30 @@ def load_language_model(
     marker: str = "VERDICT:",
     words: Sequence[str] = (" SUCCESS", " FAIL"),
 ) -> LanguageModel:
-    """Load a causal language model from a hub by name, or from a folder."""
-    import torch
-    from safetensors import SafetensorError
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils import logging
+    """Load a causal language model from a hub by name, or from a folder.
 
-    # progress is the caller's to report: a bar here would break into a log
-    disable_bar: Any = logging.disable_progress_bar
-    disable_bar()
+    Raises
+    ------
+    InputError
+        When there is no such model, its files cannot be read or lack weights, or the words cannot
+        be told apart by its tokenizer.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
     folder = Path(source)
-    local = folder.is_dir()
+    try:
+        local, there = folder.is_dir(), folder.exists()
+    except OSError:
+        # a name longer than a file system's
+        local = there = False
     if local:
         _require_weights(folder)
+    elif there or folder.is_absolute():
+        raise InputError(
+            f"{quoted(str(source))} is no folder; give the folder of a model with config.json, "
+            "tokenizer.json and .safetensors, or a hub name with its commit."
+        )
     elif revision is None:
         raise InputError(
             f"{source} is no folder and has no revision; give the commit of the hub repository, "
@@ -193,22 +217,32 @@ def load_language_model(
         require_hub(str(source), revision)
     keywords: dict[str, str | None] = {} if local else {"revision": revision}
     try:
-        tokenizer = AutoTokenizer.from_pretrained(str(source), trust_remote_code=False, **keywords)
-        # a tokenizer is read in a moment, weights are not: refuse words that it cannot tell apart
-        verdicts = verdict_tokens(tokenizer, marker, words)
-        config = AutoConfig.from_pretrained(str(source), trust_remote_code=False, **keywords)
-        if device == "cpu" and config.dtype != torch.bfloat16:
-            # the type was asked for its speed, and rounding is a price that these never paid
-            dtype = "float32"
-        model: Any = AutoModelForCausalLM.from_pretrained(
-            str(source),
-            dtype=getattr(torch, dtype),
-            use_safetensors=True,
-            trust_remote_code=False,
-            **keywords,
-        )
-    except (OSError, ValueError, SafetensorError) as error:
+        with _quiet():
+            tokenizer = AutoTokenizer.from_pretrained(
+                str(source), trust_remote_code=False, **keywords
+            )
+            # a tokenizer is read in a moment, weights are not: refuse words that it cannot tell apart
+            verdicts = verdict_tokens(tokenizer, marker, words)
+            config = AutoConfig.from_pretrained(str(source), trust_remote_code=False, **keywords)
+            if device == "cpu" and config.dtype != torch.bfloat16:
+                # the type was asked for its speed, and rounding is a price that these never paid
+                dtype = "float32"
+            # typed as the model alone, which it is without the loading info
+            found: Any = AutoModelForCausalLM.from_pretrained(
+                str(source),
+                dtype=getattr(torch, dtype),
+                use_safetensors=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+                **keywords,
+            )
+    except (CertifyError, MemoryError):
+        raise
+    except Exception as error:
+        # somebody's files decide what fails in the libraries that read them
         raise _unloadable(source, error) from None
+    model, loaded = found
+    _require_loaded(source, model, loaded)
     model.to(device).eval()
     return LanguageModel(
         model=model,
@@ -219,12 +253,47 @@ def load_language_model(
     )
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the library's bars and reports out of a log: an error says what is wrong."""
+    from transformers.utils import logging
+
+    disable_bar: Any = logging.disable_progress_bar
+    disable_bar()
+    shown = logging.get_verbosity()
+    quiet: Any = logging.set_verbosity_error
+    quiet()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(shown)
+
+
 def _unloadable(source: str | Path, error: Exception) -> InputError:
     reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
     return InputError(
         f"the model {source} cannot be loaded ({reason}); give a folder with config.json, "
         "tokenizer.json and .safetensors, or a hub name with its commit."
     )
+
+
+def _require_loaded(source: str | Path, model: Any, loaded: Mapping[str, Any]) -> None:
+    """Refuse weights that are missing, which are random numbers then, or no numbers."""
+    missing = sorted(loaded["missing_keys"])
+    if missing:
+        raise InputError(
+            f"{source} lacks {len(missing)} of the weights that its config.json names, "
+            f"{missing[0]} first; give a folder in which they belong together."
+        )
+    import torch
+
+    for name, weights in model.named_parameters():
+        # one number a tensor: no copy of it is made
+        if not torch.isfinite(weights.detach().sum(dtype=torch.float32)):
+            raise InputError(
+                f"{source} has weights that are no finite numbers, {name} first; give a folder "
+                "that was saved after a training that did not fail."
+            )
 
 
 def require_hub(source: str, revision: str) -> None:

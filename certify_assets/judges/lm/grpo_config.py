@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -72,9 +73,10 @@ class GrpoConfig:
 
     def __post_init__(self) -> None:
         require_whole(self, "{name} of GRPO", **_LEAST)
-        if not self.learning_rate > 0 or not min(self.beta, self.max_grad_norm) >= 0:
+        if not 0 < self.learning_rate < math.inf or not min(self.beta, self.max_grad_norm) >= 0:
             raise InputError(
-                "learning_rate of GRPO must be above 0, beta and max_grad_norm at least 0."
+                "learning_rate of GRPO must be above 0 and finite, beta and max_grad_norm at least "
+                "0."
             )
         for name, names in _WORDS.items():
             if getattr(self, name) not in names:

@@ -176,8 +176,7 @@ def load_base(
 
 def _budget(name: str, language: LanguageModel, reading: JudgeInput) -> int:
     """Return the tokens of a prompt; refuse more than the model's context."""
-    declared = getattr(language.model.config, "max_position_embeddings", None)
-    context = known_model(name).context or declared
+    context = known_model(name).context or _context(language.model.config)
     if reading.tokens is None:
         return min(_TOKENS, context or _TOKENS)
     if context is not None and reading.tokens > context:
@@ -186,6 +185,15 @@ def _budget(name: str, language: LanguageModel, reading: JudgeInput) -> int:
             f"{context:,}; give tokens of at most {context:,}."
         )
     return reading.tokens
+
+
+def _context(config: Any) -> int | None:
+    """Return the longest input that a model's configuration declares, if it does."""
+    # of a model that also reads images, that of its text; MPT has a name of its own
+    text = config.get_text_config()
+    found = [getattr(text, name, None) for name in ("max_position_embeddings", "max_seq_len")]
+    # XLNet declares −1 for any
+    return next((size for size in found if type(size) is int and size > 0), None)
 
 
 def load_tokenizer(model: str, revision: str | None = None) -> Any:
@@ -206,8 +214,9 @@ def load_tokenizer(model: str, revision: str | None = None) -> Any:
         return AutoTokenizer.from_pretrained(
             str(folder) if folder.is_dir() else model, trust_remote_code=False, **keywords
         )
-    except (OSError, ValueError) as error:
+    except Exception as error:
+        # somebody's files decide what fails in the library that reads them
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(
-            f"the tokenizer of {model} cannot be loaded ({str(error).splitlines()[0]}); check "
-            "name and revision."
+            f"the tokenizer of {model} cannot be loaded ({reason}); check name and revision."
         ) from None

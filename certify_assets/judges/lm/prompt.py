@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora.rendering import Renderer, defuse, render_frame
-from certify_assets.errors import InputError
+from certify_assets.errors import InputError, quoted
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.lm.contract import Encoded, VerdictTokens, verdict_tokens
 
@@ -268,12 +268,16 @@ class PromptEncoder:
 
 def _templated(tokenizer: Any, prompt: AuditorPrompt, user: str) -> str:
     """Apply the chat template, also one without a system role."""
-    # a template without a system role gets its text at the head of the user's message
-    from jinja2 import TemplateError
-
     options = {"tokenize": False, "add_generation_prompt": True, "enable_thinking": False}
-    try:
-        return str(tokenizer.apply_chat_template(prompt.messages(user), **options))
-    except TemplateError:
-        headed = replace(prompt, system_role="user")
-        return str(tokenizer.apply_chat_template(headed.messages(user), **options))
+    reason = ""
+    # a template without a system role gets its text at the head of the user's message
+    for asked in (prompt, replace(prompt, system_role="user")):
+        try:
+            return str(tokenizer.apply_chat_template(asked.messages(user), **options))
+        except Exception as error:
+            # a template is a program that came with the model
+            reason = f"{type(error).__name__}: {quoted(str(error))}"
+    raise InputError(
+        f"the chat template of the judge's tokenizer cannot be applied ({reason}); correct it, or "
+        "take a model with another."
+    )
