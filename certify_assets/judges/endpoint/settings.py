@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from pydantic import ConfigDict
+
 from certify_assets.errors import InputError
 from certify_assets.judges.configured import Entry
 
@@ -189,6 +191,9 @@ class Asking:
 
 class Prices(Entry):
     """What a million tokens cost."""
+
+    # refused in one sentence with those below 0
+    model_config = ConfigDict(allow_inf_nan=True)
 
     prompt: float = 0.0
     completion: float = 0.0
