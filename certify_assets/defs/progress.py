@@ -1,4 +1,4 @@
-"""Progress of a run: a bar in a terminal, one line a step elsewhere."""
+"""Progress of a run: a bar in a terminal, one line a step elsewhere; what its checks warn of."""
 
 from __future__ import annotations
 
@@ -12,26 +12,31 @@ import dagster as dg
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+# Dagster makes a logger for a run and another for its steps: both have one bar
+_handlers: dict[str, _Handler] = {}
 _WORDS = {"STEP_SUCCESS": "done", "STEP_FAILURE": "FAILED", "STEP_SKIPPED": "skipped"}
 
 
 @dg.logger(
     {"steps": int, "label": dg.Field(str, default_value=""), "lines": dg.Field(bool, False)},
-    description="Print the end of each step on stderr, and nothing else.",
+    description="Print the end of each step and what checks warn of on stderr, and nothing else.",
 )
 def progress_logger(context: dg.InitLoggerContext) -> logging.Logger:
     """Return the logger that a command's run gets instead of the console's."""
-    config = context.logger_config
-    logger = logging.Logger(f"progress {context.run_id}", logging.DEBUG)
-    logger.addHandler(_Handler(config["steps"], config["label"], lines=config["lines"]))
+    config, run = context.logger_config, str(context.run_id)
+    logger = logging.Logger(f"progress {run}", logging.DEBUG)
+    if run not in _handlers:
+        _handlers[run] = _Handler(run, config["steps"], config["label"], lines=config["lines"])
+    logger.addHandler(_handlers[run])
     return logger
 
 
 class _Handler(logging.Handler):
-    def __init__(self, steps: int, label: str, *, lines: bool) -> None:
+    def __init__(self, run: str, steps: int, label: str, *, lines: bool) -> None:
         super().__init__()
-        self._started = time.monotonic()
+        self._run, self._started = run, time.monotonic()
         self._done, self._steps, self._label, self._lines = 0, steps, label, lines
+        self._warnings: list[str] = []
         self._bar: Progress | None = None
         if sys.stderr.isatty() and not lines:
             self._start_bar()
@@ -66,8 +71,17 @@ class _Handler(logging.Handler):
         if event.event_type_value in _WORDS:
             self._done += 1
             self._show(str(event.step_key).replace("__", "/"), _WORDS[event.event_type_value])
-        elif self._bar is not None and (event.is_run_failure or event.is_job_success):
-            self._bar.stop()
+        elif event.event_type_value == "ASSET_CHECK_EVALUATION":
+            found = event.asset_check_evaluation_data
+            if not found.passed:
+                self._warnings.append(f"{found.asset_key.to_user_string()}: {found.check_name}")
+        elif event.is_run_failure or event.is_job_success:
+            if self._bar is not None:
+                self._bar.stop()
+            if self._warnings:
+                said = ", ".join(sorted(self._warnings))
+                sys.stderr.write(f"  {self._label}checks not passed: {said}\n")
+            _handlers.pop(self._run, None)
 
     def _show(self, step: str, word: str) -> None:
         if self._bar is not None:
