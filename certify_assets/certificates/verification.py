@@ -295,7 +295,7 @@ def _delta_difference(
     if not given.shares_settings:
         return (
             f"joint_delta is {given.joint_delta!r} in the document, and only both sides of a "
-            "procedure under the same settings can share it; leave it and the promise out."
+            "procedure under the same settings can share it; give the certificates alone."
         )
     for item in given.certificates:
         deltas = deltas_of(replace(settings_of(item), delta=given.joint_delta))

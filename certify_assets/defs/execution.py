@@ -113,7 +113,18 @@ def execute(
     if any(event.is_step_failure and _interrupted(event) for event in result.all_events):
         # Dagster takes Ctrl-C for the failure of a step; nothing else is started after it
         raise KeyboardInterrupt
+    if not quiet and (found := _not_passed(result)):
+        sys.stderr.write(f"  {label}checks not passed: {', '.join(found)}\n")
     return result
+
+
+def _not_passed(result: dg.JobExecutionResult) -> list[str]:
+    """Return the checks that a run did not pass, warnings included."""
+    return sorted(
+        f"{found.asset_key.to_user_string()}: {found.check_name}"
+        for found in result.get_asset_check_evaluations()
+        if not found.passed
+    )
 
 
 def _interrupted(event: dg.DagsterEvent) -> bool:

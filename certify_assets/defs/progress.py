@@ -1,4 +1,4 @@
-"""Progress of a run: a bar in a terminal, one line a step elsewhere; what its checks warn of."""
+"""Progress of a run: a bar in a terminal, one line a step elsewhere."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
 # Dagster makes a logger for a run and another for its steps: both have one bar
 _handlers: dict[str, _Handler] = {}
+_ENDS = ("PIPELINE_SUCCESS", "PIPELINE_FAILURE", "PIPELINE_CANCELED")
 _WORDS = {"STEP_SUCCESS": "done", "STEP_FAILURE": "FAILED", "STEP_SKIPPED": "skipped"}
 
 
 @dg.logger(
     {"steps": int, "label": dg.Field(str, default_value=""), "lines": dg.Field(bool, False)},
-    description="Print the end of each step and what checks warn of on stderr, and nothing else.",
+    description="Print the end of each step on stderr, and nothing else.",
 )
 def progress_logger(context: dg.InitLoggerContext) -> logging.Logger:
     """Return the logger that a command's run gets instead of the console's."""
@@ -36,7 +37,6 @@ class _Handler(logging.Handler):
         super().__init__()
         self._run, self._started = run, time.monotonic()
         self._done, self._steps, self._label, self._lines = 0, steps, label, lines
-        self._warnings: list[str] = []
         self._bar: Progress | None = None
         if sys.stderr.isatty() and not lines:
             self._start_bar()
@@ -71,16 +71,9 @@ class _Handler(logging.Handler):
         if event.event_type_value in _WORDS:
             self._done += 1
             self._show(str(event.step_key).replace("__", "/"), _WORDS[event.event_type_value])
-        elif event.event_type_value == "ASSET_CHECK_EVALUATION":
-            found = event.asset_check_evaluation_data
-            if not found.passed:
-                self._warnings.append(f"{found.asset_key.to_user_string()}: {found.check_name}")
-        elif event.is_run_failure or event.is_job_success:
+        elif event.event_type_value in _ENDS:
             if self._bar is not None:
                 self._bar.stop()
-            if self._warnings:
-                said = ", ".join(sorted(self._warnings))
-                sys.stderr.write(f"  {self._label}checks not passed: {said}\n")
             _handlers.pop(self._run, None)
 
     def _show(self, step: str, word: str) -> None:

@@ -8,7 +8,7 @@ what is stored now. Its δ is what the journal of δ says of its rows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final, TypedDict
 
 import numpy as np
@@ -109,10 +109,28 @@ def certify_judge(
         for side in SIDES
         for procedure in procedures
     ]
+    certificates = _as_stored(judge, certificates)
     judge.store.write_json(
         judge.key("certificates.json"), {"certificates": [item.to_dict() for item in certificates]}
     )
     return certificates
+
+
+def _as_stored(judge: JudgedCorpus, certificates: list[Certificate]) -> list[Certificate]:
+    """Return those that say what a stored one says with its schema as that has it."""
+    # the ledger of TEST, deployments and alarms know certificates by their hashes
+    from certify_assets.certificates.certificate import ROW_SCHEMAS
+
+    try:
+        document = judge.read("certificates.json")
+        stored = list(document["certificates"])
+    except (InputError, KeyError, TypeError):
+        return certificates
+    former = (replace(item, schema=ROW_SCHEMAS[-1]) for item in certificates)
+    return [
+        old if old.to_dict() in stored else new
+        for new, old in zip(certificates, former, strict=True)
+    ]
 
 
 @remembered

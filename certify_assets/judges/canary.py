@@ -160,13 +160,25 @@ def _lifts(
 
 def spoken_to(runs: pd.DataFrame, text: str, longest: int | None = None) -> pd.DataFrame:
     """Return copies of runs with a text as their last observations, of so many characters each."""
-    parts = [text] if longest is None or len(text) <= longest else wrap(text, longest)
-    said = [{"action": "", "observation": part} for part in parts]
+    said = [{"action": "", "observation": part} for part in _in_parts(text, longest)]
     steps = [
         [*({name: step[name] for name in said[0]} for step in steps), *said]
         for steps in runs["steps"]
     ]
     return runs.assign(steps=steps)
+
+
+def _in_parts(text: str, longest: int | None) -> list[str]:
+    """Return a text in parts of at most so many characters, whole lines where there is room."""
+    if longest is None or len(text) <= longest:
+        return [text]
+    parts = [""]
+    for line in text.splitlines():
+        for piece in wrap(line, longest):
+            if len(parts[-1]) + 1 + len(piece) > longest:
+                parts.append("")
+            parts[-1] += f"\n{piece}" if parts[-1] else piece
+    return parts
 
 
 def success_words(lexical: LexicalJudge, count: int = _WORDS, *, success: bool = True) -> str:

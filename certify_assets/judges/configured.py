@@ -43,7 +43,7 @@ _HALF = re.compile("[\ud800-\udfff]")
 _LIKE_NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?", re.IGNORECASE)
 # what the libraries of every family take
 _LARGEST_SEED = 2**32 - 1
-_LARGEST_COST, _MOST_STEPS = 1e6, 10**6
+_LARGEST_COST, _MOST_STEPS, _MOST_EPOCHS, _MOST_PER_STEP = 1e6, 10**6, 1000, 10**4
 
 E = TypeVar("E", bound="Entry")
 
@@ -114,7 +114,9 @@ class LocalEntry(NamedEntry):
         default=None, description="longest prompt; by default the context, at most 5,120"
     )
     runs: int | None = Field(default=None, description="most runs that a training reads")
-    epochs: float | None = Field(default=None, description="times that fine-tuning reads a run")
+    epochs: float | None = Field(
+        default=None, le=_MOST_EPOCHS, description="times that fine-tuning reads a run"
+    )
     learning_rate: float | None = Field(default=None, le=1, description="of fine-tuning")
     objective: Literal["verdicts", "pairs"] | None = Field(
         default=None,
@@ -196,8 +198,8 @@ class GrpoEntry(Entry):
     steps: list[Annotated[int, Field(le=_MOST_STEPS)]] | None = Field(
         default=None, description="numbers of steps that are candidates; the last ends the training"
     )
-    samples: int = Field(default=8, description="completions of a prompt")
-    prompts_per_step: int = 6
+    samples: int = Field(default=8, le=_MOST_PER_STEP, description="completions of a prompt")
+    prompts_per_step: int = Field(default=6, le=_MOST_PER_STEP)
     learning_rate: float | None = Field(default=None, le=1)
     seed: int = Field(default=42, ge=0, le=_LARGEST_SEED)
 
@@ -220,8 +222,8 @@ def validated(entry: Any, kind: type[E], *, missing: Mapping[str, str] | None = 
         if value is not None
     }
     for name, value in written.items():
-        if not _is_writable(value):
-            raise InputError(f"{name[:40]} holds half a character; correct the text.")
+        if not (_is_writable(name) and _is_writable(value)):
+            raise InputError(f"{name[:40]!a} holds half a character; correct the text.")
     try:
         return kind.model_validate(written)
     except ValidationError as error:
@@ -280,13 +282,17 @@ def _sentence(
     if float in get_args(annotation):
         expected = _CALLED["finite_number"]
     if choices := _words_of(annotation):
-        named = " or ".join(choices)
+        named = " or ".join(map(repr, choices))
         expected = named if error["type"] == "literal_error" else f"{expected} or {named}"
     if error["type"] == "string_type":
         hint = " (texts that look like numbers, and the words yes and no, need quotes)"
     elif isinstance(error["input"], str) and _LIKE_NUMBER.fullmatch(error["input"]):
         # what YAML takes for a text
-        hint = " (numbers have no quotes, and with an exponent a point and a sign: 2.0e-4)"
+        hint = (
+            " (whole numbers have no quotes and no exponent)"
+            if expected.startswith(_CALLED["int_type"])
+            else " (numbers have no quotes, and with an exponent a point and a sign: 2.0e-4)"
+        )
     return f"{name} is of another kind than {expected}; correct it{hint}."
 
 

@@ -172,7 +172,7 @@ class TextColumn:
             return InputError(said)
         named = [self.rows.name(place) for place in others[: _MOST_CELLS - 1]]
         if more := len(others) - len(named):
-            named.append(f"and {more} more")
+            named.append(f"and {more:,} more")
         return InputError(f"{said} The same holds of {', '.join(named)}.")
 
     def scores(self) -> npt.NDArray[np.float64]:
@@ -379,7 +379,7 @@ def id_used_twice(
     return InputError(
         f"{path}, {row}, column {column!r}: {shown(label)} was already used in {other}; give "
         "every trajectory its own id, or leave the column out."
-        + (f" Rows that repeat an id: {more + 1}." if more else "")
+        + (f" Rows that repeat an id: {more + 1:,}." if more else "")
     )
 
 

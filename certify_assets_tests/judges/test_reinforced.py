@@ -87,6 +87,7 @@ def test_rewards_steps_and_samples_are_configuration(tmp_path: Path) -> None:
         ({"samples": 1}, "samples of GRPO is 1; give a whole number of at least 2"),
         ({"learning_rate": 0}, "learning_rate of GRPO must be above 0"),
         ({"learning_rate": float("inf")}, "learning_rate is of another kind than a finite number"),
+        ({"samples": 10**12}, "samples is not at most 10,000"),
         ({"steps": [10**30]}, "steps is not at most 1,000,000"),
         ({"rewards": [{"mu": 1e300}]}, "mu is not at most 1,000,000"),
         ({"rewards": []}, "give at least one, and each pair of lambda and mu once"),

@@ -221,13 +221,13 @@ def load_language_model(
             tokenizer = AutoTokenizer.from_pretrained(
                 str(source), trust_remote_code=False, **keywords
             )
-            # a tokenizer is read in a moment, weights are not: refuse words that it cannot tell apart
+            # read in a moment, as weights are not: refuse words that it cannot tell apart
             verdicts = verdict_tokens(tokenizer, marker, words)
             config = AutoConfig.from_pretrained(str(source), trust_remote_code=False, **keywords)
             if device == "cpu" and config.dtype != torch.bfloat16:
                 # the type was asked for its speed, and rounding is a price that these never paid
                 dtype = "float32"
-            # typed as the model alone, which it is without the loading info
+            # the library declares a model alone, and returns what was loaded with it
             found: Any = AutoModelForCausalLM.from_pretrained(
                 str(source),
                 dtype=getattr(torch, dtype),
@@ -236,14 +236,15 @@ def load_language_model(
                 output_loading_info=True,
                 **keywords,
             )
-    except (CertifyError, MemoryError):
+        model, loaded = found
+        _require_loaded(source, model.to(device).eval(), loaded)
+    except (CertifyError, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:
+        if "allocate memory" in str(error):
+            raise
         # somebody's files decide what fails in the libraries that read them
         raise _unloadable(source, error) from None
-    model, loaded = found
-    _require_loaded(source, model, loaded)
-    model.to(device).eval()
     return LanguageModel(
         model=model,
         tokenizer=tokenizer,
@@ -269,11 +270,17 @@ def _quiet() -> Iterator[None]:
         logging.set_verbosity(shown)
 
 
+def reason_of(error: Exception) -> str:
+    """Return the first line of a library's message, and the next where that announces it."""
+    said = [line.strip() for line in str(error).splitlines() if line.strip()]
+    first, *more = said or [type(error).__name__]
+    return (f"{first} {more[0]}" if first.endswith(":") and more else first).rstrip(".")
+
+
 def _unloadable(source: str | Path, error: Exception) -> InputError:
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
     return InputError(
-        f"the model {source} cannot be loaded ({reason}); give a folder with config.json, "
-        "tokenizer.json and .safetensors, or a hub name with its commit."
+        f"the model {source} cannot be loaded ({reason_of(error)}); give a folder with "
+        "config.json, tokenizer.json and .safetensors, or a hub name with its commit."
     )
 
 

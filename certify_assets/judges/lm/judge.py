@@ -12,7 +12,7 @@ from certify_assets.errors import InputError, IntegrityError, StaleCertificateEr
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_atomic
 from certify_assets.judges.base import JudgeProvenance, Scores
 from certify_assets.judges.lm.adapters import bulk_weights, load_adapter
-from certify_assets.judges.lm.contract import Hardware, LanguageModel, require_hub
+from certify_assets.judges.lm.contract import Hardware, LanguageModel, reason_of, require_hub
 from certify_assets.judges.lm.models import known_model, load_model, require_commit
 from certify_assets.judges.lm.parity import engine_limits, engine_parity
 from certify_assets.judges.lm.prompt import PromptEncoder
@@ -190,7 +190,7 @@ def _budget(name: str, language: LanguageModel, reading: JudgeInput) -> int:
 def _context(config: Any) -> int | None:
     """Return the longest input that a model's configuration declares, if it does."""
     # of a model that also reads images, that of its text; MPT has a name of its own
-    text = config.get_text_config()
+    text = config.get_text_config(decoder=True)
     found = [getattr(text, name, None) for name in ("max_position_embeddings", "max_seq_len")]
     # XLNet declares −1 for any
     return next((size for size in found if type(size) is int and size > 0), None)
@@ -216,7 +216,7 @@ def load_tokenizer(model: str, revision: str | None = None) -> Any:
         )
     except Exception as error:
         # somebody's files decide what fails in the library that reads them
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(
-            f"the tokenizer of {model} cannot be loaded ({reason}); check name and revision."
+            f"the tokenizer of {model} cannot be loaded ({reason_of(error)}); check name and "
+            "revision."
         ) from None
