@@ -6,6 +6,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -533,15 +534,12 @@ def _introduce(server: ReviewServer, corpus: str, waiting: int, as_json: bool) -
 
 def _serve(server: ReviewServer, labels: object) -> None:
     """Serve until a signal, which uvicorn raises again once the last answers are sent."""
-    before = signal.signal(signal.SIGTERM, _stop)
+    # it may come before uvicorn listens to it, and an exception is lost in a callback of an import
+    before = signal.signal(signal.SIGTERM, lambda *_: server.stop())
     try:
-        server.serve()
-    except KeyboardInterrupt:
+        with suppress(KeyboardInterrupt):
+            server.serve()
         say(f"stopped; every confirmed label is in {labels}")
     finally:
         signal.signal(signal.SIGTERM, before)
         server.close()
-
-
-def _stop(*_: object) -> None:
-    raise KeyboardInterrupt

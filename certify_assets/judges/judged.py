@@ -151,7 +151,9 @@ class JudgeFamily(ABC):
 
     def configure(self, name: str, entry: Mapping[str, Any]) -> JudgeSpec:
         """Return the judge that an entry of the user's document describes."""
-        raise InputError(f"{name}: judges of its family cannot be added by judges.yaml; take it out.")
+        raise InputError(
+            f"{name}: judges of its family cannot be added by judges.yaml; take it out."
+        )
 
 
 class FileFamily(JudgeFamily):

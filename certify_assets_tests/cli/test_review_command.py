@@ -2,12 +2,17 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import socket
+import time
 from pathlib import Path
+from typing import cast
 
 import pandas as pd
 import pytest
 
+from certify_assets.cli import review
+from certify_assets.cli.review_server import ReviewServer
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.labels import read_labels
 from certify_assets.storage.store import Store
@@ -193,3 +198,27 @@ def test_a_name_that_a_terminal_would_obey_is_printed_as_an_escape(
     write_batch(store, [decided("\x1b[2Jgone", task_id="[red]t", asked="undecided")])
     answer = call("review", "queue", "c", "--root", store.root)
     assert "\x1b" not in answer.out and "\\u001b[2Jgone" in answer.out and "[red]t" in answer.out
+
+
+def test_a_signal_is_not_lost_where_an_exception_would_be() -> None:
+    class Lost:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGTERM)
+            # the handler runs here, where Python drops what is raised
+            time.sleep(0)
+
+    class Server:
+        stopped = closed = False
+
+        def stop(self) -> None:
+            self.stopped = True
+
+        def close(self) -> None:
+            self.closed = True
+
+        def serve(self) -> None:
+            Lost()
+
+    server = Server()
+    review._serve(cast(ReviewServer, server), "labels.jsonl")
+    assert server.stopped and server.closed
