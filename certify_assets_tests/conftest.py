@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from certify_assets_tests import forks
 from certify_assets_tests.paths import REPOSITORY
 
 if TYPE_CHECKING:
@@ -44,11 +43,6 @@ LONGEST = (
     "judges/lm/test_smollm2.py",
     "judges/test_language_training.py",
 )
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Start commands by forks where the slow tests are run: the others start too few."""
-    forks.enabled = "not slow" not in config.getoption("markexpr")
 
 
 def pytest_sessionstart() -> None:

@@ -1,12 +1,12 @@
 """Every benchmark runs in its quick form from an installation, wherever it is started."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from certify_assets_tests import forks
 from certify_assets_tests.paths import REPOSITORY
 
 BENCHMARKS = sorted((REPOSITORY / "benchmarks").glob("*.py"))
@@ -22,7 +22,7 @@ def test_the_quick_form_runs(script: Path, tmp_path: Path) -> None:
         folder.mkdir()
     # the package alone, as an installation has it: not the root, which would also give the tests
     (site / "certify_assets").symlink_to(REPOSITORY / "certify_assets")
-    done = forks.run(
+    done = subprocess.run(
         [sys.executable, str(script), "--help" if script.stem in ELSEWHERE else "--quick"],
         cwd=elsewhere,
         env=os.environ | {"PYTHONPATH": str(site)},

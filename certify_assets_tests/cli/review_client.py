@@ -16,7 +16,6 @@ from urllib.parse import urlencode, urlsplit
 
 from certify_assets.cli.review_server import ReviewServer
 from certify_assets.storage.store import Store
-from certify_assets_tests import forks
 from certify_assets_tests.paths import REPOSITORY
 
 __all__ = ["Client", "Page", "Served", "serve", "served", "serving"]
@@ -127,7 +126,7 @@ def serve(store: Store, *options: str) -> Served:
         *([] if "--port" in options else ["--port", "0"]),
         *options,
     ]
-    process = forks.Popen(
+    process = subprocess.Popen(
         command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout is not None and process.stderr is not None

@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+import subprocess
 import sys
 import time
 import uuid
@@ -19,7 +20,6 @@ from certify_assets.corpora.splits import SPLITS
 from certify_assets.corpora.validations import TABLES, Validations
 from certify_assets.reports.corpus_page import write_data_docs
 from certify_assets.storage.store import Store
-from certify_assets_tests import forks
 from certify_assets_tests.corpora.builders import corpus
 from certify_assets_tests.pages import assert_stands_alone
 from certify_assets_tests.paths import REPOSITORY
@@ -157,7 +157,7 @@ for _ in range(2):
 def test_processes_at_once_and_a_killed_one_leave_whole_results(corpora: Store) -> None:
     command = [sys.executable, "-c", _CHILD, corpora.root]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    children = [forks.Popen(command, env=environment) for _ in range(3)]
+    children = [subprocess.Popen(command, env=environment) for _ in range(3)]
     # one is killed when its first results are there
     while len(validated(corpora)) < 3 and children[0].poll() is None:
         time.sleep(0.05)

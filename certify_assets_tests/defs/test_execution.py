@@ -1,6 +1,7 @@
 """A job executed in process on small corpora: what runs, what a check stops, what is reported."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,6 @@ import pytest
 from certify_assets.definitions import defs
 from certify_assets.defs.execution import _cause
 from certify_assets.storage.store import Store
-from certify_assets_tests import forks
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.defs.running import materialize
 from certify_assets_tests.paths import REPOSITORY
@@ -106,7 +106,7 @@ def test_what_a_blocking_check_found_is_said_and_ends_with_its_own_code(tmp_path
         store, "told", _runs_that_tell(tmp_path / "runs.jsonl"), leak_thresholds={"agent": 0.99}
     )
     command = [sys.executable, "-m", "certify_assets.cli", "run", "told", "--root", store.root]
-    done = forks.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 3 and "Traceback" not in done.stderr
     assert (
         "no_structural_leak of corpora/leak_controls stops the pipeline: length (AUROC 1.000, "

@@ -14,7 +14,6 @@ import pytest
 from certify_assets.defs.resources import EXECUTOR_VARIABLE, job_executor
 from certify_assets.errors import InputError, MissingToolError
 from certify_assets.storage.store import Store
-from certify_assets_tests import forks
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.conftest import platform_environment
 from certify_assets_tests.killing import left_by_a_kill
@@ -97,7 +96,7 @@ def test_no_job_has_an_executor_of_its_own() -> None:
         "from certify_assets.definitions import defs; "
         "print({job.executor_def.name for job in defs.resolve_all_job_defs()})"
     )
-    done = forks.run(
+    done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, EXECUTOR_VARIABLE: "multiprocess"},
         capture_output=True,
@@ -172,7 +171,7 @@ class Platform:
         self.call("-c", code)
 
     def call(self, *arguments: str, **environment: str) -> str:
-        done = forks.run(
+        done = subprocess.run(
             [sys.executable, *arguments],
             env={**self.environment, **environment},
             cwd=REPOSITORY,

@@ -21,7 +21,6 @@ from certify_assets.files import sha256_file
 from certify_assets.judges.specs import JUDGES, QUICK_JUDGES
 from certify_assets.storage.store import Store
 from certify_assets.storage.tracking import Tracker
-from certify_assets_tests import forks
 from certify_assets_tests.conftest import Demo, platform_environment
 from certify_assets_tests.faults.servers import running, serving
 from certify_assets_tests.paths import REPOSITORY, assert_painted
@@ -199,7 +198,7 @@ def test_the_stored_certificates_verify_from_the_command_line(demo: Demo) -> Non
         folder / "scores.parquet",
         "--json",
     ]
-    done = forks.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["certificates"] == 16
 
@@ -273,7 +272,7 @@ def test_the_page_of_an_asset_opens_in_mlflow_by_its_link(
 
 def _run_corpus(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "certify_assets.cli", "run", CORPUS]
-    return forks.run(
+    return subprocess.run(
         command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=False
     )
 
@@ -281,7 +280,7 @@ def _run_corpus(environment: dict[str, str]) -> subprocess.CompletedProcess[str]
 def _killed_at(step: int, environment: dict[str, str]) -> str:
     """Start a run, another beside it that is refused, and kill the first; return what it said."""
     command = [sys.executable, "-m", "certify_assets.cli", "run", CORPUS]
-    victim = forks.Popen(
+    victim = subprocess.Popen(
         command,
         env=environment,
         cwd=REPOSITORY,

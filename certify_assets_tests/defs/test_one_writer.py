@@ -1,6 +1,7 @@
 """Steps and commands take turns on a corpus, by its lease."""
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,6 @@ from certify_assets.errors import CertifyError
 from certify_assets.storage import lease
 from certify_assets.storage.lease import OWNER_VARIABLE, Held, Lease
 from certify_assets.storage.store import Store
-from certify_assets_tests import forks
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.conftest import platform_environment
 from certify_assets_tests.defs.running import partitions, resources
@@ -109,7 +109,7 @@ def test_steps_of_a_command_that_are_processes_share_its_lease(
 ) -> None:
     register_runs(store, "c", write_runs(tmp_path / "c.jsonl", tasks=40, attempts=3))
     (tmp_path / "dagster").mkdir()
-    done = forks.run(
+    done = subprocess.run(
         [sys.executable, "-c", _TWO_STEPS],
         env={**platform_environment(tmp_path), EXECUTOR_VARIABLE: "multiprocess"},
         cwd=REPOSITORY,

@@ -11,7 +11,6 @@ from typing import Any
 
 from certify_assets.files import canonical_json
 from certify_assets.storage.store import Store
-from certify_assets_tests import forks
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.conftest import platform_environment
 from certify_assets_tests.paths import REPOSITORY
@@ -68,7 +67,7 @@ def command(name: str = CORPUS) -> list[str]:
 def run(
     root: Path,
     more: Mapping[str, str] | None = None,
-    start: Callable[..., subprocess.CompletedProcess[str]] = forks.run,
+    start: Callable[..., subprocess.CompletedProcess[str]] = subprocess.run,
     **options: Any,
 ) -> subprocess.CompletedProcess[str]:
     """Materialize the whole pipeline for the corpus."""

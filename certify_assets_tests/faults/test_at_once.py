@@ -15,7 +15,6 @@ from certify_assets.evaluation.ledger import (
     register,
 )
 from certify_assets.storage.store import Store
-from certify_assets_tests import forks
 from certify_assets_tests.faults.small import command, environment, prepare, results, run
 from certify_assets_tests.paths import REPOSITORY
 
@@ -25,7 +24,7 @@ def test_two_runs_of_one_partition_at_once_end_as_one(reference: Path, tmp_path:
     root, alone = tmp_path / "root", results(reference)
     store = prepare(root, source=reference.parent / "small.jsonl")
     both = [
-        forks.Popen(
+        subprocess.Popen(
             command(),
             env=environment(root),
             cwd=REPOSITORY,

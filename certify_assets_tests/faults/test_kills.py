@@ -16,7 +16,6 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from certify_assets_tests import forks
 from certify_assets_tests.faults.small import (
     command,
     environment,
@@ -83,7 +82,7 @@ def _points(root: int) -> list[tuple[int, float]]:
 
 def _killed(root: Path, after: int, delay: float) -> list[str]:
     """Run until so many steps are done and some time more, then kill the group; return the steps that were told done."""
-    victim = forks.Popen(
+    victim = subprocess.Popen(
         command(),
         env=environment(root),
         cwd=REPOSITORY,

@@ -25,7 +25,6 @@ from certify_assets.operations.labels import read_labels
 from certify_assets.operations.layout import batch_names, labels_key
 from certify_assets.storage.journal import heads_journal
 from certify_assets.storage.store import Store
-from certify_assets_tests import forks
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.conftest import platform_environment
 from certify_assets_tests.judges.endpoint.faulty_server import Action, chat_body, faulty_server
@@ -61,7 +60,7 @@ def start(s3_root: str, tmp_path: Path) -> Start:
     }
 
     def started(*words: str, program: tuple[str, ...] = ("-m", "certify_assets.cli")) -> Any:
-        return forks.Popen(
+        return subprocess.Popen(
             [sys.executable, *program, *words],
             cwd=REPOSITORY,
             env={**environment, "PYTHONPATH": str(REPOSITORY)},

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from certify_assets.files import sha256_file
-from certify_assets_tests import forks
 from certify_assets_tests.conftest import Demo
 from certify_assets_tests.paths import REPOSITORY
 
@@ -44,7 +43,7 @@ def test_a_copy_works_where_it_is_and_never_writes_into_the_original(
 
 def _called(demo: Demo, line: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "certify_assets.cli", *line.split()]
-    return forks.run(
+    return subprocess.run(
         command,
         env=demo.environment,
         cwd=demo.root,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -18,7 +19,6 @@ import pytest
 
 from certify_assets.cli.ui import first_look
 from certify_assets.storage.store import Store
-from certify_assets_tests import forks
 from certify_assets_tests.builders import register_runs
 from certify_assets_tests.conftest import Demo
 from certify_assets_tests.corpora.mlflow_server import mlflow_server
@@ -71,7 +71,7 @@ def site(demo: Demo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]
         Store(str(demo.root)), HOSTILE, source, rl=False, accept_structural_leak="shown on purpose"
     )
     command = [sys.executable, "-m", "certify_assets.cli", "run", HOSTILE]
-    done = forks.run(
+    done = subprocess.run(
         command, env=demo.environment, capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 0, done.stderr

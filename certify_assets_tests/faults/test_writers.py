@@ -19,7 +19,6 @@ from certify_assets.errors import CertifyError
 from certify_assets.operations.deployment_record import read_deployments
 from certify_assets.storage import backends, lease
 from certify_assets.storage.store import Store
-from certify_assets_tests import forks
 from certify_assets_tests.faults.small import environment, results
 from certify_assets_tests.paths import REPOSITORY
 
@@ -61,7 +60,7 @@ with dg.DagsterInstance.ephemeral() as instance:
 @contextmanager
 def _holder(code: str, root: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
     """Give a process that holds the lease of the corpus two."""
-    with forks.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", code, root],
         cwd=REPOSITORY,
         env=environment(folder),
@@ -78,7 +77,7 @@ def _holder(code: str, root: str, folder: Path) -> Iterator[subprocess.Popen[str
 
 
 def _certify(root: str, folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    return forks.Popen(
+    return subprocess.Popen(
         [sys.executable, "-m", "certify_assets.cli", *arguments, "--root", root],
         cwd=REPOSITORY,
         env=environment(folder),

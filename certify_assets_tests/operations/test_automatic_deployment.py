@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +26,6 @@ from certify_assets.operations.notifications import gather_events
 from certify_assets.operations.recertification import recertify
 from certify_assets.operations.rollout import deploy, redeploy
 from certify_assets.storage.store import Store
-from certify_assets_tests import forks
 from certify_assets_tests.builders import write_runs
 from certify_assets_tests.conftest import platform_environment
 from certify_assets_tests.operations.test_recertified_deployment import (
@@ -191,7 +191,7 @@ def test_a_kill_in_the_middle_leaves_one_deployment(ready: Store, where: str) ->
     set_policy(ready, "always")
     call = [sys.executable, "-c", _KILLED, ready.root, where]
     environment = platform_environment(Path(ready.root))
-    done = forks.run(call, env=environment, cwd=REPOSITORY, check=False, capture_output=True)
+    done = subprocess.run(call, env=environment, cwd=REPOSITORY, check=False, capture_output=True)
     assert done.returncode == 9, done.stderr.decode()
     made = deploy_by_policy(Corpus(ready, "c"))
     assert made is not None and made.deployed == 2

@@ -41,7 +41,6 @@ from certify_assets.operations.layout import (
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan, draw_tasks
 from certify_assets.storage.store import Store
-from certify_assets_tests import forks
 from certify_assets_tests.killing import run_killed
 from certify_assets_tests.operations_builders import (
     alter_copies,
@@ -396,7 +395,8 @@ def test_two_that_decide_at_once_decide_once(deployed: Store, tmp_path: Path) ->
     receive(Corpus(deployed, "c"), [str(deliver(tmp_path / "a.jsonl", tasks=40))])
     command = [sys.executable, "-c", DECIDE, deployed.root]
     both = [
-        forks.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) for _ in range(2)
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
+        for _ in range(2)
     ]
     assert sorted(int(process.communicate(timeout=120)[0]) for process in both) == [0, 1]
     assert len(load_decisions(Corpus(deployed, "c"))) == 160

@@ -46,7 +46,6 @@ from certify_assets.operations.recertification_record import (
 from certify_assets.operations.rollout import deploy, promote, redeploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
-from certify_assets_tests import forks
 from certify_assets_tests.builders import write_runs
 from certify_assets_tests.operations_builders import certified_corpus, deliver
 
@@ -286,7 +285,9 @@ def test_a_kill_at_any_moment_leaves_one_claim_and_the_next_call_the_same_recert
     ]
     killed = 0
     for _ in range(8):
-        with forks.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        with subprocess.Popen(
+            call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as process:
             try:
                 process.wait(timeout=float(rng.uniform(0.1, 2.5)))
             except subprocess.TimeoutExpired:
@@ -294,7 +295,7 @@ def test_a_kill_at_any_moment_leaves_one_claim_and_the_next_call_the_same_recert
                 killed += 1
         # whatever was on the way: journals can be read, and nothing is spent twice
         assert len(read_spending(Corpus(store, "c")).claims) <= 1
-    done = forks.run(call, capture_output=True, text=True, check=False)
+    done = subprocess.run(call, capture_output=True, text=True, check=False)
     assert killed and done.returncode == 0, done.stderr
     assert (
         json.loads(done.stdout)["number"] == 1
