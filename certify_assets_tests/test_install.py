@@ -85,7 +85,14 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def copy_source(folder: Path) -> Path:
     """Copy what a build reads to where it leaves nothing in the repository."""
     folder.mkdir(exist_ok=True)
-    for name in ("setup.cfg", "pyproject.toml", "constraints.txt", "README.md", "LICENSE"):
+    for name in (
+        "pyproject.toml",
+        "setup.cfg",
+        "setup.py",
+        "constraints.txt",
+        "README.md",
+        "LICENSE",
+    ):
         shutil.copy(REPOSITORY / name, folder)
     shutil.copytree(
         REPOSITORY / "certify_assets",
@@ -164,6 +171,11 @@ def test_the_wheel_has_every_file_and_works_outside_the_repository(
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
+        (metadata,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
+        description = archive.read(metadata).decode("utf-8")
+    # a package index shows the README without the repository around it
+    links = re.findall(r"\]\(([^)]*)\)", description)
+    assert links and all(link.startswith("https://") for link in links)
     package = source / "certify_assets"
     assert held == {str(path.relative_to(source)) for path in package.rglob("*") if path.is_file()}
     python = environment(tmp_path / "venv")

@@ -140,12 +140,9 @@ def test_every_import_is_of_a_declared_requirement_that_is_pinned() -> None:
     assert {"numpy", "yaml", "aiohttp", "great_expectations"} <= others and not missing, (
         f"not in setup.cfg: {sorted(missing)}"
     )
-    # inspect-ai and those pins exclude one another
-    files = ("constraints.txt", "requirements/inspect.txt")
     pinned = dict(
         line.split("==")
-        for name in files
-        for line in (REPOSITORY / name).read_text("utf-8").splitlines()
+        for line in (REPOSITORY / "constraints.txt").read_text("utf-8").splitlines()
         if "==" in line
     )
     pins = {
