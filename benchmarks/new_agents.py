@@ -41,29 +41,29 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from published import read_published
 from scipy.special import gammaln
 
 from certify_assets.certificates import certify
 from certify_assets.certificates.batch import Batch, BatchDraw, error_limit, uniform_test
 from certify_assets.certificates.batch_planning import History, plan_batch
 from certify_assets.corpora.embedded import EMBEDDED, load_embedded
-from certify_assets.corpora.formats.importing import import_corpus
 from certify_assets.corpora.rendering import Renderer, render_frame
 from certify_assets.corpora.splits import make_manifest
 from certify_assets.judges.lexical import LexicalJudge
 
 DELTA, FOLDS, FEWEST_RUNS, FEWEST_AGENTS, GOAL = 0.05, 3, 50, 3, 0.8
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-# folder of published runs, and its format where more than one is needed to read it
-PUBLISHED = {
-    "agentclinic_whissle": "auto",
-    "intercode_bash": "auto",
-    "multi_swe_bench_java": "auto",
-    "swebench_lite_acr": "autocoderover+swe_agent",
-    "taubench_retail": "auto",
-    "tau2_native": "auto",
-    "terminal_bench_core": "auto",
-}
+# folders of published runs
+PUBLISHED = (
+    "agentclinic_whissle",
+    "intercode_bash",
+    "multi_swe_bench_java",
+    "swebench_lite_acr",
+    "taubench_retail",
+    "tau2_native",
+    "terminal_bench_core",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,13 +80,9 @@ class Runs:
 
 def labelled_runs(name: str, data: Path) -> pd.DataFrame | str:
     """Read the labelled runs of a corpus; a sentence where it is not there."""
-    if name in EMBEDDED:
-        frame = load_embedded(name)
-    else:
-        archives = sorted((data / name).glob("*.tar.gz"))
-        if not archives:
-            return f"{name}: skipped, {data / name} has no archive"
-        frame = import_corpus(archives, format=PUBLISHED.get(name, "auto"), name=name).frame
+    frame = load_embedded(name) if name in EMBEDDED else read_published(data / name)
+    if frame is None:
+        return f"{name}: skipped, {data / name} has no archive"
     return frame[frame["outcome"].notna()].reset_index(drop=True)
 
 

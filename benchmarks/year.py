@@ -50,7 +50,6 @@ import pandas as pd
 from certify_assets.certificates.batch import BatchCertificate, error_limit
 from certify_assets.cli import main as certify
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.formats.importing import import_corpus
 from certify_assets.defs.setup import Setup, settle
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lexical import LexicalJudge
@@ -71,11 +70,7 @@ UNLIKE = {"changed_agents", "shifted", "larger_tasks", "sent_again"}
 DRIFTS = ("verdict", "failure")
 # words that a verdict puts at the end of a run, and how often
 _WORDS, _TIMES = 40, 3
-FORMATS = {
-    "swebench_lite_acr": "autocoderover+swe_agent",
-    "taubench_retail": "auto",
-    "intercode_bash": "auto",
-}
+CORPORA = ("intercode_bash", "swebench_lite_acr", "taubench_retail")
 
 
 @dataclass(frozen=True)
@@ -115,8 +110,10 @@ class Source:
 
     @classmethod
     def read(cls, data: Path, name: str, calendar: Calendar, seed: int) -> Source:
-        archives = sorted((data / name).glob("*.tar.gz"))
-        frame = import_corpus(archives, format=FORMATS[name], name=name).frame
+        # tests load this file as a module, without its folder on the path
+        from published import read_published
+
+        frame = read_published(data / name)
         frame = frame[frame["outcome"].notna()].reset_index(drop=True)
         rng = np.random.default_rng(seed)
         tasks = rng.permutation(np.unique(frame["task_id"].to_numpy(str)))
@@ -573,7 +570,7 @@ def draw(table: pd.DataFrame, calendar: Calendar, alpha: float, path: Path) -> N
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, default=DATA)
-    parser.add_argument("--corpus", choices=sorted(FORMATS), default="swebench_lite_acr")
+    parser.add_argument("--corpus", choices=CORPORA, default="swebench_lite_acr")
     parser.add_argument("--weeks", type=int, default=52)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--alpha", type=float, default=ALPHA)

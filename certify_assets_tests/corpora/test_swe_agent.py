@@ -7,15 +7,7 @@ from certify_assets.corpora.formats import ImportedCorpus, detect_format, import
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import Step, from_frame
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.swe_builders import (
-    ISSUE,
-    SWE_PROMPT,
-    openhands,
-    report,
-    save,
-    save_lines,
-    traj,
-)
+from certify_assets_tests.corpora.swe_builders import ISSUE, SWE_PROMPT, report, save, traj
 from certify_assets_tests.paths import shared_data
 
 
@@ -195,34 +187,11 @@ def test_what_could_not_be_set_up_has_no_outcome(tmp_path: Path) -> None:
     assert imported.dropped == {"infrastructure_error": 1}
 
 
-def test_multi_swe_bench_is_told_by_place_or_id(tmp_path: Path) -> None:
-    save(tmp_path / "plain" / "evaluation" / "lite" / "gpt" / "trajs" / "org__name-1.traj", traj())
-    save(
-        tmp_path
-        / "multi"
-        / "evaluation"
-        / "rust"
-        / "verified"
-        / "gpt"
-        / "trajs"
-        / "org__name-1.traj",
-        traj(),
-    )
-    save(tmp_path / "ids" / "gpt" / "org__name_pr-1.traj", traj())
-    save_lines(
-        tmp_path / "out" / "evaluation" / "go" / "verified" / "gpt" / "output.jsonl",
-        [openhands("org/name:pr-1")],
-    )
-    found = {name: detect_format([tmp_path / name]) for name in ("plain", "multi", "ids", "out")}
-    assert found == {
-        "plain": "swe_agent",
-        "multi": "multi_swe_bench",
-        "ids": "multi_swe_bench",
-        "out": "multi_swe_bench",
-    }
-    save(tmp_path / "ids" / "gpt" / "report.json", report(["org/name:pr-1"]))
-    for format in ("swe_agent", "multi_swe_bench"):
-        assert outcomes(read(tmp_path / "ids", format)) == {"org__name-1": 1}
+def test_ids_of_multi_swe_bench_are_those_of_swe_bench(tmp_path: Path) -> None:
+    save(tmp_path / "gpt" / "org__name_pr-1.traj", traj())
+    save(tmp_path / "gpt" / "report.json", report(["org/name:pr-1"]))
+    assert detect_format([tmp_path]) == "swe_agent"
+    assert outcomes(read(tmp_path)) == {"org__name-1": 1}
 
 
 def test_a_file_without_a_trajectory_is_explained(tmp_path: Path) -> None:
@@ -236,7 +205,7 @@ def test_the_published_java_runs() -> None:
     paths = sorted(shared_data("multi_swe_bench_java").glob("*.tar.gz"))
     imported = import_corpus(paths, name="java")
     frame = imported.frame
-    assert (imported.format, len(frame), frame["task_id"].nunique()) == ("multi_swe_bench", 362, 91)
+    assert (imported.format, len(frame), frame["task_id"].nunique()) == ("swe_agent", 362, 91)
     assert imported.dropped == {"file_other_format": 10, "run_rejected": 1} and not imported.notes
     assert (
         "gpt-4o-mini-2024-07-18/results/results.json reports on 1 of 91 instances"
@@ -244,4 +213,3 @@ def test_the_published_java_runs() -> None:
     )
     profile = profile_corpus(frame, rendered=[])
     assert (round(profile.success_rate, 3), round(profile.icc, 2)) == (0.064, 0.21)
-    assert import_corpus(paths, format="swe_agent", name="java").frame.equals(frame)

@@ -6,7 +6,6 @@ from certify_assets.corpora.formats.swe_reports import (
     Report,
     Unlabelled,
     issue_text,
-    of_multi_swe_bench,
     parse_object,
     run_name,
     task_of,
@@ -86,22 +85,6 @@ def test_what_is_no_object(data: bytes, problem: str) -> None:
     found = parse_object(data)
     assert isinstance(found, str) and found.startswith(problem)
     assert parse_object(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
-
-
-@pytest.mark.parametrize(
-    ("name", "multi"),
-    [
-        ("x/evaluation/java/verified/run/trajs/a__b-1.traj", True),
-        ("evaluation/c++/run/a__b-1.traj", True),
-        ("Multi-SWE-bench/run/a__b-1.traj", True),
-        ("run/a__b_pr-1.traj", True),
-        ("evaluation/lite/run/trajs/a__b-1.traj", False),
-        ("evaluation/javanese/a__b-1.traj", False),
-        ("run/a__b-1.traj", False),
-    ],
-)
-def test_runs_of_multi_swe_bench(name: str, multi: bool) -> None:
-    assert of_multi_swe_bench(name) is multi
 
 
 @pytest.mark.parametrize(

@@ -36,12 +36,6 @@ LABELS = {
     "agent_reward_bench": Labels(
         4, ("summary_info",), ("annotations.csv", "judgments/**/*.json"), ("infrastructure_error",)
     ),
-    "agentclinic": Labels(
-        22, ("score",), ("SUMMARY.json",), ("infrastructure_error", "no_trajectory", "small_run")
-    ),
-    "autocoderover": Labels(
-        4, files=("report.json", "final_report.json"), dropped=("unreadable_record",)
-    ),
     "browsergym": Labels(
         4,
         ("cum_reward", "cum_raw_reward", "reward", "raw_reward"),
@@ -53,12 +47,9 @@ LABELS = {
     "inspect": Labels(
         12, ("scores", "results"), (), ("duplicate", "infrastructure_error", "no_trajectory")
     ),
-    "intercode": Labels(8, ("rewards", "summary"), dropped=("no_trajectory",)),
     "langfuse": Labels(7, ("scores",), ("scores.jsonl",)),
     "langsmith": Labels(6, files=("feedback.jsonl",)),
-    "miniwob_demos": Labels(6, ("reward", "rawReward"), dropped=("no_trajectory",)),
     "mlflow": Labels(7, ("assessments",), dropped=("unreadable_record",)),
-    "multi_swe_bench": Labels(4, files=("results.json",)),
     "openhands": Labels(
         4,
         ("report", "test_result"),

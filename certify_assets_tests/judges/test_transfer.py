@@ -351,10 +351,10 @@ def test_a_stale_transfer_judge_does_not_keep_the_others_from_being_shown(store:
 def test_domains_come_from_the_configuration_else_from_the_format(store: Store) -> None:
     assert str(Corpus(store, "home").domain) == "web"
     assert Corpus(store, "miniwob_weak").domain.name == embedded_config("x").domain == "web"
-    assert str(format_domain("autocoderover+swe_agent")) == "software (derived from the format)"
+    assert str(format_domain("openhands+swe_agent")) == "software (derived from the format)"
     assert format_domain("taubench_v1").name == format_domain("tau2").name == "customer_service"
     assert not format_domain("table").name
-    assert not format_domain("intercode+tau2").name
+    assert not format_domain("terminal_bench+tau2").name
     assert not format_domain("harbor").name
     with pytest.raises(InputError, match="cannot name a domain"):
         CorpusConfig("c", domain="The Web")

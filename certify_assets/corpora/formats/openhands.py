@@ -17,7 +17,6 @@ from certify_assets.corpora.formats.swe_reports import (
     Unlabelled,
     collect_outcomes,
     issue_text,
-    of_multi_swe_bench,
     run_name,
     task_of,
 )
@@ -51,7 +50,7 @@ _NOISE = frozenset(
 )
 
 
-def of_openhands(file: SourceFile) -> bool:
+def _fits(file: SourceFile) -> bool:
     """Say whether one of the first lines of a file is an evaluation output."""
     return file.suffix in _LINES and any(keys >= _REQUIRED for keys in _first_keys(file))
 
@@ -63,7 +62,7 @@ def _first_keys(file: SourceFile) -> Iterator[Set[str]]:
                 yield record.keys()
 
 
-def read_output(file: SourceFile, outcomes: Outcomes, reading: Reading) -> Iterator[Draft]:
+def _read_output(file: SourceFile, outcomes: Outcomes, reading: Reading) -> Iterator[Draft]:
     """Read the runs of one output.jsonl."""
     reading.sha256(file)
     try:
@@ -75,10 +74,6 @@ def read_output(file: SourceFile, outcomes: Outcomes, reading: Reading) -> Itera
                 yield draft
     except BrokenFileError as error:
         reading.drop("file_ends_early", str(error))
-
-
-def _fits(file: SourceFile) -> bool:
-    return not of_multi_swe_bench(file.plain_name) and of_openhands(file)
 
 
 def _explain(file: SourceFile) -> str | None:
@@ -103,16 +98,16 @@ def _explain(file: SourceFile) -> str | None:
 )
 def openhands(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read the runs of every output file, with outcomes from reports."""
-    outcomes = collect_outcomes(files, reading, named_tasks(files))
+    outcomes = collect_outcomes(files, reading, _named_tasks(files))
     outcomes.note(reading)
     for file in files:
-        if of_openhands(file):
-            yield from read_output(file, outcomes, reading)
+        if _fits(file):
+            yield from _read_output(file, outcomes, reading)
         elif file.name not in reading.hashes:
-            note_other(file, reading)
+            _note_other(file, reading)
 
 
-def note_other(file: SourceFile, reading: Reading) -> None:
+def _note_other(file: SourceFile, reading: Reading) -> None:
     """Note a file that holds no run, or count it where it cannot be decompressed."""
     try:
         file.head(1)
@@ -122,11 +117,9 @@ def note_other(file: SourceFile, reading: Reading) -> None:
         reading.tally.other(file.name, _other(file))
 
 
-def named_tasks(files: Files) -> Iterator[tuple[str, str]]:
+def _named_tasks(files: Files) -> Iterator[tuple[str, str]]:
     """Go through file and task of every run that the files hold."""
-    for file in filter(
-        of_openhands, files.matching("*.jsonl", "*.ndjson", "*.jsonl.gz", "*.ndjson.gz")
-    ):
+    for file in filter(_fits, files.matching("*.jsonl", "*.ndjson", "*.jsonl.gz", "*.ndjson.gz")):
         try:
             for _, record in _lines(file):
                 if isinstance(record, dict) and isinstance(record.get("instance_id"), str):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
 from pathlib import PurePosixPath
 
 from certify_assets.corpora.formats.base import (
@@ -17,13 +16,6 @@ from certify_assets.corpora.formats.base import (
     words,
 )
 from certify_assets.corpora.formats.files import SourceFile
-from certify_assets.corpora.formats.openhands import (
-    named_tasks,
-    note_other,
-    of_openhands,
-    openhands,
-    read_output,
-)
 from certify_assets.corpora.formats.records import Record
 from certify_assets.corpora.formats.swe_reports import (
     FileRun,
@@ -31,7 +23,6 @@ from certify_assets.corpora.formats.swe_reports import (
     collect_outcomes,
     draft_of,
     issue_text,
-    of_multi_swe_bench,
     parents,
     parse_object,
     run_name,
@@ -46,16 +37,8 @@ _MODEL = re.compile(rb'"model_name_or_path"\s*:\s*"([^"\\]+)"')
 _PREDICTIONS = ("all_preds.jsonl", "preds.json")
 
 
-def _is_run(file: SourceFile) -> bool:
-    return file.suffix == ".traj" and _TRAJECTORY.search(file.head(_HEAD)) is not None
-
-
 def _fits(file: SourceFile) -> bool:
-    return not of_multi_swe_bench(file.plain_name) and _is_run(file)
-
-
-def _fits_multi(file: SourceFile) -> bool:
-    return of_multi_swe_bench(file.plain_name) and (_is_run(file) or of_openhands(file))
+    return file.suffix == ".traj" and _TRAJECTORY.search(file.head(_HEAD)) is not None
 
 
 def _explain(file: SourceFile) -> str | None:
@@ -89,34 +72,9 @@ def swe_agent(files: Files, reading: Reading) -> Iterator[Draft]:
             reading.other(file, "is neither a SWE-agent run nor a report on such runs.")
 
 
-@corpus_format(
-    suffixes=swe_agent.suffixes,
-    domain="software",
-    title="Multi-SWE-bench submissions (SWE-agent .traj or OpenHands output.jsonl, with "
-    "results.json)",
-    fits=_fits_multi,
-    explain=_explain,
-    label_source="tests of the instance, run by the Multi-SWE-bench harness on the submitted patch",
-    leak_fields=(
-        *swe_agent.leak_fields,
-        *(field for field in openhands.leak_fields if field not in swe_agent.leak_fields),
-    ),
-)
-def multi_swe_bench(files: Files, reading: Reading) -> Iterator[Draft]:
-    """Read trajectories or output files of submissions, with outcomes of named tasks."""
-    outcomes, models = _outcomes(files, reading, named_tasks(files)), _models(files, reading)
-    for file in files:
-        if file.suffix == ".traj":
-            yield from _read(file, outcomes, models, reading)
-        elif of_openhands(file):
-            yield from read_output(file, outcomes, reading)
-        elif file.name not in reading.hashes:
-            note_other(file, reading)
-
-
-def _outcomes(files: Files, reading: Reading, others: Iterable[tuple[str, str]] = ()) -> Outcomes:
+def _outcomes(files: Files, reading: Reading) -> Outcomes:
     runs = ((file.name, _task(file)) for file in files.matching("*.traj", "*.traj.gz"))
-    outcomes = collect_outcomes(files, reading, chain(runs, others))
+    outcomes = collect_outcomes(files, reading, runs)
     outcomes.note(reading)
     return outcomes
 

@@ -17,10 +17,6 @@ from certify_assets.corpora.schema import Step
 from certify_assets.files import apart_from_0_and_1, unique_keys
 
 _NEW_ID = re.compile(r"([^/\s]+?)(?:/|__)([^/\s]+?)(?::pr-|_pr-)(\d+)")
-_LANGUAGES = r"c|c\+\+|cpp|go|java|javascript|js|kotlin|python|rust|ts|typescript"
-_MULTI = re.compile(
-    rf"(?:^|/)evaluation/(?:{_LANGUAGES})/|multi[-_]swe|(?::|_)pr-\d+\.traj$", re.IGNORECASE
-)
 _REPORT_FOLDER = re.compile(r"results|reports?|evaluation|\w*eval_results")
 _TAGS = re.compile(
     r"<(issue|issue_description|pr_description|problem_statement)>(.*?)</\1>", re.DOTALL
@@ -164,11 +160,6 @@ def task_of(identity: str) -> str:
     """Return an instance id in the spelling of SWE-bench: apache__dubbo-10638."""
     match = _NEW_ID.fullmatch(identity)
     return f"{match[1]}__{match[2]}-{match[3]}" if match else identity
-
-
-def of_multi_swe_bench(name: str) -> bool:
-    """Say whether a run's name is one of Multi-SWE-bench; runs themselves are as on SWE-bench."""
-    return _MULTI.search(name) is not None
 
 
 def issue_text(prompt: str) -> str:
