@@ -20,8 +20,6 @@ _CHUNK = 1 << 20
 _Stored = TypeVar("_Stored")
 _ADAPTERS: dict[Any, Any] = {}
 _DIGITS = 10
-#: digits before the point, and zeros behind it with one, from which ECMAScript writes an exponent
-_WIDEST, _LEADING_ZEROS = 21, 6
 _POLL_SECONDS = 0.005
 
 
@@ -32,45 +30,6 @@ def canonical_json(value: Any) -> bytes:
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
     return text.encode("utf-8") + b"\n"
-
-
-#: whole numbers beyond are no numbers of RFC 8785, which are those of JavaScript
-MOST_WHOLE = 2**53 - 1
-
-
-def interchange_json(value: Any) -> bytes:
-    """Encode a JSON value by RFC 8785, as programs in any language can."""
-    if isinstance(value, Mapping):
-        # by UTF-16 code units
-        names = sorted(value, key=lambda name: str(name).encode("utf-16-be"))
-        items = [interchange_json(name) + b":" + interchange_json(value[name]) for name in names]
-        return b"{" + b",".join(items) + b"}"
-    if isinstance(value, list | tuple):
-        return b"[" + b",".join(map(interchange_json, value)) + b"]"
-    if isinstance(value, float):
-        return _interchange_number(value).encode("ascii")
-    if type(value) is int and abs(value) > MOST_WHOLE:
-        raise ValueError(f"{value} is above the whole numbers of RFC 8785, {MOST_WHOLE}")
-    return json.dumps(value, ensure_ascii=False).encode("utf-8")
-
-
-def _interchange_number(value: float) -> str:
-    if not math.isfinite(value):
-        raise ValueError(f"{value} is no number of JSON")
-    if not value:
-        return "0"
-    # the digits are those of repr, the shortest that read back; the notation is that of ECMAScript
-    sign, found, exponent = Decimal(repr(value)).as_tuple()
-    every = "".join(map(str, found))
-    digits, point = every.rstrip("0"), len(every) + int(exponent)
-    if 0 < point <= _WIDEST:
-        whole, rest = digits[:point].ljust(point, "0"), digits[point:]
-        text = f"{whole}.{rest}" if rest else whole
-    elif -_LEADING_ZEROS < point <= 0:
-        text = "0." + "0" * -point + digits
-    else:
-        text = digits[0] + (f".{digits[1:]}" if digits[1:] else "") + f"e{point - 1:+d}"
-    return "-" + text if sign else text
 
 
 def significant(value: float) -> float:

@@ -1,8 +1,6 @@
 """Files as this package reads and writes them: strictly, whole or not at all."""
 
-import json
 import os
-import struct
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +9,6 @@ import yaml
 
 from certify_assets.errors import InputError
 from certify_assets.files import (
-    interchange_json,
     parse_json,
     parse_yaml,
     read_json,
@@ -125,36 +122,3 @@ def test_a_stored_document_becomes_dataclasses_and_one_of_another_kind_is_refuse
     assert stored_as(Outer, document) == Outer((Inner(("a", "b"), 0.5), Inner(())))
     with pytest.raises(InputError, match=r"of a Outer cannot be read \(parts.0.names: .*make it"):
         stored_as(Outer, {"parts": [{"names": None}]})
-
-
-def test_rfc_8785_is_written_as_its_examples_say() -> None:
-    # appendix B, as IEEE 754 bits, and the order of keys of section 3.2.3
-    numbers = {
-        0x0000000000000000: "0",
-        0x8000000000000000: "0",
-        0x0000000000000001: "5e-324",
-        0x8000000000000001: "-5e-324",
-        0x7FEFFFFFFFFFFFFF: "1.7976931348623157e+308",
-        0x4340000000000000: "9007199254740992",
-        0x4430000000000000: "295147905179352830000",
-        0x44B52D02C7E14AF5: "9.999999999999997e+22",
-        0x44B52D02C7E14AF6: "1e+23",
-        0x444B1AE4D6E2EF4F: "999999999999999900000",
-        0x444B1AE4D6E2EF50: "1e+21",
-        0x3EB0C6F7A0B5ED8C: "9.999999999999997e-7",
-        0x3EB0C6F7A0B5ED8D: "0.000001",
-        0x41B3DE4355555553: "333333333.3333332",
-        0xBECBF647612F3696: "-0.0000033333333333333333",
-    }
-    for bits, text in numbers.items():
-        (value,) = struct.unpack(">d", bits.to_bytes(8, "big"))
-        assert interchange_json(value) == text.encode()
-    keys = ["\u20ac", "\r", "\ufb33", "1", "\U0001f600", "\u0080", "\u00f6"]
-    written = json.loads(interchange_json(dict.fromkeys(keys, True)))
-    assert list(written) == ["\r", "1", "\u0080", "\u00f6", "\u20ac", "\U0001f600", "\ufb33"]
-    assert interchange_json({"b": [3.0, -2, None], "a": '\x0f\n"\\\u20ac/'}) == (
-        b'{"a":"\\u000f\\n\\"\\\\\xe2\x82\xac/","b":[3,-2,null]}'
-    )
-    for value in (2**53, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match=r"RFC 8785|no number of JSON"):
-            interchange_json([value])

@@ -33,8 +33,7 @@ from certify_assets.certificates.batch import (
     weighted_test,
 )
 from certify_assets.certificates.batch_planning import History, plan_batch
-from certify_assets.certificates.cells import CountedTable
-from certify_assets.certificates.certificate import SCHEMA, TASK_SCHEMA, Certificate
+from certify_assets.certificates.certificate import SCHEMA, Certificate
 from certify_assets.certificates.clustering import (
     ClusterSummary,
     anova_icc,
@@ -48,7 +47,7 @@ from certify_assets.certificates.decision import RowDecisions, decide
 from certify_assets.certificates.diagnosis import Diagnosis, diagnose
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
 from certify_assets.certificates.gates import GateResult, GateThresholds, table_gates
-from certify_assets.certificates.inputs import Observations, observe, tasks_sha256
+from certify_assets.certificates.inputs import Observations, observe
 from certify_assets.certificates.issuance import certify, issue
 from certify_assets.certificates.monitor import (
     Monitoring,
@@ -70,7 +69,6 @@ from certify_assets.certificates.sample_size import (
 from certify_assets.certificates.sides import (
     CertificateSet,
     Sides,
-    certify_counted,
     certify_sides,
     joint_deltas,
     joint_promise,
@@ -80,8 +78,6 @@ from certify_assets.certificates.verification import (
     NOT_VOUCHED,
     settings_of,
     verify_certificate,
-    verify_counted,
-    verify_counted_set,
     verify_set,
 )
 
@@ -96,7 +92,6 @@ __all__ = [
     "CertificateSet",
     "ClusterSummary",
     "CorpusFacts",
-    "CountedTable",
     "Diagnosis",
     "EVERY_PROCEDURE",
     "Evaluation",
@@ -115,7 +110,6 @@ __all__ = [
     "SequentialTest",
     "Settings",
     "Sides",
-    "TASK_SCHEMA",
     "TaskCounts",
     "TaskStream",
     "ThresholdCurve",
@@ -124,7 +118,6 @@ __all__ = [
     "auroc",
     "bootstrap_errors",
     "certify",
-    "certify_counted",
     "certify_sides",
     "clopper_pearson_upper",
     "corpus_facts",
@@ -154,11 +147,8 @@ __all__ = [
     "summarise_clusters",
     "table_gates",
     "task_stream",
-    "tasks_sha256",
     "threshold_curve",
     "verify_certificate",
-    "verify_counted",
-    "verify_counted_set",
     "verify_set",
     "uniform_test",
     "weighted_test",

@@ -30,7 +30,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates import kernels
-from certify_assets.certificates.cells import CellCounts
 from certify_assets.certificates.counts import TaskCounts
 from certify_assets.errors import InputError, quoted
 from certify_assets.work import counted
@@ -85,26 +84,6 @@ def error_lattice(
         covered, errors, budget.numerator, budget.denominator
     )
     return ErrorLattice(values, counts, offsets, int(covered.shape[1]))
-
-
-def counts_lattice(counts: TaskCounts, budget: Fraction) -> ErrorLattice:
-    """Build the same histograms from task counts, which may be histograms already."""
-    if not isinstance(counts, CellCounts):
-        return error_lattice(counts.covered, counts.errors, budget)
-    found = [
-        np.unique(
-            budget.denominator * cells.second - budget.numerator * cells.first, return_inverse=True
-        )
-        for cells in counts.histograms
-    ]
-    often = [np.zeros(values.size, np.int64) for values, _ in found]
-    for sums, (_, places), cells in zip(often, found, counts.histograms, strict=True):
-        np.add.at(sums, places, cells.tasks)
-    offsets = np.cumsum([0, *(values.size for values, _ in found)], dtype=np.int64)
-    values = np.concatenate([np.empty(0, np.int64), *(values for values, _ in found)])
-    return ErrorLattice(
-        values, np.concatenate([np.empty(0, np.int64), *often]), offsets, counts.tasks
-    )
 
 
 def bootstrap_tails(

@@ -6,29 +6,18 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from datetime import date
 from types import UnionType
 from typing import Any, Final, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
 
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.evaluation import level_shares
-from certify_assets.certificates.inputs import BY_TASKS, Inputs, PoolInputs
+from certify_assets.certificates.inputs import Inputs, PoolInputs
 from certify_assets.errors import ForgedCertificateError, quoted
-from certify_assets.files import (
-    MOST_WHOLE,
-    canonical_json,
-    interchange_json,
-    sha256_bytes,
-    significant,
-)
+from certify_assets.files import canonical_json, sha256_bytes, significant
 
 SCHEMA: Final = 1
-#: of a table that is named by its tasks' digests; its canonical form is that of RFC 8785
-TASK_SCHEMA: Final = 2
-#: what documents of each hold: those of earlier days have a text, and keep it
-ROW_SCHEMAS: Final = (SCHEMA, "certify_assets/certificate/1")
-TASK_SCHEMAS: Final = (TASK_SCHEMA, "certify_assets/certificate/2")
 _ROUNDING, _SMALL_LEVEL = 1e-9, 0.05
 #: the one key that a document may lack
 _DAY: Final = "issued_at"
@@ -64,11 +53,6 @@ class Certificate:
     rule, when there were candidates), covered_trajectories and errors (at the threshold), promise
     (the sentence that may be quoted), issued_at (a day such as 2026-01-31, only where one was
     given) and digest (the hash of all the rest).
-
-    There are two schemas. The first names its table by a hash of all rows in order; the second, of
-    tables that are read in pieces, by one of the digests of its tasks (inputs.digest names the
-    definition), and its canonical bytes are those of RFC 8785. ``schema`` is 1 or 2; documents of
-    earlier days have a text that ends in it, which they keep.
 
     Derived numbers have ten significant digits; alpha, delta and the threshold are exact.
 
@@ -111,16 +95,14 @@ class Certificate:
     inputs: Inputs
     software: dict[str, str]
     seed: int
-    schema: int | str = field(default=SCHEMA)
+    schema: int = SCHEMA
     issued_at: str | None = None
 
     def __post_init__(self) -> None:
-        most = MOST_WHOLE if self.by_tasks else 2**63 - 1
         for name, allowed in _TYPES.items():
-            _check(name, getattr(self, name), allowed, most)
-        inputs = _TASK_INPUTS if self.by_tasks else _INPUTS
-        for name, shape in {**_SHAPES, "inputs": inputs}.items():
-            _check_mapping(name, getattr(self, name), shape, most)
+            _check(name, getattr(self, name), allowed)
+        for name, shape in _SHAPES.items():
+            _check_mapping(name, getattr(self, name), shape)
         if "pool" in self.inputs:
             _check_mapping("inputs.pool", self.inputs["pool"], kinds_of(PoolInputs))
         for finding in self.findings:
@@ -136,30 +118,22 @@ class Certificate:
         _check_sense(self)
 
     @property
-    def by_tasks(self) -> bool:
-        """Whether its table is named by the digests of its tasks."""
-        return self.schema in TASK_SCHEMAS
-
-    @property
     def digest(self) -> str:
         """SHA-256 of every other key: it shows edits that verification cannot; no signature."""
-        return sha256_bytes(self._encode(self._values))
+        return sha256_bytes(canonical_json(self._values))
 
     @property
     def _values(self) -> dict[str, Any]:
         """The keys of the document but its digest; one that lacks a day has no key for it."""
         return {key: value for key, value in vars(self).items() if (key, value) != _UNDATED}
 
-    def _encode(self, values: dict[str, Any]) -> bytes:
-        return interchange_json(values) if self.by_tasks else canonical_json(values)
-
     def to_dict(self) -> dict[str, Any]:
         """Return the document as JSON values, lists and dicts fresh."""
-        return dict(json.loads(canonical_json({**self._values, "digest": self.digest})))
+        return dict(json.loads(self.to_json()))
 
     def to_json(self) -> bytes:
         """Return the canonical bytes."""
-        return self._encode({**self._values, "digest": self.digest})
+        return canonical_json({**self._values, "digest": self.digest})
 
     @property
     def sha256(self) -> str:
@@ -196,18 +170,11 @@ class Certificate:
                     f"The certificate has a key of no certificate, {name!r}; give it as it was "
                     "written."
                 )
-        if document["schema"] not in (*ROW_SCHEMAS, *TASK_SCHEMAS):
-            raise ForgedCertificateError(
-                f"The certificate has schema {quoted(document['schema'])}; this version reads "
-                f"{SCHEMA} and {TASK_SCHEMA}."
-            )
         if _UNDATED in document.items():
             raise ForgedCertificateError(
                 f"The certificate has {_DAY} without a day; give it as it was written."
             )
         values = {name: document[name] for name in names if name in document}
-        if document["schema"] in TASK_SCHEMAS:
-            values = _with_points(values)
         for name in ("assumptions", "findings"):
             if isinstance(values[name], list):
                 values[name] = tuple(values[name])
@@ -256,28 +223,13 @@ def kinds_of(owner: type) -> _Kinds:
 
 _NONE = type(None)
 _TYPES = kinds_of(Certificate)
-_SHAPES: dict[str, _Kinds] = {"parameters": kinds_of(Parameters), "software": {"version": (str,)}}
-_TASK_INPUTS = kinds_of(Inputs)
-_INPUTS = {name: kinds for name, kinds in _TASK_INPUTS.items() if name != "digest"}
-
-
-def _with_points(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values with floats where RFC 8785 writes 3.0 as 3."""
-    found = {name: _pointed(value, _TYPES[name]) for name, value in values.items()}
-    if isinstance(parameters := found["parameters"], dict):
-        kinds = _SHAPES["parameters"]
-        found["parameters"] = {
-            name: _pointed(value, kinds.get(name, ())) for name, value in parameters.items()
-        }
-    return found
-
-
-def _pointed(value: Any, allowed: tuple[type, ...]) -> Any:
-    whole = type(value) is int and abs(value) <= MOST_WHOLE
-    return float(value) if whole and float in allowed and int not in allowed else value
-
-
+_SHAPES: dict[str, _Kinds] = {
+    "parameters": kinds_of(Parameters),
+    "software": {"version": (str,)},
+    "inputs": kinds_of(Inputs),
+}
 _MAY_LACK = ("inputs", "pool")
+_MOST_WHOLE = 2**63 - 1
 
 
 def _is_day(value: str) -> bool:
@@ -295,12 +247,12 @@ def _is_text(value: object) -> bool:
     )
 
 
-def _check(name: str, value: Any, allowed: tuple[type, ...], most: int) -> None:
+def _check(name: str, value: Any, allowed: tuple[type, ...]) -> None:
     # bool is a subclass of int, and a certificate distinguishes them
     unusable = (
         (isinstance(value, float) and not math.isfinite(value))
         or (isinstance(value, str) and not _is_text(value))
-        or (isinstance(value, int) and abs(value) > most)
+        or (isinstance(value, int) and abs(value) > _MOST_WHOLE)
     )
     if type(value) not in allowed or unusable:
         words = " or ".join(
@@ -312,7 +264,7 @@ def _check(name: str, value: Any, allowed: tuple[type, ...], most: int) -> None:
         )
 
 
-def _check_mapping(name: str, value: Any, shape: _Kinds, most: int = MOST_WHOLE) -> None:
+def _check_mapping(name: str, value: Any, shape: _Kinds) -> None:
     # a certificate without a pool has the document that it had before there were any
     needed = {key: kinds for key, kinds in shape.items() if (name, key) != _MAY_LACK}
     if not isinstance(value, dict) or not set(needed) <= set(value) <= set(shape):
@@ -320,19 +272,13 @@ def _check_mapping(name: str, value: Any, shape: _Kinds, most: int = MOST_WHOLE)
             f"{name} is {quoted(value)}; it has exactly the keys {', '.join(sorted(needed))}."
         )
     for key in value:
-        _check(f"{name}.{key}", value[key], shape[key], most)
+        _check(f"{name}.{key}", value[key], shape[key])
 
 
 def _check_sense(certificate: Certificate) -> None:
-    if certificate.schema not in (*ROW_SCHEMAS, *TASK_SCHEMAS):
+    if certificate.schema != SCHEMA:
         raise ForgedCertificateError(
-            f"schema is {quoted(certificate.schema)}; this version writes {SCHEMA} and "
-            f"{TASK_SCHEMA}."
-        )
-    digest = certificate.inputs.get("digest")
-    if certificate.by_tasks and digest != BY_TASKS:
-        raise ForgedCertificateError(
-            f"inputs.digest is {quoted(digest)}; this version knows {BY_TASKS}."
+            f"schema is {certificate.schema}; this version reads {SCHEMA}."
         )
     if not all(_is_text(text) for text in certificate.assumptions):
         raise ForgedCertificateError(

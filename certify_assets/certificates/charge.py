@@ -33,7 +33,7 @@ from certify_assets.certificates.counts import TaskCounts
 from certify_assets.certificates.pseudo_task import (
     PseudoTask,
     PseudoTaskTails,
-    Sized,
+    SizedScores,
     covered_by_size,
     pseudo_task_tails,
     supposed_errors,
@@ -52,13 +52,13 @@ _TIE = 1e-9
 _PARTS = 200
 
 
-def size_charges(counts: TaskCounts, tables: tuple[Sized, ...]) -> NDArray[np.float64]:
+def size_charges(counts: TaskCounts, tables: tuple[SizedScores, ...]) -> NDArray[np.float64]:
     """Share of the covered runs that is charged as wrong, at every threshold.
 
     Parameters
     ----------
     counts : TaskCounts
-    tables : tuple of SizedScores or CountedTable
+    tables : tuple of SizedScores
         The calibration table, and any pool.
     """
     each = covered_by_size(counts, tables)

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.bootstrap import draws_needed
-from certify_assets.certificates.cells import CountedTable
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
 from certify_assets.certificates.guard import factor_needed
@@ -125,7 +124,7 @@ def diagnose(
 
 
 def diagnose_evaluation(
-    observations: Observations | CountedTable, evaluation: Evaluation, settings: Settings
+    observations: Observations, evaluation: Evaluation, settings: Settings
 ) -> Diagnosis:
     """Diagnose an evaluation that is there already; see :func:`diagnose`."""
     counts = evaluation.counts

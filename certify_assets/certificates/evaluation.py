@@ -15,14 +15,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates.betting import BettingPlan, check_pilot, make_plan
 from certify_assets.certificates.bootstrap import as_fraction, draws_needed, resample_sums
-from certify_assets.certificates.cells import CountedTable
 from certify_assets.certificates.charge import POOL_TASKS, size_charges
 from certify_assets.certificates.counts import SIDES, TaskCounts, count_at, count_tasks
 from certify_assets.certificates.guard import GUARDS, GuardTest, apply_guard, no_guard
@@ -37,16 +35,14 @@ from certify_assets.certificates.procedures import (
     find_procedure,
 )
 from certify_assets.certificates.pseudo_task import (
-    ICC_GRID,
     WHOLE_SHARE,
     PseudoTask,
-    Sized,
+    SizedScores,
     covered_ratios,
     error_icc,
     observed_ratio,
 )
 from certify_assets.errors import InputError, quoted
-from certify_assets.files import MOST_WHOLE
 
 MULTIPLICITIES = ("bonferroni", "fixed", "fallback", "maxt")
 #: how a certificate names the payment of a procedure that is calibrated over its whole grid
@@ -299,14 +295,13 @@ class Evaluation:
 
 
 def evaluate(
-    observations: Observations | CountedTable,
+    observations: Observations,
     settings: Settings,
     pilot: Observations | None = None,
     pool: Pool | None = None,
 ) -> Evaluation:
     """Count tasks on the grid and put every threshold to procedure and guard."""
     side, most = settings.side, settings.max_task_size
-    missing_input, plan = None, None
     if pool is not None and not settings.method.calibrated:
         raise InputError(
             f"A pool of unlabelled tasks is for pseudo_task, and {settings.method.name} does "
@@ -314,17 +309,12 @@ def evaluate(
         )
     if pool is not None:
         check_pool(pool, observations)
-    if isinstance(observations, CountedTable):
-        if refusal := needs_all_rows(settings):
-            raise InputError(refusal)
-        counts: TaskCounts = observations.counts[side, settings.applied_grid]
-    else:
-        missing_input, plan = _prepare(observations, settings, pilot)
-        counts = (
-            count_tasks(observations, side, settings.applied_grid)
-            if plan is None
-            else count_at(observations, side, plan.thresholds)
-        )
+    missing_input, plan = _prepare(observations, settings, pilot)
+    counts = (
+        count_tasks(observations, side, settings.applied_grid)
+        if plan is None
+        else count_at(observations, side, plan.thresholds)
+    )
     largest = int(counts.sizes.max(initial=0))
     if most is not None and largest > most:
         raise InputError(
@@ -332,7 +322,7 @@ def evaluate(
             f"{most} attempts a task."
         )
     tested = counts
-    if settings.method.one_draw and isinstance(observations, Observations):
+    if settings.method.one_draw:
         tested = count_at(observations.one_a_task(settings.seed), side, counts.thresholds)
     test = settings.test if plan is None else replace(settings.test, bets=plan.bets)
     if settings.method.calibrated and counts.tasks:
@@ -379,36 +369,6 @@ def guard_of(counts: TaskCounts, settings: Settings, *, drawn: bool = False) -> 
     )
 
 
-def grids_of(settings: Sequence[Settings], sides: Sequence[str]) -> set[tuple[str, int]]:
-    """Return side and number of thresholds of every grid on which tasks are counted."""
-    sizes = {item.applied_grid for item in settings}
-    if any(item.method.calibrated for item in settings):
-        sizes.add(ICC_GRID)
-    return set(product(sides, sizes))
-
-
-def needs_all_rows(settings: Settings) -> str | None:
-    """Say why settings cannot do with a table that is read in pieces; None where they can."""
-    method = settings.method
-    name = None if method.pieces else method.name
-    if method.pieces and method.joint and settings.multiplicity == "maxt":
-        name = "multiplicity maxt"
-    elif method.pieces and method.joint and settings.engine == "montecarlo":
-        name = "engine montecarlo"
-    if name is not None:
-        others = ", ".join(item.name for item in PROCEDURES.values() if item.pieces)
-        return (
-            f"{name} needs all rows of the table at once and this one is read in pieces; give one "
-            f"of the procedures {others} without Monte-Carlo draws, or a sample of the tasks."
-        )
-    if settings.seed > MOST_WHOLE:
-        return (
-            f"seed is {settings.seed}, above the whole numbers of RFC 8785 in which a certificate "
-            f"of a table that is read in pieces is written; give one up to {MOST_WHOLE}."
-        )
-    return None
-
-
 def _prepare(
     observations: Observations, settings: Settings, pilot: Observations | None
 ) -> tuple[str | None, BettingPlan | None]:
@@ -427,7 +387,7 @@ def _prepare(
 
 
 def pseudo_task(
-    observations: Observations | CountedTable,
+    observations: Observations,
     counts: TaskCounts,
     settings: Settings,
     pool: Pool | None,
@@ -438,8 +398,12 @@ def pseudo_task(
 
     A pool of `POOL_TASKS` tasks charges sizes; benchmarks leave that out to compare.
     """
-    icc, cap, most = error_icc(observations, counts), settings.error_icc_cap, settings.max_task_size
-    tables: tuple[Sized, ...] = (observations,) if pool is None else (observations, pool)
+    icc, cap, most = (
+        error_icc(observations, counts.side),
+        settings.error_icc_cap,
+        settings.max_task_size,
+    )
+    tables: tuple[SizedScores, ...] = (observations,) if pool is None else (observations, pool)
     least = np.full(
         counts.thresholds.size, max(1.0, float(settings.size_ratio), observed_ratio(counts))
     )

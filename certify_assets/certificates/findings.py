@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from certify_assets.certificates.bootstrap import draws_needed
-from certify_assets.certificates.cells import CountedTable
 from certify_assets.certificates.charge import POOL_TASKS
-from certify_assets.certificates.clustering import n_min, summarise_clusters
+from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts
 from certify_assets.certificates.diagnosis import MISSING_INPUTS, diagnose_evaluation
 from certify_assets.certificates.evaluation import (
@@ -34,26 +32,23 @@ _LARGE_RATIO = 5.0
 
 
 def certificate_findings(
-    observations: Observations | CountedTable,
+    observations: Observations,
     evaluation: Evaluation,
     settings: Settings,
     pool: Pool | None = None,
     *,
     pilot: Observations | None = None,
     repeats: int = 0,
-    by_tasks: bool = False,
 ) -> tuple[dict[str, str], ...]:
     """Collect what is particular to the data; what every such certificate assumes is no finding.
 
     `repeats` counts rows that repeat an earlier one, where nothing says that they are other runs.
-    A table that is named by its tasks (`by_tasks`) may have been read in pieces: nothing is said of
-    it then that needs all rows in order.
     """
     found = [
         *_table_findings(observations, evaluation, settings),
         *_row_findings(observations, repeats),
-        *_ranking_findings(observations, evaluation, settings, by_tasks=by_tasks),
-        *_chance_findings(observations, evaluation, settings, (pilot, pool), by_tasks=by_tasks),
+        *_ranking_findings(observations, evaluation, settings),
+        *_chance_findings(observations, evaluation, settings, (pilot, pool)),
         *_size_findings(evaluation, settings),
         *_method_findings(settings),
         *_guard_findings(evaluation, settings),
@@ -69,7 +64,7 @@ def certificate_findings(
 
 
 def _table_findings(
-    observations: Observations | CountedTable, evaluation: Evaluation, settings: Settings
+    observations: Observations, evaluation: Evaluation, settings: Settings
 ) -> Iterator[tuple[str, str]]:
     counts = evaluation.counts
     if observations.unscored:
@@ -100,9 +95,7 @@ def _table_findings(
         )
 
 
-def _row_findings(
-    observations: Observations | CountedTable, repeats: int
-) -> Iterator[tuple[str, str]]:
+def _row_findings(observations: Observations, repeats: int) -> Iterator[tuple[str, str]]:
     if repeats:
         yield (
             "duplicate_rows",
@@ -113,11 +106,9 @@ def _row_findings(
 
 
 def _ranking_findings(
-    observations: Observations | CountedTable,
+    observations: Observations,
     evaluation: Evaluation,
     settings: Settings,
-    *,
-    by_tasks: bool,
 ) -> Iterator[tuple[str, str]]:
     counts = evaluation.counts
     covered = counts.covered_trajectories.astype(np.float64)
@@ -131,10 +122,7 @@ def _ranking_findings(
     missed = np.concatenate([[0.0], errors / wrong, [1.0]])
     if float(np.trapezoid(found, missed)) > 0.5:
         return
-    if by_tasks or isinstance(observations, CountedTable):
-        area, spread = _effective_auroc(observations, counts)
-    else:
-        area, spread = observations.clustered_auroc
+    area, spread = observations.clustered_auroc
     if area + _REVERSED * spread < 0.5:
         yield (
             "scores_look_reversed",
@@ -144,29 +132,11 @@ def _ranking_findings(
         )
 
 
-def _effective_auroc(
-    observations: Observations | CountedTable, counts: TaskCounts
-) -> tuple[float, float]:
-    """AUROC and its standard error (Hanley and McNeil 1982, eq. 2) at the effective sizes."""
-    clusters, area = summarise_clusters(counts.sizes, counts.successes), observations.auroc or 0.5
-    successes = clusters.success_rate * clusters.n_eff
-    failures = clusters.n_eff - successes
-    one, two = area / (2 - area), 2 * area * area / (1 + area)
-    variance = (
-        area * (1 - area)
-        + (successes - 1) * (one - area * area)
-        + (failures - 1) * (two - area * area)
-    ) / (successes * failures)
-    return area, math.sqrt(max(variance, 0.0))
-
-
 def _chance_findings(
-    observations: Observations | CountedTable,
+    observations: Observations,
     evaluation: Evaluation,
     settings: Settings,
     others: tuple[Observations | None, Pool | None],
-    *,
-    by_tasks: bool,
 ) -> Iterator[tuple[str, str]]:
     """Say where any judge would get a certificate, and what a random one gets."""
     counts = evaluation.counts
@@ -176,17 +146,13 @@ def _chance_findings(
     rate, what = (rate, "success") if settings.side == "reject" else (1 - rate, "failure")
     if rate > settings.alpha:
         return
-    sentence = (
+    random = evaluate(observations.at_random(settings.seed), settings, *others)
+    yield (
+        "any_judge",
         f"The {what} rate {rate:.3f} is within alpha {settings.alpha:g}: any judge keeps the "
-        "budget on this side."
+        f"budget on this side. Random scores are certified for {random.chosen_coverage:.3f} of the "
+        f"runs, these for {evaluation.chosen_coverage:.3f}.",
     )
-    if not by_tasks and isinstance(observations, Observations):
-        random = evaluate(observations.at_random(settings.seed), settings, *others)
-        sentence += (
-            f" Random scores are certified for {random.chosen_coverage:.3f} of the runs, these "
-            f"for {evaluation.chosen_coverage:.3f}."
-        )
-    yield "any_judge", sentence
 
 
 def _method_findings(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -251,7 +217,7 @@ def _weight_findings(
 
 
 def _pool_findings(
-    observations: Observations | CountedTable,
+    observations: Observations,
     evaluation: Evaluation,
     settings: Settings,
     pool: Pool | None,

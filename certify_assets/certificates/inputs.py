@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
-from json.encoder import encode_basestring
 from typing import Any, TypedDict
 
 import numpy as np
@@ -45,12 +44,6 @@ class Inputs(TableInputs, total=False):
     """What a certificate was issued on."""
 
     pool: PoolInputs
-    # how the hash of a table that was read in pieces is made
-    digest: str
-
-
-#: by the digests of its tasks, see :func:`tasks_sha256`
-BY_TASKS = "certify_assets/tasks/1"
 
 
 def same_table(one: TableInputs, other: TableInputs) -> bool:
@@ -196,32 +189,6 @@ class Observations:
         """The ``inputs`` entry of a certificate."""
         return {"sha256": self.sha256, "rows": self.rows}
 
-    @cached_property
-    def task_fingerprint(self) -> Inputs:
-        """The ``inputs`` entry of a certificate that names its table by the tasks."""
-        digests = np.frombuffer(self.task_digests(), dtype="S32")
-        return {"sha256": tasks_sha256(digests), "rows": self.rows, "digest": BY_TASKS}
-
-    def task_digests(self) -> bytearray:
-        """Return the SHA-256 digest of every task, 32 bytes each.
-
-        That of the label as a JSON string (RFC 8785), then of the task's rows ascending by score
-        (those without one last) and outcome: nine bytes each, the score as a little-endian float64
-        (the quiet NaN where there is none, no negative zero) and the outcome as 0 or 1.
-        """
-        order = kernels.group_order(self.tasks.astype(np.int64), len(self.labels))
-        rows = np.empty(order.size, dtype=[("score", "<f8"), ("outcome", "|i1")])
-        rows["score"], rows["outcome"] = self.scores[order], self.outcomes[order]
-        sizes = np.bincount(self.tasks, minlength=len(self.labels))
-        ends = (np.cumsum(sizes) * rows.itemsize).tolist()
-        flat, start, digests = memoryview(rows.tobytes()), 0, bytearray()
-        for label, end in zip(self.labels, ends, strict=True):
-            # the API takes labels with half a character, which no file holds
-            name = encode_basestring(label).encode("utf-8", "surrogatepass")
-            digests += hashlib.sha256(name + flat[start:end]).digest()
-            start = end
-        return digests
-
 
 def observe(
     scores: ArrayLike,
@@ -325,18 +292,6 @@ def repeated_rows(
 def task_codes(tasks: Sequence[Any] | NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
     """Return the sorted task labels, and the place of each row's task among them."""
     return _factorise(tasks)
-
-
-def tasks_sha256(digests: NDArray[np.bytes_]) -> str:
-    """Return the hash of a table from its tasks' digests in any order: that of all, ascending.
-
-    Tables are equal exactly when their tasks are, so pieces of a table that hold whole tasks can be
-    read one after the other.
-    """
-    # NumPy compares such items byte by byte; of equal length, so the padding decides nothing
-    found = hashlib.sha256(f"{BY_TASKS}\n".encode("ascii"))
-    found.update(np.sort(digests).view(np.uint8).data)
-    return found.hexdigest()
 
 
 def _digest(

@@ -8,8 +8,7 @@ from typing import Any, TypedDict
 from numpy.typing import ArrayLike, NDArray
 
 from certify_assets._version import __version__
-from certify_assets.certificates.cells import CountedTable
-from certify_assets.certificates.certificate import SCHEMA, TASK_SCHEMA, Certificate, Parameters
+from certify_assets.certificates.certificate import Certificate, Parameters
 from certify_assets.certificates.clustering import kish_effective_tasks, summarise_clusters
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
 from certify_assets.certificates.findings import certificate_findings
@@ -186,7 +185,7 @@ def certify(
 
 
 def issue(
-    observations: Observations | CountedTable,
+    observations: Observations,
     settings: Settings,
     *,
     pilot: Observations | None = None,
@@ -194,11 +193,8 @@ def issue(
     provenance: Mapping[str, str] | None = None,
     selection: str | None = None,
     repeats: int = 0,
-    inputs: Inputs | None = None,
 ) -> Certificate:
     """Certify a table that is observed already; see :func:`certify`."""
-    # `inputs` are those of the table's tasks where the certificate is to name it by them
-    named = _inputs(observations.fingerprint if inputs is None else inputs, pool)
     evaluation = evaluate(observations, settings, pilot, pool)
     counts = evaluation.counts
     clusters = summarise_clusters(counts.sizes, counts.successes)
@@ -235,21 +231,19 @@ def issue(
             pool,
             pilot=pilot,
             repeats=repeats,
-            by_tasks="digest" in named,
         ),
         candidates=int(settings.candidates),
         selection=selection,
         parameters=_parameters(settings, pilot),
         provenance=_checked_provenance(provenance),
-        inputs=named,
+        inputs=_inputs(observations, pool),
         software={"version": __version__},
         seed=int(settings.seed),
-        schema=TASK_SCHEMA if "digest" in named else SCHEMA,
     )
 
 
-def _inputs(table: Inputs, pool: Pool | None) -> Inputs:
-    found = table.copy()
+def _inputs(observations: Observations, pool: Pool | None) -> Inputs:
+    found = observations.fingerprint
     if pool is not None:
         found["pool"] = pool.fingerprint
     return found

@@ -9,7 +9,6 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certify_assets.certificates.cells import CountedTable
 from certify_assets.certificates.inputs import (
     Observations,
     PoolInputs,
@@ -109,12 +108,9 @@ def observe_pool(
     return Pool(ordered, owner, labels, scored, digest, origin)
 
 
-def check_pool(pool: Pool, table: Observations | CountedTable) -> None:
+def check_pool(pool: Pool, table: Observations) -> None:
     """Refuse a pool that shares a task with the calibration table."""
-    if isinstance(table, CountedTable):
-        shared = table.shared
-    else:
-        shared = tuple(sorted(set(pool.labels) & set(table.labels)))
+    shared = sorted(set(pool.labels) & set(table.labels))
     if not shared:
         return
     size = (int(pool.scores.size), pool.scored)

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates.betting import gaffke_tails, payoffs, wealth_tails
-from certify_assets.certificates.bootstrap import bootstrap_tails, counts_lattice, montecarlo_tails
+from certify_assets.certificates.bootstrap import bootstrap_tails, error_lattice, montecarlo_tails
 from certify_assets.certificates.charge import charged_tails
 from certify_assets.certificates.clustering import summarise_clusters
 from certify_assets.certificates.counts import TaskCounts
@@ -189,7 +189,6 @@ class Procedure:
     # grid, level and pseudo-task are calibrated as a whole: no other guard or correction applies,
     # and scores of a pool of unlabelled tasks are taken
     calibrated: bool = False
-    pieces: bool = False  # goes through tasks a threshold at a time, in whatever order
 
     @property
     def estimands(self) -> tuple[str, ...]:
@@ -225,7 +224,8 @@ def _taskboot(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]
     if test.engine == "montecarlo" and tasks == counts.tasks:
         return montecarlo_tails(counts, test.budget, test.draws, test.seed)
     engine = "auto" if test.engine == "montecarlo" else test.engine
-    return bootstrap_tails(counts_lattice(counts, test.budget), test.level, engine, tasks)
+    lattice = error_lattice(counts.covered, counts.errors, test.budget)
+    return bootstrap_tails(lattice, test.level, engine, tasks)
 
 
 def _two_way(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
@@ -330,7 +330,6 @@ PROCEDURES: dict[str, Procedure] = {
             _ROWS,
             (_TASKS_IID, _SIMULATED, *_COMMON),
             calibrated=True,
-            pieces=True,
         ),
         Procedure(
             "guarded_taskboot",
@@ -340,16 +339,15 @@ PROCEDURES: dict[str, Procedure] = {
             _BOOTSTRAP,
             guarded=True,
             joint=True,
-            pieces=True,
         ),
-        Procedure("taskboot", _taskboot, _ASYMPTOTIC, _ROWS, _BOOT, joint=True, pieces=True),
-        Procedure("naive", _naive, "none under clustering", _ROWS, _NAIVE, pieces=True),
-        Procedure("deff", _deff, _ASYMPTOTIC, _ROWS, _DEFF, pieces=True),
+        Procedure("taskboot", _taskboot, _ASYMPTOTIC, _ROWS, _BOOT, joint=True),
+        Procedure("naive", _naive, "none under clustering", _ROWS, _NAIVE),
+        Procedure("deff", _deff, _ASYMPTOTIC, _ROWS, _DEFF),
         Procedure("one_per_task", _naive, _FINITE, _TASKS, _ONCE, one_draw=True),
-        Procedure("task_hoeffding", _task_hoeffding, _FINITE, _TASKS, _MEAN, pieces=True),
+        Procedure("task_hoeffding", _task_hoeffding, _FINITE, _TASKS, _MEAN),
         Procedure("betting", _betting, _FINITE, _TASKS, _BET, weighted=True, pilot=True),
         Procedure("gaffke", _gaffke, "conjectured", _TASKS, _GAFFKE, weighted=True),
-        Procedure("korn_graubard", _korn_graubard, _ASYMPTOTIC, _ROWS, _KG, pieces=True),
+        Procedure("korn_graubard", _korn_graubard, _ASYMPTOTIC, _ROWS, _KG),
         Procedure("two_way", _two_way, _ASYMPTOTIC, _ROWS, _BOTH, guarded=True, agents=True),
     )
 }

@@ -39,8 +39,7 @@ from numpy.typing import NDArray
 
 from certify_assets.certificates import kernels
 from certify_assets.certificates.betting import exponential_sum_tail
-from certify_assets.certificates.bootstrap import counts_lattice
-from certify_assets.certificates.cells import CountedTable, SizeCounts
+from certify_assets.certificates.bootstrap import error_lattice
 from certify_assets.certificates.counts import TaskCounts, covered_rows, grid_places
 from certify_assets.certificates.guard import exceeding
 from certify_assets.certificates.inputs import Observations
@@ -72,8 +71,25 @@ class SizedScores(Protocol):
         """Number of rows that have a score."""
 
 
-#: a table, or what was counted of one
-Sized = SizedScores | CountedTable
+@dataclass(frozen=True, eq=False)
+class SizeCounts:
+    """Covered runs, and covered tasks, among the tasks of every size, at every threshold."""
+
+    classes: NDArray[np.int64]  # sizes, ascending
+    runs: NDArray[np.int64]  # shape (thresholds, sizes)
+    tasks: NDArray[np.int64]
+
+    def __add__(self, other: SizeCounts) -> SizeCounts:
+        """Return the counts of the tasks of both."""
+        one, two = (item.among(np.union1d(self.classes, other.classes)) for item in (self, other))
+        return SizeCounts(one.classes, one.runs + two.runs, one.tasks + two.tasks)
+
+    def among(self, classes: NDArray[np.int64]) -> SizeCounts:
+        """Return the same counts among more sizes."""
+        places = np.searchsorted(classes, self.classes)
+        runs, tasks = np.zeros((2, self.runs.shape[0], classes.size), np.int64)
+        runs[:, places], tasks[:, places] = self.runs, self.tasks
+        return SizeCounts(classes, runs, tasks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +170,7 @@ def pseudo_task_tails(
     factor : float
         Number of tasks like those observed, in multiples of them.
     """
-    lattice = counts_lattice(counts, budget)
+    lattice = error_lattice(counts.covered, counts.errors, budget)
     supposed = supposed_errors(counts, np.full(counts.thresholds.size, float(budget)), pseudo)
     levels, found = (level, level * WHOLE_SHARE / CLUSTERED_SHARE), []
     for extra, at in zip(supposed, levels, strict=True):
@@ -219,13 +235,9 @@ def clustered_share(alpha: float, icc: float, weighted: float) -> float:
     return max(1.0 / size, min(1.0, share))
 
 
-def error_icc(observations: Observations | CountedTable, counts: TaskCounts) -> float:
+def error_icc(observations: Observations, side: str) -> float:
     """Upper bound of the correlation of errors: the larger of two thresholds'."""
-    if not isinstance(observations, CountedTable):
-        return max(icc_upper(*tasks) for tasks in _telling(observations, counts.side))
-    coarse = observations.counts[counts.side, ICC_GRID]
-    places = {coarse.thresholds.size - 1, _first_enough(coarse.error_totals)}
-    return max(icc_upper(coarse.covered[place], coarse.errors[place]) for place in places)
+    return max(icc_upper(*tasks) for tasks in _telling(observations, side))
 
 
 def _first_enough(errors: NDArray[np.int64]) -> int:
@@ -276,7 +288,7 @@ def observed_ratio(counts: TaskCounts) -> float:
 
 
 def covered_ratios(
-    counts: TaskCounts, tables: tuple[Sized, ...], budget: Fraction
+    counts: TaskCounts, tables: tuple[SizedScores, ...], budget: Fraction
 ) -> NDArray[np.float64]:
     """R_T: the size beyond which tasks hold α/2 of the covered runs, over the mean covered size."""
     found = reduce(operator.add, covered_by_size(counts, tables))
@@ -288,17 +300,12 @@ def covered_ratios(
     return np.where(total > 0, found.classes[least] / np.maximum(mean, 1.0), 1.0)
 
 
-def covered_by_size(counts: TaskCounts, tables: tuple[Sized, ...]) -> list[SizeCounts]:
+def covered_by_size(counts: TaskCounts, tables: tuple[SizedScores, ...]) -> list[SizeCounts]:
     """Count covered runs and tasks of every table by the size of their task."""
-    return [
-        table.sizes[counts.side, counts.thresholds.size]
-        if isinstance(table, CountedTable)
-        else count_sizes(table, counts.side, counts.thresholds)
-        for table in tables
-    ]
+    return [_count_sizes(table, counts.side, counts.thresholds) for table in tables]
 
 
-def count_sizes(table: SizedScores, side: str, thresholds: NDArray[np.float64]) -> SizeCounts:
+def _count_sizes(table: SizedScores, side: str, thresholds: NDArray[np.float64]) -> SizeCounts:
     """Count covered runs and tasks of a table by the size of their task, at given thresholds."""
     scores, codes = table.scores[: table.scored], table.tasks[: table.scored]
     sizes = np.bincount(codes)

@@ -6,15 +6,9 @@ from collections.abc import Mapping
 from types import NoneType
 from typing import Any, Final
 
-from certify_assets.certificates.certificate import (
-    ROW_SCHEMAS,
-    TASK_SCHEMAS,
-    Certificate,
-    Parameters,
-    kinds_of,
-)
+from certify_assets.certificates.certificate import SCHEMA, Certificate, Parameters, kinds_of
 from certify_assets.certificates.counts import SIDES
-from certify_assets.certificates.inputs import BY_TASKS, Inputs, PoolInputs
+from certify_assets.certificates.inputs import Inputs, PoolInputs
 
 _JSON: Final = {
     str: "string",
@@ -69,11 +63,11 @@ def _certificate() -> dict[str, Any]:
     text = (str,)
     pool = _object(_typed(kinds_of(PoolInputs), {"sha256": _SHA256, "rows": {"minimum": 0}}))
     inputs = _typed(kinds_of(Inputs), {"sha256": _SHA256, "rows": {"minimum": 0}})
-    inputs = {**inputs, "pool": pool, "digest": {"const": BY_TASKS}}
+    inputs = {**inputs, "pool": pool}
     starts = {"items": {"type": "number", **_PROBABILITY}}
     finding = _object(_typed({"code": text, "message": text}))
     keys: dict[str, dict[str, Any]] = {
-        "schema": {"enum": [*ROW_SCHEMAS, *TASK_SCHEMAS]},
+        "schema": {"const": SCHEMA},
         "issued_at": {"type": "string", "format": "date"},
         "side": {"enum": list(SIDES)},
         "alpha": _PROBABILITY,

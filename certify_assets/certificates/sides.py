@@ -18,7 +18,6 @@ from typing import Any, Final
 
 from numpy.typing import ArrayLike, NDArray
 
-from certify_assets.certificates.cells import CountedTable
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.evaluation import Settings, evaluate
@@ -210,12 +209,6 @@ class CertificateSet:
         # certificates that were put together by hand promise nothing together, and say no share;
         # what says a part of that was cut
         expected = self.outline() if outline else {}
-        if all(item.by_tasks for item in self.certificates):
-            # RFC 8785 writes a share of 0.0 as 0
-            outline = {
-                name: float(value) if type(value) is int else value
-                for name, value in outline.items()
-            }
         for name in sorted(expected):
             if name not in outline:
                 return f"The document lacks {name}; give it as it was written."
@@ -295,24 +288,8 @@ def certify_sides(
     return CertificateSet(tuple(found), float(asked.delta) if joint else None)
 
 
-def certify_counted(
-    table: CountedTable,
-    settings: Sequence[Settings],
-    *,
-    sides: Sequence[str],
-    joint: bool,
-    pool: Pool | None = None,
-) -> CertificateSet:
-    """Certify several sides of a table that was read in pieces; see :func:`certify_sides`."""
-    found = []
-    for asked in counted("certifying", settings):
-        taken = pool if asked.method.calibrated or len(settings) == 1 else None
-        found += _each_side(table, asked, sides, joint, pool=taken, repeats=table.repeats)
-    return CertificateSet(tuple(found), float(settings[0].delta) if joint else None)
-
-
 def _each_side(
-    table: Observations | CountedTable,
+    table: Observations,
     settings: Settings,
     sides: Sequence[str],
     joint: bool,
@@ -351,7 +328,7 @@ def _settings(name: str, keywords: Mapping[str, Any], *, several: bool) -> Setti
 
 
 def joint_deltas(
-    observations: Observations | CountedTable,
+    observations: Observations,
     settings: Settings,
     *,
     pilot: Observations | None = None,
@@ -365,7 +342,7 @@ def joint_deltas(
 
     Parameters
     ----------
-    observations : Observations or CountedTable
+    observations : Observations
     settings : Settings
         Of either side, with the joint δ.
     pilot : Observations, optional

@@ -10,7 +10,6 @@ from typing import Any, Literal
 from numpy.typing import ArrayLike, NDArray
 
 from certify_assets._version import __version__
-from certify_assets.certificates.cells import CountedTable
 from certify_assets.certificates.certificate import Certificate, read_document
 from certify_assets.certificates.evaluation import CALIBRATED, Settings
 from certify_assets.certificates.inputs import (
@@ -117,14 +116,9 @@ def verify_certificate(
     )
 
 
-def verify_counted(document: Any, table: CountedTable, pool: Pool | None = None) -> str | None:
-    """Verify a certificate by a table that was read in pieces; see :func:`verify_certificate`."""
-    return _verify(document, table, lambda _: table.repeats, pool=pool)
-
-
 def _verify(
     document: Any,
-    table: Observations | CountedTable,
+    table: Observations,
     repeats: Callable[[Any], int],
     *,
     pilot: Observations | None = None,
@@ -149,15 +143,7 @@ def _verify(
             )
         if settings_of(certificate).method.agents and with_agents is not None:
             table = with_agents()
-        if not certificate.by_tasks and isinstance(table, CountedTable):
-            return (
-                f"schema {certificate.schema} names its table by all rows in order, which cannot "
-                "be recomputed in pieces; verify it on the whole table."
-            )
-        inputs: Inputs = table.fingerprint
-        if certificate.by_tasks and isinstance(table, Observations):
-            inputs = table.task_fingerprint
-        if found := _table_difference(certificate.inputs, inputs):
+        if found := _table_difference(certificate.inputs, table.fingerprint):
             return found
         if found := _pilot_difference(certificate.parameters["pilot"], pilot):
             return found
@@ -178,10 +164,9 @@ def _verify(
             pool=unlabelled,
             provenance=certificate.provenance,
             selection=certificate.selection,
-            inputs=inputs,
             repeats=repeated,
         )
-        again = replace(again, issued_at=certificate.issued_at, schema=certificate.schema)
+        again = replace(again, issued_at=certificate.issued_at)
     except (ForgedCertificateError, InputError) as error:
         return str(error)
     given = {**certificate.to_dict(), "digest": digest}
@@ -272,17 +257,6 @@ def verify_set(
         observations = observe(scores, outcomes, tasks, by_agent)
         taken = unlabelled if settings.method.calibrated else None
         return joint_deltas(observations, settings, pilot=others, pool=taken)
-
-    return _delta_difference(given, deltas)
-
-
-def verify_counted_set(
-    given: CertificateSet, table: CountedTable, pool: Pool | None = None
-) -> str | None:
-    """Verify how sides share one δ by a table that was read in pieces; see :func:`verify_set`."""
-
-    def deltas(settings: Settings) -> dict[str, float]:
-        return joint_deltas(table, settings, pool=pool if settings.method.calibrated else None)
 
     return _delta_difference(given, deltas)
 

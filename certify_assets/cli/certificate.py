@@ -30,10 +30,7 @@ from certify_assets.cli.options import (
     read_pilot,
     read_pool,
     read_scores,
-    read_small_pool,
     refuse_inapplicable,
-    score_pieces,
-    stream_option,
 )
 from certify_assets.cli.output import (
     NOTHING,
@@ -46,7 +43,6 @@ from certify_assets.cli.output import (
     show_table,
     write_document,
 )
-from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -181,7 +177,6 @@ _PROCEDURE_HELP = (
 )
 @click.option("--out", type=PATH, help="Also write the document to this file.")
 @sign_option
-@stream_option
 @min_coverage_option
 @column_options
 @verbose_option
@@ -198,7 +193,6 @@ def certificate(
     as_json: bool,
     pilot: Path | None,
     pool: Path | None,
-    stream: bool,
     min_coverage: float | None,
     verbose: bool,
     gate: Gate,
@@ -211,8 +205,7 @@ def certificate(
     task_id, score (higher = more likely a success; empty = unscored) and outcome (0 or 1, or words
     such as fail and pass), optionally trajectory_id, agent and split (then the rows with split=cal
     are used). The document holds a certificate a side, and the shares decided and left to people;
-    with --side, one certificate. A large Parquet file is read in pieces where the procedure can do
-    with that; then its tasks' digests name it.
+    with --side, one certificate.
     """
     from certify_assets.certificates import EVERY_PROCEDURE
 
@@ -230,10 +223,7 @@ def certificate(
     options["starts"] = options["starts"] or None
     side, procedure = options.pop("side"), options.pop("procedure")
     sides = ("reject", "release") if side == "both" else (side,)
-    if _in_pieces(scores, procedures, stream=stream, **options):
-        found = _certify_pieces(scores, reading, sides, procedures, pool, **options)
-    else:
-        found = _certify(scores, reading, sides, procedures, pilot, pool, **options)
+    found = _certify(scores, reading, sides, procedures, pilot, pool, **options)
     if date is not None:
         found = found.issued_on(date.date())
     single = procedure != "all" and side != "both"
@@ -284,50 +274,6 @@ def _gate_result(found: CertificateSet, scores: Path, minimum: float | None) -> 
             for (code, message), names in _gathered(list(found.certificates)).items()
         ),
     )
-
-
-def _in_pieces(
-    scores: Path, procedures: Sequence[str], *, stream: bool, joint: bool, **options: Any
-) -> bool:
-    """Whether a table is read in pieces: on demand, or where it is large and that is enough."""
-    from certify_assets.certificates import procedure_settings
-    from certify_assets.certificates.evaluation import needs_all_rows
-    from certify_assets.evaluation.pieces import is_large
-
-    del joint
-    if not stream and not is_large(scores):
-        return False
-    refusal = next(filter(None, map(needs_all_rows, procedure_settings(procedures, options))), None)
-    if stream and refusal:
-        raise InputError(refusal)
-    return refusal is None
-
-
-def _certify_pieces(
-    scores: Path,
-    reading: ReadingOptions,
-    sides: Sequence[str],
-    procedures: Sequence[str],
-    pool: Path | None,
-    *,
-    joint: bool,
-    **options: Any,
-) -> CertificateSet:
-    from certify_assets.certificates import certify_counted, procedure_settings
-    from certify_assets.certificates.evaluation import grids_of
-    from certify_assets.certificates.pool import observe_pool
-    from certify_assets.evaluation.counting import counted_table
-
-    settings = procedure_settings(procedures, options)
-    unlabelled = None if pool is None else read_small_pool(pool, reading)
-    seen = None if unlabelled is None else observe_pool(*unlabelled)
-    source = score_pieces(scores, "cal", reading)
-    with counted_table(source, grids_of(settings, sides), seen) as table:
-        if pool is not None and unlabelled is not None:
-            # what the scores are is known once all pieces are read
-            source.require_alike(pool, unlabelled[0])
-        found = certify_counted(table, settings, sides=sides, joint=joint, pool=seen)
-    return found.with_provenance(source.reading.provenance())
 
 
 def _certify(

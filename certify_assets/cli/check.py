@@ -33,9 +33,7 @@ from certify_assets.cli.options import (
     pool_option,
     read_pilot,
     read_scores,
-    score_pieces,
     split_option,
-    stream_option,
 )
 from certify_assets.cli.output import (
     NOTHING,
@@ -55,7 +53,7 @@ from certify_assets.errors import InputError, StaleCertificateError
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Audit, Certificate
-    from certify_assets.evaluation.decisions import DecisionCounts, Decisions
+    from certify_assets.evaluation.decisions import Decisions
     from certify_assets.evaluation.score_table import ScoreTable
     from certify_assets.storage.traces import VerdictCounts
 
@@ -219,7 +217,6 @@ _QUEUE_HELP = (
     help="Log every decision as an assessment of the MLflow trace that trajectory_id names, at "
     "this server (http://HOST:PORT) or database; logged again, it is there once.",
 )
-@stream_option
 @split_option
 @choice_options
 @column_options
@@ -233,7 +230,6 @@ def decide(
     queue: Path | None,
     decisions: Path | None,
     mlflow: str | None,
-    stream: bool,
     split: str | None,
     choice: Choice,
     as_json: bool,
@@ -243,19 +239,15 @@ def decide(
 
     CERTIFICATE is one certificate, or a document with one a side; --side, --alpha and --procedure
     choose from a document of more. A row in both regions, an unscored row and every row where
-    nothing was certified go to human review (exit 3 when nothing was certified at all). Read in
-    pieces, SCORES and what is written are Parquet, with the same rows.
+    nothing was certified go to human review (exit 3 when nothing was certified at all).
     """
     refuse_overwrite(
         {"--queue": queue, "--decisions": decisions}, {"CERTIFICATE": certificate, "SCORES": scores}
     )
     certificates = one_a_side(certificate, load_certificates(certificate, choice))
     reading = reading.as_issued(certificate, certificates)
-    if mlflow and stream:
-        raise InputError("--mlflow needs all rows in memory; leave --stream out.")
-    result = _decide(
-        certificates, scores, queue, decisions, stream, split, reading, whole=bool(mlflow)
-    )
+    table = read_scores(scores, reading).choose_split(split, required=True)
+    result = _decide(certificates, table, queue, decisions)
     assessed = _assess(mlflow, scores, result) if mlflow else None
     counts = {name: result.count(name) for name in ("reject", "release", "human")}
     hashes = result.certificate_sha256
@@ -304,12 +296,11 @@ def _compare_shares(
             )
 
 
-def _assess(address: str, scores: Path, result: Decisions | DecisionCounts) -> VerdictCounts:
+def _assess(address: str, scores: Path, result: Decisions) -> VerdictCounts:
     """Log decisions as assessments of the traces that the rows name."""
-    from certify_assets.evaluation.decisions import DecisionCounts
     from certify_assets.storage.traces import TraceVerdict, log_verdicts
 
-    rows = {} if isinstance(result, DecisionCounts) else result.columns(slice(None))
+    rows = result.columns(slice(None))
     if "trajectory_id" not in rows:
         raise InputError(
             f"{scores} has no trajectory_id, and --mlflow needs the id of every trace there; add "
@@ -323,32 +314,12 @@ def _assess(address: str, scores: Path, result: Decisions | DecisionCounts) -> V
 
 
 def _decide(
-    certificates: list[Certificate],
-    scores: Path,
-    queue: Path | None,
-    decisions: Path | None,
-    stream: bool,
-    split: str | None,
-    reading: ReadingOptions,
-    *,
-    whole: bool = False,
-) -> Decisions | DecisionCounts:
-    """Decide in memory or in pieces, and write what is asked for; `whole` keeps every row."""
-    from certify_assets.evaluation.decisions import decide_pieces, decide_table
-    from certify_assets.evaluation.pieces import is_large
+    certificates: list[Certificate], table: ScoreTable, queue: Path | None, decisions: Path | None
+) -> Decisions:
+    """Decide every row, and write what is asked for."""
+    from certify_assets.evaluation.decisions import decide_table
     from certify_assets.tables.table_files import PARQUET_ENDINGS
 
-    written = [path for path in (queue, decisions) if path is not None]
-    other = next((p for p in written if p.suffix.lower() not in PARQUET_ENDINGS), None)
-    if stream and other is not None:
-        raise InputError(
-            f"{other} is no Parquet file, and only those are written in pieces; name one that ends "
-            "in .parquet, or leave --stream out."
-        )
-    if stream or (other is None and not whole and is_large(scores)):
-        source = score_pieces(scores, split, reading, required=True)
-        return decide_pieces(certificates, source, decisions=decisions, queue=queue)
-    table = read_scores(scores, reading).choose_split(split, required=True)
     result = decide_table(certificates, table)
     write_tables(
         *(

@@ -27,7 +27,6 @@ from certify_assets.tables.columns import TableError
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
     from certify_assets.corpora.corpus import Corpus
-    from certify_assets.evaluation.pieces import ScorePieces
     from certify_assets.storage.store import Store
 
 #: scores, outcomes and tasks
@@ -108,13 +107,6 @@ pool_option = click.option(
         "The pool that a pseudo_task certificate was issued with; it cannot be recomputed without. "
         "By default the one that is stored next to certificates of the platform."
     ),
-)
-
-stream_option = click.option(
-    "--stream",
-    is_flag=True,
-    help="Read a Parquet SCORES in pieces, in little memory, with temporary files in TMPDIR. "
-    "[default: from 20 million rows on]",
 )
 
 
@@ -307,17 +299,6 @@ def _given(param: click.Parameter, value: Any) -> list[str]:
     return [word for one in values for word in (param.opts[0], str(one))]
 
 
-def score_pieces(
-    path: Path, split: str | None, reading: ReadingOptions, *, required: bool = False
-) -> ScorePieces:
-    """Return a score table that is read in pieces, as the options say."""
-    from certify_assets.evaluation.pieces import ScorePieces
-
-    lower, label = reading.lower_is_better, reading.success_label
-    scale, issued = reading.score_scale, reading.issued
-    return ScorePieces(path, reading.names, split, required, lower, label, scale, issued)
-
-
 def read_pilot(path: Path, reading: ReadingOptions) -> Table:
     """Read a pilot table: its rows with split=pilot, else those with split=rl."""
     table = read_scores(path, reading)
@@ -345,20 +326,6 @@ def read_pool(
             )
         table = table.take(others)
     return table.scores, table.tasks
-
-
-def read_small_pool(
-    path: Path, reading: ReadingOptions, *, certified: Sequence[str] = ("cal",)
-) -> Unlabelled:
-    """Read the pool of a table that is read in pieces, which itself is held as a whole."""
-    from certify_assets.evaluation.pieces import MANY_ROWS, is_large
-
-    if is_large(path):
-        raise InputError(
-            f"{path} has {MANY_ROWS} rows or more, and a pool is held in memory; give a random "
-            "sample of its tasks, each with all of its runs."
-        )
-    return read_pool(path, reading, certified=certified)
 
 
 _root = click.option(

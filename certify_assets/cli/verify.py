@@ -30,9 +30,6 @@ from certify_assets.cli.options import (
     read_pilot,
     read_pool,
     read_scores,
-    read_small_pool,
-    score_pieces,
-    stream_option,
 )
 from certify_assets.cli.output import (
     NOTHING,
@@ -48,7 +45,6 @@ from certify_assets.work import counted
 if TYPE_CHECKING:
     from certify_assets.certificates import CertificateSet
     from certify_assets.cli.options import Table, Unlabelled
-    from certify_assets.evaluation.pieces import ScorePieces
     from certify_assets.evaluation.score_table import ScoreTable
 
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -59,7 +55,6 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 @click.argument("scores", type=PATH)
 @pilot_option
 @pool_option
-@stream_option
 @click.option(
     "--public-key",
     type=PATH,
@@ -77,7 +72,6 @@ def verify(
     scores: Path,
     pilot: Path | None,
     pool: Path | None,
-    stream: bool,
     public_key: Path | None,
     choice: Choice,
     as_json: bool,
@@ -108,12 +102,7 @@ def verify(
         f"provenance says that the scores were percentages, and those of {scores} are none; give "
         "the table that it was issued on."
     )
-    # tables of the platform, which name more splits, are small
-    if certified == ("cal",) and (stream or _was_in_pieces(documents, scores)):
-        unlabelled = pool_of(pool, certificate, documents, reading, read_small_pool)
-        source = score_pieces(scores, "cal", reading)
-        difference = _verify_pieces(given, documents, source, unlabelled)
-    elif (whole := _read_as_issued(scores, asked, reading)) is not None:
+    if (whole := _read_as_issued(scores, asked, reading)) is not None:
         table = whole.choose_split(*certified)
         others = None if pilot is None else read_pilot(pilot, reading)
         unlabelled = pool_of(pool, certificate, documents, reading)
@@ -198,11 +187,10 @@ def pool_of(
     certificate: Path,
     documents: list[Any],
     reading: ReadingOptions,
-    read: Callable[..., Unlabelled] = read_pool,
 ) -> Unlabelled | None:
     """Read the pool that is given, else the one that is stored next to the certificates."""
     path = given or _stored_pool(certificate, documents)
-    return None if path is None else read(path, reading, certified=certified_splits(documents))
+    return None if path is None else read_pool(path, reading, certified=certified_splits(documents))
 
 
 def _stored_pool(certificate: Path, documents: list[Any]) -> Path | None:
@@ -218,16 +206,6 @@ def _stored_pool(certificate: Path, documents: list[Any]) -> Path | None:
             if _HASH.fullmatch(named) and path.is_file():
                 return path
     return None
-
-
-def _was_in_pieces(documents: list[Any], scores: Path) -> bool:
-    """Whether a table is large, and its certificates were issued on it in pieces."""
-    from certify_assets.certificates.certificate import TASK_SCHEMAS
-    from certify_assets.evaluation.pieces import is_large
-
-    schemas = [item.get("schema") for item in documents if isinstance(item, dict)]
-    in_pieces = len(schemas) == len(documents) and all(found in TASK_SCHEMAS for found in schemas)
-    return in_pieces and is_large(scores)
 
 
 def verify_whole(
@@ -256,40 +234,6 @@ def verify_whole(
         verified,
         lambda found: verify_set(found, *data, **others),
     )
-
-
-def _verify_pieces(
-    given: CertificateFile,
-    documents: list[Any],
-    source: ScorePieces,
-    pool: Unlabelled | None,
-) -> str | None:
-    from certify_assets.certificates import (
-        Certificate,
-        settings_of,
-        verify_counted,
-        verify_counted_set,
-    )
-    from certify_assets.certificates.evaluation import grids_of
-    from certify_assets.certificates.pool import observe_pool
-    from certify_assets.evaluation.counting import counted_table
-
-    grids = set()
-    for document in documents:
-        # what is wrong with one is said where it is verified
-        with suppress(ForgedCertificateError, InputError):
-            asked = settings_of(Certificate.parse(document))
-            # sides that share one δ are both counted
-            sides = ("reject", "release") if given.outline else (asked.side,)
-            grids |= grids_of([asked], sides)
-    seen = None if pool is None else observe_pool(*pool)
-    with counted_table(source, grids, seen) as table:
-        return _first_difference(
-            given,
-            documents,
-            lambda item: verify_counted(item, table, seen),
-            lambda found: verify_counted_set(found, table, seen),
-        )
 
 
 def _first_difference(

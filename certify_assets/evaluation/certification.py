@@ -7,8 +7,8 @@ what is stored now. Its δ is what the journal of δ says of its rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Final, TypedDict
 
 import numpy as np
@@ -62,7 +62,7 @@ def certify_judge(
     require_paid(judge, adapter.candidates)
     config = judge.corpus.config
     plan = {**_plan(hashes["manifest_sha256"], config, judge), **judge.corpus.version.registered}
-    # left out at their defaults, so that registrations of earlier versions stay what they are
+    # left out at their defaults: what does not apply is not registered
     if config.judge != NAMED_JUDGE:
         plan["named_judge"] = config.judge
     if config.judges_compared > 1:
@@ -88,7 +88,7 @@ def certify_judge(
         gathered = gather_pool(judge, run_id=run_id)
         pool, of_pool = store_pool(judge, gathered), gathered.provenance
     candidates = paid_candidates(judge, adapter)
-    delta = _claim(judge, cal, hashes, candidates, pool)
+    delta = _claim(judge, cal, candidates, pool)
     certificates = [
         certify(
             scores,
@@ -109,28 +109,10 @@ def certify_judge(
         for side in SIDES
         for procedure in procedures
     ]
-    certificates = _as_stored(judge, certificates)
     judge.store.write_json(
         judge.key("certificates.json"), {"certificates": [item.to_dict() for item in certificates]}
     )
     return certificates
-
-
-def _as_stored(judge: JudgedCorpus, certificates: list[Certificate]) -> list[Certificate]:
-    """Return those that say what a stored one says with its schema as that has it."""
-    # the ledger of TEST, deployments and alarms know certificates by their hashes
-    from certify_assets.certificates.certificate import ROW_SCHEMAS
-
-    try:
-        document = judge.read("certificates.json")
-        stored = list(document["certificates"])
-    except (InputError, KeyError, TypeError):
-        return certificates
-    former = (replace(item, schema=ROW_SCHEMAS[-1]) for item in certificates)
-    return [
-        old if old.to_dict() in stored else new
-        for new, old in zip(certificates, former, strict=True)
-    ]
 
 
 @remembered
@@ -232,22 +214,8 @@ def _digits(scores: NDArray[np.float64]) -> list[str | None]:
     return [None if np.isnan(score) else f"{score:.9g}" for score in scores.tolist()]
 
 
-def _claim(
-    judge: JudgedCorpus,
-    cal: pd.DataFrame,
-    hashes: Mapping[str, str],
-    candidates: int,
-    pool: Pool | None,
-) -> float:
+def _claim(judge: JudgedCorpus, cal: pd.DataFrame, candidates: int, pool: Pool | None) -> float:
     """Claim δ of certificates before they are computed."""
-    key = judge.key("certificates.json")
-    before = read_spending(judge.corpus).certificates(judge.name)
-    if not before and judge.store.exists(key):
-        # certificates that an early version made without a claim were the first
-        stored = judge.store.read_json(key)["certificates"]
-        of_others = [item for item in stored if not hashes.items() <= item["provenance"].items()]
-        if of_others:
-            claim_certificate(judge.corpus, judge.name, judge.store.sha256(key))
     require_anchored(judge.corpus)
     made = claim_certificate(judge.corpus, judge.name, _test_sha256(judge, cal, candidates, pool))
     anchor_heads(judge.corpus)
@@ -255,10 +223,9 @@ def _claim(
 
 
 def _claimed_delta(judge: JudgedCorpus, test_sha256: str) -> float | None:
-    """Return the δ that the journal gives a test; None where it knows others of the judge alone."""
+    """Return the δ that the journal gives a test; None where it knows none."""
     claimed = read_spending(judge.corpus).certificates(judge.name)
-    found = [item.delta for item in claimed if item.inputs_sha256 == test_sha256]
-    return found[0] if found else None if claimed else DELTA
+    return next((item.delta for item in claimed if item.inputs_sha256 == test_sha256), None)
 
 
 def deciding_certificates(judge: JudgedCorpus) -> list[Certificate]:
@@ -267,16 +234,8 @@ def deciding_certificates(judge: JudgedCorpus) -> list[Certificate]:
 
 
 def deciding(certificates: Sequence[Certificate]) -> list[Certificate]:
-    """Return those of the procedure that decides; refuse certificates of an earlier version."""
-    found = [item for item in certificates if item.procedure == PROCEDURES[0]]
-    if certificates and not found:
-        about = certificates[0].provenance
-        judge, corpus = about.get("judge", "a judge"), about.get("corpus", "a corpus")
-        raise StaleCertificateError(
-            f"the certificates of {judge} on {corpus} are by {certificates[0].procedure}, and "
-            f"{PROCEDURES[0]} decides now; materialize judges/{judge}/certificate again."
-        )
-    return found
+    """Return those of the procedure that decides."""
+    return [item for item in certificates if item.procedure == PROCEDURES[0]]
 
 
 def deciding_sides(certificates: Sequence[Certificate]) -> Sides:

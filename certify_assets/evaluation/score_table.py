@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,13 +13,7 @@ import numpy.typing as npt
 from certify_assets.errors import InputError
 from certify_assets.evaluation.score_reading import PERCENT, ScoreReading, grades
 from certify_assets.tables.columns import Columns, Rows, TableError, likely_column, matched
-from certify_assets.tables.table_files import (
-    arrow_columns,
-    read_columns,
-    read_pieces,
-    read_rows,
-    texts_of,
-)
+from certify_assets.tables.table_files import arrow_columns, read_columns, read_rows
 from certify_assets.tables.text_column import TextColumn, shown
 from certify_assets.work import WorkStage, under_way
 
@@ -94,7 +88,11 @@ class ScoreTable:
             return self
         keep = np.logical_or.reduce([self.splits == name for name in (wanted, *more)]).astype(bool)
         if not keep.any():
-            raise no_such_split(self.path, wanted, {str(name) for name in self.splits})
+            found = sorted({str(name) for name in self.splits})
+            raise InputError(
+                f"{self.path} has no row with split={wanted!r}; splits found: {', '.join(found)}. "
+                "Give a table that has it or leave the column out."
+            )
         return self.take(keep)
 
     def take(self, keep: npt.NDArray[np.bool_ | np.int64]) -> ScoreTable:
@@ -123,7 +121,10 @@ class ScoreTable:
             )
         missing = np.flatnonzero(self.outcomes < 0)
         if missing.size:
-            raise no_outcome(self.path, self.row_name(int(missing[0])), missing.size)
+            raise InputError(
+                f"{self.path}, {self.row_name(int(missing[0]))} has no outcome ({missing.size} rows "
+                "have none); label the row as 0 or 1 or leave it out."
+            )
         return self.outcomes
 
     def row_name(self, index: int) -> str:
@@ -140,46 +141,6 @@ class ScoreTable:
         import pandas as pd
 
         return pd.DataFrame(self.columns())
-
-    def to_arrow(self) -> pa.RecordBatch:
-        """Return the columns, with the places of the rows in their file."""
-        import pyarrow as pa
-
-        columns = {name: getattr(self, name) for name in (*_FRAME_NAMES, "rows")}
-        text = pa.large_string()
-        return pa.record_batch(
-            {
-                name: pa.array(values, type=text if values.dtype == object else None)
-                for name, values in columns.items()
-                if values is not None
-            }
-        )
-
-    @classmethod
-    def from_arrow(cls, path: Path, rows: pa.RecordBatch | pa.Table) -> ScoreTable:
-        """Build from columns that `to_arrow` made."""
-        found: dict[str, Any] = {"outcomes": None}
-        for name in rows.schema.names:
-            column = rows[name].combine_chunks() if hasattr(rows[name], "chunks") else rows[name]
-            plain = name in ("scores", "outcomes", "rows")
-            found[name] = column.to_numpy() if plain else texts_of(column).rows()
-        return cls(path, **found)
-
-
-def no_such_split(path: Path, wanted: str, found: Collection[str]) -> InputError:
-    """Return the error of a table that has no row of a split."""
-    return InputError(
-        f"{path} has no row with split={wanted!r}; splits found: "
-        f"{', '.join(sorted(found)) or 'none'}. Give a table that has it or leave the column out."
-    )
-
-
-def no_outcome(path: Path, row: str, missing: int) -> InputError:
-    """Return the error of a table with rows that have no outcome."""
-    return InputError(
-        f"{path}, {row} has no outcome ({missing} rows have none); label the row as 0 or 1 or "
-        "leave it out."
-    )
 
 
 def read_score_table(
@@ -286,41 +247,6 @@ def frame_scores(rows: pa.Table, name: str, score_scale: str | None = None) -> S
     nothing = np.empty(0, dtype=np.object_)
     table = ScoreTable(_FRAME, scores, None, nothing, rows=places.numbers, lines=places.lines)
     return _scaled(table, name, score_scale)
-
-
-def score_table_pieces(
-    path: Path,
-    names: ColumnNames,
-    size: int,
-    success_label: str | None = None,
-    score_scale: str | None = None,
-) -> Iterator[ScoreTable]:
-    """Go through a Parquet file as `read_score_table` reads it, a number of rows at a time.
-
-    That a trajectory id occurs once is checked within a piece only.
-    """
-    wanted, numbers = _wanted(path, names)
-    empty, failures = True, success_label is not None
-    for found, raw, rows in read_pieces(path, wanted, numbers, size):
-        table = _checked(path, names, found, raw, rows, success_label=success_label)
-        # a piece does not show how the others are written
-        if table.scores_as:
-            raise InputError(
-                f"{path} has {table.scores_as[0]}, and a table that is read in pieces has "
-                "numbers; write them as numbers, or leave --stream out."
-            )
-        if score_scale == "probability" and ((table.scores < 0) | (table.scores > 1)).any():
-            raise InputError(
-                f"{path} has scores outside 0 to 1, and a table that is read in pieces has "
-                "probabilities as such; write them so, or leave --stream or --score-scale out."
-            )
-        failures &= table.outcomes is not None and not (table.outcomes == 1).any()
-        yield table
-        empty = False
-    if empty:
-        raise _no_rows(path)
-    if failures:
-        raise _no_success(path, names.outcome, str(success_label))
 
 
 def _no_success(path: Path, column: str, label: str) -> InputError:

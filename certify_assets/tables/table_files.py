@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -29,7 +29,7 @@ from certify_assets.tables.columns import (
 )
 from certify_assets.tables.delimited import csv_text, formulas, read_delimited
 from certify_assets.tables.sheets import read_sheet
-from certify_assets.work import WorkStage, counted, reading, under_way
+from certify_assets.work import counted, reading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     #: a frame, or plain columns, which are written as CSV and JSON Lines without pandas
     Writable: TypeAlias = pd.DataFrame | Mapping[str, npt.NDArray[Any]]
 
-_BUFFER = 1 << 20
 PARQUET_ENDINGS = frozenset({".parquet", ".pq"})
 _ENDINGS = PARQUET_ENDINGS | {".csv", ".jsonl", ".ndjson"}
 # characters of a cell that a refusal shows
@@ -128,59 +127,8 @@ def _read_arrow(
     return names, *arrow_columns(path, table, matched(names, wanted), numbers)
 
 
-def read_pieces(
-    path: Path, wanted: AbstractSet[str], numbers: AbstractSet[str], size: int
-) -> Iterator[tuple[list[str], Columns, Rows]]:
-    """Go through a Parquet file as `read_columns` reads it, a number of rows at a time."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        # pages of a row group one after the other, however large the group is
-        with pq.ParquetFile(path, buffer_size=_BUFFER) as file:
-            names = list(file.schema_arrow.names)
-            refuse_repeated(path, names)
-            called = matched(names, wanted)
-            columns, said = list(called.values()), renamed(called)
-            stage = WorkStage(f"reading {path.name}", file.metadata.num_rows)
-            batches = (
-                batch
-                for groups in _row_groups(file, size)
-                for batch in file.iter_batches(size, row_groups=groups, columns=columns)
-            )
-            before = 0
-            with under_way(stage):
-                for batch in batches:
-                    found: Columns = {
-                        name: _arrow_values(path, name, batch.column(written), numbers, before)
-                        for name, written in called.items()
-                    }
-                    places = np.arange(before + 1, before + batch.num_rows + 1)
-                    yield names, found, Rows(places, read_as=said)
-                    before = stage.done = before + batch.num_rows
-    except (pa.ArrowException, OSError, UnicodeError) as error:
-        raise InputError(
-            f"{path} cannot be read as Parquet ({first_line(error)}); write the table again."
-        ) from None
-
-
-def _row_groups(file: Any, size: int) -> Iterator[list[int]]:
-    """Cut the row groups of a Parquet file into runs of at least so many rows."""
-    # an iterator over all of them keeps the dictionaries of every group until its end
-    groups: list[int] = []
-    rows = 0
-    for group in range(file.num_row_groups):
-        groups.append(group)
-        rows += file.metadata.row_group(group).num_rows
-        if rows >= size:
-            yield groups
-            groups, rows = [], 0
-    if groups:
-        yield groups
-
-
 def _arrow_values(
-    path: Path, name: str, column: Any, numbers: AbstractSet[str] | None, before: int = 0
+    path: Path, name: str, column: Any, numbers: AbstractSet[str] | None
 ) -> npt.NDArray[Any] | Texts:
     import pyarrow as pa
 
@@ -202,13 +150,13 @@ def _arrow_values(
             and not number
             and (pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
         ):
-            return texts_of(column)
+            return _texts_of(column)
         return array_of(column.to_pylist())
     except (ValueError, OverflowError):
-        raise _unreadable(path, name, column, before) from None
+        raise _unreadable(path, name, column) from None
 
 
-def texts_of(column: Any) -> Texts:
+def _texts_of(column: Any) -> Texts:
     """Return an Arrow array of strings with each distinct one once."""
     encoded = column.dictionary_encode()
     distinct, places = encoded.dictionary.to_pylist(), encoded.indices
@@ -224,7 +172,7 @@ def numbers_of(column: Any) -> npt.NDArray[Any]:
     return np.from_dlpack(column.fill_null(math.nan) if column.null_count else column)
 
 
-def _unreadable(path: Path, name: str, column: Any, before: int) -> InputError:
+def _unreadable(path: Path, name: str, column: Any) -> InputError:
     """Find the first value of a column that cannot be read."""
     for index in range(len(column)):
         try:
@@ -236,7 +184,7 @@ def _unreadable(path: Path, name: str, column: Any, before: int) -> InputError:
                 else first_line(error)
             )
             return InputError(
-                f"{path}, row {before + index + 1}, column {name!r} cannot be read ({reason}); "
+                f"{path}, row {index + 1}, column {name!r} cannot be read ({reason}); "
                 "write the table again."
             )
     return InputError(f"{path}, column {name!r} cannot be read; write the table again.")

@@ -2,11 +2,6 @@
 are one table.
 """
 
-import hashlib
-import json
-import math
-import struct
-
 import numpy as np
 import pytest
 
@@ -58,27 +53,3 @@ def test_a_missing_label_among_many_is_named_by_its_row() -> None:
     labels[ROWS - 5] = []
     with pytest.raises(InputError, match="A task label is a list"):
         observe(np.zeros(ROWS), np.zeros(ROWS), labels)
-
-
-def test_the_tasks_of_a_table_name_it() -> None:
-    """The definition by a plain twin: a digest a task, ascending, hashed."""
-    scores = [0.5, -0.0, float("nan"), 2.0, -1.5]
-    outcomes, tasks = [1, 0, 1, 0, 1], ["b", 'a"\n', "b", 'a"\n', "b"]
-    digests = []
-    for label in set(tasks):
-        rows = sorted(
-            (math.isnan(score), score, outcome)
-            for score, outcome, task in zip(scores, outcomes, tasks, strict=True)
-            if task == label
-        )
-        packed = b"".join(struct.pack("<db", score + 0.0, outcome) for _, score, outcome in rows)
-        digests.append(hashlib.sha256(json.dumps(label).encode() + packed).digest())
-    expected = hashlib.sha256(b"certify_assets/tasks/1\n" + b"".join(sorted(digests))).hexdigest()
-    named = observe(scores, outcomes, tasks).task_fingerprint
-    assert named == {"sha256": expected, "rows": 5, "digest": "certify_assets/tasks/1"}
-
-
-def test_digests_with_zeros_at_their_end_are_sorted_as_bytes() -> None:
-    digests = [bytes([value, *[0] * 30, last]) for value in (9, 200) for last in (0, 255, 1)]
-    expected = hashlib.sha256(b"certify_assets/tasks/1\n" + b"".join(sorted(digests))).hexdigest()
-    assert inputs.tasks_sha256(np.frombuffer(b"".join(digests), dtype="S32")) == expected

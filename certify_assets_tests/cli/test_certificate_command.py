@@ -583,8 +583,3 @@ def test_pool_and_pilot_are_on_the_scale_of_the_scores(
     lower = command + " --lower-is-better"
     turned = call(lower.format(written("s", 1, sign=-1), written(name, 1, sign=-1)))
     assert turned.json["covered_trajectories"] == plain.json["covered_trajectories"]
-    if name == "pool":
-        large = f"{command} --stream"
-        assert call(large.format(written("s", 1, "parquet"), written(name, 1))).code == 0
-        answer = call(large.format(written("s", 1, "parquet"), written(name, 100)))
-        assert answer.code == 2 and "pool-1001.csv has scores from 0 to 100" in answer.err

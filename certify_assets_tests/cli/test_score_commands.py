@@ -4,11 +4,8 @@ import json
 from pathlib import Path
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from certify_assets.files import interchange_json
 from certify_assets_tests.builders import CERTIFICATE_KEYS, score_rows
 from certify_assets_tests.cli.calling import Call
 
@@ -256,117 +253,6 @@ def test_every_command_has_help(call: Call) -> None:
                     name,
                     parameter.name,
                 )
-
-
-@pytest.mark.slow
-def test_large_tables_are_certified_verified_and_decided_in_pieces(
-    call: Call, scores: Path, tmp_path: Path
-) -> None:
-    table, pieces = tmp_path / "scores.parquet", tmp_path / "pieces.json"
-    pd.read_csv(scores).to_parquet(table, index=False)
-    options = f"--side both --alpha .2 --json --out {pieces}"
-    found = call(f"certificate {table} --stream {options}")
-    whole = call(f"certificate {table} --side both --alpha .2 --json")
-    assert found.code == whole.code == 0
-    for one, other in zip(found.json["certificates"], whole.json["certificates"], strict=True):
-        assert one["inputs"]["digest"] == "certify_assets/tasks/1"
-        assert one["schema"] == 2
-        named = dict.fromkeys(("inputs", "schema", "digest"))
-        assert one | named == other | named
-    assert found.json["decided"] == whole.json["decided"]
-    joint = f"--joint --alpha .2 --json --out {tmp_path}/joint.json"
-    shared, again = (call(f"certificate {table} {option} {joint}") for option in ("", "--stream"))
-    assert [one["delta"] for one in again.json["certificates"]] == [
-        one["delta"] for one in shared.json["certificates"]
-    ]
-    assert call(f"verify {tmp_path}/joint.json {table} --stream").code == 0
-    # in pieces or in memory, and whatever the order
-    for option in ("--stream", ""):
-        assert call(f"verify {pieces} {table} {option}").code == 0
-    assert call(f"verify {pieces} {scores}").code == 0
-    (tmp_path / "old.json").write_text(whole.out, "utf-8")
-    old = call(f"verify {tmp_path}/old.json {table} --stream")
-    assert old.code == 3 and "verify it on the whole table" in old.err
-    forged = pieces.read_text("utf-8").replace("certify_assets/tasks/1", "certify_assets/tasks/2")
-    (tmp_path / "forged.json").write_text(forged, "utf-8")
-    wrong = call(f"verify {tmp_path}/forged.json {table} --stream")
-    assert wrong.code == 3 and "this version knows certify_assets/tasks/1" in wrong.err
-    for stream in ("--stream", ""):
-        outputs = f"--decisions {tmp_path}/d{stream}.parquet --queue {tmp_path}/q{stream}.parquet"
-        assert call(f"decide {pieces} {table} {stream} --split cal {outputs}").code == 0
-    for name in "dq":
-        one, other = (
-            pd.read_parquet(tmp_path / f"{name}{end}.parquet") for end in ("--stream", "")
-        )
-        pd.testing.assert_frame_equal(one, other)
-
-
-def test_a_pool_goes_with_a_table_in_pieces(call: Call, scores: Path, tmp_path: Path) -> None:
-    table, pieces = tmp_path / "scores.parquet", tmp_path / "pieces.json"
-    rows = pd.read_csv(scores)
-    rows.to_parquet(table, index=False)
-    pool = tmp_path / "pool.csv"
-    rows.assign(task_id="pool-" + rows["task_id"], split="test").to_csv(pool, index=False)
-    options = f"--procedure pseudo_task --pool {pool} --alpha .2 --json"
-    found = call(f"certificate {table} --stream {options} --out {pieces}")
-    whole = call(f"certificate {table} {options}")
-    assert found.code == whole.code == 0
-    for one, other in zip(found.json["certificates"], whole.json["certificates"], strict=True):
-        assert one["inputs"]["pool"] == other["inputs"]["pool"]
-        named = dict.fromkeys(("inputs", "schema", "digest"))
-        assert one | named == other | named
-    for option in ("--stream", ""):
-        assert call(f"verify {pieces} {table} --pool {pool} {option}").code == 0
-        missing = call(f"verify {pieces} {table} {option}")
-        assert missing.code == 2 and "cannot be recomputed without it" in missing.err
-    large = tmp_path / "large.parquet"
-    pq.write_table(pa.table({"score": pa.nulls(20_000_000)}), large)
-    for command in (
-        f"certificate {table} --stream --procedure pseudo_task",
-        f"verify {pieces} {table} --stream",
-    ):
-        refused = call(f"{command} --pool {large}")
-        assert refused.code == 2 and "a pool is held in memory" in refused.err
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        ("certificate {csv} --stream", "is no Parquet file, and only those are read in pieces"),
-        ("certificate {table} --stream --procedure all", "one_per_task needs all rows"),
-        (
-            "certificate {table} --stream --procedure taskboot --multiplicity maxt",
-            "multiplicity maxt needs all rows",
-        ),
-        ("decide {one} {table} --stream --queue q.csv", "q.csv is no Parquet file"),
-        ("decide {one} {table} --stream --split rl", "no row with split='rl'"),
-    ],
-)
-def test_what_cannot_be_read_in_pieces_is_one_sentence(
-    call: Call, scores: Path, certificate: Path, tmp_path: Path, words: str, sentence: str
-) -> None:
-    table = tmp_path / "scores.parquet"
-    pd.read_csv(scores).to_parquet(table, index=False)
-    answer = call(words.format(csv=scores, table=table, one=certificate))
-    assert answer.code == 2 and sentence in answer.err and answer.err.count("\n") == 1
-
-
-def test_a_document_that_another_program_wrote_again_by_rfc_8785_verifies(
-    call: Call, scores: Path, tmp_path: Path
-) -> None:
-    table, out = tmp_path / "scores.parquet", tmp_path / "c.json"
-    pd.read_csv(scores).to_parquet(table, index=False)
-    # nothing is certified at so small a budget, and a share of 0.0 is written as 0
-    options = f"--alpha 0.0001 --json --out {out}"
-    assert call(f"certificate {table} --stream {options}").json["decided"] == 0.0
-    out.write_bytes(interchange_json(json.loads(out.read_text("utf-8"))))
-    assert call(f"verify {out} {table}").code == 0
-    forged = {**json.loads(out.read_text("utf-8")), "decided": 1}
-    out.write_bytes(interchange_json(forged))
-    assert call(f"verify {out} {table}").code == 3
-    call(f"certificate {table} {options}")
-    out.write_bytes(interchange_json(json.loads(out.read_text("utf-8"))))
-    assert call(f"verify {out} {table}").code == 3
 
 
 def test_a_table_without_the_outcome_column_names_the_likely_one(

@@ -223,8 +223,6 @@ def test_decisions_need_the_ids_of_traces(
     capsys.readouterr()
     assert run("decide", certificate, scores, "--mlflow", "http://127.0.0.1:1") == 2
     assert "has no trajectory_id" in " ".join(capsys.readouterr().err.split())
-    assert run("decide", certificate, scores, "--mlflow", "http://127.0.0.1:1", "--stream") == 2
-    assert "leave --stream out" in " ".join(capsys.readouterr().err.split())
 
 
 def check_verdicts(address: str, ids: list[str]) -> None:

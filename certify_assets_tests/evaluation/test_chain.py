@@ -8,7 +8,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from certify_assets.certificates.certificate import ROW_SCHEMAS, SCHEMA
 from certify_assets.corpora.config import load_config, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import (
@@ -123,28 +122,6 @@ def test_the_chain_runs_and_running_it_again_gives_the_same_bytes(finished: Stor
         "result",
     ]
     assert certification.verify_stored(judged(finished)) == []
-
-
-def test_certificates_of_an_earlier_notation_keep_their_hash_and_the_reading_of_test(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as earlier:
-        # as documents were written when the schema was a text
-        earlier.setattr("certify_assets.certificates.issuance.SCHEMA", ROW_SCHEMAS[-1])
-        _run(store)
-        audit_judge(judged(store))
-    before = store.read_json("judges/lexical/c/certificates.json")
-    assert {item["schema"] for item in before["certificates"]} == {ROW_SCHEMAS[-1]}
-    certification.certify_judge(judged(store))
-    assert store.read_json("judges/lexical/c/certificates.json") == before
-    audit_judge(judged(store))
-    kinds = [entry.kind for entry in ledger_entries(Corpus(store, "c"))]
-    assert "replay" in kinds and "changed" not in kinds
-    # what says something else is written as documents are now
-    document = {"certificates": before["certificates"][:1]}
-    store.write_json("judges/lexical/c/certificates.json", document)
-    found = certification.certify_judge(judged(store))
-    assert [item.schema for item in found] == [ROW_SCHEMAS[-1]] + [SCHEMA] * (len(found) - 1)
 
 
 def test_a_good_judge_certifies_and_the_audit_sees_test_only_through_the_ledger(

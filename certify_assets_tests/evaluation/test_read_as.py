@@ -10,12 +10,7 @@ import pandas as pd
 import pytest
 
 from certify_assets.errors import InputError
-from certify_assets.evaluation.score_table import (
-    ColumnNames,
-    read_labels,
-    read_score_table,
-    score_table_pieces,
-)
+from certify_assets.evaluation.score_table import ColumnNames, read_labels, read_score_table
 from certify_assets.tables.columns import TableError
 
 # the third run has no score, and no score is whole: a percentage of it has decimals as well
@@ -384,10 +379,6 @@ def test_percentages_are_read_as_probabilities_where_that_is_said(tmp_path: Path
         text(PLAIN.assign(score=[*SCORES[:5], value]))(path)
         with pytest.raises(InputError, match=r"row 6 .*neither a probability nor a percentage"):
             read_score_table(path, score_scale="probability")
-    large = tmp_path / "a.parquet"
-    PLAIN.assign(score=np.array(SCORES) * 100).to_parquet(large)
-    with pytest.raises(InputError, match="outside 0 to 1, and a table that is read in pieces"):
-        list(score_table_pieces(large, ColumnNames(), 2, score_scale="probability"))
 
 
 def test_labels_of_a_draw_are_read_as_score_tables_are(tmp_path: Path) -> None:
