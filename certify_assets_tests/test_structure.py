@@ -57,7 +57,7 @@ HEAVY = [
 #: extras that only who asks for them pays for
 HEAVY += ["ray", "dagster_ray", "dagster_postgres", "psycopg2", "apprise"]
 # of one command each
-HEAVY += ["starlette", "uvicorn", "cryptography"]
+HEAVY += ["starlette", "uvicorn"]
 
 
 def _imports(path: Path) -> set[str]:

@@ -115,7 +115,6 @@ def command_tables() -> Iterator[str]:
                 if record := option.get_help_record(context):
                     yield _option_row(option, context, record[0])
         yield ""
-        yield from _paragraphs(command.epilog or "")
         if isinstance(command, click.Group):
             for name in command.list_commands(context):
                 child = command.get_command(context, name)

@@ -119,7 +119,7 @@ class Certificate:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of every other key: it shows edits that verification cannot; no signature."""
+        """SHA-256 of every other key: it shows edits that verification cannot."""
         return sha256_bytes(canonical_json(self._values))
 
     @property

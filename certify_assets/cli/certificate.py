@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from certify_assets.cli.examples import ShortHelp
 from certify_assets.cli.figures import verbose_option
 from certify_assets.cli.gate import (
     MIN_COVERAGE,
     Case,
     CiResult,
-    Gate,
     coverage_case,
-    gate_options,
+    gated,
     min_coverage_option,
+    report,
 )
-from certify_assets.cli.key import sign_document, sign_option
 from certify_assets.cli.options import (
     DEFAULT_PROCEDURE,
     OPEN_SHARE,
@@ -68,10 +66,7 @@ _PROCEDURE_HELP = (
 )
 
 
-@click.command(
-    cls=ShortHelp,
-    first=("side", "alpha", "delta", "min_coverage", "out", "task_col", "score_col", "outcome_col"),
-)
+@click.command()
 @click.argument("scores", type=PATH)
 @click.option(
     "--side",
@@ -176,26 +171,23 @@ _PROCEDURE_HELP = (
     "same table gives the same bytes]",
 )
 @click.option("--out", type=PATH, help="Also write the document to this file.")
-@sign_option
 @min_coverage_option
 @column_options
 @verbose_option
 @json_option
-@gate_options
 @click.pass_context
+@gated
 def certificate(
     ctx: click.Context,
     /,
     scores: Path,
     date: datetime | None,
     out: Path | None,
-    sign: str | None,
     as_json: bool,
     pilot: Path | None,
     pool: Path | None,
     min_coverage: float | None,
     verbose: bool,
-    gate: Gate,
     reading: ReadingOptions,
     **options: Any,
 ) -> None:
@@ -210,13 +202,10 @@ def certificate(
     from certify_assets.certificates import EVERY_PROCEDURE
 
     given = {"SCORES": scores, "--pilot": pilot, "--pool": pool}
-    refuse_overwrite({"--out": out, "--junit-xml": gate.junit}, given)
+    refuse_overwrite({"--out": out}, given)
     if min_coverage is not None and options["procedure"] == "all":
         raise click.UsageError("--min-coverage goes with one procedure; name it.")
     _refuse(pilot, pool, **options)
-    named = ctx.get_parameter_source("sign") is click.core.ParameterSource.COMMANDLINE
-    if named and out is None:
-        raise click.UsageError("--sign signs the file of --out; give one.")
     refuse_inapplicable(ctx, options["procedure"])
     procedures = EVERY_PROCEDURE if options["procedure"] == "all" else (options["procedure"],)
     unread = _unread(ctx, procedures, options)
@@ -230,8 +219,6 @@ def certificate(
     document = found.certificates[0].to_dict() if single else found.to_dict()
     if out is not None:
         write_document(out, document)
-        if sign:
-            sign_document(out, sign)
     for sentence in unread:
         complain(sentence)
     if as_json:
@@ -239,7 +226,7 @@ def certificate(
     else:
         _show(found, verbose=verbose)
     result = _gate_result(found, scores, min_coverage)
-    gate.report(result)
+    report(result)
     for case in result.failed:
         if case.name == MIN_COVERAGE:
             complain(case.message)

@@ -20,7 +20,8 @@ from certify_assets.cli.documents import (
     read_certificate_file,
 )
 from certify_assets.cli.figures import show_figures, verbose_option
-from certify_assets.cli.gate import Case, CiResult, Gate, State, gate_options
+from certify_assets.cli.gate import Case, CiResult, State, gated
+from certify_assets.cli.gate import report as report_result
 from certify_assets.cli.options import (
     OPEN_SHARE,
     PATH,
@@ -82,8 +83,8 @@ _AUDITED = (
 @column_options
 @verbose_option
 @json_option
-@gate_options
 @click.pass_context
+@gated
 def audit(
     ctx: click.Context,
     /,
@@ -92,7 +93,6 @@ def audit(
     choice: Choice,
     verbose: bool,
     as_json: bool,
-    gate: Gate,
     reading: ReadingOptions,
 ) -> None:
     """How the certified threshold does on other labelled tasks.
@@ -103,7 +103,6 @@ def audit(
     error exceeds α. WARN: the point estimate does but not the bound, or too few tasks are covered
     to tell. PASS otherwise.
     """
-    refuse_overwrite({"--junit-xml": gate.junit}, {"CERTIFICATE": certificate, "SCORES": scores})
     certificates = one_a_side(certificate, load_certificates(certificate, choice))
     reading = reading.as_issued(certificate, certificates)
     audits = _audits(certificates, read_scores(scores, reading).choose_split("test"))
@@ -119,7 +118,7 @@ def audit(
             item.side: audit.to_dict() for item, audit in zip(certificates, audits, strict=True)
         }
         show_figures("Audit", each_side, most=_AUDITED, verbose=verbose)
-    gate.report(_gate_result(scores, certificates, audits, verdict))
+    report_result(_gate_result(scores, certificates, audits, verdict))
     ctx.exit(NOTHING if verdict == "ERROR" else 0)
 
 

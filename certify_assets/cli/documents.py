@@ -13,7 +13,7 @@ import click
 from certify_assets.cli.options import OPEN_SHARE, SIDE, argument_order
 from certify_assets.corpora import CERTIFYING
 from certify_assets.errors import ForgedCertificateError, InputError, quoted
-from certify_assets.files import read_json_bytes
+from certify_assets.files import read_json
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate, CertificateSet
@@ -37,8 +37,6 @@ class CertificateFile(NamedTuple):
     certificates: list[Any]
     #: what a document says next to its certificates
     outline: dict[str, Any]
-    #: what was read, which a signature is of
-    data: bytes
 
     def certificate_set(self, certificates: list[Certificate]) -> CertificateSet:
         """Return its certificates as one set, once they are checked; its outline must be theirs."""
@@ -64,9 +62,9 @@ def read_certificate_file(path: Path) -> CertificateFile:
         raise InputError(
             f"{path} is a table, not the JSON document of a certificate{argument_order()}."
         )
-    document, data = read_json_bytes(path)
+    document = read_json(path)
     if not isinstance(document, dict) or "certificates" not in document:
-        return CertificateFile([document], {}, data)
+        return CertificateFile([document], {})
     outline = {name: value for name, value in document.items() if name != "certificates"}
     inner = document["certificates"]
     if not set(outline) <= set(OUTLINE) or not isinstance(inner, list) or not inner:
@@ -74,7 +72,7 @@ def read_certificate_file(path: Path) -> CertificateFile:
             f"{path} is not a list of certificates as the command writes it; give the file as it "
             "was written."
         )
-    return CertificateFile(inner, outline, data)
+    return CertificateFile(inner, outline)
 
 
 def _is_json(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""What a CI system reads of a command: job summary and annotations of GitHub Actions, JUnit XML."""
+"""What GitHub Actions reads of a command: job summary and annotations."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
-from xml.etree import ElementTree
 
 import click
 
-from certify_assets.cli.options import PATH, SHARE
-from certify_assets.cli.output import complain, escaped, percent, write_text
+from certify_assets.cli.options import SHARE
+from certify_assets.cli.output import escaped, percent
 from certify_assets.errors import CertifyError
 
 #: GitHub shows ten annotations of a kind for a step, and a summary of at most one MiB
@@ -23,8 +22,6 @@ _MOST_ANNOTATED = 9
 _MOST_LISTED = 100
 _MOST_CHARACTERS = 2_000
 _PUNCTUATION = re.compile(r"([\\`*_{}\[\]<>()#+.!|~@:&$=^-])")
-#: what XML 1.0 has no character for, beyond what `escaped` leaves
-_NO_XML = re.compile("[\ufffe\uffff]")
 
 #: name of the case of --min-coverage
 MIN_COVERAGE = "min coverage"
@@ -57,69 +54,42 @@ class CiResult:
         return tuple(case for case in self.cases if case.state == "failed")
 
 
-class Gate(NamedTuple):
-    """Where a command reports to."""
-
-    command: str
-    github: bool
-    junit: Path | None
-
-    def report(self, result: CiResult) -> None:
-        """Write what was asked for."""
-        if self.junit is not None:
-            write_text(self.junit, junit_xml(self.command, result))
-        if not self.github:
-            return
-        path = os.environ.get("GITHUB_STEP_SUMMARY")
-        if path:
-            # several steps and commands write to one file
-            with Path(path).open("a", encoding="utf-8") as summary:
-                summary.write(job_summary(self.command, result))
-        else:
-            complain("GITHUB_STEP_SUMMARY is not set, so no job summary is written.")
-        for case in result.failed:
-            annotate("error", self.command, f"{case.name}: {case.message}")
-        if not result.failed:
-            annotate("notice", self.command, result.sentence)
-        for warning in result.warnings[:_MOST_ANNOTATED]:
-            annotate("warning", self.command, warning)
-        if (rest := len(result.warnings) - _MOST_ANNOTATED) > 0:
-            annotate("warning", self.command, f"{rest} more findings are in the job summary.")
+def report(result: CiResult) -> None:
+    """Write job summary and annotations where a step of GitHub Actions asks for them."""
+    path, command = os.environ.get("GITHUB_STEP_SUMMARY"), _command()
+    if not path:
+        return
+    # several steps and commands write to one file
+    with Path(path).open("a", encoding="utf-8") as summary:
+        summary.write(job_summary(command, result))
+    for case in result.failed:
+        annotate("error", command, f"{case.name}: {case.message}")
+    if not result.failed:
+        annotate("notice", command, result.sentence)
+    for warning in result.warnings[:_MOST_ANNOTATED]:
+        annotate("warning", command, warning)
+    if (rest := len(result.warnings) - _MOST_ANNOTATED) > 0:
+        annotate("warning", command, f"{rest} more findings are in the job summary.")
 
 
-def gate_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --format and --junit-xml, and give the command where it reports to as ``gate``."""
+def _command() -> str:
+    context = click.get_current_context(silent=True)
+    return "certify" if context is None else context.command_path
+
+
+def gated(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Annotate also what a command refuses."""
 
     @wraps(command)
-    def gated(*given: Any, style: str, junit: Path | None, **options: Any) -> Any:
-        name = click.get_current_context().command_path
-        gate = Gate(name, style == "github", junit)
+    def annotated(*given: Any, **options: Any) -> Any:
         try:
-            return command(*given, gate=gate, **options)
+            return command(*given, **options)
         except (CertifyError, click.ClickException) as error:
-            if gate.github:
-                annotate("error", name, getattr(error, "message", "") or str(error))
+            if os.environ.get("GITHUB_STEP_SUMMARY"):
+                annotate("error", _command(), getattr(error, "message", "") or str(error))
             raise
 
-    for option in (
-        click.option(
-            "--junit-xml",
-            "--junit",
-            "junit",
-            type=PATH,
-            metavar="FILE",
-            help="Also write the result as JUnit XML, a test case for each thing checked.",
-        ),
-        click.option(
-            "--format",
-            "style",
-            type=click.Choice(["text", "github"]),
-            default="text",
-            help="github: also annotations on stderr, and a job summary in $GITHUB_STEP_SUMMARY.",
-        ),
-    ):
-        gated = option(gated)
-    return gated
+    return annotated
 
 
 min_coverage_option = click.option(
@@ -185,35 +155,3 @@ def job_summary(command: str, result: CiResult) -> str:
         if (rest := len(shown) - _MOST_LISTED) > 0:
             lines += ["", f"{rest} more {name} are not listed."]
     return "\n".join([*lines, "", ""])
-
-
-def junit_xml(command: str, result: CiResult) -> str:
-    """Return the JUnit XML of a result: one suite, a test case for each thing checked."""
-    skipped = sum(case.state == "skipped" for case in result.cases)
-    counts = {
-        "tests": str(len(result.cases)),
-        "failures": str(len(result.failed)),
-        "errors": "0",
-        "skipped": str(skipped),
-    }
-    suites = ElementTree.Element("testsuites", counts)
-    suite = ElementTree.SubElement(suites, "testsuite", {"name": "certify", **counts})
-    for case in result.cases:
-        names = {"classname": command.replace(" ", "."), "name": _xml(case.name)}
-        element = ElementTree.SubElement(suite, "testcase", names)
-        message = _xml(case.message)
-        if case.state == "failed":
-            ElementTree.SubElement(element, "failure", {"message": message}).text = message
-        elif case.state == "skipped":
-            ElementTree.SubElement(element, "skipped", {"message": message})
-        else:
-            ElementTree.SubElement(element, "system-out").text = message
-    notes = [result.subject, result.sentence, *result.promise, *result.warnings]
-    ElementTree.SubElement(suite, "system-out").text = "\n".join(map(_xml, notes))
-    ElementTree.indent(suites)
-    text = ElementTree.tostring(suites, encoding="unicode", short_empty_elements=True)
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
-
-
-def _xml(text: str) -> str:
-    return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", _line(text))

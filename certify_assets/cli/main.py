@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +15,6 @@ import click
 
 from certify_assets._version import __version__
 from certify_assets.cli import progress
-from certify_assets.cli.examples import EXAMPLES, add_examples, similar
 from certify_assets.cli.output import NOTHING, complain, emit_json
 from certify_assets.cli.progress import heartbeat
 from certify_assets.errors import CertifyError, UnreadableFileError
@@ -30,7 +30,6 @@ _SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
             "Certify what share of trajectories a judge may decide alone.",
         ),
         "verify": ("verify:verify", "Recompute a certificate and compare every byte."),
-        "key": ("key:key", "Make keys that sign certificates."),
         "audit": ("check:audit", "Audit a certified threshold on other labelled tasks."),
         "decide": ("check:decide", "Decide new trajectories: reject, release or human review."),
         "batch": ("batch:batch", "Certify one finite batch by labels drawn from it."),
@@ -84,7 +83,8 @@ class _Lazy(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         given = [word for word in ctx.meta.get(_GIVEN, ()) if not word.startswith("-")]
-        words = next((" ".join(given[:n]) for n in (2, 1) if " ".join(given[:n]) in EXAMPLES), "")
+        grouped = bool(given) and isinstance(self.get_command(ctx, given[0]), click.Group)
+        words = " ".join(given[: 2 if grouped else 1])
         try:
             with heartbeat(words, patience=progress.PATIENCE_S):
                 return super().invoke(ctx)
@@ -100,16 +100,15 @@ class _Lazy(click.Group):
             return None
         module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(import_module(f"certify_assets.cli.{module}"), attribute)
-        return add_examples(command, cmd_name)
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        # of the groups' commands too: `certify deploy` is one of ops
-        if not name.startswith("-") and name not in _COMMANDS and (close := similar(name)):
-            named = " or ".join(f"'certify {words}'" for words in close)
-            raise click.UsageError(f"No such command '{name}'. Did you mean {named}?", ctx)
+        if name not in _COMMANDS and (close := get_close_matches(name, _COMMANDS, n=1)):
+            meant = f"Did you mean 'certify {close[0]}'?"
+            raise click.UsageError(f"No such command '{name}'. {meant}", ctx)
         if name not in _COMMANDS and Path(name).exists():
             meant = f"corpus import {name} --name NAME" if Path(name).is_dir() else ""
             meant = meant or f"certificate {name}"
@@ -143,9 +142,6 @@ def cli() -> None:
     Exit codes: 0 done or certified; 3 nothing certified, gate closed, audit failed or verification
     failed; 2 bad usage or input; 1 a step of a pipeline or study failed.
     """
-
-
-add_examples(cli, "")
 
 
 def main(arguments: list[str] | None = None) -> None:

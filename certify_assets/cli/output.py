@@ -59,8 +59,7 @@ def _defused(text: str) -> str:
 
 
 def _is_read_by_github() -> bool:
-    context = click.get_current_context(silent=True)
-    asked = context is not None and context.params.get("style") == "github"
+    asked = "GITHUB_STEP_SUMMARY" in os.environ
     return asked or os.environ.get("GITHUB_ACTIONS") == "true"
 
 

@@ -13,10 +13,10 @@ from certify_assets.cli.gate import (
     MIN_COVERAGE,
     Case,
     CiResult,
-    Gate,
     coverage_case,
-    gate_options,
+    gated,
     min_coverage_option,
+    report,
 )
 from certify_assets.cli.options import corpus_option, store_option
 from certify_assets.cli.output import (
@@ -52,15 +52,14 @@ _READS = ("first", "reused", "replay", "changed", "unregistered", "pool", "resul
 @corpus_option
 @min_coverage_option
 @json_option
-@gate_options
 @click.pass_context
+@gated
 def run(
     ctx: click.Context,
     corpus: Corpus,
     judges: tuple[str, ...],
     min_coverage: float | None,
     as_json: bool,
-    gate: Gate,
 ) -> None:
     """Run the pipeline of one corpus: import, split, check, train, score, certify, audit, page.
 
@@ -70,7 +69,7 @@ def run(
     """
     found = _run(corpus.store, [corpus.name], judges, as_json=as_json)
     result = _gate_result(found[0], judges, min_coverage)
-    gate.report(result)
+    report(result)
     for case in result.failed:
         if case.name == MIN_COVERAGE:
             complain(case.message)

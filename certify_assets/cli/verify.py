@@ -18,8 +18,7 @@ from certify_assets.cli.documents import (
     choice_options,
     read_certificate_file,
 )
-from certify_assets.cli.gate import Case, CiResult, Gate, gate_options
-from certify_assets.cli.key import signer_of
+from certify_assets.cli.gate import Case, CiResult, gated, report
 from certify_assets.cli.options import (
     PATH,
     ReadingOptions,
@@ -31,14 +30,7 @@ from certify_assets.cli.options import (
     read_pool,
     read_scores,
 )
-from certify_assets.cli.output import (
-    NOTHING,
-    complain,
-    emit_json,
-    json_option,
-    refuse_overwrite,
-    show_line,
-)
+from certify_assets.cli.output import NOTHING, complain, emit_json, json_option, show_line
 from certify_assets.errors import ForgedCertificateError, InputError
 from certify_assets.work import counted
 
@@ -55,16 +47,11 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 @click.argument("scores", type=PATH)
 @pilot_option
 @pool_option
-@click.option(
-    "--public-key",
-    type=PATH,
-    help="Also check the signature next to CERTIFICATE by these keys, and say whose it is.",
-)
 @choice_options
 @column_options
 @json_option
-@gate_options
 @click.pass_context
+@gated
 def verify(
     ctx: click.Context,
     /,
@@ -72,26 +59,22 @@ def verify(
     scores: Path,
     pilot: Path | None,
     pool: Path | None,
-    public_key: Path | None,
     choice: Choice,
     as_json: bool,
-    gate: Gate,
     reading: ReadingOptions,
 ) -> None:
     """Recompute a certificate from its scores and compare every byte.
 
-    Exit 3, with the first difference, when the certificate was altered, is incomplete, is of
-    other scores or signed by none of the keys of --public-key, or when it is one of betting and its
-    pilot table is not given. Exit 2 when it was issued with a pool and none is given. What the
-    scores cannot show (the names and hashes under provenance, the selection rule) is carried as it
-    is: the data root's own checks compare those. Of a document of several each is recomputed, and
-    what it says of them together; --side, --alpha and --procedure choose from it.
+    Exit 3, with the first difference, when the certificate was altered, is incomplete or is of
+    other scores, or when it is one of betting and its pilot table is not given. Exit 2 when it was
+    issued with a pool and none is given. What the scores cannot show (the names and hashes under
+    provenance, the selection rule) is carried as it is: the data root's own checks compare those.
+    Of a document of several each is recomputed, and what it says of them together; --side, --alpha
+    and --procedure choose from it.
     """
     from certify_assets.certificates import NOT_VOUCHED
 
-    refuse_overwrite({"--junit-xml": gate.junit}, {"CERTIFICATE": certificate, "SCORES": scores})
     given = read_certificate_file(certificate)
-    signer = None if public_key is None else signer_of(certificate, given.data, public_key)
     documents = [item for item in given.certificates if choice.names(item)]
     if not documents:
         raise InputError(f"{certificate} holds no certificate of that side, budget and procedure.")
@@ -115,17 +98,14 @@ def verify(
             "certificates": len(documents),
             "difference": difference,
         }
-        result |= {} if signer is None else {"signed_by": signer}
         emit_json({**result, "not_vouched": NOT_VOUCHED} if difference is None else result)
     elif difference is None:
         show_line(
             f"Verified: {len(documents)} certificate(s) recomputed from {scores}, byte for "
             f"byte. {NOT_VOUCHED}"
         )
-        if signer is not None:
-            show_line(f"Signed by {signer['owner'] or 'the key'} ({signer['key']}).")
     verified = f"{len(documents)} certificate(s) recomputed from {scores.name}, byte for byte."
-    gate.report(
+    report(
         CiResult(
             certificate.name,
             f"Verified: {verified}" if difference is None else f"Not verified: {difference}",

@@ -122,8 +122,8 @@ class ScoreTable:
         missing = np.flatnonzero(self.outcomes < 0)
         if missing.size:
             raise InputError(
-                f"{self.path}, {self.row_name(int(missing[0]))} has no outcome ({missing.size} rows "
-                "have none); label the row as 0 or 1 or leave it out."
+                f"{self.path}, {self.row_name(int(missing[0]))} has no outcome ({missing.size} "
+                "rows have none); label the row as 0 or 1 or leave it out."
             )
         return self.outcomes
 

@@ -50,7 +50,6 @@ from certify_assets.operations.recertification_record import (
 )
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.operations.served_model import MODEL_FOLDER, log_model
-from certify_assets.storage.signature import SUFFIX, SigningKey
 from certify_assets.storage.tracking import Record, Tracker
 
 if TYPE_CHECKING:
@@ -135,14 +134,10 @@ def deploy(
     anchor_labels(corpus)
     if fault:
         raise GateClosedError(f"{judge} is not deployed on {corpus}: {fault.sentence}")
-    signing = SigningKey.of_environment()
     # certified, checked and deployed must be the same judge on the same corpus
     judge.require_unchanged()
     for item in chosen:
-        place, data = certificate_key(corpus.name, item.sha256), item.to_json()
-        store.write_bytes(place, data)
-        if signing is not None:
-            store.write_bytes(place + SUFFIX, signing.sign(data))
+        store.write_bytes(certificate_key(corpus.name, item.sha256), item.to_json())
     record = replace(record, kept=record.kept or _keep(judge))
     cut_off = _cut_off(corpus, record) if track else None
     record = cut_off or append_deployment(corpus, record)
@@ -426,11 +421,6 @@ def _registered(
     documents = {
         f"certificates/{item.side}.json": item.to_json().decode("utf-8") for item in certificates
     }
-    for item in certificates:
-        place = certificate_key(corpus, item.sha256) + SUFFIX
-        if judge.store.exists(place):
-            signature = judge.store.read_bytes(place).decode("utf-8")
-            documents[f"certificates/{item.side}.json{SUFFIX}"] = signature
     where = {"dagster.asset": "operations/deployment", "dagster.partition": corpus}
     url = tracker.write(
         Record(

@@ -15,6 +15,7 @@ def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
     """Run a command line given as one string, or its words one by one."""
     # a machine under load is no reason for a line on stderr
     monkeypatch.setattr(progress, "PATIENCE_S", 600.0)
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
 
     def run(*arguments: object) -> Answer:
         words = list(map(str, arguments)) if len(arguments) > 1 else shlex.split(str(*arguments))

@@ -85,7 +85,6 @@ def _tables() -> None:
         score_rows(tasks=60, seed=seed).to_csv(f"{name}.csv", index=False)
     score_rows(tasks=40, seed=3).drop(columns="outcome").to_csv("new.csv", index=False)
     _done(
-        "key new sign.key --owner ann",
         "certificate scores.csv --side reject --out certificate.json",
         "batch plan certificate.json batch.csv --history history.csv --out plan.json",
     )
@@ -271,13 +270,12 @@ _OPERATED = ("ops status c", "review queue c", "ops history c", "ledger status c
 
 CASES = (
     Case(
-        "certificate --sign",
+        "certificate --out",
         "tables",
-        "certificate scores.csv --side reject --out made.json --sign sign.key",
-        ("verify made.json scores.csv --public-key sign.key.pub",),
+        "certificate scores.csv --side reject --out made.json",
+        ("verify made.json scores.csv",),
         rooted=False,
     ),
-    Case("key new", "tables", "key new other.key", _TABLE, rooted=False, determined=False),
     Case(
         "decide",
         "tables",

@@ -541,7 +541,7 @@ def is_whole(name: str, data: bytes) -> bool:
             json.loads(data[8 : 8 + size])
     except ValueError:
         return False
-    return bool(data) or not name.endswith((".csv", ".pub", ".key", ".sig"))
+    return bool(data) or not name.endswith(".csv")
 
 
 def _hidden(files: Mapping[str, bytes]) -> set[str]:

@@ -26,16 +26,8 @@ from certify_assets.judges.specs import ALPHAS
 from certify_assets.operations.deployment import Deployment, deployed_certificates
 from certify_assets.operations.deployment_record import load_deployment, read_deployments
 from certify_assets.operations.layout import certificate_key, deployment_key
-from certify_assets.operations.lineage import find
 from certify_assets.operations.rollout import ALIAS, deploy, model_name, redeploy
 from certify_assets.operations.sampling import SamplingPlan
-from certify_assets.storage.signature import (
-    SUFFIX,
-    VARIABLE,
-    check_signature,
-    new_key,
-    read_public_keys,
-)
 from certify_assets.storage.store import Store
 from certify_assets_tests.operations_builders import (
     alter_copies,
@@ -80,30 +72,6 @@ def test_the_strictest_budget_that_certifies_is_deployed_and_its_certificates_ar
         "grid",
     } and made.sampling == SamplingPlan(0.1, 0.2, 7)
     assert Deployment.of(Corpus(operated, "c")).refusal is None
-
-
-def test_certificates_of_a_deployment_are_signed_where_there_is_a_key(
-    operated: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    key = tmp_path / "team"
-    fingerprint = new_key(key, "Evaluation team")
-    public = read_public_keys(tmp_path / "team.pub")
-    made = put(operated)
-    places = [certificate_key("c", sha256) for sha256 in made.certificates]
-    assert not any(operated.exists(place + SUFFIX) for place in places)
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "missing"))
-    with pytest.raises(InputError, match="cannot be read"):
-        put(operated)
-    monkeypatch.setenv(VARIABLE, key.read_text("utf-8"))
-    assert put(operated).certificates == made.certificates
-    for place in places:
-        signer = check_signature(
-            operated.read_bytes(place), operated.read_bytes(place + SUFFIX), public
-        )
-        assert signer == (fingerprint, "Evaluation team")
-    assert Deployment.of(Corpus(operated, "c")).refusal is None
-    found = find(operated, made.certificates[0][:12], "c")
-    assert [item.name for item in found] == [made.certificates[0]], "no certificate is of .sig"
 
 
 def test_a_way_back_is_deploying_the_earlier_one_again(operated: Store) -> None:
