@@ -4,7 +4,7 @@
 # make dev    the Dagster UI on the data root of the demo, with MLflow next to it
 # make bench  the benchmarks in their quick form, with the time that each takes
 # make docs   the documentation as a site, in site/; it opens from disk
-# make lint   ruff, mypy strict, dg check defs, advisories of the pinned dependencies
+# make lint   ruff, mypy strict, dg check defs; make advisories asks about the pinned dependencies
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -16,7 +16,7 @@ COMPILE := from certify_assets.certificates.compiled import compile_all; compile
 export CERTIFY_ROOT ?= $(CURDIR)/.certify
 export DAGSTER_HOME ?= $(CERTIFY_ROOT)/dagster
 
-.PHONY: help setup demo test test-smoke test-slow test-statistics coverage dev bench docs lint chromium services smollm2 vllm clean
+.PHONY: help setup demo test test-smoke test-slow test-statistics coverage dev bench docs lint advisories chromium services smollm2 vllm clean
 
 help:
 	@sed -n '1,7s/^# //p' Makefile
@@ -108,10 +108,12 @@ docs: setup
 
 lint: setup
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && VIRTUAL_ENV=$(CURDIR)/$(VENV) DAGSTER_HOME= $(BIN)/dg check defs
-	@# pip-audit brings its own requirements, so it has an environment of its own
+
+# advisories of the pinned dependencies; pip-audit brings its own requirements, so it has an environment of its own
+advisories: setup
 	@test -x $(VENV)/audit/bin/pip-audit || ($(BIN)/python -m venv $(VENV)/audit && \
-	  $(VENV)/audit/bin/python -m pip install -qq --disable-pip-version-check -r requirements/audit.txt) >/dev/null 2>&1 || true
-	@$(BIN)/python tools/audit_dependencies.py $(VENV)/audit/bin/pip-audit
+	  $(VENV)/audit/bin/python -m pip install -qq --disable-pip-version-check -r requirements/audit.txt)
+	@$(VENV)/audit/bin/pip-audit -r constraints.txt --no-deps --disable-pip
 
 clean:
 	@rm -rf $(VENV) .certify .pytest_cache .mypy_cache .ruff_cache .hypothesis
