@@ -5,26 +5,23 @@ from dataclasses import replace
 from pathlib import Path
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.evaluation import arms_audit
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.reading import COMPACT
 from certify_assets.judges.record import JudgeRecord, save_files
 from certify_assets.judges.specs import JUDGES
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs
 
-__all__ = ["CORPUS", "TINY", "audited_arms", "small_corpus", "start_judge"]
+__all__ = ["CORPUS", "TINY", "chosen_arm", "small_corpus", "start_judge"]
 
 CORPUS = "small"
 TINY = JUDGES["grpo"].model_copy(update={"steps": (1,)})
 
 
-def audited_arms(folder: Path, *, tasks: int) -> Store:
-    """Make a root where the arms are trained, one is chosen, and TEST was read for all of them; the judge's specification must be ``TINY``."""
+def chosen_arm(folder: Path, *, tasks: int) -> Store:
+    """Make a root where the arms are trained and one is chosen; the judge's specification must be ``TINY``."""
     store = small_corpus(folder, tasks=tasks)
     start_judge(store)
     judged(store, CORPUS, TINY.name).train()
-    arms_audit.audit_arms(JudgedCorpus.of(Corpus(store, CORPUS), TINY))
     return store
 
 

@@ -211,22 +211,22 @@ def one_step_arms(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def _audited_arms(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def _chosen_arm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from certify_assets.judges.specs import JUDGES
-    from certify_assets_tests.arms_builders import TINY, audited_arms
+    from certify_assets_tests.arms_builders import TINY, chosen_arm
 
     def prepare(root: Path) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setitem(JUDGES, "grpo", TINY)
-            assert audited_arms(root.parent, tasks=40).root == str(root)
+            assert chosen_arm(root.parent, tasks=40).root == str(root)
 
     return prepared_world(tmp_path_factory, "arms", prepare)
 
 
 @pytest.fixture
-def arms_store(_audited_arms: Path, one_step_arms: None, tmp_path: Path) -> Store:
-    """The judge grpo chosen among arms of one step, and audited on TEST, for one test alone."""
-    return copy_world(_audited_arms, tmp_path)
+def arms_store(_chosen_arm: Path, one_step_arms: None, tmp_path: Path) -> Store:
+    """The judge grpo chosen among arms of one step, for one test alone."""
+    return copy_world(_chosen_arm, tmp_path)
 
 
 class Demo(NamedTuple):

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from certify_assets.cli.arms import arms
 from certify_assets.cli.compare import compare
 from certify_assets.cli.figures import show_figures
 from certify_assets.cli.options import PATH, corpus_option, store_option
 from certify_assets.cli.output import (
-    NOTHING,
     complain,
     emit_json,
     json_option,
@@ -62,7 +59,6 @@ def judge() -> None:
     """Train, score and compare judges."""
 
 
-judge.add_command(arms)
 judge.add_command(compare)
 
 
@@ -148,47 +144,6 @@ def train(
         )
 
 
-@judge.command("sources")
-@click.argument("corpus")
-@click.option("--strict", is_flag=True, help="Leave out every corpus of CORPUS's domain.")
-@store_option
-@json_option
-def sources(corpus: str, strict: bool, store: Store, as_json: bool) -> None:
-    """Show what a transfer judge of a corpus would be trained on.
-
-    The SFT splits of the other corpora, an equal share of each. Rows whose task or instruction is
-    in CAL or TEST of CORPUS are left out and counted.
-    """
-    from certify_assets.judges.transfer import gather_pool
-
-    pool = gather_pool(Corpus(store, corpus), strict=strict)
-    about = pool.record
-    if as_json:
-        emit_json({**asdict(about), "rows": len(pool.frame), "missing": pool.missing})
-        return
-    if pool.missing:
-        raise InputError(pool.missing)
-    show_table(
-        f"{len(pool.frame)} rows for {corpus} ({about.domain or 'domain not stated'})",
-        ["source", "domain", "rows", "tasks", "successes", "left out"],
-        [
-            [
-                item.corpus,
-                item.domain or "–",
-                *map(str, (item.rows, item.tasks, item.successes)),
-                shown(item.dropped),
-            ]
-            for item in about.sources
-        ],
-    )
-    if about.left_out:
-        show_table(
-            "Corpora that give nothing",
-            ["corpus", "reason"],
-            [list(pair) for pair in about.left_out.items()],
-        )
-
-
 @judge.command("score")
 @click.argument("corpus")
 @click.argument("paths", nargs=-1, type=PATH)
@@ -268,59 +223,6 @@ def cost_line(bill: Bill) -> str:
         f"{tokens / max(1, bill['decisions']):.0f} tokens a decision; {bill['scored']} of "
         f"{bill['decisions']} runs scored."
     )
-
-
-@judge.command("parity")
-@click.argument("corpus")
-@judge_option
-@corpus_option
-@json_option
-@click.pass_context
-def parity(ctx: click.Context, /, corpus: Corpus, name: str, as_json: bool) -> None:
-    """Compare an endpoint judge's scores with those of its local counterpart on CAL.
-
-    The server is not asked. Certificates of a judge with asking logprob need a test that passed;
-    exit 3 where it fails.
-    """
-    from certify_assets.evaluation.parity import run_parity
-
-    with corpus.writing("judge parity"):
-        report = run_parity(JudgedCorpus(corpus, name))
-    if as_json:
-        emit_json(asdict(report))
-    else:
-        show_line(report.sentence())
-    ctx.exit(0 if report.passed else NOTHING)
-
-
-@judge.command("recalibrate")
-@click.argument("corpus")
-@judge_option
-@corpus_option
-@json_option
-def recalibrate(corpus: Corpus, name: str, as_json: bool) -> None:
-    """Show what Platt scaling, a temperature and isotonic regression do to a judge's certificates.
-
-    Each is fitted on RL (on SFT where a corpus has no RL split), never on CAL or TEST, and applied
-    to the stored scores. Platt scaling and a temperature keep every order, so every decision stays;
-    isotonic regression makes ties. Nothing stored changes but the document of this table, which the
-    judge's page shows when it is drawn again. Any judge that has scored the corpus will do; one
-    behind a server answers about SFT where a corpus has no RL split.
-    """
-    from certify_assets.evaluation.recalibration import TABLE_COLUMNS, write_recalibration
-
-    with corpus.writing("judge recalibrate"):
-        report = write_recalibration(JudgedCorpus(corpus, name))
-    if as_json:
-        emit_json(report.to_dict())
-        return
-    show_table(
-        f"{name} on {corpus}, recalibrated on {report.fitted_on} ({report.rows} runs)",
-        TABLE_COLUMNS,
-        report.table_rows(),
-    )
-    for line in [*report.sentences(), report.verdict]:
-        show_line(line)
 
 
 def _splits(judge: JudgedCorpus) -> tuple[pd.DataFrame, dict[str, int], Bill | None]:

@@ -131,8 +131,8 @@ def deploy(
     """Let a certified judge decide the new runs of a corpus.
 
     The deployment is refused (exit 3, with the reason) unless the certificates recompute and depend
-    on what is stored now, something is certified, the audit on TEST did not fail, an endpoint's
-    scores passed the parity test, and no alarm was raised. MLflow gets a version of the model
+    on what is stored now, something is certified, the audit on TEST did not fail, and no alarm was
+    raised. MLflow gets a version of the model
     certify-CORPUS with the alias deployed and the certificates attached; where MLflow does not
     answer, the deployment holds and says so.
     """

@@ -75,7 +75,7 @@ def study(
     Runs every stage on CORPORA, or on every corpus of the data root: splits, judges, split seeds,
     harvests, transfer, procedures on real scores, comparison, the law, the simulation. What is up
     to date is kept, so that a killed study resumes and a second one takes seconds. The full
-    profile adds language models (on the named corpora, else on the embedded ones), reward arms,
+    profile adds language models (on the named corpora, else on the embedded ones),
     more seeds and trials. Exit 1 where a stage failed; the others are run all the same.
     """
     from certify_assets.cli.launching import run_study

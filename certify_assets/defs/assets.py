@@ -57,12 +57,8 @@ def writing(
     if not context.has_partition_key:
         yield
         return
-    partition: str | dg.MultiPartitionKey = context.partition_key
     # all steps of a run, or of a command, are one owner
-    corpus, owner = str(partition), f"run {context.run.run_id}"
-    if isinstance(partition, dg.MultiPartitionKey):
-        # arms of one corpus write folders of their own, each in a run, on a cluster at once
-        corpus, owner = partition.keys_by_dimension["corpus"], "training of arms"
+    corpus, owner = context.partition_key, f"run {context.run.run_id}"
     said = 0.0
 
     def wait(held: Held, seconds: float) -> None:
@@ -129,8 +125,7 @@ class AssetStep:
         context, store = self.context, self.store
         corpus = context.partition_key if context.has_partition_key else ""
         judge = judge_of(context.asset_key)
-        # an arm is no judge of its own
-        if judge and self.mlflow.enabled and not isinstance(corpus, dg.MultiPartitionKey):
+        if judge and self.mlflow.enabled:
             record["summary"] = judge_summary(self.judge(judge), figures, reads)
             record["metrics"] = {**(figures or {}), **record.get("metrics", {})}
         recorded = self.mlflow.record(context, store, **record)

@@ -37,8 +37,6 @@ BASELINE_GROUP, ENDPOINT_GROUP = "judges_baseline", "judges_endpoint"
 FAMILY = "certify/family"
 #: tag of what a judge takes: seconds, minutes (a language model here) or money
 COST = "certify/cost"
-#: tag by which they leave out arms, whose partitions are others
-PART = "certify/part"
 #: tag of a materialization or an observation
 VERSION = "dagster/data_version"
 # asset → the document that it stores: of a corpus, of a judge on it, or elsewhere
@@ -57,7 +55,6 @@ _OF_JUDGES = {
     "audit": "audits.json",
     "report": "page.html",
     "monitor": "monitor.json",
-    "arms_audit": "arms_audit.json",
 }
 _OTHERS: dict[str, Callable[[str], str]] = {
     "corpora/agent_disjoint": partial(agent_folds_key, judge="lexical"),

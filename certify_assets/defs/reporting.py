@@ -8,8 +8,7 @@ import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.execution import instance_with
-from certify_assets.defs.names import VERSION, judge_of, key, stored_version
-from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.defs.names import VERSION, key, stored_version
 from certify_assets.operations.batches import audits_version
 from certify_assets.operations.decisions import decided_version, received_version
 from certify_assets.operations.labels import write_label_table
@@ -39,8 +38,6 @@ def report(corpus: Corpus, assets: Sequence[str], command: str) -> None:
     with instance_with([corpus.name]) as instance:
         for event in events:
             instance.report_runless_asset_event(event)
-            for arm in _arms(instance, corpus, event.asset_key):
-                instance.report_runless_asset_event(arm)
 
 
 def _event(corpus: Corpus, name: str, command: str) -> dg.AssetMaterialization:
@@ -52,15 +49,3 @@ def _event(corpus: Corpus, name: str, command: str) -> dg.AssetMaterialization:
     return dg.AssetMaterialization(
         key(name), partition=corpus.name, tags=tags, metadata={"made_by": command}
     )
-
-
-def _arms(
-    instance: dg.DagsterInstance, corpus: Corpus, asset_key: dg.AssetKey
-) -> list[dg.AssetMaterialization]:
-    """Return the arms that the model of a judge was chosen among, where it has arms."""
-    judge = JudgedCorpus(corpus, judge_of(asset_key)) if asset_key.path[-1] == "model" else None
-    if judge is None or not judge.spec.arms:
-        return []
-    from certify_assets.defs.judges.arms import arm_events
-
-    return arm_events(instance, judge.spec, judge.stored_artifact)

@@ -1,1 +1,1 @@
-"""Evaluation: score tables, the TEST ledger, certification, audits, parity, comparison."""
+"""Evaluation: score tables, the TEST ledger, certification, audits, comparison."""

@@ -24,7 +24,6 @@ from certify_assets.errors import (
 )
 from certify_assets.evaluation.anchors import anchor_heads, require_anchored
 from certify_assets.evaluation.ledger import register
-from certify_assets.evaluation.parity import parity_provenance
 from certify_assets.evaluation.pool import (
     gather_pool,
     load_pool,
@@ -58,7 +57,6 @@ def certify_judge(
 
     cal, hashes, adapter = judge.calibration
     leak = judge.corpus.require_leak_checks(hashes["manifest_sha256"])
-    compared = parity_provenance(judge)
     require_paid(judge, adapter.candidates)
     config = judge.corpus.config
     plan = {**_plan(hashes["manifest_sha256"], config, judge), **judge.corpus.version.registered}
@@ -76,7 +74,6 @@ def certify_judge(
         "split": judge.calibration_name,
         **hashes,
         "registration": registration,
-        **compared,
     }
     if leak is not None:
         provenance["accepted_structural_leak"] = leak
@@ -122,7 +119,6 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
     from certify_assets.certificates import Certificate
 
     cal, hashes, adapter = judge.calibration
-    hashes = {**hashes, **parity_provenance(judge)}
     document = judge.store.read_json(judge.key("certificates.json"))
     certificates = [Certificate.from_dict(item) for item in document["certificates"]]
     rows = judge.calibration_name

@@ -1,14 +1,11 @@
 """The arms of GRPO: trained on RL from one judge, one of them chosen on CAL and paid for."""
 
-# An arm is a reward (`rewards.ARMS`). A control (`rewards.CONTROLS`) is the weighted cross-entropy
-# on the same rows, steps, rate and optimizer: it is trained, scored and audited like an arm, but
-# nothing is chosen among controls, so they cost no confidence. judges/<judge>/<corpus>/arms/ has a
-# folder for each:
+# An arm is a reward (`rewards.ARMS`). judges/<judge>/<corpus>/arms/ has a folder for each:
 #
 #     run.json            what the training depends on, with its hash
 #     step_<n>/           the adapter after n steps
 #     arm.json            written last: without it the training was cut short, and resumes
-#     cal_<n>.parquet     scores, with their sources in cal_<n>.json; test_<n> has no outcomes
+#     cal_<n>.parquet     scores of CAL, with their sources in cal_<n>.json
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import score_table
 from certify_assets.judges.judged import JudgedCorpus, Progress
 from certify_assets.judges.lm.grpo_config import GrpoConfig
-from certify_assets.judges.lm.rewards import CONTROLS, arm_named
+from certify_assets.judges.lm.rewards import arm_named
 from certify_assets.judges.record import CandidateScore, columns, stored_folder, texts, workplace
 from certify_assets.judges.reinforced import (
     START,
@@ -79,11 +76,9 @@ class ArmRecord(ArmInputs):
     judge: str
     corpus: str
     arm: str
-    control: bool
     # hash of the inputs
     key: str
     rl_trajectories: int
-    rl_tasks: int
     # hash of the adapter after each number of steps
     steps: Mapping[str, str]
     run_sha256: str
@@ -102,26 +97,22 @@ class ArmChoice:
     details: Mapping[str, object]
 
 
-def arm_key(judge: JudgedCorpus, arm: str) -> str:
-    """Return the hash of all that the training of an arm or a control would depend on now."""
-    return _Run.of(judge, arm).inputs.sha256
-
-
 def train_arm(judge: JudgedCorpus, arm: str, *, report: Report = silent) -> ArmRecord:
-    """Train an arm or a control, or resume it, and score CAL with each of its steps."""
+    """Train an arm, or resume it, and score CAL with each of its steps."""
     run = _Run.of(judge, arm)
     record = run.finished() or run.train(report)
     run.remove_checkpoints()
-    for step in grpo_config(judge.spec).evaluate_at:
-        scored_candidate(judge, Candidate(arm, step), "cal", report=report)
+    for step in grpo_config(_spec(judge)).evaluate_at:
+        scored_candidate(judge, Candidate(arm, step), report=report)
     return record
 
 
 def select_arm(judge: JudgedCorpus, *, report: Report = silent) -> ArmChoice:
     """Choose the arm and step that certify most on CAL, or the start where none beats it."""
-    before, options = judge.sibling(judge.spec.start).artifact, candidates(judge.spec)
-    records = {arm: train_arm(judge, arm, report=report) for arm in judge.spec.arms}
-    tables = {each.name: scored_candidate(judge, each, "cal", report=report)[0] for each in options}
+    spec = _spec(judge)
+    before, options = judge.sibling(spec.start).artifact, candidates(spec)
+    records = {arm: train_arm(judge, arm, report=report) for arm in spec.arms}
+    tables = {each.name: scored_candidate(judge, each, report=report) for each in options}
     selection, alpha = choose(tables, judge.corpus.config)
     tuned = before.detail("training")
     rows: list[CandidateScore] = [
@@ -139,9 +130,9 @@ def select_arm(judge: JudgedCorpus, *, report: Report = silent) -> ArmChoice:
     details = {
         "chosen": selection.chosen,
         "training": {
-            **_spec(judge).settings,
+            **spec.settings,
             "loss_curves": curves,
-            "rl_trajectories": records[judge.spec.arms[0]].rl_trajectories,
+            "rl_trajectories": records[spec.arms[0]].rl_trajectories,
             # of SFT, which its start read, where its record says so
             **{name: tuned[name] for name in ("rows",) if name in tuned},
         },
@@ -151,7 +142,7 @@ def select_arm(judge: JudgedCorpus, *, report: Report = silent) -> ArmChoice:
     return ArmChoice(
         next(each for each in options if each.name == selection.chosen),
         tuple(rows),
-        f"{selection.certificate.selection} (at alpha {alpha:g})",
+        f"{selection.rule} (at alpha {alpha:g})",
         details,
     )
 
@@ -174,58 +165,50 @@ def choose(tables: Mapping[str, pd.DataFrame], config: CorpusConfig) -> tuple[Se
 
 
 def scored_candidate(
-    judge: JudgedCorpus, candidate: Candidate, split: str, *, report: Report = silent
-) -> tuple[pd.DataFrame, dict[str, str]]:
-    """Score CAL or TEST with a candidate, or return the stored scores, with their hashes."""
-    name = f"arms/{candidate.arm}/{split}_{candidate.step}"
+    judge: JudgedCorpus, candidate: Candidate, *, report: Report = silent
+) -> pd.DataFrame:
+    """Score CAL with a candidate, or return its stored scores."""
+    name = f"arms/{candidate.arm}/cal_{candidate.step}"
     key = judge.key(name)
-    frame, manifest = judge.corpus.split(split), judge.corpus.manifest
-    # outcomes of TEST come through the ledger alone
-    frame = frame.assign(outcome=None) if split == "test" else frame[frame["outcome"].notna()]
+    frame = judge.corpus.split("cal")
+    frame = frame[frame["outcome"].notna()]
     with candidate_adapter(judge, candidate) as folder:
         of = {
             "lora_sha256": _lora_sha256(folder),
             "rows_sha256": _rows_sha256(frame, judge.spec.reading.renderer),
-            "manifest_sha256": manifest.sha256,
+            "manifest_sha256": judge.corpus.manifest.sha256,
         }
         known = judge.read(f"{name}.json")
         if of.items() <= known.items():
             if judge.store.sha256(f"{key}.parquet") != known["scores_sha256"]:
                 raise IntegrityError(
                     f"{judge.store.locate(f'{key}.parquet')} was altered after it was scored; "
-                    f"delete it and {split}_{candidate.step}.json."
+                    f"delete it and cal_{candidate.step}.json."
                 )
-            return judge.store.read_table(f"{key}.parquet"), known
-        stored = (
-            _scores_of_start(judge, frame) if (candidate.name, split) == (START, "cal") else None
-        )
-        if stored is None:
-            progress = counted(report, f"scoring {split} with {candidate.name}")
-            stored = _score(judge, folder, frame, progress)
-        table, adapter_sha256 = stored
-    known = {
-        **of,
-        "adapter_sha256": adapter_sha256,
-        "scores_sha256": judge.store.write_table(f"{key}.parquet", table),
-    }
-    judge.store.write_json(f"{key}.json", known)
-    return table, known
+            return judge.store.read_table(f"{key}.parquet")
+        table = _scores_of_start(judge, frame) if candidate.name == START else None
+        if table is None:
+            progress = counted(report, f"scoring cal with {candidate.name}")
+            table = _score(judge, folder, frame, progress)
+    scores_sha256 = judge.store.write_table(f"{key}.parquet", table)
+    judge.store.write_json(f"{key}.json", {**of, "scores_sha256": scores_sha256})
+    return table
 
 
-def _scores_of_start(judge: JudgedCorpus, frame: pd.DataFrame) -> tuple[pd.DataFrame, str] | None:
+def _scores_of_start(judge: JudgedCorpus, frame: pd.DataFrame) -> pd.DataFrame | None:
     """Return CAL as the start itself has scored it; None where it has not, or read otherwise."""
     start = judge.sibling(judge.spec.start)
     if not start.read("scores.json") or start.spec.reading != judge.spec.reading:
         return None
     try:
-        table, now, _ = start.scores
+        table, _, _ = start.scores
     except StaleCertificateError:
         return None
     table = table[table["split"] == "cal"]
     # runs without an outcome were read in the same batches, and a batch may move the last digit
     if table["trajectory_id"].tolist() != frame["trajectory_id"].tolist():
         return None
-    return table.drop(columns="split").reset_index(drop=True), now["adapter_sha256"]
+    return table.drop(columns="split").reset_index(drop=True)
 
 
 def candidate_adapter(judge: JudgedCorpus, candidate: Candidate) -> AbstractContextManager[Path]:
@@ -237,7 +220,7 @@ def candidate_adapter(judge: JudgedCorpus, candidate: Candidate) -> AbstractCont
 
 def _score(
     judged: JudgedCorpus, adapter: Path, frame: pd.DataFrame, progress: Progress
-) -> tuple[pd.DataFrame, str]:
+) -> pd.DataFrame:
     from certify_assets.judges.lm.judge import CausalJudge, load_base
 
     spec = judged.spec
@@ -249,7 +232,7 @@ def _score(
             progress=progress,
         )
         table = score_table(judge, frame, spec.reading.renderer)
-    return table.astype({"outcome": "Int8"}), judge.adapter_sha256
+    return table.astype({"outcome": "Int8"})
 
 
 def _lora_sha256(folder: Path) -> str:
@@ -290,13 +273,12 @@ class _Run:
                 f"{judge.corpus} has no RL split, so nothing can be reinforced; import it with "
                 f"--rl, or leave {judge} out."
             )
-        config = grpo_config(spec, control=arm in CONTROLS)
+        config = grpo_config(spec)
         inputs = ArmInputs(
             start=spec.start,
             start_sha256=judge.sibling(spec.start).artifact.adapter_sha256,
             reward=reward_of(reward),
-            # a weighted cross-entropy has nothing to sample
-            optimiser="exact" if arm in CONTROLS else spec.optimiser,
+            optimiser=spec.optimiser,
             config=config.to_dict(),
             rl_sha256=_rows_sha256(rl, spec.reading.renderer),
             renderer_sha256=spec.reading.renderer.sha256,
@@ -345,11 +327,9 @@ class _Run:
                 judge=self.judge.name,
                 corpus=self.judge.corpus.name,
                 arm=self.arm,
-                control=self.arm in CONTROLS,
                 key=self.inputs.sha256,
                 **asdict(self.inputs),
                 rl_trajectories=len(self.rows),
-                rl_tasks=int(self.rows["task_id"].nunique()),
                 steps=steps,
                 run_sha256=run_sha256,
                 history=history,

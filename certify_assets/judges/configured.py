@@ -37,7 +37,7 @@ _USELESS: Mapping[str, tuple[str, ...]] = {"sft": ("strict",), "transfer": ()}
 _OF_LANGUAGE = ("model", "revision", "tokens", "prompt")
 _WORDS = ("lexical", "combined")
 # parts that a union adds to the place of an error
-_UNION = ("ParityConfig", "literal['none']", "literal['whole']", "int", "float", "constrained-int")
+_UNION = ("literal['whole']", "int", "float", "constrained-int")
 
 _HALF = re.compile("[\ud800-\udfff]")
 _LIKE_NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?", re.IGNORECASE)

@@ -53,7 +53,6 @@ _KEPT_FILES: Final = (
     "certificates.json",
     "audits.json",
     "test_scores.parquet",
-    "parity.json",
     "harvest.json",
     "harvest.parquet",
 )

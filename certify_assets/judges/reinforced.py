@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from certify_assets.errors import InputError
 from certify_assets.judges.lm.grpo_config import GrpoConfig
-from certify_assets.judges.lm.rewards import ARMS, CONTROLS, Arm
+from certify_assets.judges.lm.rewards import ARMS, Arm
 from certify_assets.judges.specs import CausalSpec, JudgeSpec
 
 #: name of the judge that every arm starts from, which is a candidate itself
@@ -59,13 +59,12 @@ class GrpoSpec(CausalSpec):
 
     @property
     def arms(self) -> tuple[str, ...]:
-        """Rewards."""
+        """Names of the rewards."""
         return tuple(arm.name for arm in self.rewards)
 
     def registration(self) -> object:
         """Return the model, the start and how it is optimised."""
         names = ("family", "model", "revision", "start", "optimiser")
-        # what was registered before there was a choice names none of it
         chosen = {
             name: value
             for name, value in self.model_dump(mode="json", include=set(_CHOSEN)).items()
@@ -109,18 +108,18 @@ def optimised_by(training: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An arm, or a control, after a number of steps; the start has taken none."""
+    """An arm after a number of steps; the start has taken none."""
 
     arm: str
     step: int = 0
 
     @property
     def name(self) -> str:
-        """Name in selections, certificates and the ledger."""
+        """Name in selections and certificates."""
         return f"{self.arm}_{self.step}" if self.step else self.arm
 
 
-def candidates(spec: JudgeSpec) -> tuple[Candidate, ...]:
+def candidates(spec: GrpoSpec) -> tuple[Candidate, ...]:
     """What the deployed judge is chosen among: the start, and every arm after some steps."""
     return (
         Candidate(START),
@@ -128,14 +127,8 @@ def candidates(spec: JudgeSpec) -> tuple[Candidate, ...]:
     )
 
 
-def controls(spec: JudgeSpec) -> tuple[Candidate, ...]:
-    """What the choice is held against, and never deployed."""
-    return tuple(Candidate(arm, step) for arm in CONTROLS for step in grpo_config(spec).evaluate_at)
-
-
-def grpo_config(spec: JudgeSpec, *, control: bool = False) -> GrpoConfig:
+def grpo_config(spec: GrpoSpec) -> GrpoConfig:
     """Return the paper's settings, with rate and steps that suit the model."""
-    assert isinstance(spec, GrpoSpec)
     recipe = spec.training
     steps, usual = spec.steps or recipe.grpo_steps, recipe.grpo_learning_rate
     # a sampled step takes twenty times as long as an exact one
@@ -149,7 +142,6 @@ def grpo_config(spec: JudgeSpec, *, control: bool = False) -> GrpoConfig:
         completions_per_device=spec.samples,
         save_every=min(often, steps[-1]),
         seed=spec.seed,
-        objective="cross_entropy" if control else "reward",
     )
 
 

@@ -28,7 +28,6 @@ from certify_assets.storage.store import Store, default_root
 if TYPE_CHECKING:
     import pandas as pd
 
-    from certify_assets.judges.endpoint.config import ParityConfig
 
 ALPHAS = (0.1, 0.2)
 DELTA = 0.05
@@ -136,11 +135,6 @@ class JudgeSpec(BaseModel):
         return self.candidates > 1
 
     @property
-    def arms(self) -> tuple[str, ...]:
-        """Rewards that are trained separately, each an asset; empty for most families."""
-        return ()
-
-    @property
     def calibration_splits(self) -> tuple[str, ...]:
         """Splits whose labels may certify it: RL and CAL, without those that it learned from."""
         # what chose features, weights, steps or pseudo-labels was learned from as well. A choice
@@ -192,16 +186,6 @@ class JudgeSpec(BaseModel):
         summary = f"{model} in the place of {self.model}: {self.summary}"
         given = {"model": model, "revision": revision, "reading": known_model(model).reading}
         return self.model_copy(update={**given, "summary": summary, "recipe": None})
-
-    @property
-    def parity(self) -> ParityConfig | None:
-        """Local model that the log-probabilities of a server must agree with; None for none."""
-        return None
-
-    @property
-    def no_parity(self) -> str | None:
-        """Why there is no such comparison; None where there is one."""
-        return "its scores are those of the local reference engine"
 
     def resolved(self, known: Mapping[str, JudgeSpec]) -> JudgeSpec:
         """Return it with what it takes from the judge that it starts from, if from any."""
@@ -450,9 +434,6 @@ def _placed(entry: Any, where: str) -> Any:
     if not isinstance(entry, Mapping) or "://" in where:
         return entry
     base, found = Path(where).parent, dict(entry)
-    parity = entry.get("parity")
-    if isinstance(parity, Mapping) and isinstance(parity.get("model"), str):
-        found["parity"] = {**parity, "model": placed(parity["model"], base)}
     # the model of a server has the name that the server gives it
     hosted = (entry.get("family") or "endpoint") == "endpoint"
     for name in ("tokenizer",) if hosted else ("model",):

@@ -426,8 +426,6 @@ def certificate_links(store: Store, certificate: Certificate) -> list[Link]:
         detail = f"{pool['rows']} runs, {pool['origin']}"
         named = hashes.get(PROVENANCE, "")
         found.append(file_link(store, "pool", key, named, detail=detail))
-    if "parity_sha256" in hashes:
-        found.append(file_link(store, "parity", judge.key("parity.json"), hashes["parity_sha256"]))
     if registration := hashes.get("registration"):
         key = registration_key(corpus.name, registration)
         found.append(compared("registration", key, registration, _stored_hash(store, key)))

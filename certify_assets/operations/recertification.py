@@ -18,7 +18,6 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, GateClosedError, InputError
 from certify_assets.evaluation.anchors import anchor_heads, require_anchored
 from certify_assets.evaluation.certification import paid_candidates, require_paid
-from certify_assets.evaluation.parity import parity_provenance
 from certify_assets.evaluation.pool import JUDGE, StoredPool, gather_pool, pool_part, takes_pool
 from certify_assets.evaluation.spending import (
     Claim,
@@ -100,7 +99,6 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
     rows, hashes, adapter = judge.calibration
     require_paid(judge, adapter.candidates)
     candidates = paid_candidates(judge, adapter)
-    hashes = {**hashes, **parity_provenance(judge)}
     before = _counted_before(judge, hashes["adapter_sha256"])
     counted = count_audit_tasks(
         judge.corpus, adapter_sha256=hashes["adapter_sha256"], before=before
@@ -460,7 +458,7 @@ def to_recertify(corpus: Corpus) -> tuple[dict[str, tuple[str, ...]], dict[str, 
             if stale and spec.hosted:
                 left_alone[name] = f"scoring it costs money, so it is left to you: {stale}"
             elif stale:
-                parts[name] = (*_CHAIN, *(("arms_audit",) if spec.arms else ()))
+                parts[name] = _CHAIN
             else:
                 parts[name] = _CERTIFYING
     return parts, left_alone

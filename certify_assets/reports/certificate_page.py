@@ -11,8 +11,6 @@ import numpy as np
 
 from certify_assets.assumptions import minutes_per_run
 from certify_assets.certificates.evaluation import CALIBRATED
-from certify_assets.evaluation.recalibration import TABLE_COLUMNS, RecalibrationReport
-from certify_assets.reports.arms import arm_cells
 from certify_assets.reports.certificate_source import PageScores, PageSource
 from certify_assets.reports.certificate_text import (
     AUDIT_WORDS,
@@ -60,10 +58,10 @@ if TYPE_CHECKING:
     from certify_assets.certificates import Audit, Certificate, ThresholdCurve
     from certify_assets.certificates.pool import GivenPool
     from certify_assets.corpora.profile import CorpusProfile
-    from certify_assets.evaluation.arms_audit import ArmsAudit
     from certify_assets.evaluation.left_out_agents import LeftOutAgents
     from certify_assets.evaluation.pool import StoredPool
     from certify_assets.judges.explanation import Explanation
+    from certify_assets.judges.record import CandidateScore
 
 #: what resampling by the pseudo-task adds
 _WORST = ", together with one more task that is wrong in every run"
@@ -84,10 +82,10 @@ def render_page(
     score_scale: str = "log-odds",
     certificate_file: str = "CERTIFICATE.json",
     scores_file: str = "SCORES",
-    arms: ArmsAudit | None = None,
+    arms: Sequence[CandidateScore] = (),
+    chosen_arm: str = "",
     left_out: LeftOutAgents | None = None,
     explanation: Explanation | None = None,
-    recalibration: tuple[RecalibrationReport, bool] | None = None,
     delta_spent: str = "",
     joint_delta: float | None = None,
     pool: StoredPool | None = None,
@@ -97,7 +95,7 @@ def render_page(
 ) -> str:
     """Render the page on which a release is decided: any certificates of one score table."""
     # the default procedure leads where it is present; the file names are those of the command that
-    # verifies the page; a recalibration comes with whether it is of these scores
+    # verifies the page
     source = PageSource(
         certificates=list(certificates),
         cal=PageScores.from_frame(scores_frame),
@@ -124,8 +122,6 @@ def render_page(
         certificate_file=certificate_file,
         scores_file=scores_file,
         explanation=explanation,
-        recalibration=recalibration,
-        recalibration_columns=TABLE_COLUMNS,
         source=source,
         main=main,
         evidence=source.evidence,
@@ -154,7 +150,8 @@ def render_page(
         findings=_grouped(finding_rows(source)),
         lineage=lineage_rows(source),
         documents=[_document(c) for c in source.deployed],
-        arms=arm_cells(arms) if arms else [],
+        arms=arms,
+        chosen_arm=chosen_arm,
         largest_error=largest_error(source),
         two_way=two_way(source),
         agent_note=agent_note(source),

@@ -89,7 +89,6 @@ _PROVENANCE: dict[str, str] = {
     "training_limits": "{}.",
     "pseudo_labels": "It is certified on half B of CAL alone, and not all of its training is "
     "labelled by reviewers: {}.",
-    "no_parity": "The scores were not compared with those of a local model: {}",
 }
 _CONTROLS: dict[str, str] = {
     "length_auroc": "text length alone",

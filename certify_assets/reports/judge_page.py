@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from certify_assets.corpora.profile import CorpusProfile
-from certify_assets.evaluation.arms_audit import load_arms_audit
 from certify_assets.evaluation.audit import CertificateAudit, load_audits
 from certify_assets.evaluation.certification import (
     deciding_certificates,
@@ -24,7 +23,6 @@ from certify_assets.reports.wording import home_of, markdown_table, percent, sto
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate, Sides
-    from certify_assets.evaluation.recalibration import RecalibrationReport
     from certify_assets.judges.record import JudgeRecord
 
 # AuditorPrompt has one role other than the usual
@@ -35,9 +33,6 @@ def write_page(judge: JudgedCorpus) -> str:
     """Draw a judge's certificates on a corpus; return where the page is."""
     from certify_assets.reports.certificate_page import render_page
 
-    arms = None
-    if judge.store.exists(judge.key("arms_audit.json")):
-        arms = load_arms_audit(judge)
     cal, hashes, adapter = judge.calibration
     audits, test = load_audits(judge)
     controls = judge.store.read_json(judge.corpus.key("controls.json"))
@@ -59,10 +54,11 @@ def write_page(judge: JudgedCorpus) -> str:
         talked_to=talked_to(judge) if judge.canaries else "",
         certificate_file="certificates.json",
         scores_file="scores.parquet",
-        arms=arms,
+        # of other families the record has no name of a candidate
+        arms=adapter.selection if "chosen" in adapter.details else (),
+        chosen_arm=str(adapter.details.get("chosen", "")),
         left_out=left_out_agents(judge),
         explanation=explain(judge, deciding_sides(certificates).certified),
-        recalibration=_recalibration(judge, hashes),
         delta_spent=spending.total(),
         pool=load_pool(judge, certificates),
         date=max((claim.time[:10] for claim in spending.tests), default=""),
@@ -122,19 +118,6 @@ def _unusual(prompt: Mapping[str, object]) -> dict[str, str]:
             if prompt.get(name, text) != text
         },
     }
-
-
-def _recalibration(
-    judge: JudgedCorpus, hashes: Mapping[str, str]
-) -> tuple[RecalibrationReport, bool] | None:
-    """Return what `certify judge recalibrate` stored, and whether it is of the present scores."""
-    key = judge.key("recalibration.json")
-    if not judge.store.exists(key):
-        return None
-    from certify_assets.evaluation.recalibration import RecalibrationReport
-
-    report = RecalibrationReport.from_dict(judge.store.read_json(key))
-    return report, all(report.hashes.get(name) == value for name, value in hashes.items())
 
 
 def verdict(judge: JudgedCorpus, sides: Sides) -> str:

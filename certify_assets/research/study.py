@@ -54,7 +54,6 @@ COMMANDS = {
     "base": _STUDY,
     "sft": _FULL,
     "grpo": _FULL,
-    "arms": _FULL,
     "harvests_sft": "certify research harvest CORPUS --learner sft",
     "lexical_transfer": _STUDY,
     "lexical_transfer_strict": _STUDY,

@@ -16,8 +16,7 @@
 #     judges/<judge>/<corpus>/agents.json   every agent left out of certificates and training
 #     judges/<judge>/<corpus>/folds/…       judges that never saw some of the training tasks
 #     judges/<judge>/<corpus>/arms/<arm>/…  adapters and scores of a candidate of GRPO
-#     judges/<judge>/<corpus>/arms_audit.json
-#     judges/<judge>/<corpus>/answers.jsonl, parity.json, recalibration.json
+#     judges/<judge>/<corpus>/answers.jsonl
 #     judges.yaml                           judges that users add
 #     monitoring/<corpus>/<judge>/…         labelled audit samples of users, in the order of names
 #     ledger/<corpus>.jsonl                 every read of a TEST split

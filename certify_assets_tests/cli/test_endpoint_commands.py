@@ -45,8 +45,7 @@ def root(tmp_path_factory: pytest.TempPathFactory, server: Faulty) -> Path:
         "model": "m",
         "prices": {"prompt": 2.0, "completion": 10.0},
     }
-    with_reason = {**entry, "parity": "none", "parity_reason": "nobody has the weights"}
-    (folder / "root" / "judges.yaml").write_text(yaml.safe_dump({"judges": [with_reason]}), "utf-8")
+    (folder / "root" / "judges.yaml").write_text(yaml.safe_dump({"judges": [entry]}), "utf-8")
     return folder / "root"
 
 
@@ -82,26 +81,6 @@ def test_new_runs_are_scored_with_their_bill(call: Call, root: Path, tmp_path: P
     assert (tmp_path / "scores.csv").read_text("utf-8").count("\n") == 7
 
 
-def test_what_has_no_counterpart_is_not_compared(call: Call, root: Path) -> None:
-    refused = call(f"judge parity c --judge mine --root {root}")
-    assert refused.code == 2 and "nobody has the weights" in refused.err
-    assert "reference engine" in call(f"judge parity c --judge lexical --root {root}").err
-
-
-def test_a_judge_is_recalibrated_in_a_table(call: Call, root: Path) -> None:
-    for step in ("train", "score"):
-        call("judge", step, "c", "--judge", "mine", "--root", root)
-    document = call(f"judge recalibrate c --judge mine --root {root} --json")
-    assert document.code == 0
-    assert len(document.json["methods"]) == 4
-    assert document.json["fitted_on"] in ("rl", "sft")
-    assert not document.json["trained_on"]
-    shown = call(f"judge recalibrate c --judge mine --root {root}").out
-    assert "temperature" in shown
-    assert "isotonic: log loss" in shown
-    assert "was trained on" not in shown
-
-
 def test_a_broken_document_is_told_and_the_rest_listed(call: Call, tmp_path: Path) -> None:
     (tmp_path / "judges.yaml").write_text("judges: [{name: x}]", "utf-8")
     listed = call(f"judge list --root {tmp_path} --json")
@@ -109,8 +88,3 @@ def test_a_broken_document_is_told_and_the_rest_listed(call: Call, tmp_path: Pat
     assert len(listed.json["judges"]) == len(JUDGES)
     assert "judge 'x': it has no url" in listed.err
     assert call(f"judge train c --judge x --root {tmp_path}").code == 2
-
-
-@pytest.mark.parametrize("command", ["parity", "recalibrate", "list"])
-def test_every_command_has_help(call: Call, command: str) -> None:
-    assert "Usage" in call(f"judge {command} --help").out

@@ -40,23 +40,22 @@ _TRAIN = [
     "--judge",
     "sampled",
 ]
-_PARTS = ("model", "scores", "certificate", "audit", "report", "arms_audit")
+_PARTS = ("model", "scores", "certificate", "audit", "report")
 _JOBS = f"""
 import dagster as dg
 from certify_assets.definitions import defs
 from certify_assets.defs.names import CORPORA, judge_key
 quiet = {{"loggers": {{"console": {{"config": {{"log_level": "CRITICAL"}}}}}}}}
 quiet["resources"] = {{"mlflow": {{"config": {{"enabled": False}}}}}}
-both = dg.MultiPartitionKey({{"arm": "lambda_2_mu_3", "corpus": "{CORPUS}"}})
 with dg.DagsterInstance.ephemeral() as instance:
     instance.add_dynamic_partitions(CORPORA, ["{CORPUS}"])
-    def run(job, partition, **chosen):
-        made = defs.resolve_job_def(job).execute_in_process(
-            run_config=quiet, instance=instance, partition_key=partition, **chosen
-        )
-        assert made.success
-    run("sampled_arms", both)
-    run("train_lm_judges", "{CORPUS}", asset_selection=[judge_key("sampled", p) for p in {_PARTS}])
+    made = defs.resolve_job_def("train_lm_judges").execute_in_process(
+        run_config=quiet,
+        instance=instance,
+        partition_key="{CORPUS}",
+        asset_selection=[judge_key("sampled", part) for part in {_PARTS}],
+    )
+    assert made.success
 """
 
 

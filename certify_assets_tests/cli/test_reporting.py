@@ -142,26 +142,11 @@ def test_what_status_closes_is_reported_once(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("world", "command", "corpus", "name"),
-    [
-        ("arms_store", "arms small --audit", "small", "judges/grpo/arms_audit"),
-        ("corpora", "compare three --agent-disjoint", "three", "corpora/agent_disjoint"),
-    ],
-)
-def test_audits_of_arms_and_of_other_agents_are_reported(
-    call: Call,
-    request: pytest.FixtureRequest,
-    home: Path,
-    world: str,
-    command: str,
-    corpus: str,
-    name: str,
-) -> None:
-    store: Store = request.getfixturevalue(world)
-    shutil.copytree(home, store.local_path("dagster"))
-    done(call(f"judge {command} --root {store.root}"))
-    assert reported(store, name, corpus=corpus) == of_documents(store, name, corpus=corpus)
+def test_audits_of_other_agents_are_reported(call: Call, corpora: Store, home: Path) -> None:
+    shutil.copytree(home, corpora.local_path("dagster"))
+    done(call(f"judge compare three --agent-disjoint --root {corpora.root}"))
+    name = "corpora/agent_disjoint"
+    assert reported(corpora, name, corpus="three") == of_documents(corpora, name, corpus="three")
 
 
 @pytest.mark.slow

@@ -31,7 +31,6 @@ RESEARCH_ASSETS = STUDY_ASSETS | named(
     "research", "harvests harvests_lm harvests_transfer real_scores seed_study"
 )
 MODEL_ASSETS = {"judges/compact_model"}
-ARM_ASSETS = {"judges/grpo/arm", "judges/grpo/arms_audit"}
 OPERATION_ASSETS = named(
     "operations",
     "audit_sample inbox deployment incoming_runs decisions batch_certificates review_queue reviewed_labels monitor "
@@ -42,7 +41,7 @@ CHAIN = ("model", "audit", "certificate", "monitor", "report", "scores")
 
 def test_the_assets_are_these() -> None:
     keys = {key.to_user_string() for key in defs.resolve_asset_graph().get_all_asset_keys()}
-    made = CORPUS_ASSETS | RESEARCH_ASSETS | MODEL_ASSETS | ARM_ASSETS | OPERATION_ASSETS
+    made = CORPUS_ASSETS | RESEARCH_ASSETS | MODEL_ASSETS | OPERATION_ASSETS
     assert keys == made | {f"judges/{judge}/{name}" for judge in JUDGES for name in CHAIN}
 
 
@@ -143,7 +142,6 @@ def test_the_checks_are_these_and_those_that_must_block_do() -> None:
             for name in ("certificate:reproducible", "audit:audit_verdict", "audit:test_ledger")
         }
         | {f"judges/{judge}/model:pseudo_labels_stay_out" for judge in HARVEST_JUDGES}
-        | {"judges/grpo/arms_audit:arms_registered"}
         | {"operations/decisions:decided_by_deployed", "operations/decisions:drawn_as_planned"}
     )
     assert set(checks) - blocking == (
@@ -166,7 +164,6 @@ def test_the_checks_are_these_and_those_that_must_block_do() -> None:
             )
         }
         | {f"judges/{judge}/model:has_sources" for judge in TRANSFER_JUDGES}
-        | {"judges/grpo/arms_audit:beats_controls"}
         | {"operations/decisions:deployment_stands", "operations/monitor:no_alarm"}
         | {"operations/batch_certificates:batches_certified"}
         | {

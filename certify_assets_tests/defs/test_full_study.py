@@ -206,7 +206,7 @@ def test_every_stage_needs_only_stages_before_it_and_has_its_assets_in_a_job() -
         job = "research_tables" if stage.phase == 3 else "research_study"
         assert set(stage.assets) <= in_jobs[job], stage.name
     trained = {stage.name for stage in STAGES if stage.left_out(PROFILES["quick"], "c", ["c"])}
-    assert trained == {"sft", "grpo", "arms", "harvests_sft", "transfer", "transfer_strict"}
+    assert trained == {"sft", "grpo", "harvests_sft", "transfer", "transfer_strict"}
     assert {key.to_user_string() for key in in_jobs["research_tables"]} == {
         f"research/{name}" for name in ("main_table", "certifiability", "simulation", "report")
     }

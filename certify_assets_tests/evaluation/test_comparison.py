@@ -248,8 +248,6 @@ def test_a_judge_behind_a_server_is_compared_like_the_others(corpora: Store) -> 
             "url": server.url,
             "model": "m",
             "prices": {"prompt": 2},
-            "parity": "none",
-            "parity_reason": "none here",
         }
         Path(corpora.root, "judges.yaml").write_text(
             json.dumps({"judges": [entry, {**entry, "name": "idle"}]}), "utf-8"

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from certify_assets.certificates import Certificate, certify
@@ -21,7 +20,6 @@ from certify_assets.evaluation.certification import (
 )
 from certify_assets.evaluation.ledger import LedgerStatus, ledger_entries, reading_number
 from certify_assets.evaluation.pool import StoredPool, gather_pool, load_pool
-from certify_assets.evaluation.recalibration import recalibrate
 from certify_assets.evaluation.spending import read_spending
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns, texts
@@ -366,14 +364,3 @@ def test_the_page_and_the_file_say_from_what_the_size_ratio_came(
     with pytest.raises(SystemExit) as stopped:
         main(["ledger", "status", "c", "--root", store.root])
     assert stopped.value.code == 0 and "pool 1" in capsys.readouterr().out
-
-
-def test_maps_that_keep_orders_keep_the_certificates_with_their_pool(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("certify_assets.evaluation.recalibration.PROCEDURES", PROCEDURES)
-    report = recalibrate(judged(store))
-    by_method = {item.method: item for item in report.methods}
-    plain = [cell.coverage for cell in by_method["none"].certificates]
-    assert [cell.coverage for cell in by_method["platt"].certificates] == plain
-    assert pd.Series(plain).max() > 0

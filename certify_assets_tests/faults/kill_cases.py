@@ -104,7 +104,7 @@ def _certified() -> None:
     text = added.read_text("utf-8").replace("task-0", "more-0").replace("in order", "in a row")
     added.write_text(text, "utf-8")
     # makes the databases of Dagster and MLflow, which the first command of a data root does
-    _done("corpus import more.jsonl --name other --no-rl", "judge recalibrate c")
+    _done("corpus import more.jsonl --name other --no-rl", "judge score c")
 
 
 def _operated() -> None:
@@ -164,7 +164,9 @@ def _language() -> None:
     Corpus(store, "small").prepare()
     start_judge(store, epochs=2.0)
     arms: dict[str, Any] = {
+        "name": "arms",
         "family": "grpo",
+        "steps": [1, 2],
         "rewards": [{"lambda": 2, "mu": 3}],
         "samples": 2,
         "prompts_per_step": 2,
@@ -177,11 +179,10 @@ def _language() -> None:
         # one after the other, so that the journal of answers has one order
         "concurrency": 1,
         "prices": {"prompt": 2.0, "completion": 10.0},
-        "parity": {"model": "compact", "rows": 8, "tolerance": 1e-4},
+        "tokenizer": "compact",
     }
     judges = [
-        {"name": "arms", "steps": [1, 2], **arms},
-        {"name": "armed", "steps": [1], **arms},
+        arms,
         {"name": "tuned", "family": "sft", "runs": 24, "epochs": 1.0},
         {"name": "served", **served},
     ]
@@ -190,20 +191,12 @@ def _language() -> None:
     _done("judge train small --judge base")
 
 
-def _armed() -> None:
-    _done("judge train small --judge armed")
-
-
 def _tuned() -> None:
     _done("judge train small --judge tuned")
 
 
 def _served() -> None:
     _done("judge train small --judge served")
-
-
-def _scored() -> None:
-    _done("judge score small --judge served")
 
 
 def _researched() -> None:
@@ -232,22 +225,18 @@ _STAGES = ("splits", "base", "main_table", "law")
 BASES = {
     "operated": "certified",
     "unread": "certified",
-    "armed": "language",
     "tuned": "language",
     "served": "language",
-    "scored": "served",
 }
 
 #: worlds with a language model
-LANGUAGE = ("language", "armed", "tuned", "served", "scored")
+LANGUAGE = ("language", "tuned", "served")
 
 WORLDS: dict[str, Callable[[], None]] = {
     "tables": _tables,
     "language": _language,
-    "armed": _armed,
     "tuned": _tuned,
     "served": _served,
-    "scored": _scored,
     "researched": _researched,
     "runs": _runs,
     "certified": _certified,
@@ -264,7 +253,6 @@ _JUDGED = (
     "verify root/judges/lexical/c/certificates.json root/judges/lexical/c/scores.parquet",
 )
 _SMALL = ("corpus show small", "ledger status small", "judge list")
-_ARMED = (*_SMALL, "judge arms small --judge armed")
 _RESEARCHED = ("corpus show c", "ledger status c")
 _OPERATED = ("ops status c", "review queue c", "ops history c", "ledger status c", "corpus show c")
 
@@ -351,7 +339,6 @@ CASES = (
         "judge compare c --agent-disjoint --folds 2",
         _JUDGED,
     ),
-    Case("judge recalibrate", "certified", "judge recalibrate c", _JUDGED),
     Case(
         "run",
         "certified",
@@ -412,7 +399,6 @@ CASES = (
     Case("notifications", "operated", call=_notify, readers=_OPERATED, weight=2),
     Case("judge train, endpoint", "language", "judge train small --judge served", _SMALL),
     Case("judge score, endpoint", "served", "judge score small --judge served", _SMALL, weight=2),
-    Case("judge parity", "scored", "judge parity small --judge served", _SMALL, weight=2),
     Case(
         "judge train, sft",
         "language",
@@ -421,16 +407,7 @@ CASES = (
         weight=2,
     ),
     Case("judge score, sft", "tuned", "judge score small --judge tuned", _SMALL),
-    Case("judge train, grpo", "language", "judge train small --judge arms", _ARMED, weight=3),
-    Case(
-        "judge arms --audit",
-        "armed",
-        "judge arms small --judge armed --audit",
-        _ARMED,
-        weight=3,
-        steps=True,
-        reads_test=True,
-    ),
+    Case("judge train, grpo", "language", "judge train small --judge arms", _SMALL, weight=3),
     Case(
         "research harvest",
         "researched",

@@ -11,8 +11,8 @@ from certify_assets_tests.paths import REPOSITORY
 
 #: a replacement, a removal, a chain of documents, and a journal
 _COMMANDS = r"--(replace|add)|corpus rm|ops ingest$|labels"
-#: answers of a server and their parity test, arms, reads of TEST, and children of their own
-_RESEARCH = r"parity|score, endpoint|arms|research (harvest|simulate)"
+#: answers of a server, arms, and children of their own
+_RESEARCH = r"score, endpoint|train, grpo|research (harvest|simulate)"
 
 
 @pytest.mark.slow

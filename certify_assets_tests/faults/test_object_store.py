@@ -117,8 +117,7 @@ def test_answers_of_a_server_outlive_a_killed_scoring(
     Corpus(store, "c").prepare_splits()
     with faulty_server(answer) as faulty:
         judge = {"name": "mine", "url": faulty.url, "model": "m", "read": "top", "concurrency": 1}
-        about = {"parity": "none", "parity_reason": "nobody has the weights"}
-        store.write_bytes("judges.yaml", json.dumps({"judges": [{**judge, **about}]}).encode())
+        store.write_bytes("judges.yaml", json.dumps({"judges": [judge]}).encode())
         registered = start("judge", "train", "c", "--judge", "mine")
         assert (registered.communicate()[1], registered.returncode)[1] == 0
         scoring = start("judge", "score", "c", "--judge", "mine")

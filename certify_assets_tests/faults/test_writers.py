@@ -105,18 +105,18 @@ def root(request: pytest.FixtureRequest, corpora: Store) -> str:
 @pytest.mark.slow
 def test_a_command_waits_for_a_run_and_says_for_whom(root: str, tmp_path: Path) -> None:
     with _holder(_RUN, root, tmp_path) as run:
-        command = _certify(root, tmp_path, "judge", "recalibrate", "two")
+        command = _certify(root, tmp_path, "judge", "train", "two", "--judge", "structure")
         said = _read_until(command.stderr, "Waiting for its end")
         assert "is at work on two (corpora__first) since" in said and f"process {run.pid}" in said
         assert command.poll() is None
         stored = Corpus(Store(root), "two").store
-        assert not stored.exists("judges/lexical/two/recalibration.json")
+        assert not stored.exists("judges/structure/two/adapter.json")
         assert run.stdin is not None
         run.stdin.write("\n")
         run.stdin.flush()
         _, err = command.communicate(timeout=120)
         assert command.returncode == 0 and run.wait() == 0, err
-    assert Store(root).exists("judges/lexical/two/recalibration.json")
+    assert Store(root).exists("judges/structure/two/adapter.json")
     assert not Store(root).exists("leases/two.json")
 
 

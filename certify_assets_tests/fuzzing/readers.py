@@ -160,7 +160,7 @@ def _certificates() -> dict[str, bytes]:
 
 
 _JUDGES = b"""judges:
-  - {name: mine, url: 'http://127.0.0.1:1/v1', model: m, parity: none, parity_reason: none}
+  - {name: mine, url: 'http://127.0.0.1:1/v1', model: m}
   - {name: own, family: lexical, reading: {chars: whole}}
 """
 _NOTIFIED = b"""targets:

@@ -1,31 +1,27 @@
-"""Arms of GRPO: trained once, resumed after a kill, chosen on CAL, and read on TEST once."""
+"""Arms of GRPO: trained once, resumed after a kill, and chosen on CAL."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from certify_assets.certificates import audit_certificate, certify
+from certify_assets.certificates import certify
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import InputError, IntegrityError, LedgerError, StaleCertificateError
-from certify_assets.evaluation import arms_audit
-from certify_assets.evaluation.ledger import ledger_entries
+from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
 from certify_assets.judges import arms
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.lm.rewards import ARMS, CONTROLS
+from certify_assets.judges.lm.rewards import ARMS
 from certify_assets.judges.record import columns
-from certify_assets.judges.reinforced import Candidate, GrpoSpec, candidates, controls
+from certify_assets.judges.reinforced import Candidate, GrpoSpec, candidates
 from certify_assets.judges.specs import JudgeSpec
 from certify_assets.storage.progress import Advance
 from certify_assets.storage.store import Store
-from certify_assets_tests.arms_builders import CORPUS, TINY, audited_arms, small_corpus, start_judge
+from certify_assets_tests.arms_builders import CORPUS, TINY, chosen_arm, small_corpus, start_judge
 from certify_assets_tests.builders import judged
 
 CANDIDATES = ["start", *(f"{arm}_1" for arm in ARMS)]
-COMPARED_WITH = [f"{arm}_1" for arm in CONTROLS]
 ARM = f"judges/grpo/{CORPUS}/arms/reject_3"
 
 
@@ -53,7 +49,6 @@ def test_a_finished_arm_is_taken_up_and_another_configuration_is_another_arm(
     assert steps == [], "nothing was trained"
     assert before.steps.keys() == {"1"}
     assert before.reward == {"lam": 1.0, "mu": 3.0}
-    assert not before.control
     assert not arms_store.exists(f"{ARM}/checkpoint")
     other = arms.train_arm(
         grpo(arms_store, TINY.model_copy(update={"seed": 7})), "reject_3", report=noting(steps)
@@ -74,19 +69,19 @@ def test_the_start_is_not_read_again_where_it_has_its_scores(
     arms_store.local_path(f"{name}.parquet").unlink()
     with monkeypatch.context() as patch:
         patch.setattr(arms, "_score", None)
-        arms.scored_candidate(grpo(arms_store), Candidate("start"), "cal")
+        arms.scored_candidate(grpo(arms_store), Candidate("start"))
         assert made == {end: arms_store.sha256(f"{name}.{end}") for end in made}
         # scores of another judge are none of the start's
         start_judge(arms_store, seed=1)
         with pytest.raises(TypeError, match="not callable"):
-            arms.scored_candidate(grpo(arms_store), Candidate("start"), "cal")
+            arms.scored_candidate(grpo(arms_store), Candidate("start"))
 
 
 @pytest.mark.slow
 def test_another_start_makes_other_arms_and_the_chosen_one_is_stale(arms_store: Store) -> None:
     start_judge(arms_store, seed=1)
     with pytest.raises(StaleCertificateError, match="started from another sft judge"):
-        arms_audit.plan_arms(grpo(arms_store))
+        grpo(arms_store).require_artifact()
 
 
 @pytest.mark.slow
@@ -137,163 +132,43 @@ def test_what_was_altered_is_refused(arms_store: Store) -> None:
         table, arms_store.read_bytes(f"judges/grpo/{CORPUS}/arms/reject_5/cal_1.parquet")
     )
     with pytest.raises(IntegrityError, match="altered after it was scored"):
-        arms_audit.audit_arms(grpo(arms_store))
+        grpo(arms_store).train()
     with pytest.raises(
         InputError, match="there is no arm 'nobody'; name one of accuracy, reject_3"
     ):
         arms.train_arm(grpo(arms_store), "nobody")
 
 
-@pytest.mark.slow
-def test_controls_are_trained_and_certified_but_neither_chosen_nor_counted(
-    arms_store: Store,
-) -> None:
-    adapter = arms_store.read_json(f"judges/grpo/{CORPUS}/adapter.json")
-    assert [row["name"] for row in adapter["selection"]] == CANDIDATES
-    assert adapter["candidates"] == len(CANDIDATES)
-    assert set(adapter["arms"]) == set(ARMS)
-    assert not set(COMPARED_WITH) & set(adapter["selection_rule"].split())
-    assert [each.name for each in controls(TINY)] == COMPARED_WITH
-    control = arms_store.read_json(f"judges/grpo/{CORPUS}/arms/weighted_5/arm.json")
-    arm = arms_store.read_json(f"{ARM}/arm.json")
-    assert control["control"]
-    assert control["config"] == {**arm["config"], "objective": "cross_entropy"}
-    assert all(
-        control[name] == arm[name]
-        for name in ("start_sha256", "rl_sha256", "rl_trajectories", "optimiser")
-    )
-    plan, certificates = arms_audit.plan_arms(grpo(arms_store))
-    assert {item.candidates for items in certificates.values() for item in items} == {
-        len(CANDIDATES)
-    }
-    for cell in plan["cells"]:
-        assert list(cell["certificates"]) == CANDIDATES and list(cell["controls"]) == COMPARED_WITH
-        assert cell["chosen"] == adapter["chosen"] and cell["cal_pick"] in CANDIDATES
-
-
-@pytest.mark.slow
-def test_every_arm_is_registered_before_test_is_read_and_reading_again_is_a_replay(
-    arms_store: Store,
-) -> None:
-    entries = ledger_entries(Corpus(arms_store, CORPUS))
-    names = [f"grpo/{name}" for name in [*CANDIDATES, *COMPARED_WITH]]
-    assert [(entry.kind, entry.judge) for entry in entries] == [
-        ("registration", ""),
-        *(("first", name) for name in names),
-        *(("result", name) for name in names),
-    ]
-    before = arms_audit.load_arms_audit(grpo(arms_store))
-    assert {entry.registration for entry in entries} == {before["registration"]}
-    again = arms_audit.audit_arms(grpo(arms_store))
-    assert set(again["ledger_reads"].values()) == {"replay"}
-    assert again["results"] == before["results"]
-    assert arms_audit.arm_reads(judged(arms_store, CORPUS, "grpo"))[0] == {
-        "first": 7,
-        "reused": 0,
-        "replay": 7,
-        "changed": 0,
-        "unregistered": 0,
-    }
-    assert arms_audit.verify_arms(grpo(arms_store)) is None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("forge", "sentence"),
-    [
-        (
-            lambda document: document["results"]["start"].update(auroc=0.99),
-            "the audit of start of grpo",
-        ),
-        (lambda document: document["plan"]["auroc"].update(start=0.99), "not the registered one"),
-        (lambda document: document["brackets"][0].update(gain=0.5), "brackets of grpo"),
-        (lambda document: document.update(ledger_head="0" * 64), "lost the line"),
-    ],
-)
-def test_a_forged_audit_is_refused(arms_store: Store, forge: Any, sentence: str) -> None:
-    document = arms_store.read_json(f"judges/grpo/{CORPUS}/arms_audit.json")
-    forge(document)
-    arms_store.write_json(f"judges/grpo/{CORPUS}/arms_audit.json", document)
-    with pytest.raises(LedgerError, match=sentence):
-        arms_audit.load_arms_audit(grpo(arms_store))
-
-
-def rescore(store: Store, candidate: Candidate, split: str, strength: float) -> None:
+def rescore(store: Store, candidate: Candidate, strength: float) -> None:
     """Replace the scores of a candidate by those that know the outcome to a degree."""
-
-    key = f"judges/grpo/{CORPUS}/arms/{candidate.arm}/{split}_{candidate.step}"
-    table, known = arms.scored_candidate(grpo(store), candidate, split)
-    outcomes = dict(
-        Corpus(store, CORPUS).split(split)[["trajectory_id", "outcome"]].itertuples(index=False)
-    )
+    key = f"judges/grpo/{CORPUS}/arms/{candidate.arm}/cal_{candidate.step}"
+    table = arms.scored_candidate(grpo(store), candidate)
     noise = np.random.default_rng(len(table)).normal(size=len(table))
-    truth = np.array([outcomes[name] for name in table["trajectory_id"]], dtype=float)
+    truth = table["outcome"].to_numpy(float)
     sha256 = store.write_table(
         f"{key}.parquet", table.assign(score=strength * (2 * truth - 1) + noise)
     )
-    store.write_json(f"{key}.json", {**known, "scores_sha256": sha256})
+    store.write_json(f"{key}.json", {**store.read_json(f"{key}.json"), "scores_sha256": sha256})
 
 
 @pytest.mark.slow
-def test_other_scores_under_one_registration_are_refused_after_the_result_was_seen(
-    arms_store: Store,
-) -> None:
-    rescore(arms_store, Candidate("reject_3", 1), "test", 3.0)
-    with pytest.raises(
-        LedgerError,
-        match="read before for grpo/reject_3_1 under the same registration with other scores",
-    ):
-        arms_audit.audit_arms(grpo(arms_store))
-    kinds, broken = arms_audit.arm_reads(judged(arms_store, CORPUS, "grpo"))
-    assert kinds["changed"] == 1 and broken[0].judge == "grpo/reject_3_1"
-
-
-@pytest.mark.slow
-def test_the_choice_is_bracketed_and_held_against_the_controls(tmp_path: Path) -> None:
+def test_the_arm_that_certifies_most_is_chosen_and_paid_for(tmp_path: Path) -> None:
     # fewer tasks certify nothing at the level of five candidates
-    store = audited_arms(tmp_path, tasks=160)
-    strengths = {
-        "start": (4.0, 4.0),
-        "reject_3_1": (6.0, 4.5),
-        "release_5_1": (0.0, 6.0),
-        "weighted_3_1": (5.0, 9.0),
-    }
-    for each in (*candidates(TINY), *controls(TINY)):
-        for split, strength in zip(
-            ("cal", "test"), strengths.get(each.name, (1.0, 1.0)), strict=True
-        ):
-            rescore(store, each, split, strength)
-    adapter = judged(store, CORPUS, "grpo").train().to_dict()
-    found = arms_audit.audit_arms(grpo(store))
-    place = next(
-        place
-        for place, cell in enumerate(found["plan"]["cells"])
-        if (cell["side"], cell["alpha"]) == ("reject", 0.2)
-    )
-    cell, seen = found["plan"]["cells"][place], found["brackets"][place]
-    assert adapter["selection"][0]["alpha"] == 0.2
-    assert adapter["chosen"] == cell["chosen"] == seen["chosen"]["name"]
-    coverage = {row["name"]: row["coverage"] for row in cell["candidates"]}
-    assert max(coverage.values()) > 0 and coverage[adapter["chosen"]] == max(coverage.values())
-    for name in ("start", "reject_3_1", "weighted_3_1"):
+    store = chosen_arm(tmp_path, tasks=160)
+    strengths = {"start": 4.0, "reject_3_1": 6.0, "release_5_1": 0.0}
+    for each in candidates(TINY):
+        rescore(store, each, strengths.get(each.name, 1.0))
+    record = judged(store, CORPUS, "grpo").train()
+    assert [row["name"] for row in record.selection] == CANDIDATES
+    assert record.candidates == len(CANDIDATES) and set(record.details["arms"]) == set(ARMS)
+    assert {row["alpha"] for row in record.selection} == {0.2}
+    coverage = {row["name"]: row["coverage"] for row in record.selection}
+    for name in ("start", "reject_3_1"):
         arm, _, step = name.rpartition("_") if name != "start" else ("start", "", "0")
-        cal, _ = arms.scored_candidate(grpo(store), Candidate(arm, int(step)), "cal")
-        expected = certify(*columns(cal), alpha=0.2, candidates=5)
-        assert (coverage | cell["control_coverage"])[name] == expected.coverage
-        test = store.read_table(f"judges/grpo/{CORPUS}/arms/{arm}/test_{step}.parquet")
-        truth = store.read_table(f"corpora/{CORPUS}/splits/test.parquet").set_index(
-            "trajectory_id"
-        )["outcome"]
-        test["outcome"] = test["trajectory_id"].map(truth)
-        audit = audit_certificate(expected, *columns(test))
-        assert found["results"][name]["audits"][place]["coverage"] == audit.coverage
-    assert seen["control"]["name"] == "weighted_3_1"
-    assert seen["beats_control"] == (seen["chosen"]["coverage"] > seen["control"]["coverage"])
-    assert not set(COMPARED_WITH) & {seen["oracle"]["name"], seen["worst"]["name"]}
-    assert seen["oracle"]["coverage"] >= seen["chosen"]["coverage"] >= seen["worst"]["coverage"]
-    assert len({entry.registration for entry in ledger_entries(Corpus(store, CORPUS))}) == 2, (
-        "another choice is another registration"
-    )
+        cal = arms.scored_candidate(grpo(store), Candidate(arm, int(step)))
+        counted = certify(*columns(cal), alpha=0.2, candidates=5)
+        assert coverage[name] == counted.coverage
+    assert coverage[record.details["chosen"]] == max(coverage.values()) > 0
 
 
 def test_a_judge_of_another_optimiser_is_one_line() -> None:
@@ -329,5 +204,3 @@ def test_an_arm_is_trained_by_trl(tmp_path: Path) -> None:
     )
     assert exact.key != found.key and exact.steps != found.steps
     assert arms.train_arm(grpo(arms_store, spec), "reject_5") == found
-    control = arms.train_arm(grpo(arms_store, spec), "weighted_3")
-    assert control.optimiser == "exact", "a weighted cross-entropy has nothing to sample"

@@ -27,10 +27,8 @@ GOOD: dict[str, Any] = {
     "prices": {"prompt": 1, "completion": 2.5},
     "concurrency": 3,
     "key_variable": "MY_KEY",
-    "parity": "none",
-    "parity_reason": "hosted",
 }
-PAPER = {"asking": "sc_5", "preset": "paper", "parity": None, "parity_reason": None}
+PAPER = {"asking": "sc_5", "preset": "paper"}
 SECRET = "sk-very-secret"
 
 
@@ -51,20 +49,18 @@ def test_a_judge_is_read_and_stands_beside_those_of_the_platform(tmp_path: Path)
     root = _write(
         tmp_path,
         GOOD,
-        {**GOOD, "name": "ten", "asking": "sc_10", "parity": None, "parity_reason": None},
+        {**GOOD, "name": "ten", "asking": "sc_10"},
     )
     assert list(judges(root)) == [*JUDGES, "mine", "ten"] and judge_problems(root) == ()
     mine = judge_spec("mine", root)
     assert mine.family == "endpoint"
     assert mine.endpoint is not None
-    assert mine.endpoint.no_parity == "hosted"
     assert mine.endpoint.prices.completion == 2.5
     assert mine.endpoint.server.concurrency == 3
     assert mine.endpoint.server.key_variable == "MY_KEY"
     ten = judge_spec("ten", root).endpoint
     assert ten is not None
     assert (ten.asking.mode, ten.asking.votes) == ("vote", 10)
-    assert "answers in words" in ten.no_parity
     assert judges(str(tmp_path / "empty")) == JUDGES
 
 
@@ -122,10 +118,6 @@ def test_the_preset_asks_as_the_paper_does_and_is_in_the_hash(tmp_path: Path) ->
         ({"concurrency": 0}, "give a number above 0"),
         ({"budget_tokens": -1}, "budget_tokens is not at least 1"),
         ({"temperature": float("nan")}, "temperature is of another kind than a finite number"),
-        ({"parity": None}, "does not say what its log-probabilities are compared with"),
-        ({"parity_reason": None}, "does not say what its log-probabilities are compared with"),
-        ({"asking": "cot", "parity": {"model": "compact"}}, "answers in words have none"),
-        ({"parity": {"rows": 3}}, "parity has no model"),
         ({"form": "tokens"}, "form tokens needs the model's tokenizer"),
         ({"prices": {"prompt": -1}}, "prices"),
         ({"name": "lexical"}, "is taken"),
@@ -202,14 +194,13 @@ def keys(name):
         return []
     made = defs.resolve_job_def(name).asset_layer.executable_asset_keys
     return sorted({key.path[1] for key in made if key.path[0] == "judges"})
-scores, model = (dg.AssetKey(["judges", "mine", name]) for name in ("scores", "model"))
+model = dg.AssetKey(["judges", "mine", "model"])
 comparison = graph.get(dg.AssetKey(["corpora", "comparison"]))
-checks = [key.name for key in graph.asset_check_keys if key.asset_key == scores]
-parents = [key.to_user_string() for key in graph.get(model).parent_keys] if checks else []
+parents = [key.to_user_string() for key in graph.get(model).parent_keys] if graph.has(model) else []
 compared = sorted(key.path[2] for key in comparison.parent_keys if key.path[1] == "mine")
 names = ("onboard_corpus", "train_lm_judges", "score_endpoint_judges")
 found = {name: keys(name) for name in names}
-print(json.dumps(found | {"checks": checks, "parents": parents, "compared": compared}))
+print(json.dumps(found | {"parents": parents, "compared": compared}))
 """
 
 
@@ -235,7 +226,6 @@ def test_endpoint_judges_have_a_job_of_their_own_and_run_in_no_other(tmp_path: P
     _write(tmp_path, GOOD, {**GOOD, "name": "broken", "asking": "guess"}, *local)
     found, log = _loaded(tmp_path)
     assert found["score_endpoint_judges"] == ["mine"]
-    assert found["checks"] == ["parity"]
     assert found["parents"] == ["corpora/split_manifest"]
     assert found["onboard_corpus"] == ["combined", "lexical", "short"]
     assert "mine" not in found["train_lm_judges"] and "lm" in found["train_lm_judges"]

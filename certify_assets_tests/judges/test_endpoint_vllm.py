@@ -9,7 +9,6 @@ import yaml
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.evaluation import certification
-from certify_assets.evaluation import parity as parity_gate
 from certify_assets.judges.base import judge_auroc
 from certify_assets.judges.lm.compact import compact_model_path
 from certify_assets.storage.store import Store
@@ -19,7 +18,7 @@ from certify_assets_tests.judges.endpoint.vllm_process import require_vllm, vllm
 pytestmark = pytest.mark.slow
 
 NAME = "small"
-PARITY = {"model": "compact", "rows": 16, "tolerance": 1e-4}
+TOKENS = {"form": "tokens", "tokenizer": "compact"}
 
 
 @pytest.fixture(scope="module")
@@ -46,22 +45,19 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
             "concurrency": 16,
         }
         judges = [
-            {**common, "name": "served", "form": "tokens", "parity": PARITY},
+            {**common, "name": "served", **TOKENS},
             {
                 **common,
                 "name": "served_sft",
-                "form": "tokens",
                 "model": "tuned",
-                "parity": {**PARITY, "adapter": "sft"},
+                **TOKENS,
             },
             {
                 **common,
                 "name": "served_text",
                 "form": "completion",
                 "budget_tokens": 300,
-                "parity": PARITY,
             },
-            {**common, "name": "wrong", "form": "tokens", "parity": {**PARITY, "adapter": "sft"}},
             {**common, "name": "words", "asking": "cot", "max_tokens": 12},
             {**common, "name": "votes", "asking": "sc_5", "max_tokens": 8},
         ]
@@ -81,8 +77,6 @@ def test_a_server_certifies_what_the_same_model_certifies_here(
     table, here = _made(store, judge), store.read_table(f"judges/{local}/{NAME}/scores.parquet")
     np.testing.assert_allclose(table["score"], here["score"], atol=1e-4)
     assert judge_auroc(table) == pytest.approx(judge_auroc(here), abs=1e-3)
-    found = parity_gate.run_parity(judged(store, NAME, judge))
-    assert found.passed and found.rows == 16 and "0.32" in found.engine
     certificates, same = (
         certification.certify_judge(judged(store, NAME, judge)),
         certification.certify_judge(judged(store, NAME, local)),
@@ -99,12 +93,6 @@ def test_a_text_cut_by_the_servers_count_is_the_text_compared(store: Store) -> N
     assert bill is not None
     assert bill["scored"] == bill["decisions"]
     assert bill["prompt_tokens"] <= 300 * bill["decisions"]
-    assert parity_gate.run_parity(judged(store, NAME, "served_text")).passed
-
-
-def test_another_model_than_the_one_named_fails(store: Store) -> None:
-    _made(store, "wrong")
-    assert not parity_gate.run_parity(judged(store, NAME, "wrong")).passed
 
 
 @pytest.mark.parametrize("judge", ["words", "votes"])

@@ -286,10 +286,9 @@ def test_a_relative_folder_is_next_to_the_document(
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert judge_spec("mine", root).model == str(tmp_path / "root" / "models" / "mine")
     server = {"name": "far", "url": "http://127.0.0.1:9/v1", "model": "models/mine"}
-    near = {"parity": {"model": "models/mine"}, "tokenizer": "models/mine", "form": "tokens"}
+    near = {"tokenizer": "models/mine", "form": "tokens"}
     far = judge_spec("far", configure(root, {**server, **near}))
     assert isinstance(far, EndpointSpec) and far.model == "models/mine"
-    assert far.parity is not None and far.parity.model == far.endpoint.tokenizer
     assert far.endpoint.tokenizer == str(tmp_path / "root" / "models" / "mine")
 
 

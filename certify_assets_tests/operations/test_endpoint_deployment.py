@@ -61,8 +61,6 @@ def configure(store: Store, server: Faulty, **settings: Any) -> None:
         "name": "mine",
         "url": server.url,
         "model": "m",
-        "parity": "none",
-        "parity_reason": "nobody has the weights",
         **settings,
     }
     store.write_bytes("judges.yaml", yaml.safe_dump({"judges": [entry]}).encode("utf-8"))

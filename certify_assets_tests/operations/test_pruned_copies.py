@@ -29,8 +29,8 @@ def put(store: Store, budget: float | None = None) -> str:
 
 
 def another(store: Store) -> None:
-    """Let the stored judge be another one: its parity test is part of the copies."""
-    key = "judges/lexical/c/parity.json"
+    """Let the stored judge be another one: its harvest is part of the copies."""
+    key = "judges/lexical/c/harvest.json"
     store.write_json(key, {"number": len(read_deployments(Corpus(store, "c")))})
 
 

@@ -119,8 +119,6 @@ def test_a_judge_of_such_a_name_is_told_and_left_out(tmp_path: Path) -> None:
             "name": name,
             "url": "http://127.0.0.1:9/v1",
             "model": "m",
-            "parity": "none",
-            "parity_reason": "hosted",
         }
         (tmp_path / "judges.yaml").write_text(json.dumps({"judges": [entry]}), "utf-8")
         try:

@@ -34,11 +34,8 @@ def test_no_secret_is_written_anywhere_and_a_run_without_mlflow_is_whole(tmp_pat
         "url": "http://127.0.0.1:9/v1",
         "model": "m",
         "key_variable": "MY_JUDGE_KEY",
-        "parity": "none",
     }
-    store.write_bytes(
-        "judges.yaml", json.dumps({"judges": [{**judge, "parity_reason": "hosted"}]}).encode()
-    )
+    store.write_bytes("judges.yaml", json.dumps({"judges": [judge]}).encode())
     done = run(root, {**SECRETS, **DOWN})
     assert done.returncode == 0, done.stderr
     written = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}

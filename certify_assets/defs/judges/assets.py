@@ -11,7 +11,6 @@ from certify_assets.defs.assets import (
     score_metadata,
 )
 from certify_assets.defs.automation import EXPIRES, KEPT_CURRENT
-from certify_assets.defs.judges.arms import audit_deps
 from certify_assets.defs.judges.models import judge_model, language_scores
 from certify_assets.defs.judges.training import progress_lines
 from certify_assets.defs.names import OPERATIONS_GROUP, corpora_partitions, judge_key, key, source
@@ -192,7 +191,6 @@ def _report(spec: JudgeSpec) -> dg.AssetsDefinition:
         deps=[
             *(judge_key(spec.name, name) for name in ("certificate", "audit", "scores")),
             *_corpora("profile", "leak_controls"),
-            *audit_deps(spec),
         ],
         description="Draw the certificate as a page: verdict, promise, curves, histograms, "
         "heatmap, lineage, limits. Opens from disk, needs no script.",

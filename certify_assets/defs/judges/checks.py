@@ -7,15 +7,13 @@ import dagster as dg
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.assets import with_signature
 from certify_assets.defs.names import corpora_partitions, judge_key
-from certify_assets.defs.pool import OnDevice, on_device
 from certify_assets.defs.resources import DataRoot
 from certify_assets.defs.setup import judges
 from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import load_audits
 from certify_assets.evaluation.left_out_agents import left_out_agents
-from certify_assets.evaluation.parity import run_parity
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import HARVEST_JUDGES, JudgeSpec
+from certify_assets.judges.specs import HARVEST_JUDGES
 from certify_assets.operations import monitoring
 from certify_assets.reports import judge_page
 
@@ -26,22 +24,15 @@ _ERROR, _WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
 def judge_checks() -> list[dg.AssetChecksDefinition]:
     """Return the checks of every judge: the platform's, and those of the user's document."""
     named = judges()
-    known = named.values()
     return [
-        *(_check(spec.name, *what) for spec in known for what in _OF_EVERY_JUDGE),
-        *(_check(spec.name, *_PARITY, device=_local(spec)) for spec in known if spec.hosted),
+        *(_check(name, *what) for name in named for what in _OF_EVERY_JUDGE),
         *(_check(name, *_STAYS_OUT) for name in HARVEST_JUDGES if name in named),
     ]
 
 
 def monitor_checks() -> list[dg.AssetChecksDefinition]:
     """Return the check of every judge's monitor."""
-    return [_check(spec.name, *_NO_ALARM) for spec in judges().values()]
-
-
-def _local(spec: JudgeSpec) -> OnDevice:
-    """Return the pool of a parity test, whose other half is a model of this machine."""
-    return on_device(spec.parity.model) if spec.parity else {}
+    return [_check(name, *_NO_ALARM) for name in judges()]
 
 
 def _check(
@@ -50,8 +41,6 @@ def _check(
     blocking: bool,
     ask: Ask,
     promise: str,
-    *,
-    device: OnDevice | None = None,
 ) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=judge_key(judge, part),
@@ -59,31 +48,12 @@ def _check(
         blocking=blocking,
         partitions_def=corpora_partitions,
         description=promise,
-        **(device or {}),
     )
     @with_signature
     def check(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
         return ask(JudgedCorpus(Corpus(data_root.view(), context.partition_key), judge))
 
     return check
-
-
-def parity(judge: JudgedCorpus) -> dg.AssetCheckResult:
-    """Compare the server with a local model."""
-    if judge.spec.no_parity is not None:
-        described = f"not tested: {judge.spec.no_parity}. Every certificate says so."
-        return dg.AssetCheckResult(passed=True, description=described)
-    report = run_parity(judge)
-    return dg.AssetCheckResult(
-        passed=report.passed,
-        severity=_ERROR,
-        description=report.sentence(),
-        metadata={
-            "rows": float(report.rows),
-            "max_difference": report.max_difference,
-            "rank_agreement": report.rank_agreement,
-        },
-    )
 
 
 def reproducible(judge: JudgedCorpus) -> dg.AssetCheckResult:
@@ -241,13 +211,6 @@ _OF_EVERY_JUDGE: tuple[tuple[str, bool, Ask, str], ...] = (
         test_ledger,
         "TEST was read under a registration, and no configuration changed after a result was seen.",
     ),
-)
-_PARITY = (
-    "scores",
-    True,
-    parity,
-    "The server's log-probabilities are those of a local model on the same rows; says why where "
-    "there is none to compare with.",
 )
 _STAYS_OUT = (
     "model",

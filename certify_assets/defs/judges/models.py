@@ -19,7 +19,6 @@ from certify_assets.defs.assets import (
     writing,
 )
 from certify_assets.defs.corpora.assets import skip
-from certify_assets.defs.judges.arms import arm_deps, arm_events
 from certify_assets.defs.judges.training import adapter_artifacts, attempted, progress_lines
 from certify_assets.defs.names import LM_GROUP, corpora_partitions, judge_key, key
 from certify_assets.defs.pool import POOL, machine_tags, on_device
@@ -56,7 +55,7 @@ def judge_model(spec: JudgeSpec) -> dg.AssetsDefinition:
     keys = [key(f"corpora/{name}") for name in (*deps, *(["rl_split"] if spec.start else []))]
     keys += [judge_key(before, "model")] if before else []
     keys += [key("judges/compact_model")] if spec.reads_compact else []
-    return _language_model(spec, [*keys, *arm_deps(spec)], described)
+    return _language_model(spec, keys, described)
 
 
 def _plain_model(spec: JudgeSpec, deps: Sequence[str], described: str) -> dg.AssetsDefinition:
@@ -309,8 +308,6 @@ def _register(spec: JudgeSpec) -> dg.OpDefinition:
             "sha256": artifact.adapter_sha256,
             "base_revision": tags["certify.base_revision"],
         }
-        for made in arm_events(context.instance, spec, artifact):
-            context.log_event(made)
         with judge.artifact_files() as folder:
             return step.made(
                 metadata,

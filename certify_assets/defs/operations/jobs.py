@@ -13,7 +13,6 @@ from certify_assets.defs.names import (
     HARVEST_GROUP,
     LM_GROUP,
     OPERATIONS_GROUP,
-    PART,
     RESEARCH_GROUP,
     TRANSFER_GROUP,
     chains,
@@ -35,7 +34,6 @@ _ENDPOINTS = dg.AssetSelection.tag(FAMILY, "endpoint")
 # it reads the data root in seconds, so it is in every job that changes a judge
 _COMPARED = dg.AssetSelection.assets(key("corpora/comparison"))
 _COMPACT = folder_of("judges/compact_model")
-_ARMS = dg.AssetSelection.tag(PART, "arm")
 
 _BY_POLICY = dg.AssetSelection.assets(key("operations/automatic_deployment"))
 
@@ -56,13 +54,9 @@ onboard_job = dg.define_asset_job(
 
 lm_judges_job = dg.define_asset_job(
     "train_lm_judges",
-    # an arm has a partition of its own; the model trains those that are missing
-    selection=(
-        dg.AssetSelection.groups(LM_GROUP)
-        | _COMPARED
-        | dg.AssetSelection.assets(key("corpora/agent_disjoint"))
-    )
-    - _ARMS,
+    selection=dg.AssetSelection.groups(LM_GROUP)
+    | _COMPARED
+    | dg.AssetSelection.assets(key("corpora/agent_disjoint")),
     description="Train, score, certify, audit and draw one corpus that is split already with the "
     "language-model judges: minutes on two cores.",
 )
@@ -126,8 +120,7 @@ def refresh_job() -> Any:
         selection=_PLATFORM
         - dg.AssetSelection.assets(*paid, *decided)
         - dg.AssetSelection.groups(RESEARCH_GROUP)
-        - _COMPACT
-        - _ARMS,
+        - _COMPACT,
         description="Certify every judge of one corpus again, and recertify the deployed one. The "
         "weekly schedule leaves out what is up to date; launched as it is, it trains "
         "language models, hours on two cores.",

@@ -9,7 +9,7 @@ from certify_assets.judges.specs import HARVEST_JUDGES, JUDGES
 _JUDGES = [name for name in JUDGES if name not in {*HARVEST_JUDGES, "structure", "combined"}]
 _TABLES = ("main_table", "certifiability", "simulation", "report")
 
-# pages and monitors of judges are no part of it, and an arm has a partition of its own
+# pages and monitors of judges are no part of it
 study_job = dg.define_asset_job(
     "research_study",
     selection=(
@@ -23,7 +23,6 @@ study_job = dg.define_asset_job(
         key("corpora/report"),
         *(key(f"research/{name}") for name in _TABLES),
         *(judge_key(name, part) for name in _JUDGES for part in ("report", "monitor")),
-        *(judge_key(name, "arm") for name in _JUDGES if JUDGES[name].arms),
     ),
     description="Make every study of one corpus. `certify research study` runs it on every "
     "corpus, in three parts, without what is up to date.",

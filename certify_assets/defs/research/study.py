@@ -97,7 +97,6 @@ STAGES: tuple[Stage, ...] = (
     _judge("base"),
     _judge("sft"),
     _judge("grpo"),
-    _stage("arms", 0, "judges/grpo/arms_audit", "grpo", language=True),
     _stage("harvests_sft", 0, "research/harvests_lm", "splits", language=True),
     *(_judge(name) for name in JUDGES if JUDGES[name].needs_other_corpora),
     _stage("harvests_transfer", 1, "research/harvests_transfer", "splits"),

@@ -1,4 +1,4 @@
-"""One judge of `judges.yaml`: its server, question, prices and parity test."""
+"""One judge of `judges.yaml`: its server, question and prices."""
 
 from __future__ import annotations
 
@@ -29,31 +29,7 @@ if TYPE_CHECKING:
 
 FORMS = ("chat", "completion", "tokens")
 
-_WORDS_ONLY = (
-    "it answers in words (mode {mode}), which have no log-probabilities to compare with those of a "
-    "local model"
-)
 _VOTES = re.compile(r"sc_([1-9][0-9]{0,2})")
-
-
-class ParityConfig(Entry):
-    """The local model that the server's log-probabilities are compared with."""
-
-    model: str = Field(description="compact, a folder, or a hub name")
-    revision: str | None = Field(default=None, description="commit of the hub repository")
-    adapter: str = Field(default="", description="judge whose LoRA adapter is on it, or a folder")
-    rows: int = Field(default=32, description="runs of CAL that are compared")
-    # .02 lets bfloat16 weights pass
-    tolerance: float = Field(default=0.02, description="largest difference of log-odds")
-    least_agreement: float = Field(default=0.99, description="least Kendall tau-b")
-
-    def model_post_init(self, context: object, /) -> None:
-        """Refuse limits that no comparison can meet."""
-        if self.rows < 2 or not self.tolerance > 0 or not 0 < self.least_agreement <= 1:
-            raise InputError(
-                "parity needs at least 2 rows, a tolerance above 0 and a least_agreement in (0, "
-                "1]; correct its settings."
-            )
 
 
 class JudgeEntry(NamedEntry):
@@ -73,8 +49,6 @@ class JudgeEntry(NamedEntry):
     budget_tokens: int = Field(default=5120, ge=1, description="longest prompt")
     max_failed: int = Field(default=0, description="runs that may stay unanswered")
     prices: Prices = Prices()
-    parity: ParityConfig | Literal["none"] | None = None
-    parity_reason: str = Field(default="", description="why parity is none; certificates carry it")
     # an integer stays one: the hash of the settings tells 1 from 1.0
     temperature: int | float | None = None
     seed: int = 42
@@ -102,8 +76,6 @@ class JudgesDocument(Entry):
 _MISSING = {
     "url": "it has no url; give the server's base URL as url and the model's name as model.",
     "model": "it has no model; give the server's base URL as url and the model's name as model.",
-    "parity.model": "parity has no model; name the local counterpart: compact, a folder, or a hub "
-    "name with its revision.",
 }
 
 
@@ -125,15 +97,13 @@ class EndpointConfig:
     prices: Prices = field(default_factory=Prices)
     # messages; a text that ends with the verdict marker; token ids of the model's own tokenizer
     form: str = "chat"
-    # form tokens: "compact", a folder or a hub name; by default the model of the parity test
+    # form tokens: "compact", a folder or a hub name
     tokenizer: str = ""
     tokenizer_revision: str | None = None
     budget_tokens: int = 5120
     max_failed: int = 0
-    parity: ParityConfig | None = None
     # characters of a run; cuts to the budget of tokens are the server's to count
     reading: JudgeInput = field(default_factory=JudgeInput)
-    no_parity: str = ""  # why there is no parity test; every certificate carries it
 
     def prompt(self) -> EndpointPrompt:
         """Return what renders questions; form tokens loads its tokenizer."""
@@ -146,7 +116,7 @@ class EndpointConfig:
         )
 
     def settings(self) -> dict[str, Any]:
-        """Return all settings that scores depend on: not prices, pace, or the parity test."""
+        """Return all settings that scores depend on: not prices or pace."""
         return {
             "url": self.server.plain_url,
             "model": self.server.model,
@@ -181,11 +151,10 @@ def parse_judge(entry: Mapping[str, Any]) -> EndpointConfig:
         )
     _check_preset(found, mode)
     auditor = found.asked(auditor_prompt(mode, found.preset))
-    parity, reason = _parity(found, mode)
     words = auditor.words
     # in a chat the verdict begins the answer, so no marker precedes it
     chat = found.form == "chat"
-    tokenizer, tokenizer_revision = _tokenizer(found, parity)
+    tokenizer, tokenizer_revision = _tokenizer(found)
     return EndpointConfig(
         server=Server(
             found.url,
@@ -219,8 +188,6 @@ def parse_judge(entry: Mapping[str, Any]) -> EndpointConfig:
         tokenizer_revision=tokenizer_revision,
         budget_tokens=found.budget_tokens,
         max_failed=found.max_failed,
-        parity=parity,
-        no_parity=reason,
         reading=found.reading(JudgeInput()),
     )
 
@@ -250,34 +217,12 @@ def _check_preset(found: JudgeEntry, mode: str) -> None:
         raise InputError(f"preset {PAPER} has its own {own[0]}; take either out.")
 
 
-def _tokenizer(found: JudgeEntry, parity: ParityConfig | None) -> tuple[str, str | None]:
+def _tokenizer(found: JudgeEntry) -> tuple[str, str | None]:
     if found.form != "tokens":
         return "", None
-    if found.tokenizer:
-        return found.tokenizer, found.tokenizer_revision or None
-    if parity is None:
+    if not found.tokenizer:
         raise InputError(
             "form tokens needs the model's tokenizer; give tokenizer: compact, a folder or a hub "
             "name with tokenizer_revision."
         )
-    return parity.model, parity.revision
-
-
-def _parity(found: JudgeEntry, mode: str) -> tuple[ParityConfig | None, str]:
-    asked, reason = found.parity, found.parity_reason.strip()
-    if mode != "logprob":
-        if isinstance(asked, ParityConfig):
-            raise InputError(
-                "parity compares log-probabilities, and answers in words have none; "
-                "take parity out."
-            )
-        words = _WORDS_ONLY.format(mode=found.asking)
-        return None, f"{words}; {reason}" if reason else words
-    if isinstance(asked, ParityConfig):
-        return asked, ""
-    if asked == "none" and reason:
-        return None, reason
-    raise InputError(
-        "it does not say what its log-probabilities are compared with; give parity: {model: …}, "
-        "or parity: none with a parity_reason that every certificate then carries."
-    )
+    return found.tokenizer, found.tokenizer_revision or None

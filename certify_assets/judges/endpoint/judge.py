@@ -21,7 +21,6 @@ from certify_assets.judges.endpoint.client import Client
 from certify_assets.judges.endpoint.config import EndpointConfig
 from certify_assets.judges.endpoint.questions import (
     EndpointPrompt,
-    Question,
     Reply,
     conclude,
     read_vote,
@@ -34,7 +33,6 @@ from certify_assets.judges.endpoint.scoring import (
     ask_all,
     complete,
     connect,
-    fitted,
 )
 from certify_assets.judges.endpoint.settings import Asking, Prices, Server
 from certify_assets.judges.judged import JudgedCorpus
@@ -208,18 +206,6 @@ class EndpointJudge:
         begun = time.monotonic()
         return complete(self._run(list(texts), progress, begun))
 
-    def questions(self, texts: Sequence[str]) -> list[Question]:
-        """Return what the server is asked about texts, cut as it was when they were scored."""
-        return complete(self._questions(texts))
-
-    async def _questions(self, texts: Sequence[str]) -> list[Question]:
-        with AnswerJournal(self.journal) as journal:
-            async with Client(replace(self.asked.server, key_variable=None)) as client:
-                return [
-                    (await fitted(client, journal, replace(self.asked, replay=True), text))[0]
-                    for text in texts
-                ]
-
     async def _run(
         self, texts: list[str], progress: Callable[[int, int], None] | None, begun: float
     ) -> EndpointRun:
@@ -313,11 +299,6 @@ class BilledJudge:
             run = replace(self.judge, journal=path).run(texts, progress=self.progress)
         self.runs.append(run)
         return run.scores
-
-    def questions(self, texts: Sequence[str]) -> list[Question]:
-        """Return what the server was asked about texts."""
-        with journal(self.judged) as path:
-            return replace(self.judge, journal=path).questions(texts)
 
     def bill(self) -> Bill:
         """Return counts, tokens, seconds and cost of all that was scored."""

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from certify_assets.errors import StaleCertificateError
-from certify_assets.judges.endpoint.config import EndpointConfig, ParityConfig, parse_judge
+from certify_assets.judges.endpoint.config import EndpointConfig, parse_judge
 from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, Progress, judge_family
 from certify_assets.judges.record import JudgeRecord
 from certify_assets.judges.specs import JudgeSpec
@@ -44,16 +44,6 @@ class EndpointSpec(JudgeSpec):
     def libraries(self) -> frozenset[str]:
         """Libraries that its assets show as kinds."""
         return frozenset({"openai", "json"})
-
-    @property
-    def parity(self) -> ParityConfig | None:
-        """Local model that the server's log-probabilities must agree with."""
-        return self.endpoint.parity
-
-    @property
-    def no_parity(self) -> str | None:
-        """Why there is no parity test; None where there is one."""
-        return self.endpoint.no_parity if self.parity is None else None
 
     def registration(self) -> object:
         """Return the hash of everything that the scores depend on."""

@@ -119,13 +119,8 @@ def expected_reward(log_probs: Any, outcomes: Sequence[int], arm: Arm) -> Any:
 def exact_loss(
     log_probs: Any, outcomes: Sequence[int], arm: Arm, config: GrpoConfig, reference: Any = None
 ) -> Any:
-    """Return each prompt's loss: minus the expected reward, or the weighted cross-entropy."""
-    if config.objective == "cross_entropy":
-        places = log_probs.new_tensor([1 - outcome for outcome in outcomes]).long()
-        weights = log_probs.new_tensor([arm.class_weight(outcome) for outcome in outcomes])
-        loss = -weights * log_probs.gather(1, places[:, None]).squeeze(1)
-    else:
-        loss = -(config.samples - 1) / config.samples * expected_reward(log_probs, outcomes, arm)
+    """Return each prompt's loss: minus the expected reward."""
+    loss = -(config.samples - 1) / config.samples * expected_reward(log_probs, outcomes, arm)
     if config.beta and reference is not None:
         loss = loss + config.beta * (reference.exp() * (reference - log_probs)).sum(1)
     return loss
@@ -143,7 +138,7 @@ def train_exact(
     progress: Callable[[GrpoStep], None] | None = None,
     packed: bool | None = None,
 ) -> GrpoRun:
-    """Train the model's trainable weights in place by exact GRPO, or by its control."""
+    """Train the model's trainable weights in place by exact GRPO."""
     check_rows(prompts, outcomes)
     trainer = _Trainer(language, prompts, outcomes, arm=arm, config=config, packed=packed)
     history = trainer.resume(folder)

@@ -23,7 +23,6 @@ STEPS = 150
 LEARNING_RATE = 2e-6
 
 _WORDS = {
-    "objective": ("reward", "cross_entropy"),
     "schedule": ("linear", "constant"),
     "scale_rewards": ("none", "batch", "group"),
     "loss_type": ("dapo", "dr_grpo", "grpo", "bnpo"),
@@ -52,9 +51,6 @@ class GrpoConfig:
     prompts_per_step: int = 6
     samples: int = 8
     seed: int = 42
-    # of the exact optimiser: the expected reward, or as a control the cross-entropy with the arm's
-    # weights on the outcomes
-    objective: str = "reward"
     beta: float = 0.0  # weight of the divergence from the judge at the start
     max_grad_norm: float = 1.0
     schedule: str = "linear"  # linear goes from the learning rate down to 0 after the last step

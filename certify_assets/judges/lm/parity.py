@@ -25,7 +25,6 @@ class Parity:
     max_difference: float
     mean_difference: float
     rank_agreement: float  # Kendall's tau-b of the two orders; 1 where all rows tie in both
-    changed_decisions: int  # rows that fall on the other side of one of the thresholds
     tolerance: float
     least_agreement: float
 
@@ -35,7 +34,7 @@ class Parity:
         close = (
             self.max_difference <= self.tolerance and self.rank_agreement >= self.least_agreement
         )
-        return self.rows > 0 and close and self.unscored_by_one == 0 and self.changed_decisions == 0
+        return self.rows > 0 and close and self.unscored_by_one == 0
 
     def require(self, engine: str) -> None:
         """Raise unless the engine passed."""
@@ -44,9 +43,8 @@ class Parity:
                 f"engine {engine} differs from the reference on {self.rows} rows: log-odds by up "
                 f"to {self.max_difference:.2g} ({self.tolerance:g} allowed), rank agreement "
                 f"{self.rank_agreement:.4f} (at least {self.least_agreement:g}), "
-                f"{self.changed_decisions} changed decisions, {self.unscored_by_one} rows scored "
-                "by one of them alone; certify with the reference's scores, or calibrate again "
-                "with this engine's."
+                f"{self.unscored_by_one} rows scored by one of them alone; certify with the "
+                "reference's scores, or calibrate again with this engine's."
             )
 
     def to_dict(self) -> dict[str, float]:
@@ -58,7 +56,6 @@ def parity(
     scores_a: Scores,
     scores_b: Scores,
     *,
-    thresholds: Sequence[float] = (0.0,),
     tolerance: float = 0.02,
     least_agreement: float = 0.99,
 ) -> Parity:
@@ -77,9 +74,6 @@ def parity(
     with np.errstate(invalid="ignore"):
         apart = np.where(first == second, 0.0, np.abs(first - second))
     flat = len(first) < 2 or (np.ptp(first) == 0 and np.ptp(second) == 0)
-    changed = np.zeros(len(first), dtype=bool)
-    for threshold in thresholds:
-        changed |= (first < threshold) != (second < threshold)
     tau = 1.0 if flat else float(kendalltau(first, second).statistic)
     return Parity(
         rows=int(both.sum()),
@@ -87,7 +81,6 @@ def parity(
         max_difference=float(apart.max(initial=0.0)),
         mean_difference=float(apart.mean()) if len(apart) else 0.0,
         rank_agreement=0.0 if np.isnan(tau) else tau,
-        changed_decisions=int(changed.sum()),
         tolerance=tolerance,
         least_agreement=least_agreement,
     )
@@ -131,7 +124,6 @@ def engine_parity(
     return parity(
         reference.scores,
         found.scores,
-        thresholds=(),
         tolerance=limits["tolerance"],
         least_agreement=limits["least_agreement"],
     )

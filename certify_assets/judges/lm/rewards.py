@@ -49,10 +49,6 @@ class Arm:
         """D, what success earns more than failure: 1 + μ on a success, −(1 + λ) on a failure."""
         return self.reward(1, outcome) - self.reward(0, outcome)
 
-    def class_weight(self, outcome: int) -> float:
-        """Weight of an outcome in this arm's cross-entropy: |D| over the mean of both |D|."""
-        return 2 * abs(self.gap(outcome)) / (2 + self.lam + self.mu)
-
 
 ARMS = {
     arm.name: arm
@@ -65,14 +61,9 @@ ARMS = {
 }
 
 
-#: weighted cross-entropies as controls of the arms: a gap of w : 1 weighs a success w times a
-#: failure
-CONTROLS = {arm.name: arm for arm in (Arm("weighted_3", 0.0, 2.0), Arm("weighted_5", 0.0, 4.0))}
-
-
 def arm_named(name: str, arms: Iterable[Arm] = ARMS.values()) -> Arm:
-    """Return one of some arms, by default the paper's, or a control."""
-    known = {arm.name: arm for arm in arms} | CONTROLS
+    """Return one of some arms, by default the paper's."""
+    known = {arm.name: arm for arm in arms}
     if name not in known:
         raise InputError(f"there is no arm {name!r}; name one of {', '.join(known)}.")
     return known[name]

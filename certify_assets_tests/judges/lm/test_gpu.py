@@ -63,13 +63,11 @@ def test_bfloat16_packed_rows_agree_with_float32_on_a_cpu(compact: LanguageModel
     prompts = _prompts(64)
     reference = score_prompts(compact, prompts)
     same = score_prompts(_on_cuda(compact, "float32"), prompts)
-    assert parity(reference.scores, same.scores, thresholds=(), tolerance=1e-3).passed
+    assert parity(reference.scores, same.scores, tolerance=1e-3).passed
     half = score_prompts(_on_cuda(compact), prompts)
     assert half.fingerprint.dtype == "bfloat16" and half.fingerprint.attention == ATTENTION
     assert len(set(half.scores.score.tolist())) == 64
-    assert parity(
-        reference.scores, half.scores, thresholds=(), tolerance=0.25, least_agreement=0.8
-    ).passed
+    assert parity(reference.scores, half.scores, tolerance=0.25, least_agreement=0.8).passed
 
 
 def test_packed_rows_agree_with_padded_ones_and_with_themselves(compact: LanguageModel) -> None:

@@ -27,14 +27,6 @@ def test_each_way_to_differ_fails() -> None:
     reference = scores_from_log_odds(LOG_ODDS)
     shifted = parity(reference, scores_from_log_odds(LOG_ODDS + 0.5))
     assert not shifted.passed and shifted.rank_agreement == 1
-    # -0.067, 0.087: between them is the threshold of 0; the shift takes some over it
-    assert shifted.changed_decisions == int(((LOG_ODDS < 0) & (LOG_ODDS + 0.5 >= 0)).sum()) > 0
-    assert (
-        parity(
-            reference, scores_from_log_odds(LOG_ODDS + 0.5), thresholds=(10.0,)
-        ).changed_decisions
-        == 0
-    )
     small = scores_from_log_odds(LOG_ODDS / 1000)
     shuffled = scores_from_log_odds(LOG_ODDS[::-1] / 1000)
     assert parity(small, shuffled).rank_agreement == -1 and not parity(small, shuffled).passed

@@ -60,13 +60,6 @@ def test_abstaining_is_best_in_between_where_it_costs_nothing() -> None:
     assert optima.abstention(ARMS["accuracy"], 0.0) is None
 
 
-def test_class_weights_have_a_mean_of_one() -> None:
-    assert (ARMS["accuracy"].class_weight(0), ARMS["accuracy"].class_weight(1)) == (1.0, 1.0)
-    arm = ARMS["reject_3"]
-    assert arm.class_weight(1) / arm.class_weight(0) == 2.0
-    assert arm.class_weight(1) + arm.class_weight(0) == pytest.approx(2.0)
-
-
 @pytest.mark.parametrize(
     ("completion", "outcome", "reward"),
     [((7,), 1, 1), ((8,), 1, -3), ((7, 8), 0, -1), ((9, 7), 1, -3), ((), 0, -3)],

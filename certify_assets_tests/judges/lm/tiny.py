@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 
 from certify_assets.judges.lm.contract import Encoded, LanguageModel, VerdictTokens
-from certify_assets.judges.lm.exact_grpo import train_exact
+from certify_assets.judges.lm.exact_grpo import verdict_log_probs
 from certify_assets.judges.lm.grpo_config import GrpoConfig
-from certify_assets.judges.lm.rewards import ARMS
 
 WORDS = 40
 _SPECIAL = ["<pad>", "<eos>", "SUCCESS", "FAIL"]
@@ -55,16 +54,27 @@ def tiny_judge(
     model: Any = Qwen3ForCausalLM(settings).eval()
     judge = LanguageModel(model, tokenizer, VerdictTokens((2,), (3,)), "tiny", str(seed))
     if taught:
-        prompts, outcomes = random_rows(64, seed=seed + 100, noise=0.5)
-        config = GrpoConfig(
-            objective="cross_entropy",
-            steps=taught,
-            learning_rate=1e-2,
-            schedule="constant",
-            prompts_per_step=16,
-        )
-        train_exact(judge, prompts, outcomes, arm=ARMS["accuracy"], config=config)
+        _teach(judge, *random_rows(64, seed=seed + 100, noise=0.5), steps=taught)
     return judge
+
+
+def _teach(
+    judge: LanguageModel, prompts: list[Encoded], outcomes: list[int], *, steps: int
+) -> None:
+    """Lower the cross-entropy of the verdicts."""
+    import torch
+
+    weights = list(judge.model.parameters())
+    optimizer = torch.optim.AdamW(weights, lr=1e-2, weight_decay=0.0)
+    config = GrpoConfig(steps=steps, prompts_per_step=16)
+    for step in range(steps):
+        rows = config.batch(len(prompts), step)
+        log_probs = verdict_log_probs(judge, [prompts[row] for row in rows])
+        places = torch.tensor([[1 - outcomes[row]] for row in rows])
+        (-log_probs.gather(1, places).mean()).backward()
+        torch.nn.utils.clip_grad_norm_(weights, 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
 
 
 def with_adapter(
