@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from certify_assets.assumptions import minutes_per_run
 from certify_assets.cli.documents import (
     Choice,
     certified_splits,
@@ -359,9 +358,7 @@ def _decide(
 @click.option(
     "--minutes",
     type=Finite(min=0, min_open=True),
-    default=minutes_per_run,
-    show_default="6, or CERTIFY_MINUTES_PER_RUN",
-    help="Minutes a reviewer needs for one run (an assumption).",
+    help="Minutes a reviewer needs for one run: the page then says how many hours are saved.",
 )
 @column_options
 @json_option
@@ -375,7 +372,7 @@ def report(
     out: Path,
     title: str | None,
     date: datetime | None,
-    minutes: float,
+    minutes: float | None,
     as_json: bool,
     reading: ReadingOptions,
 ) -> None:

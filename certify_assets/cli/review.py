@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from certify_assets.assumptions import minutes_per_run
+from certify_assets.assumptions import MINUTES_PER_RUN
 from certify_assets.cli.options import (
     NATURAL,
     OPEN_SHARE,
@@ -54,8 +54,8 @@ def _costs(command: Callable[..., Any]) -> Callable[..., Any]:
     minutes = click.option(
         "--minutes-per-run",
         type=Finite(min=0, min_open=True),
-        default=minutes_per_run,
-        show_default="6, or CERTIFY_MINUTES_PER_RUN",
+        default=MINUTES_PER_RUN,
+        show_default=True,
         help="Minutes that a label takes (an assumption).",
     )
     double = click.option(

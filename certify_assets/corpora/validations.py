@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from string import Template
 from typing import Any, Final
@@ -73,10 +73,6 @@ class Validation:
     """One table validated once."""
 
     table: str
-    # first digits of the hash of the trajectories
-    version: str
-    # when it was validated, in UTC
-    moment: str
     # rows, where an expectation counted them
     rows: int | None
     expectations: tuple[Expectation, ...]
@@ -86,21 +82,13 @@ class Validation:
         """How many expectations were met."""
         return sum(item.passed for item in self.expectations)
 
-    @property
-    def failed(self) -> tuple[str, ...]:
-        """Checks with an expectation that was not met."""
-        return tuple(dict.fromkeys(item.check for item in self.expectations if not item.passed))
-
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> Validation:
         """Read a validation result as Great Expectations stores it."""
         try:
-            run = document["meta"]["run_id"]
             results = sorted(document["results"], key=_position)
             return cls(
                 table=str(document["suite_name"]),
-                version=str(run["run_name"]),
-                moment=str(run["run_time"])[:19].replace("T", " "),
                 rows=next(filter(None, map(_rows, results)), None),
                 expectations=tuple(map(Expectation.parse, results)),
             )
@@ -127,32 +115,13 @@ class Validations:
         """Return the last result of a table in a version; None if there is none to be read."""
         folder = f"{self.folder}/{table}/{version}"
         for moment in reversed(self.store.names(folder)):
-            for found in self._read(f"{folder}/{moment}"):
-                return found if isinstance(found, Validation) else None
+            for name in self.store.names(f"{folder}/{moment}"):
+                try:
+                    return Validation.parse(self.store.read_json(f"{folder}/{moment}/{name}"))
+                except InputError:
+                    # a damaged result must not stop today's check
+                    return None
         return None
-
-    def history(self, most: int) -> tuple[list[list[Validation]], list[str]]:
-        """Return what was validated together, the last first, and results that cannot be read."""
-        # a run that is killed leaves the tables that it had finished
-        at: dict[str, list[str]] = {}
-        for table in TABLES:
-            for version in self.store.names(f"{self.folder}/{table}"):
-                for moment in self.store.names(f"{self.folder}/{table}/{version}"):
-                    at.setdefault(moment, []).append(f"{self.folder}/{table}/{version}/{moment}")
-        runs, unreadable = [], []
-        for moment in sorted(at, reverse=True)[:most]:
-            found = [item for folder in at[moment] for item in self._read(folder)]
-            runs.append([item for item in found if isinstance(item, Validation)])
-            unreadable += [item for item in found if isinstance(item, str)]
-        return [run for run in runs if run], unreadable
-
-    def _read(self, folder: str) -> Iterator[Validation | str]:
-        for name in self.store.names(folder):
-            try:
-                yield Validation.parse(self.store.read_json(f"{folder}/{name}"))
-            except InputError:
-                # the page names it; a damaged result of last year must not stop today's check
-                yield f"{folder}/{name}"
 
 
 def project_key(corpus: str) -> str:

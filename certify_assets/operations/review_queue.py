@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets import assumptions
+from certify_assets.assumptions import MINUTES_PER_RUN
 from certify_assets.certificates.batch_sides import settled
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
@@ -190,7 +190,7 @@ def load_asked(corpus: Corpus) -> Asked:
 
 
 def load_queue(
-    corpus: Corpus, *, minutes_per_run: float | None = None, double: float = 0.0
+    corpus: Corpus, *, minutes_per_run: float = MINUTES_PER_RUN, double: float = 0.0
 ) -> Queue:
     """Read decisions and journal and return the queue; as `build_queue`."""
     resolved = resolve_labels(read_labels(corpus))
@@ -211,7 +211,7 @@ def build_queue(
     asked: Asked,
     resolved: Mapping[str, Resolved],
     *,
-    minutes_per_run: float | None = None,
+    minutes_per_run: float = MINUTES_PER_RUN,
     double: float = 0.0,
 ) -> Queue:
     """Order the runs that lack a label by need; a share of them needs two reviewers."""
@@ -221,10 +221,9 @@ def build_queue(
     # task counts only when every attempt is labelled, those that lack fewest labels first; labels
     # of runs that may be drawn by score move no task. Spot checks: as they came. Undecided:
     # unscored first, then those nearest to a threshold, then those decided without one.
-    minutes = assumptions.minutes_per_run() if minutes_per_run is None else minutes_per_run
-    if not 0.0 <= double <= 1.0 or not 0.0 < minutes < float("inf"):
+    if not 0.0 <= double <= 1.0 or not 0.0 < minutes_per_run < float("inf"):
         raise InputError(
-            f"minutes per run {minutes!r} and double {double!r}: give minutes above 0, "
+            f"minutes per run {minutes_per_run!r} and double {double!r}: give minutes above 0, "
             "and a share between 0 and 1."
         )
     open_draws = _open_draws(asked, resolved)
@@ -247,7 +246,7 @@ def build_queue(
     }
     draws = tuple(_draw_budget(item.audit, item.known) for item in open_draws)
     enough = tuple(item.audit.record.batch for item in open_draws if not item.wanted)
-    budget = _budget(ordered, asked, minutes, draws)
+    budget = _budget(ordered, asked, minutes_per_run, draws)
     return Queue(ordered, budget, said, enough, asked.faults)
 
 

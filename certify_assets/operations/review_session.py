@@ -15,6 +15,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from certify_assets.assumptions import MINUTES_PER_RUN
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import Trajectory, to_frame
 from certify_assets.errors import CertifyError, InputError, IntegrityError
@@ -195,7 +196,7 @@ class ReviewSession:
         store: Store,
         corpus: str,
         *,
-        minutes_per_run: float | None = None,
+        minutes_per_run: float = MINUTES_PER_RUN,
         double: float = 0.0,
         criteria: ReviewCriteria | None = None,
         gold: GoldSet | None = None,

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from certify_assets.assumptions import minutes_per_run
 from certify_assets.certificates.evaluation import CALIBRATED
 from certify_assets.reports.certificate_source import PageScores, PageSource
 from certify_assets.reports.certificate_text import (
     AUDIT_WORDS,
-    FindingRow,
     arithmetic,
     audited,
     banner,
@@ -23,13 +20,11 @@ from certify_assets.reports.certificate_text import (
     explain,
     finding_rows,
     lineage_rows,
-    procedure_table,
     procedure_words,
     promise_notes,
     promises,
     spent,
     threshold_words,
-    validity_words,
 )
 from certify_assets.reports.charts import task_heatmap
 from certify_assets.reports.figures import (
@@ -39,7 +34,6 @@ from certify_assets.reports.figures import (
     score_distribution,
     tail_curve,
 )
-from certify_assets.reports.gates import gate_marks
 from certify_assets.reports.wording import (
     count,
     counted,
@@ -60,7 +54,6 @@ if TYPE_CHECKING:
     from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.evaluation.left_out_agents import LeftOutAgents
     from certify_assets.evaluation.pool import StoredPool
-    from certify_assets.judges.explanation import Explanation
     from certify_assets.judges.record import CandidateScore
 
 #: what resampling by the pseudo-task adds
@@ -85,7 +78,6 @@ def render_page(
     arms: Sequence[CandidateScore] = (),
     chosen_arm: str = "",
     left_out: LeftOutAgents | None = None,
-    explanation: Explanation | None = None,
     delta_spent: str = "",
     joint_delta: float | None = None,
     pool: StoredPool | None = None,
@@ -104,7 +96,7 @@ def render_page(
         lineage=lineage or {},
         profile=profile,
         controls=controls or {},
-        minutes_per_review=minutes_per_run() if minutes_per_review is None else minutes_per_review,
+        minutes_per_review=minutes_per_review,
         score_scale=score_scale,
         left_out=left_out,
         delta_spent=delta_spent,
@@ -121,7 +113,6 @@ def render_page(
         home=home,
         certificate_file=certificate_file,
         scores_file=scores_file,
-        explanation=explanation,
         source=source,
         main=main,
         evidence=source.evidence,
@@ -134,7 +125,6 @@ def render_page(
         banner=banner(source, reasons),
         procedure_words=procedure_words,
         threshold_words=threshold_words,
-        validity_words=validity_words,
         audit_words=AUDIT_WORDS,
         audits=audited(source),
         promises=promises(source),
@@ -142,18 +132,14 @@ def render_page(
         reasons=reasons,
         facts=corpus_facts(source),
         gate=arithmetic(source),
-        lamps=gate_marks(source),
         controls=control_bars(source),
         talked_to=talked_to,
         panels=build_panels(source),
-        procedures=procedure_table(source),
-        findings=_grouped(finding_rows(source)),
+        findings=finding_rows(source),
         lineage=lineage_rows(source),
-        documents=[_document(c) for c in source.deployed],
         arms=arms,
         chosen_arm=chosen_arm,
         largest_error=largest_error(source),
-        two_way=two_way(source),
         agent_note=agent_note(source),
     )
 
@@ -181,19 +167,6 @@ def largest_error(source: PageSource) -> str:
     return f"{found}: above the budget of {percent(alpha)}{', beyond chance' if shifted else ''}."
 
 
-def two_way(source: PageSource) -> str:
-    """Set the tail over tasks and agents next to that of the certificate."""
-    tail, main = source.two_way, source.headline
-    if tail is None or main.tail is None:
-        return ""
-    verdict = "also" if tail <= main.level else "not"
-    return (
-        f"If agents are drawn again like tasks (two-way resampling), the tail of this threshold is "
-        f"{small(tail)} instead of {small(main.tail)}, so it is {verdict} certified at the level "
-        f"{small(main.level)}; procedure two_way certifies so."
-    )
-
-
 def agent_note(source: PageSource) -> str:
     """Say whether the judge has seen the agents that are left out, and what their number says."""
     from certify_assets.certificates.agents import ENOUGH_AGENTS
@@ -216,28 +189,6 @@ def agent_note(source: PageSource) -> str:
         f"{judge} Another agent like these {number} would be above the largest of them with "
         f"probability 1/{number + 1} at most;"
     )
-
-
-def _grouped(findings: list[FindingRow]) -> list[tuple[bool, list[FindingRow]]]:
-    """Split findings into those of the deployed procedure and of the others."""
-    groups = [(aside, [f for f in findings if f.deployed != aside]) for aside in (False, True)]
-    return [(aside, group) for aside, group in groups if group]
-
-
-def _document(certificate: Certificate) -> tuple[str, str]:
-    name = (
-        f"Certificate: {procedure_words(certificate.procedure)}, {certificate.side}, α = "
-        f"{percent(certificate.alpha)}"
-    )
-    return name, json.dumps(certificate.to_dict(), indent=2, ensure_ascii=False)
-
-
-@dataclass(frozen=True)
-class _Focus:
-    """The threshold of the histograms: the certified one, or the one that came nearest."""
-
-    threshold: float
-    words: str
 
 
 def _curve_of(certificate: Certificate, source: PageSource) -> ThresholdCurve:
@@ -264,7 +215,6 @@ def build_panels(source: PageSource) -> list[Panel]:
 
 def _side_panels(source: PageSource, certificate: Certificate, name: str) -> list[Panel]:
     curve = _curve_of(certificate, source)
-    focus = _focus(certificate, curve)
     first = certificate is source.headline
     panels = [
         _risk_panel(
@@ -274,31 +224,9 @@ def _side_panels(source: PageSource, certificate: Certificate, name: str) -> lis
     ]
     if first:
         panels.append(_score_panel(source))
-    if focus is None:
-        return panels
-    spread = _histogram_panel(
-        certificate, source.cal, focus, split=source.evidence, name=f"{name}cal"
-    )
-    if source.test is None or not np.isfinite(source.test.scores).any():
-        return [*panels, replace(spread, layout="lead")]
-    return [
-        *panels,
-        spread,
-        _histogram_panel(certificate, source.test, focus, split="TEST", name=f"{name}test"),
-    ]
-
-
-def _focus(certificate: Certificate, curve: ThresholdCurve) -> _Focus | None:
-    if certificate.threshold is not None:
-        return _Focus(certificate.threshold, "the certified threshold")
-    usable = np.flatnonzero(curve.coverage > 0)
-    if usable.size == 0:
-        return None
-    # the widest of those that came equally near
-    nearest = int(usable[curve.tail[usable] == curve.tail[usable].min()][-1])
-    return _Focus(
-        float(curve.thresholds[nearest]), "the threshold that came nearest to a certificate"
-    )
+    if certificate.certified and source.test is not None and np.isfinite(source.test.scores).any():
+        panels.append(_histogram_panel(certificate, source.test, name=f"{name}test"))
+    return panels
 
 
 def _risk_panel(
@@ -396,16 +324,15 @@ def _score_panel(source: PageSource) -> Panel:
     )
 
 
-def _histogram_panel(
-    certificate: Certificate, table: PageScores, focus: _Focus, *, split: str, name: str
-) -> Panel:
+def _histogram_panel(certificate: Certificate, table: PageScores, *, name: str) -> Panel:
     from certify_assets.certificates import bootstrap_errors, resample_audit
 
+    threshold = float(certificate.threshold or 0.0)
     errors = bootstrap_errors(
         table.scores,
         table.outcomes,
         table.tasks,
-        threshold=focus.threshold,
+        threshold=threshold,
         side=certificate.side,
         draws=certificate.parameters["draws"],
         seed=certificate.seed,
@@ -414,41 +341,29 @@ def _histogram_panel(
         table.scores,
         table.outcomes,
         table.tasks,
-        threshold=focus.threshold,
+        threshold=threshold,
         side=certificate.side,
         alpha=certificate.alpha,
         delta=certificate.delta,
         draws="exact",
     )
-    observed = _observed(table, focus.threshold, certificate.side)
+    observed = _observed(table, threshold, certificate.side)
     above = float(np.mean(errors > certificate.alpha))
     markup = error_histogram(
         errors,
         alpha=certificate.alpha,
         side=certificate.side,
         observed=observed,
-        where=split,
+        where="TEST",
         name=name,
     )
-    heading = f"{split[0].upper()}{split[1:]} resampled by task, {certificate.side} side"
     caption = (
-        f"Error at {focus.words} in {count(errors.size)} resamples of {split}'s tasks; "
+        f"Error at the certified threshold in {count(errors.size)} resamples of TEST's tasks; "
         f"{percent(above, 2)} lie above {percent(certificate.alpha)} "
         f"(with ever more resamples: a share of {small(limit.exceedance)}). "
-        f"{_weight(certificate, split)}"
+        "These tasks had no part in choosing the threshold: this is the independent check."
     )
-    return Panel(name, heading, markup, caption)
-
-
-def _weight(certificate: Certificate, split: str) -> str:
-    if not certificate.certified:
-        return "It is not certified, so nothing is decided by it."
-    if split != "TEST":
-        return (
-            "The threshold was chosen on these very tasks, so this passes by construction: it "
-            "shows the spread and is no independent evidence."
-        )
-    return "These tasks had no part in choosing the threshold: this is the independent check."
+    return Panel(name, f"TEST resampled by task, {certificate.side} side", markup, caption)
 
 
 def _observed(table: PageScores, threshold: float, side: str) -> float | None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from certify_assets.assumptions import minutes_per_run
 from certify_assets.errors import InputError
 from certify_assets.judges.harvest.gate import HALF_B
 
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
     from certify_assets.evaluation.left_out_agents import LeftOutAgents
     from certify_assets.evaluation.pool import StoredPool
 
-#: which procedure of several a page is about: the default, else that of earlier versions
-DEPLOYED = ("pseudo_task", "guarded_taskboot")
+#: which procedure of several a page is about
+DEPLOYED = "pseudo_task"
 
 
 def recognised_scale(scores: NDArray[np.float64]) -> str:
@@ -86,7 +85,8 @@ class PageSource:
     profile: CorpusProfile | None = None
     #: AUROC of the judge and of each control, by names that end in ``_auroc``
     controls: Mapping[str, float | None] = field(default_factory=dict)
-    minutes_per_review: float = field(default_factory=minutes_per_run)
+    #: of one run; where they are not given, no page speaks of hours
+    minutes_per_review: float | None = None
     score_scale: str = "log-odds"
     #: every agent left out, where the judge's own training is known
     left_out: LeftOutAgents | None = None
@@ -107,16 +107,12 @@ class PageSource:
                 "a page needs at least one certificate; give what certify returned, certified "
                 "or not."
             )
-        if self.minutes_per_review <= 0:
-            raise InputError(
-                f"minutes per review is {self.minutes_per_review}; give a number above 0."
-            )
 
     @cached_property
     def deployed(self) -> list[Certificate]:
         """The deployed procedure's certificates; where there is none, those of the first given."""
         names = [c.procedure for c in self.certificates]
-        wanted = next((name for name in DEPLOYED if name in names), names[0])
+        wanted = DEPLOYED if DEPLOYED in names else names[0]
         kept = [c for c in self.certificates if c.procedure == wanted]
         return sorted(kept, key=lambda c: (c.alpha, c.side))
 
@@ -159,20 +155,6 @@ class PageSource:
             self.cal.outcomes,
             np.array(self.cal.tasks),
             self.cal.agents,
-        )
-
-    @cached_property
-    def two_way(self) -> float | None:
-        """Tail of the headline when agents are drawn again like tasks; from three agents on."""
-        from certify_assets.certificates.agents import two_way_tail
-
-        if self.left_out is not None:
-            return self.left_out.two_way.get(self.headline.sha256)
-        if not self.agents or self.cal.agents is None:
-            return None
-        tasks = np.array(self.cal.tasks)
-        return two_way_tail(
-            self.headline, self.cal.scores, self.cal.outcomes, tasks, self.cal.agents
         )
 
     @cached_property

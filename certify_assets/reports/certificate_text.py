@@ -18,7 +18,6 @@ from certify_assets.reports.wording import (
     count,
     counted,
     done,
-    hours,
     log_odds,
     percent,
     rate,
@@ -65,13 +64,6 @@ _HOLDS = {
         "The confidence would need independent runs, and runs of one task are not: do not rely on "
         "it."
     ),
-}
-_VALIDITY: dict[str, str] = {
-    "asymptotic": "holds as tasks grow in number",
-    "finite-sample": "holds at any number of tasks",
-    "conjectured": "holds at any number of tasks, by a conjecture",
-    "calibrated by simulation": "calibrated by simulation",
-    "none under clustering": "does not hold when runs share tasks",
 }
 _LINEAGE: dict[str, str] = {
     "corpus": "corpus",
@@ -204,8 +196,6 @@ def _facts_of_nothing(
 
 
 def _facts(source: PageSource) -> tuple[BannerFact, ...]:
-    minutes = source.minutes_per_review
-    saved = f"{hours(source.decided, minutes):.1f} of {hours(1, minutes):.1f} hours"
     worst = max(source.sides, key=lambda c: list(AUDIT_WORDS).index(source.verdict(c)))
     audit = source.audit_of(worst)
     wrong = ""
@@ -215,11 +205,7 @@ def _facts(source: PageSource) -> tuple[BannerFact, ...]:
             f"{counted(audit.covered_tasks, 'task')}"
         )
     return (
-        BannerFact(
-            "reviewing saved per 1,000 runs",
-            saved,
-            f"assumption: {compact(minutes)} minutes a run",
-        ),
+        *_saved(source),
         BannerFact(
             "held-out check (audit)",
             AUDIT_WORDS["NONE" if audit is None else audit.verdict].removesuffix(
@@ -229,6 +215,21 @@ def _facts(source: PageSource) -> tuple[BannerFact, ...]:
         ),
         *_standing(source),
     )
+
+
+def _saved(source: PageSource) -> list[BannerFact]:
+    """Reviewer-hours that are saved, where the page was given minutes a run."""
+    minutes = source.minutes_per_review
+    if minutes is None:
+        return []
+    saved, whole = (share * 1000 * minutes / 60 for share in (source.decided, 1.0))
+    return [
+        BannerFact(
+            "reviewing saved per 1,000 runs",
+            f"{saved:.1f} of {whole:.1f} hours",
+            f"assumption: {compact(minutes)} minutes a run",
+        )
+    ]
 
 
 def _standing(source: PageSource) -> tuple[BannerFact, ...]:
@@ -285,7 +286,7 @@ def _promise(certificate: Certificate) -> str:
 
 
 def promise_notes(source: PageSource) -> list[str]:
-    """Return the lines under the promise: what it rests on, how it holds, what it saves."""
+    """Return the lines under the promise: what it rests on and how it holds."""
     main = source.headline
     spent_line: list[str] = []
     if source.delta_spent:
@@ -293,14 +294,7 @@ def promise_notes(source: PageSource) -> list[str]:
     if source.pool is not None:
         spent_line.append(source.pool.sentence)
     if not main.certified:
-        return [
-            (
-                f"No promise is made. All {count(1000)} of every 1,000 runs are reviewed: "
-                f"{hours(1, source.minutes_per_review):.1f} reviewer-hours."
-            ),
-            *spent_line,
-        ]
-    saved = hours(source.decided, source.minutes_per_review)
+        return ["No promise is made: every run is reviewed.", *spent_line]
     together = ""
     if len(source.sides) > 1:
         together = (
@@ -312,15 +306,9 @@ def promise_notes(source: PageSource) -> list[str]:
                 f" Each side is certified as it is, before the {both} of runs under both "
                 "thresholds go to human review."
             )
-    minutes = compact(source.minutes_per_review)
     return [
         _rests(main, source.evidence),
         _HOLDS.get(main.validity, "") + together,
-        (
-            f"At {minutes} minutes a run (an assumption: --minutes, or CERTIFY_MINUTES_PER_RUN, "
-            f"changes it) this saves {saved:.1f} of "
-            f"{hours(1, source.minutes_per_review):.1f} reviewer-hours in every 1,000 runs."
-        ),
         *spent_line,
     ]
 
@@ -397,20 +385,12 @@ def arithmetic(source: PageSource) -> str:
     )
 
 
-class ProcedureTable(NamedTuple):
-    """Certificates of every procedure by budget and side; None where it was not asked."""
-
-    columns: list[tuple[float, str]]
-    rows: dict[str, list[Certificate | None]]
-
-
 class FindingRow(NamedTuple):
     """A finding, and which certificates it is on."""
 
     code: str
     message: str
     where: str
-    deployed: bool
 
 
 class ControlBar(NamedTuple):
@@ -421,30 +401,10 @@ class ControlBar(NamedTuple):
     judge: bool
 
 
-def procedure_table(source: PageSource) -> ProcedureTable | None:
-    """Return what every procedure certifies; None where there is only one."""
-    names = list(dict.fromkeys(c.procedure for c in source.certificates))
-    if len(names) < 2:
-        return None
-    keys = sorted({(c.alpha, c.side) for c in source.certificates})
-    found = {(c.procedure, c.alpha, c.side): c for c in source.certificates}
-    names.sort(key=lambda name: name != source.headline.procedure)
-    return ProcedureTable(keys, {name: [found.get((name, *key)) for key in keys] for name in names})
-
-
-def validity_words(certificate: Certificate) -> str:
-    """Return how a procedure's confidence holds, and of which error it speaks."""
-    by_task = (
-        "" if certificate.estimand == "trajectory" else f"; error counted by {certificate.estimand}"
-    )
-    return _VALIDITY.get(certificate.validity, "") + by_task
-
-
 def finding_rows(source: PageSource) -> list[FindingRow]:
-    """Return every finding once, those of the deployed procedure first."""
+    """Return every finding of the deployed procedure once."""
     places: dict[tuple[str, str], list[Certificate]] = {}
-    ordered = sorted(source.certificates, key=lambda c: c.procedure != source.headline.procedure)
-    for certificate in ordered:
+    for certificate in source.deployed:
         for finding in certificate.findings:
             places.setdefault((finding["code"], finding["message"]), []).append(certificate)
         for code, text in _PROVENANCE.items():
@@ -454,14 +414,8 @@ def finding_rows(source: PageSource) -> list[FindingRow]:
                 places.setdefault((code, message), []).append(certificate)
     for certificate, message in source.agent_shifts:
         places.setdefault(("agent_shift", message), []).append(certificate)
-    deployed = source.headline.procedure
     return [
-        FindingRow(
-            code,
-            message,
-            _where(found, source.certificates),
-            any(c.procedure == deployed for c in found),
-        )
+        FindingRow(code, message, _where(found, source.deployed))
         for (code, message), found in places.items()
     ]
 
@@ -469,12 +423,7 @@ def finding_rows(source: PageSource) -> list[FindingRow]:
 def _where(found: list[Certificate], everything: Sequence[Certificate]) -> str:
     if len(found) == len(everything):
         return "every certificate"
-    parts = []
-    for name in dict.fromkeys(c.procedure for c in found):
-        mine = [f"{c.side} {percent(c.alpha)}" for c in found if c.procedure == name]
-        whole = len(mine) == sum(c.procedure == name for c in everything)
-        parts.append(procedure_words(name) + ("" if whole else f" ({', '.join(mine)})"))
-    return "; ".join(parts)
+    return ", ".join(f"{c.side} {percent(c.alpha)}" for c in found)
 
 
 def corpus_facts(source: PageSource) -> list[tuple[str, str, str]]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from certify_assets.corpora.config import corpus_file
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.validations import TABLES, Validation, Validations
+from certify_assets.corpora.validations import TABLES
 from certify_assets.reports.charts import outcome_heatmap, outcome_histogram
 from certify_assets.reports.wording import (
     DASH,
@@ -33,9 +32,6 @@ if TYPE_CHECKING:
 
 _MOST_AGENTS = 60
 Fact = tuple[str, str]
-_MOST = 20
-_MOST_VALIDATED = 100
-_HISTORY = "validated.html"
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,10 +211,6 @@ def render_corpus(report: CorpusReport, *, data_docs: str | None = None, home: s
         labels=label_rows(report.imported, profile.flips),
         lengths=length_facts(profile.lengths),
         imported=report.imported,
-        same=profile.same_instruction[:_MOST],
-        same_more=max(0, len(profile.same_instruction) - _MOST),
-        files=sorted(report.imported.files.items())[:_MOST],
-        files_more=max(0, len(report.imported.files) - _MOST),
         map=drawn,
         map_caption=caption,
     )
@@ -348,34 +340,20 @@ def page_key(corpus: str) -> str:
     return corpus_file(corpus, "page.html")
 
 
-def data_docs_key(corpus: str, name: str = "index.html") -> str:
+def data_docs_key(corpus: str) -> str:
     """Return where a corpus's Data Docs are stored."""
-    return corpus_file(corpus, "data_docs", name)
+    return corpus_file(corpus, "data_docs", "index.html")
 
 
 def write_data_docs(corpus: Corpus, report: QualityReport) -> str:
-    """Store a corpus's Data Docs, and what was validated before; return where they are."""
-    runs, unreadable = Validations(corpus.store, corpus.name).history(_MOST_VALIDATED)
-    numbers = {item.trajectories_sha256[:12]: item.number for item in corpus.deliveries.read()}
-    home = home_of(data_docs_key(corpus.name), corpus.name)
-    history = render(
-        "quality_history.html",
-        home=home,
-        title=f"Data Docs of {corpus}: history",
-        corpus=corpus.name,
-        rows=[_validated(run, numbers) for run in runs],
-        unreadable=unreadable,
-    )
-    # times are on a page of their own: the same results give the same Data Docs
-    store_page(corpus.store, data_docs_key(corpus.name, _HISTORY), history)
-    page = render_data_docs(corpus.name, report, history=_HISTORY, home=home)
-    return store_page(corpus.store, data_docs_key(corpus.name), page)
+    """Store a corpus's Data Docs; return where they are."""
+    key = data_docs_key(corpus.name)
+    page = render_data_docs(corpus.name, report, home=home_of(key, corpus.name))
+    return store_page(corpus.store, key, page)
 
 
-def render_data_docs(
-    corpus: str, report: QualityReport, *, history: str = "", home: str = ""
-) -> str:
-    """Render the validation results of a corpus; `history` is the address of its page."""
+def render_data_docs(corpus: str, report: QualityReport, *, home: str = "") -> str:
+    """Render the validation results of a corpus."""
     from importlib.metadata import version
 
     failed = [result for result in report.results if not result.passed]
@@ -391,32 +369,5 @@ def render_data_docs(
         else f"All {len(report.results)} suites passed",
         suites=report.results,
         tables=[(TABLES[item.table], item) for item in report.validations],
-        history=history,
         library=f"Great Expectations {version('great-expectations')}",
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class ValidatedRow:
-    """What was validated at one time, as the history shows it."""
-
-    moment: str
-    version: str
-    # each table with its rows and how many of its expectations were met
-    tables: tuple[str, ...]
-    failed: tuple[str, ...]
-
-
-def _validated(run: Sequence[Validation], numbers: Mapping[str, int]) -> ValidatedRow:
-    version = run[0].version
-    number = f"{numbers[version]} · " if numbers.get(version) else ""
-    return ValidatedRow(
-        moment=run[0].moment,
-        version=f"{number}{version}",
-        tables=tuple(
-            f"{item.table}: {item.met} of {len(item.expectations)} met"
-            + ("" if item.rows is None else f" in {counted(item.rows, 'row')}")
-            for item in run
-        ),
-        failed=tuple(dict.fromkeys(check for item in run for check in item.failed)),
     )

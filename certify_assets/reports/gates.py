@@ -1,4 +1,4 @@
-"""Gates as lamps: a symbol, a word and a reason, so that nothing hangs on colour."""
+"""Gates in words: a symbol, a word and a reason."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate, GateResult
-    from certify_assets.reports.certificate_source import PageSource
 
 _NAMES = {
     "judge_can_learn": "judge can learn",
@@ -19,9 +18,8 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class GateMark:
-    """One gate for a reader; ``kind`` names the icon of a page."""
+    """One gate for a reader."""
 
-    kind: str
     symbol: str
     words: str
     name: str
@@ -32,56 +30,38 @@ class GateMark:
 
 
 def gate_mark(gate: GateResult) -> GateMark:
-    """Return a gate as a gate_mark."""
+    """Return a gate in words."""
     return GateMark(*_look(gate.passed), _NAMES[gate.name], gate.reason)
-
-
-def gate_marks(source: PageSource) -> list[GateMark]:
-    """Return the three gates of a page, from its CAL scores alone, at the headline's budget."""
-    return [
-        gate_mark(gate)
-        for gate in _gates(
-            source.headline, source.cal.scores, source.cal.outcomes, source.cal.tasks
-        )
-    ]
 
 
 def gates_markdown(certificate: Certificate, scores: Any, outcomes: Any, tasks: Any) -> str:
     """Return the three gates of a score table as a Markdown list."""
-    return "\n".join(
-        f"- {gate_mark(gate)}" for gate in _gates(certificate, scores, outcomes, tasks)
+    from certify_assets.certificates import table_gates
+
+    # the level tells among how many thresholds, chains and candidates δ is shared
+    gates = table_gates(
+        scores,
+        outcomes,
+        tasks,
+        alpha=certificate.alpha,
+        delta=certificate.delta,
+        grid=round(certificate.delta / certificate.level),
+        seed=certificate.seed,
     )
+    return "\n".join(f"- {gate_mark(gate)}" for gate in gates)
 
 
 def profile_markdown(gates: Sequence[Mapping[str, Any]]) -> str:
     """Return the gates of a corpus profile, which knows no judge, as a Markdown list."""
     lines = []
     for gate in gates:
-        _, symbol, words = _look(bool(gate["possible"]) and bool(gate["enough_samples"]))
+        symbol, words = _look(bool(gate["possible"]) and bool(gate["enough_samples"]))
         lines.append(f"- {symbol} {words}: α = {gate['alpha']:g}. {gate['reason']}")
     return "\n".join(lines)
 
 
-def _look(passed: bool | None) -> tuple[str, str, str]:
-    """Icon, symbol and words."""
+def _look(passed: bool | None) -> tuple[str, str]:
+    """Symbol and words."""
     if passed is None:
-        return "NONE", "?", "unknown"
-    return ("PASS", "●", "passed") if passed else ("ERROR", "○", "not passed")
-
-
-def _gates(
-    certificate: Certificate, scores: Any, outcomes: Any, tasks: Any
-) -> tuple[GateResult, GateResult, GateResult]:
-    from certify_assets.certificates import table_gates
-
-    # the level tells among how many thresholds, chains and candidates δ is shared
-    shares = round(certificate.delta / certificate.level)
-    return table_gates(
-        scores,
-        outcomes,
-        tasks,
-        alpha=certificate.alpha,
-        delta=certificate.delta,
-        grid=shares,
-        seed=certificate.seed,
-    )
+        return "?", "unknown"
+    return ("●", "passed") if passed else ("○", "not passed")

@@ -7,15 +7,10 @@ from typing import TYPE_CHECKING
 
 from certify_assets.corpora.profile import CorpusProfile
 from certify_assets.evaluation.audit import CertificateAudit, load_audits
-from certify_assets.evaluation.certification import (
-    deciding_certificates,
-    deciding_sides,
-    load_certificates,
-)
+from certify_assets.evaluation.certification import deciding_certificates, load_certificates
 from certify_assets.evaluation.left_out_agents import left_out_agents
 from certify_assets.evaluation.pool import load_pool
 from certify_assets.evaluation.spending import read_spending
-from certify_assets.judges.explanation import explain
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.lm.prompt import AuditorPrompt
@@ -58,7 +53,6 @@ def write_page(judge: JudgedCorpus) -> str:
         arms=adapter.selection if "chosen" in adapter.details else (),
         chosen_arm=str(adapter.details.get("chosen", "")),
         left_out=left_out_agents(judge),
-        explanation=explain(judge, deciding_sides(certificates).certified),
         delta_spent=spending.total(),
         pool=load_pool(judge, certificates),
         date=max((claim.time[:10] for claim in spending.tests), default=""),
@@ -70,12 +64,7 @@ def write_page(judge: JudgedCorpus) -> str:
 def reading_facts(judge: JudgedCorpus, record: JudgeRecord) -> dict[str, str]:
     """Return what a judge reads of a run, how many of the scored runs are cut, and its prompt."""
     scores = judge.read("scores.json")
-    # scores of an earlier version do not say how many
-    cut = (
-        f"; {percent(scores['cut'] / max(1, scores['rows']))} of the scored runs are cut"
-        if "cut" in scores
-        else ""
-    )
+    cut = percent(scores["cut"] / max(1, scores["rows"]))
     prompt = record.detail("settings").get("auditor", {})
     if judge.spec.uses_language_model:
         prompt = record.reading.prompt.to_dict()
@@ -89,7 +78,7 @@ def reading_facts(judge: JudgedCorpus, record: JudgeRecord) -> dict[str, str]:
         ),
     }
     return {
-        "reads": record.reading.describe() + cut,
+        "reads": f"{record.reading.describe()}; {cut} of the scored runs are cut",
         **{name: text for name, text in asked.items() if text},
     }
 

@@ -106,11 +106,6 @@ def log_odds(threshold: float | None, scale: str = "log-odds") -> str:
     return f"{compact(threshold)}"
 
 
-def hours(share: float, minutes: float) -> float:
-    """Return the reviewer-hours of a share of 1,000 runs at that many minutes each."""
-    return share * 1000 * minutes / 60
-
-
 def done(side: str) -> str:
     """Return what a run is after the decision of a side: rejected or released."""
     return {"reject": "rejected", "release": "released"}.get(side, side)
@@ -139,7 +134,7 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    shared = (percent, count, counted, rate, compact, small, hours)
+    shared = (percent, count, counted, rate, compact, small)
     made.globals |= {function.__name__: function for function in shared}
     # what only some pages have: the way back to the start page, a date, a line below the title
     made.globals |= {"version": __version__, "home": "", "date": "", "about": "", "stamp": _STAMP}

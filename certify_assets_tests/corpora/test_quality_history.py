@@ -17,11 +17,11 @@ from certify_assets.corpora.config import remove_corpus
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.quality import RUN_TABLES, Project, evaluate_suites
 from certify_assets.corpora.splits import SPLITS
-from certify_assets.corpora.validations import TABLES, Validations
+from certify_assets.corpora.validations import TABLES
 from certify_assets.reports.corpus_page import write_data_docs
 from certify_assets.storage.store import Store
 from certify_assets_tests.corpora.builders import corpus
-from certify_assets_tests.pages import assert_stands_alone
+from certify_assets_tests.pages import assert_stands_alone, text_of
 from certify_assets_tests.paths import REPOSITORY
 
 NASTY = "<img src=x onerror=alert(1)>${fine}{{ 7*7 }}"
@@ -74,9 +74,7 @@ def test_what_was_validated_is_not_validated_again_for_the_splits(corpora: Store
     assert second.results[: len(first.results)] == first.results
 
 
-def test_data_docs_show_what_was_validated_before(corpora: Store) -> None:
-    # a process that ends before it draws the page leaves its results
-    Corpus(corpora, "one").quality_report(stored_splits=False)
+def test_data_docs_show_what_failed_as_text(corpora: Store) -> None:
     path = Path(corpora.root) / "corpora/one/trajectories.parquet"
     # what the package would not write
     frame = pd.read_parquet(path)
@@ -84,16 +82,12 @@ def test_data_docs_show_what_was_validated_before(corpora: Store) -> None:
     frame.to_parquet(path)
     opened = Corpus(corpora, "one")
     docs = Path(write_data_docs(opened, opened.quality_report(stored_splits=False)))
-    page = docs.with_name("validated.html").read_text("utf-8")
     assert "&lt;img src=x onerror=alert(1)&gt;${fine}{{ 7*7 }}" in docs.read_text("utf-8")
-    assert "<img" not in page and NASTY not in docs.read_text("utf-8")
-    assert page.count("trajectories: 9 of 9 met") == page.count("trajectories: 8 of 9 met") == 1
-    assert page.index("8 of 9 met") < page.index("9 of 9 met")
-    assert "unique_trajectory_id" in page
-    for shown, link in ((page, "index.html"), (docs.read_text("utf-8"), "validated.html")):
-        # the other page, and the way back to the start page
-        own = shown.replace(f' href="{link}"', "").replace(' href="../../../index.html#one"', "")
-        assert_stands_alone(own)
+    assert NASTY not in docs.read_text("utf-8") and "8 of 9 expectations met" in text_of(
+        docs.read_text("utf-8")
+    )
+    # but for the way back to the start page
+    assert_stands_alone(docs.read_text("utf-8").replace(' href="../../../index.html#one"', ""))
 
 
 def test_the_same_results_give_the_same_data_docs(corpora: Store) -> None:
@@ -105,7 +99,7 @@ def test_the_same_results_give_the_same_data_docs(corpora: Store) -> None:
     assert pages[0] == pages[1]
 
 
-def test_a_damaged_result_is_named_and_stops_nothing(corpora: Store) -> None:
+def test_a_damaged_result_stops_nothing(corpora: Store) -> None:
     Corpus(corpora, "one").quality_report(stored_splits=False)
     damaged = validated(corpora)[0]
     damaged.write_text('{"results": [', "utf-8")
@@ -114,9 +108,6 @@ def test_a_damaged_result_is_named_and_stops_nothing(corpora: Store) -> None:
     opened = Corpus(corpora, "one")
     report = opened.quality_report(stored_splits=True)
     assert {item.table for item in report.validations} == set(TABLES)
-    docs = Path(write_data_docs(opened, report))
-    page = docs.with_name("validated.html").read_text("utf-8")
-    assert damaged.name in page and odd.name in page and "cannot be read" in page
 
 
 def test_a_data_root_under_a_url_has_the_same_project() -> None:
@@ -129,8 +120,6 @@ def test_a_data_root_under_a_url_has_the_same_project() -> None:
         f"{name}.json" for name in RUN_TABLES
     )
     assert tuple(project.latest(*RUN_TABLES)) == report.validations
-    (run,), unreadable = Validations(store, "made").history(9)
-    assert tuple(run) == report.validations and unreadable == []
 
 
 def test_a_stored_split_with_an_id_twice_fails() -> None:
@@ -164,8 +153,6 @@ def test_processes_at_once_and_a_killed_one_leave_whole_results(corpora: Store) 
     children[0].kill()
     assert [child.wait(timeout=300) for child in children[1:]] == [0, 0]
     children[0].wait(timeout=60)
-    runs, unreadable = Validations(corpora, "one").history(99)
-    assert unreadable == [] and sum(len(run) for run in runs) >= 2 * len(TABLES)
     opened = Corpus(corpora, "one")
     assert all(item.passed for item in opened.quality_report(stored_splits=True).results)
 

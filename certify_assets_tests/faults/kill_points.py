@@ -39,7 +39,7 @@ _JUMPS = (0, 86_400, -86_400 * 400, 3_600, -7_200, 86_400 * 3_000, -60)
 _S3 = "s3://certify/attempt"
 #: what is of the moment: leases, seconds, and the databases of Dagster and MLflow
 _APART = ("leases", "dagster", "mlflow", "tracking")
-_MEASURED = ("timings.json", "comparison.html", "validated.html", "page.html", "index.html")
+_MEASURED = ("timings.json", "comparison.html", "page.html", "index.html")
 _OF_CORPORA = ("corpora", "judges", "operations", "comparison")
 #: ids of MLflow and of Dagster's runs
 _ID = re.compile(

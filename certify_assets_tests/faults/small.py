@@ -20,7 +20,7 @@ __all__ = ["CORPUS", "command", "environment", "is_whole", "moments", "prepare",
 CORPUS = "small"
 #: what is of the moment, not of the work: times, run ids, and the databases of Dagster and MLflow
 _OF_THE_MOMENT = ("ledger", "leases", "dagster", "mlflow", "tracking", "incoming")
-_MEASURED = ("timings.json", "comparison.html", "validated.html")
+_MEASURED = ("timings.json", "comparison.html")
 _CHAIN = ("time", "previous")  # a line's hash has its time in it
 _HEAD = re.compile(rb'"ledger_head": "[0-9a-f]{64}"')
 #: pages say on which day a certificate was made, and midnight may pass between two runs

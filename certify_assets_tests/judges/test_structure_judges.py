@@ -24,10 +24,10 @@ from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.left_out_agents import left_out_agents
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.base import Reason, RunJudge
+from certify_assets.judges.base import RunJudge
 from certify_assets.judges.combined import CombinedJudge
 from certify_assets.judges.crossfit import Scale, task_folds
-from certify_assets.judges.explanation import ExplainedRun, Explanation, explain, reasons_of
+from certify_assets.judges.explanation import reasons_of
 from certify_assets.judges.families.combined import train_combined
 from certify_assets.judges.families.structure import train_structure
 from certify_assets.judges.features import FEATURES, structure_features
@@ -42,9 +42,7 @@ from certify_assets.operations.layout import first_decisions_of
 from certify_assets.operations.lineage import find, walk
 from certify_assets.operations.review_session import ReviewSession
 from certify_assets.operations.rollout import deploy
-from certify_assets.reports.judge_page import write_page
 from certify_assets.reports.review_page import Reviewer, render_message
-from certify_assets.reports.wording import render
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
 from certify_assets_tests.conftest import copy_world, prepared_world
@@ -386,32 +384,6 @@ def test_a_judge_goes_from_training_to_decisions(
     assert last.judged.reasons[0].feature in text_of(page)
     (reasons,) = reasons_of(made.judge_on(judge.corpus), to_frame([shown.run]))
     assert reasons == (last.judged.score, last.judged.reasons)
-
-
-@pytest.mark.slow
-def test_the_page_says_what_scores_rest_on(finished: tuple[Store, str]) -> None:
-    store, name = finished
-    judge = judged(store, "c", name)
-    judge.corpus.prepare()
-    write_page(judge)
-    html = store.read_bytes(judge.key("page.html")).decode("utf-8")
-    said = text_of(html)
-    found = explain(
-        judge, certification.deciding_sides(certification.load_certificates(judge)).certified
-    )
-    assert found is not None and found.runs
-    for feature in found.importance:
-        assert feature in said
-    cal = judge.calibration[0].set_index("trajectory_id")["score"]
-    for run in found.runs:
-        assert run.trajectory_id in said and run.score == cal[run.trajectory_id]
-    assert explain(judged(store), ()) is None and "What the scores rest on" in said
-
-
-def test_the_words_of_a_run_are_escaped_on_the_page() -> None:
-    run = ExplainedRun("<b>t</b>", "<script>", "reject", -1.0, (Reason("<i>word</i>", 0.25),))
-    html = render("explanation.html", explanation=Explanation({"steps": 0.1}, (run,)))
-    assert "<script>" not in html and "<i>word" not in html and "&lt;i&gt;word" in html
 
 
 def test_out_of_fold_judges_are_those_of_the_recipe(finished: tuple[Store, str]) -> None:

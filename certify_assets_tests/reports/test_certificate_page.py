@@ -1,7 +1,5 @@
-import json
 import re
 from dataclasses import replace
-from html import unescape
 from typing import Any
 
 import numpy as np
@@ -47,32 +45,7 @@ def test_the_page_is_one_well_formed_file_that_loads_and_runs_nothing(kind: str,
     assert len(html.encode()) < 400_000
 
 
-def test_every_figure_has_a_picture_a_label_and_a_caption(certified: Case) -> None:
-    figures = re.findall(r"<figure.*?</figure>", certified.html, flags=re.DOTALL)
-    assert len(figures) == 10
-    for figure in figures:
-        assert re.search(r'<svg[^>]*role="img" aria-label="[^"]{40,}"', figure)
-        assert re.search(r"<figcaption>[^<]{40,}", figure) and re.search(r"<h3>[^<]+", figure)
-
-
-def test_the_sections_stand_in_their_order(certified: Case) -> None:
-    ids = outline(certified.html).ids
-    wanted = [
-        "verdict",
-        "certified",
-        "promise",
-        "audit",
-        "corpus",
-        "figures",
-        "procedures",
-        "findings",
-        "lineage",
-        "limits",
-    ]
-    assert [name for name in ids if name in wanted] == wanted
-
-
-def test_the_banner_says_share_budget_confidence_and_hours(certified: Case) -> None:
+def test_the_banner_says_share_budget_and_confidence(certified: Case) -> None:
     text = text_of(certified.html)
     reject, release = (
         c for c in certified.certificates if c.procedure == "pseudo_task" and c.alpha == 0.1
@@ -84,28 +57,26 @@ def test_the_banner_says_share_budget_confidence_and_hours(certified: Case) -> N
         f"at most {percent(0.1)}, with {percent(0.9)} confidence by simulation for both at once"
         in text
     )
-    decided = np.mean(
-        (certified.cal["score"] <= reject.threshold) ^ (certified.cal["score"] >= release.threshold)
-    )
-    assert f"saves {100 * decided:.1f} of 100.0 reviewer-hours" in text
+    assert "reviewer-hours" not in text and "saved" not in text
 
 
-def test_every_number_of_every_deployed_certificate_is_on_the_page(certified: Case) -> None:
-    html = unescape(certified.html)
+def test_hours_are_said_where_minutes_are_given() -> None:
+    cal = score_table(80, seed=4, signal=1.5)
+    found = small(cal)
+    text = text_of(render_page([found], cal, title="t", minutes_per_review=3))
+    assert f"{50 * found.coverage:.1f} of 50.0 hours assumption: 3 minutes a run" in text
+
+
+def test_deployed_certificates_have_hash_findings_and_assumptions(certified: Case) -> None:
+    text = text_of(certified.html)
     for certificate in certified.certificates:
         if certificate.procedure != "pseudo_task":
             continue
-        assert certificate.sha256 in html
-        assert json.dumps(certificate.to_dict(), indent=2, ensure_ascii=False) in html
-        for finding in certificate.findings:
-            assert finding["code"] in html and finding["message"] in html
-
-
-def test_every_finding_of_every_procedure_is_worded(certified: Case) -> None:
-    text = text_of(certified.html)
-    for certificate in certified.certificates:
+        assert certificate.sha256 in text
         for finding in certificate.findings:
             assert f"{finding['code']} {finding['message']}" in text
+    for assumption in certified.certificates[0].assumptions:
+        assert assumption in text
 
 
 def test_audits_stand_with_both_coverages_and_the_point_rule(certified: Case) -> None:
@@ -133,21 +104,6 @@ def test_controls_and_lineage_are_told(certified: Case) -> None:
     assert "certify verify CERTIFICATE.json SCORES" in text
 
 
-def test_the_limits_are_named(certified: Case) -> None:
-    text = text_of(certified.html)
-    for words in (
-        "Only the order of scores matters",
-        "fool the judge throughout",
-        "much larger than others",
-        "calibrated by simulation",
-        "Tomorrow's runs",
-        "Choosing costs",
-    ):
-        assert words in text
-    for assumption in certified.certificates[0].assumptions:
-        assert assumption in text
-
-
 def test_a_page_without_a_certificate_says_what_stopped_it_and_what_would_lift_it(
     nothing: Case,
 ) -> None:
@@ -157,8 +113,6 @@ def test_a_page_without_a_certificate_says_what_stopped_it_and_what_would_lift_i
     assert text.count("this stopped it") == 4
     assert re.search(r"about \d+ to \d+ tasks like these, 60 now", text)
     assert "no number of tasks like these; a judge that ranks better, or a larger budget" in text
-    assert "it is certified" not in text
-    assert "0\N{NARROW NO-BREAK SPACE}% 0 runs rejected" in text
 
 
 def test_what_a_judge_was_trained_on_is_among_the_findings() -> None:
@@ -225,15 +179,6 @@ def test_selection_is_stated_where_candidates_competed() -> None:
     html = render_page([small(cal, candidates=4)], cal, title="four candidates")
     text = text_of(html)
     assert "4 candidates compared on these outcomes" in text and "among 4 candidates" in text
-    assert "4 judges or settings compared on these labels are what the level pays for" in text
-
-
-def test_one_certificate_without_any_evidence_beside_it_makes_a_page() -> None:
-    cal = score_table(80, seed=4, signal=1.5)
-    html = render_page([small(cal)], cal, title="alone")
-    ids = outline(html).ids
-    assert "audit" not in ids and "procedures" not in ids and "reasons" not in ids
-    assert "not audited yet" in text_of(html)
 
 
 @pytest.mark.parametrize(
@@ -281,8 +226,6 @@ def test_overlapping_sides_are_not_counted_twice() -> None:
     pair = [certify(*arrays(cal), side=side, alpha=0.2) for side in ("reject", "release")]
     assert sum(c.coverage for c in pair) > 1
     text = text_of(render_page(pair, cal, title="overlap"))
-    saved = re.search(r"saves ([\d.]+) of 100.0 reviewer-hours", text)
-    assert saved is not None and float(saved[1]) <= 100
     assert "fall under both thresholds and go to human review" in text
 
 
@@ -309,21 +252,9 @@ def test_a_table_that_cannot_be_used_is_refused_in_a_sentence(change, message: s
         render_page([small(cal)], change(cal), title="t")
 
 
-def test_no_certificate_and_no_review_time_are_refused() -> None:
-    cal = score_table(30, seed=4)
+def test_a_page_without_a_certificate_is_refused() -> None:
     with pytest.raises(InputError, match="at least one certificate"):
-        render_page([], cal, title="t")
-    with pytest.raises(InputError, match="minutes per review"):
-        render_page([small(cal)], cal, title="t", minutes_per_review=0)
-
-
-def test_two_thousand_trajectories_stay_far_below_the_limit() -> None:
-    cal = score_table(250, seed=4, signal=1.2)
-    assert len(cal) > 1900
-    html = render_page(
-        [small(cal, side=side) for side in ("reject", "release")], cal, title="large"
-    )
-    assert len(html.encode()) < 600_000
+        render_page([], score_table(30, seed=4), title="t")
 
 
 @pytest.mark.slow
@@ -335,7 +266,7 @@ def test_every_agent_is_left_out_on_the_page_of_three_or_more(certified: Case) -
     assert "<b>qwen</b>" not in html and "&lt;b&gt;qwen" in html
     said = text_of(html)
     assert "Agents that the certificate has not seen" in said and "The largest is that of" in said
-    assert "3 agents are too few for a bound" in said and "two-way resampling" in said
+    assert "3 agents are too few for a bound" in said
     ten = frame.assign(agent=[f"agent-{place % 10}" for place in range(len(frame))])
     ten_said = text_of(render_page(certified.certificates, ten, title="ten"))
     assert "probability 1/11 at most" in ten_said and "too few for a bound" not in ten_said

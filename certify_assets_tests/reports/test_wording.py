@@ -6,8 +6,6 @@ from certify_assets.reports.wording import (
     compact,
     confidence,
     count,
-    done,
-    hours,
     log_odds,
     percent,
     probability,
@@ -41,15 +39,6 @@ def test_what_is_absent_is_a_dash(write, absent) -> None:
     assert write(absent) == "\N{EN DASH}"
 
 
-def test_hours_of_the_papers_table() -> None:
-    assert [round(hours(share, 6), 1) for share in (0.297, 0.585, 0.836, 0.758)] == [
-        29.7,
-        58.5,
-        83.6,
-        75.8,
-    ]
-
-
 def test_a_threshold_shows_log_odds_and_probability() -> None:
     assert log_odds(0.0) == "+0.000 (P = 0.500)"
     assert log_odds(-1.5) == "\N{MINUS SIGN}1.500 (P = 0.182)"
@@ -63,10 +52,6 @@ def test_the_probability_of_extreme_log_odds_does_not_overflow() -> None:
 
 def test_tails_keep_their_order_of_magnitude() -> None:
     assert [small(v) for v in (0.0, 0.00125, 0.5, 3.2e-7)] == ["0", "0.00125", "0.5", "3.2×10⁻⁷"]
-
-
-def test_words_of_a_decision() -> None:
-    assert [done(side) for side in ("reject", "release")] == ["rejected", "released"]
 
 
 def test_a_confidence_says_how_far_it_holds() -> None:

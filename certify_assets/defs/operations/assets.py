@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from certify_assets.assumptions import MINUTES_PER_RUN
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import to_frame
 from certify_assets.defs.assets import AssetStep, Made, asset, column_lineage, table_metadata
@@ -70,10 +71,8 @@ inbox = source(
 class ReviewCosts(dg.Config):
     """What labelling takes, as assumed, and how often two reviewers are asked."""
 
-    minutes_per_run: float | None = Field(
-        default=None,
-        description="Minutes that a label takes a reviewer; by default CERTIFY_MINUTES_PER_RUN, "
-        "else 6.",
+    minutes_per_run: float = Field(
+        default=MINUTES_PER_RUN, description="Minutes that a label takes a reviewer."
     )
     double: float = Field(
         default=0.0, description="Share of the runs that two reviewers are asked about."
