@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from inspect_ai.log import EvalSample, EvalSpec
 
 INBOX = "CERTIFY_INBOX"
-# What the format `inspect` reads, and what inspect-ai's own reader requires. Targets, metadata,
+# What the format `inspect` reads, and what inspect-ai requires of a log. Targets, metadata,
 # stores and events stay in the evaluation's log: a judge must not see them.
 _ABOUT = {"created", "eval_id", "run_id", "task", "task_id", "model", "solver"}
 _SAMPLE = {

@@ -1,7 +1,9 @@
 """Inspect AI logs written by hand, byte by byte where zipfile cannot write them."""
 
+import io
 import json
 import struct
+import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,14 +21,11 @@ def packed(data: bytes, method: int) -> bytes:
     return bytes(pa.compress(data, "zstd", asbytes=True)) if method == ZSTD else data
 
 
-def zip_bytes(
-    members: Mapping[str, bytes], method: int = DEFLATED, claimed_size: int | None = None
-) -> bytes:
-    """Write a zip archive with one method for all members, and perhaps a false size."""
+def zip_bytes(members: Mapping[str, bytes], method: int = DEFLATED) -> bytes:
+    """Write a zip archive with one method for all members."""
     body, directory = b"", b""
     for name, data in members.items():
         content, encoded = packed(data, method), name.encode()
-        size = len(data) if claimed_size is None else claimed_size
         fields = struct.pack(
             "<HHHHHIIIHH",
             20,
@@ -36,7 +35,7 @@ def zip_bytes(
             33,
             zlib.crc32(data),
             len(content),
-            size,
+            len(data),
             len(encoded),
             0,
         )
@@ -50,6 +49,20 @@ def zip_bytes(
         body += b"PK\x03\x04" + fields + encoded + content
     end = struct.pack("<HHHHIIH", 0, 0, len(members), len(members), len(directory), len(body), 0)
     return body + directory + b"PK\x05\x06" + end
+
+
+def unpacked(data: bytes) -> dict[str, bytes]:
+    """Return the members of an archive that `zip_bytes` wrote."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return {member.filename: _content(data, member) for member in archive.infolist()}
+
+
+def _content(data: bytes, member: zipfile.ZipInfo) -> bytes:
+    begin = member.header_offset + 30 + len(member.filename.encode())
+    content = data[begin : begin + member.compress_size]
+    if member.compress_type == ZSTD:
+        return bytes(pa.decompress(content, member.file_size, "zstd", asbytes=True))
+    return zlib.decompress(content, -15) if member.compress_type == DEFLATED else content
 
 
 def header(task: str = "sums", status: str = "success", **about: Any) -> dict[str, Any]:

@@ -1,4 +1,5 @@
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -6,7 +7,6 @@ import pytest
 
 from certify_assets.corpora.formats import detect_format, import_corpus
 from certify_assets.corpora.formats.files import ReadLimits
-from certify_assets.corpora.formats.inspect import resolved
 from certify_assets.corpora.schema import Step, from_frame
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.builders import reader
@@ -25,7 +25,7 @@ from certify_assets_tests.paths import shared_data
 
 COLUMNS = ["task_id", "agent", "attempt", "instruction", "steps", "outcome"]
 
-read = reader("inspect", reader="own")
+read = reader("inspect")
 
 
 def log(path: Path, *samples: dict[str, Any], method: int = DEFLATED, **about: Any) -> Path:
@@ -103,7 +103,6 @@ def test_scores(tmp_path: Path, value: Any, options: dict[str, Any], outcome: in
         (7, {}, "bad_outcome"),
         ("maybe", {}, "bad_outcome"),
         ([1], {}, "bad_outcome"),
-        (None, {}, "no_label"),
         ("P", {"partial": "drop"}, "no_label"),
         (float("nan"), {}, "no_label"),
         ("nan", {}, "no_label"),
@@ -173,54 +172,16 @@ def test_a_log_larger_than_a_file_may_be_is_said_to_be_so(tmp_path: Path) -> Non
         detect_format([path], ReadLimits(file_bytes=1 << 20))
 
 
-def test_attachments() -> None:
-    known = {"a" * 4: "attachment://bbbb", "bbbb": "text", "loop": "attachment://loop"}
-    nested = {
-        "x": ["attachment://aaaa", 1],
-        "y": "see attachment://aaaa",
-        "z": "attachment://none",
-        "w": "attachment://loop",
-    }
-    assert resolved(nested, known) == {
-        "x": ["text", 1],
-        "y": "see attachment://aaaa",
-        "z": "attachment://none",
-        "w": "attachment://loop",
-    }
-    assert resolved("attachment://1", ["a", "b"]) == "b"
-    assert resolved("attachment://7", ["a"]) == "attachment://7"
-
-
-def test_a_sample_in_pieces(tmp_path: Path) -> None:
-    whole = sample(1)
-    shell = {
-        key: value
-        for key, value in whole.items()
-        if key not in ("messages", "attachments", "events", "metadata")
-    }
-    messages = json.loads(json.dumps(whole["messages"]).replace("a" * 32, "0"))
-    pieces = {
-        "sample.json": shell | {"message_refs": [[1, 4], [4, 6]]},
-        "messages/2.json": messages[1:],
-        "attachments/0.json": ["attachment://1"],
-    }
-    pieces |= {
-        "messages/0.json": [{"role": "user", "content": "another run"}, messages[0]],
-        "attachments/1.json": ["two"],
-        "events/0.json": [],
-    }
-    members = {"header.json": header()} | {
-        f"samples/1_epoch_1/{name}": content for name, content in pieces.items()
-    }
-    data = zip_bytes({name: json.dumps(content).encode() for name, content in members.items()})
-    frame = read(write_eval(tmp_path / "pieces.eval", data)).frame
-    assert frame[COLUMNS].equals(read(log(tmp_path, whole)).frame[COLUMNS])
-
-
 def test_odd_inputs(tmp_path: Path) -> None:
     chat = [
         {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": [{"type": "text", "text": "Which?"}, {"type": "image"}]},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "Which?"},
+                {"type": "image", "image": "data:image/png;base64,AA=="},
+            ],
+        },
     ]
     failing = [
         {
@@ -235,7 +196,7 @@ def test_odd_inputs(tmp_path: Path) -> None:
         input=chat,
         choices=["red", "blue"],
         messages=[],
-        output={"choices": [{"message": {"content": "B"}}]},
+        output={"choices": [{"message": {"role": "assistant", "content": "B"}}]},
     )
     runs = from_frame(read(log(tmp_path, chosen, sample(2, messages=failing))).frame)
     assert runs[0].instruction == "Which?\n(A) red\n(B) blue" and runs[0].steps == (Step("B", ""),)
@@ -267,38 +228,49 @@ def test_logs_that_did_not_end_well(tmp_path: Path) -> None:
         read(write_eval(tmp_path / "empty.eval", eval_bytes(header(), [])))
 
 
-@pytest.mark.parametrize(
-    ("method", "claimed", "words"),
-    [
-        (DEFLATED, None, "unpacks to more than the limit of 1,048,576"),
-        (ZSTD, 10, "unpacks to more than the limit"),
-        (DEFLATED, 10, "cannot be read"),
-    ],
-)
-def test_a_member_cannot_fill_memory(
-    tmp_path: Path, method: int, claimed: int | None, words: str
+@pytest.mark.parametrize("name", ["samples/1_epoch_1.json", "elsewhere"])
+def test_a_log_that_unpacks_to_too_much_is_refused_before_it_is_read(
+    tmp_path: Path, name: str
 ) -> None:
-    members = {
-        "header.json": json.dumps(header()).encode() + b" " * (3 << 20),
-        "samples/1_epoch_1.json": b"{}",
-    }
-    path = write_eval(tmp_path / "bomb.eval", zip_bytes(members, method, claimed))
-    with pytest.raises(InputError, match=words):
-        read(path, max_file_mb=1)
+    data = eval_bytes(header(), [sample(1)], **{name: "x" * (2 << 20)})
+    with pytest.raises(InputError, match="unpacks to more than the limit of 1,048,576"):
+        read(write_eval(tmp_path / "bomb.eval", data), max_file_mb=1)
 
 
-@pytest.mark.parametrize(
-    ("method", "words"), [(99, "compression method 99"), (ZSTD, "cannot be read")]
-)
-def test_members_that_cannot_be_unpacked(tmp_path: Path, method: int, words: str) -> None:
-    data = eval_bytes(header(), [sample(1), sample(2)], STORED)
-    begin = data.index(b"samples/2") - 30
-    central = data.rindex(b"samples/2") - 46
-    data = bytearray(data)
-    data[begin + 8], data[central + 10] = method, method
-    imported = read(write_eval(tmp_path / "odd.eval", bytes(data)))
-    assert imported.dropped == {"unreadable_record": 1}
-    assert words in imported.examples["unreadable_record"]
+def test_a_broken_sample_and_a_broken_log_cost_themselves(tmp_path: Path) -> None:
+    data = eval_bytes(header(), [sample(1), sample(2, messages="none"), sample(3)], ZSTD)
+    write_eval(tmp_path / "logs" / "a.eval", data)
+    write_eval(
+        tmp_path / "logs" / "b.eval", eval_bytes({"status": "success", "eval": {}}, [sample(4)])
+    )
+    write_eval(tmp_path / "logs" / "c.eval", eval_bytes(header("other"), [sample(5)])[:-30])
+    write_eval(tmp_path / "logs" / "d.eval", eval_bytes(header("last"), [sample(6)]))
+    imported = read(tmp_path / "logs")
+    assert sorted(imported.frame["task_id"]) == ["last/6", "sums/1", "sums/3"]
+    assert imported.dropped == {"file_unreadable": 2, "unreadable_record": 1}
+    assert (
+        "samples/2_epoch_1.json cannot be used: ValidationError"
+        in imported.examples["unreadable_record"]
+    )
+
+
+def test_logs_that_other_programs_wrote_may_lack_what_says_nothing_of_a_run(
+    tmp_path: Path,
+) -> None:
+    document = header() | {"samples": [sample(1), sample(2, error={"message": "boom"})]}
+    del document["eval"]["created"]
+    (tmp_path / "log.json").write_text(json.dumps(document), "utf-8")
+    imported = read(tmp_path)
+    assert list(imported.frame["task_id"]) == ["sums/1"]
+    assert imported.dropped == {"infrastructure_error": 1}
+
+
+def test_without_inspect_ai_logs_are_refused_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "inspect_ai", None)
+    with pytest.raises(InputError, match=r"pip install 'certify_assets\[inspect\]'"):
+        read(log(tmp_path, sample(1)))
 
 
 READ = {
@@ -314,9 +286,7 @@ READ = {
 
 @pytest.mark.parametrize("name", sorted(READ))
 def test_the_published_logs(name: str) -> None:
-    imported = import_corpus(
-        shared_data("inspect_logs", name), name="inspect", options={"reader": "own"}
-    )
+    imported = import_corpus(shared_data("inspect_logs", name), name="inspect")
     assert (len(imported.frame), int(imported.frame["outcome"].sum()), imported.dropped) == READ[
         name
     ]

@@ -1,17 +1,15 @@
 """The Inspect AI hook in real evaluations: a model of this package, an inbox, and what fails."""
 
 import json
+import os
 import subprocess
-import sysconfig
+import sys
 from pathlib import Path
 
 import pytest
 
 from certify_assets.corpora.formats import detect_format, import_corpus
 from certify_assets_tests.paths import REPOSITORY
-from certify_assets_tests.test_install import CLEAN, environment, pip, source
-
-__all__ = ["source"]
 
 LOGGED = ("--display", "plain", "--log-format", "json", "--log-dir", "logs")
 TASKS = """
@@ -45,29 +43,16 @@ def fixed():
 """
 
 
-@pytest.fixture(scope="module")
-def inspect_python(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment of inspect-ai in which this package is installed without its requirements."""
-    folder = tmp_path_factory.mktemp("inspect")
-    python = environment(folder / "venv")
-    pip("--python", str(python), "install", "-q", "-r", "requirements/inspect.txt", cwd=REPOSITORY)
-    pip("--python", str(python), "install", "-q", "--no-deps", ".", cwd=source)
-    # PyTorch and Transformers are those of these tests; inspect-ai's own libraries go before them
-    site = next((folder / "venv" / "lib").glob("python*/site-packages"))
-    (site / "zz_torch.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
-    return python
-
-
 def evaluate(
-    python: Path, folder: Path, task: str, *arguments: str, inbox: Path | None = None
+    folder: Path, task: str, *arguments: str, inbox: Path | None = None
 ) -> tuple[str, dict[str, object]]:
     """Run `inspect eval`; return what it printed and its log."""
     (folder / "tasks.py").write_text(TASKS, "utf-8")
     given = {"CERTIFY_INBOX": str(inbox)} if inbox else {}
     done = subprocess.run(
-        [python, "-m", "inspect_ai", "eval", f"tasks.py@{task}", *LOGGED, *arguments],
+        [sys.executable, "-m", "inspect_ai", "eval", f"tasks.py@{task}", *LOGGED, *arguments],
         cwd=folder,
-        env={**CLEAN, "HF_HUB_OFFLINE": "1", "HOME": str(folder), "COLUMNS": "400", **given},
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "HOME": str(folder), "COLUMNS": "400", **given},
         capture_output=True,
         text=True,
         check=False,
@@ -80,12 +65,12 @@ def evaluate(
 
 
 @pytest.mark.slow
-def test_a_model_that_runs_here_fills_the_inbox(inspect_python: Path, tmp_path: Path) -> None:
+def test_a_model_that_runs_here_fills_the_inbox(tmp_path: Path) -> None:
     inbox = tmp_path / "root" / "inbox" / "buttons"
     inbox.parent.mkdir(parents=True)
     weights = REPOSITORY / "certify_assets" / "judges" / "lm" / "compact" / "weights"
     model = ("--model", "hf/compact", "-M", f"model_path={weights}", "-M", "device=cpu")
-    printed, log = evaluate(inspect_python, tmp_path, "buttons", *model, inbox=inbox)
+    printed, log = evaluate(tmp_path, "buttons", *model, inbox=inbox)
     assert "certify_assets/inbox" in printed and log["status"] == "success"
     files = sorted(inbox.iterdir())
     assert len(files) == 4 and all(path.name.startswith("buttons_press-") for path in files)
@@ -93,9 +78,8 @@ def test_a_model_that_runs_here_fills_the_inbox(inspect_python: Path, tmp_path: 
     assert detect_format([inbox]) == "inspect"
     # the inbox gives what the log of the evaluation gives, ids included
     (tmp_path / "log.json").write_text(json.dumps(log), "utf-8")
-    options = {"reader": "own"}
-    ours = import_corpus(inbox, name="c", options=options).frame
-    logged = import_corpus(tmp_path / "log.json", name="c", options=options).frame
+    ours = import_corpus(inbox, name="c").frame
+    logged = import_corpus(tmp_path / "log.json", name="c").frame
     columns = ["task_id", "trajectory_id", "agent", "instruction", "steps", "outcome"]
     assert ours[columns].equals(logged[columns])
     assert sorted(ours["task_id"].unique()) == ["buttons/press/0", "buttons/press/1"]
@@ -103,20 +87,18 @@ def test_a_model_that_runs_here_fills_the_inbox(inspect_python: Path, tmp_path: 
 
 
 @pytest.mark.slow
-def test_it_is_off_by_default_and_an_error_is_one_warning(
-    inspect_python: Path, tmp_path: Path
-) -> None:
+def test_it_is_off_by_default_and_an_error_is_one_warning(tmp_path: Path) -> None:
     model = ("--model", "none/none")
-    printed, log = evaluate(inspect_python, tmp_path, "fixed", *model)
+    printed, log = evaluate(tmp_path, "fixed", *model)
     assert "certify_assets" not in printed and log["status"] == "success"
     inbox = tmp_path / "mistyped" / "inbox"
-    printed, log = evaluate(inspect_python, tmp_path, "fixed", *model, inbox=inbox)
+    printed, log = evaluate(tmp_path, "fixed", *model, inbox=inbox)
     assert printed.count("was not written to the inbox") == 1, printed
     assert "is no folder; make it first" in printed and not inbox.parent.exists()
     assert log["status"] == "success"
     # a sample that failed is there too: the import counts it, and texts that are no UTF-8 stay
     inbox = tmp_path / "inbox"
-    evaluate(inspect_python, tmp_path, "fixed", *model, inbox=inbox)
-    imported = import_corpus(inbox, format="inspect", name="c", options={"reader": "own"})
+    evaluate(tmp_path, "fixed", *model, inbox=inbox)
+    imported = import_corpus(inbox, format="inspect", name="c")
     assert (len(imported.frame), imported.dropped) == (2, {"infrastructure_error": 1})
     assert all(path.suffix == ".json" for path in inbox.iterdir()), "no part of a file"

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.formats import FORMATS, Reading, SourceFile, gather_new_runs
+from certify_assets.corpora.formats import FORMATS, Reading, gather_new_runs
 from certify_assets.corpora.formats.files import FileSet, Tally
 from certify_assets.corpora.formats.gathering import StepTexts, gather
-from certify_assets.corpora.formats.inspect_reader import open_archive
 from certify_assets.corpora.schema import to_frame
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.eval_files import zip_bytes
+from certify_assets_tests.corpora.eval_files import unpacked, zip_bytes
 from certify_assets_tests.corpora.formats import load_formats
 
 WRITE = {form.name: form.write for form in load_formats()}
@@ -118,8 +117,7 @@ def _changed(path: Path, change: Callable[[Any], Any]) -> bytes:
         pq.write_table(pa.Table.from_pylist(change(pq.read_table(path).to_pylist())), path)
         return path.read_bytes()
     if path.suffix == ".eval":
-        with open_archive(SourceFile("", len(data), lambda: path.open("rb"))) as archive:
-            members = {name: archive.read(name) for name in archive.names()}
+        members = unpacked(data)
         return zip_bytes({name: _json(member, change) for name, member in members.items()})
     if path.name.endswith(".json.gz"):
         return gzip.compress(_json(gzip.decompress(data), change))

@@ -33,7 +33,6 @@ __all__ = [
     "import_corpus",
 ]
 
-# every module of this folder may register formats; a worker runs in another interpreter
+# every module of this folder may register formats
 for _module in sorted(item.name for item in iter_modules(__path__)):
-    if not _module.endswith("_worker"):
-        import_module(f"{__name__}.{_module}")
+    import_module(f"{__name__}.{_module}")

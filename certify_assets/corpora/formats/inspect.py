@@ -1,34 +1,28 @@
-"""Inspect AI logs: .eval (a zip with one member a sample) and .json."""
+"""Inspect AI logs: .eval (a zip with one member a sample) and .json, read by inspect-ai."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
-from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from certify_assets.corpora.formats.base import (
     Draft,
     Files,
     Reading,
-    contents,
     corpus_format,
+    json_document,
     usable,
     words,
 )
-from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
-from certify_assets.corpora.formats.inspect_reader import (
-    READER_OPTION,
-    EvalArchive,
-    InspectProcess,
-    MemberError,
-    open_archive,
-    open_reader,
-)
+from certify_assets.corpora.formats.files import DAMAGE, BrokenFileError, ReadLimits, SourceFile
 from certify_assets.corpora.formats.records import Record
 from certify_assets.corpora.formats.texts import (
     Message,
@@ -46,23 +40,26 @@ from certify_assets.corpora.formats.texts import (
 )
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
-from certify_assets.files import apart_from_0_and_1, unique_keys
 
 _HEAD = 1 << 14
 _STATUS = re.compile(rb'"status"\s*:\s*"(?:started|success|cancelled|error)"')
 _EVAL = re.compile(rb'"eval"\s*:\s*\{')
-_SAMPLE = re.compile(r"samples/(.*)_epoch_(\d{1,9})(?:\.json|/sample\.json)", re.DOTALL)
-_HEADERS = ("header.json", "_journal/start.json")
-_NO_OBJECT = "it is not a JSON object"
+_SAMPLE = re.compile(r"samples/(.*)_epoch_(\d{1,9})\.json", re.DOTALL)
+_HEADERS = {"header.json", "_journal/start.json"}
 _UNFINISHED = {
     "started": "logs of evaluations that have not ended",
     "cancelled": "logs of evaluations that were cancelled",
     "error": "logs of evaluations that failed",
 }
-_ATTACHMENT = re.compile(r"attachment://(\w{1,64})")
-_DEEPEST = 100
-# references that lead to references are followed so often
-_HOPS = 8
+# targets, scores' metadata, stores and events are not read
+_FIELDS = set(words("id epoch uuid input choices messages output scores error invalidation"))
+_UNREAD = {"events", "store", "metadata"}
+# every call of the library reads the directory of the archive
+_AT_ONCE = 32
+# what programs leave out that write such logs themselves; it says nothing of a run
+_CREATED = "1970-01-01T00:00:00+00:00"
+_NO_TRACE = {"traceback": "", "traceback_ansi": ""}
+_PROBLEM = 300
 _LETTERS = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0}
 _WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 _PARTIAL = {"failure": 0.0, "success": math.inf, "drop": None}
@@ -70,37 +67,28 @@ _TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
-class _Source:
-    """One file with all that it is read by: inspect-ai's reader, or None for the one here."""
+class _Log:
+    """A log on disk, where the library reads it, and how its samples are read."""
 
     file: SourceFile
+    path: Path
     scoring: Scoring
     reading: Reading
-    reader: InspectProcess | None
 
 
 @dataclass(frozen=True)
-class _Log:
-    file: SourceFile
+class _About:
+    """What a log says of all its samples."""
+
     task: str
     agent: str
     identity: str
-    scoring: Scoring
-
-
-class _Place(NamedTuple):
-    row: int
-    member: str
-
-    def of(self, log: _Log) -> str:
-        return f"{log.file.name} {self.member or f'row {self.row}'}"
 
 
 def _fits(file: SourceFile) -> bool:
     if file.suffix == ".eval":
         try:
-            with open_archive(file) as archive:
-                return any(name in archive.names() for name in _HEADERS)
+            return not _HEADERS.isdisjoint(_members(file))
         except InputError:
             return False
     head = file.head(_HEAD)
@@ -118,13 +106,34 @@ def _explain(file: SourceFile) -> str | None:
             "max_file_mb or name --format inspect."
         )
     try:
-        with open_archive(file):
-            return (
-                f"{file.name} is a zip archive without header.json and _journal/start.json; it is "
-                "no Inspect AI log."
-            )
+        _members(file)
     except InputError as error:
         return str(error)
+    return (
+        f"{file.name} is a zip archive without header.json and _journal/start.json; it is no "
+        "Inspect AI log."
+    )
+
+
+def _members(file: SourceFile) -> list[str]:
+    """Return the names of the members; refuse an archive that states sizes beyond the limits."""
+    try:
+        with file.open() as stream, zipfile.ZipFile(stream) as archive:
+            members = archive.infolist()
+    except DAMAGE as error:
+        said = str(error) or type(error).__name__
+        raise BrokenFileError(
+            f"{file.name} is not a whole zip archive ({said}); fetch it again, or wait for its end."
+        ) from None
+    limits, sizes = ReadLimits(), [member.file_size for member in members]
+    if len(members) > limits.archive_members:
+        raise InputError(f"{file.name} has more than {limits.archive_members:,} members; split it.")
+    if max(sizes, default=0) > file.limit or sum(sizes) > max(limits.archive_bytes, file.limit):
+        raise InputError(
+            f"{file.name} unpacks to more than the limit of {file.limit:,} bytes a member or "
+            f"{limits.archive_bytes:,} in all; raise the option max_file_mb."
+        )
+    return [member.filename for member in members]
 
 
 @corpus_format(
@@ -140,7 +149,6 @@ def _explain(file: SourceFile) -> str | None:
         "partial": "what P (partially correct) is: failure, success or drop; "
         "where it is not given, P is .5",
         "agent": "agent of all runs; model and solver of the log where it is not given",
-        **READER_OPTION,
     },
     leak_fields=words(
         "results reductions samples[].target samples[].scores samples[].metadata "
@@ -151,95 +159,47 @@ def _explain(file: SourceFile) -> str | None:
 )
 def inspect(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read the samples of evaluation logs."""
-    scoring = Scoring.of(reading.options)
-    with open_reader(reading.options) as reader:
+    scoring, library = Scoring.of(reading.options), _library()
+    with tempfile.TemporaryDirectory(prefix="certify-inspect-") as folder:
         for file in files:
-            log = _Source(file, scoring, reading, reader)
-            if file.suffix == ".eval":
-                try:
-                    with open_archive(file) as archive:
-                        yield from _read_archive(log, archive)
-                except BrokenFileError as error:
-                    reading.drop("file_unreadable", str(error))
-            else:
-                for _, data in contents([file], reading):
-                    yield from _read_json(log, data)
+            log = _Log(file, Path(folder) / f"log{file.suffix}", scoring, reading)
+            read = _read_archive if file.suffix == ".eval" else _read_json
+            try:
+                yield from read(library, log)
+            except BrokenFileError as error:
+                reading.drop("file_unreadable", str(error))
 
 
-def _read_archive(source: _Source, archive: EvalArchive) -> Iterator[Draft]:
-    names, file, tally = archive.names(), source.file, source.reading.tally
-    header = next((name for name in _HEADERS if name in names), None)
-    if header is None:
-        tally.other(
-            file.name,
-            f"{file.name} has neither header.json nor _journal/start.json; it is no Inspect "
-            "AI log.",
-        )
-        return
-    members = sorted((match for name in names if (match := _SAMPLE.fullmatch(name))), key=_order)
-    records = _records(archive, header, members)
-    if source.reader is not None:
-        archive.require_small()
-        theirs = source.reader.records(file, [(match[1], int(match[2])) for match in members])
-        records = _identified(theirs, next(records))
-    yield from _drafts(records, [match[0] for match in members], source, header)
-
-
-def _records(
-    archive: EvalArchive, header: str, members: list[re.Match[str]]
-) -> Iterator[Record | str]:
-    """Read a log without inspect-ai: its header first, then its samples."""
-    names = archive.names()
-    for name in (header, *(match[0] for match in members)):
-        try:
-            record = (
-                _object(archive.read(name)) if name == header else _sample(archive, name, names)
-            )
-        except MemberError as error:
-            record = str(error)
-        if isinstance(record, dict) and name == _HEADERS[1]:
-            record = {**record, "status": "started"}
-        yield record
-
-
-def _identified(records: Iterator[Record | str], written: Record | str) -> Iterator[Record | str]:
-    """Give the header that inspect-ai read the eval_id that is written in the log."""
-    header = next(records)
-    if isinstance(header, dict) and isinstance(written, dict):
-        header = {
-            **header,
-            "eval": {
-                **mapping(header.get("eval")),
-                "eval_id": mapping(written.get("eval")).get("eval_id"),
-            },
-        }
-    yield header
-    yield from records
-
-
-def _drafts(
-    records: Iterator[Record | str], members: Sequence[str], source: _Source, header: str
-) -> Iterator[Draft]:
-    file, tally, seen = source.file, source.reading.tally, 0
+def _library() -> Any:
     try:
-        document = next(records)
-        if isinstance(document, str):
-            tally.drop(
-                "file_unreadable",
-                f"{file.name} has a header ({header}) that cannot be used: {document}; fetch "
-                "it again.",
-            )
-            return
-        log = _log(source, document)
-        for seen, record in enumerate(records, 1):
-            yield from _draft(
-                record, _Place(seen, members[seen - 1] if members else ""), log, source.reading
-            )
-    except BrokenFileError as error:
-        tally.drop("file_ends_early" if seen else "file_unreadable", str(error))
+        from inspect_ai import log
+    except ImportError:
+        raise InputError(
+            "inspect-ai reads the logs of Inspect AI; pip install 'certify_assets[inspect]'."
+        ) from None
+    return log
+
+
+def _read_archive(library: Any, log: _Log) -> Iterator[Draft]:
+    file = log.file
+    names = _members(file)
+    if _HEADERS.isdisjoint(names):
+        log.reading.other(file, "has neither header.json nor _journal/start.json.")
         return
-    if not seen:
-        tally.drop("file_without_samples", f"{file.name} has no sample.")
+    with file.open() as stream, log.path.open("wb") as copy:
+        shutil.copyfileobj(stream, copy)
+    header = _read(library, log, header_only=True)
+    members = sorted((match for name in names if (match := _SAMPLE.fullmatch(name))), key=_order)
+    yield from _drafts(log, header, _samples(library, log.path, members))
+
+
+def _read(library: Any, log: _Log, **options: bool) -> Any:
+    try:
+        return library.read_eval_log(log.path, **options)
+    except Exception as error:
+        raise BrokenFileError(
+            f"{log.file.name} cannot be used: {_problem_of(error)}; fetch it again."
+        ) from None
 
 
 def _order(match: re.Match[str]) -> tuple[int, int, str, int]:
@@ -248,101 +208,80 @@ def _order(match: re.Match[str]) -> tuple[int, int, str, int]:
     return (number is None, number or 0, match[1], int(match[2]))
 
 
-def _sample(archive: EvalArchive, name: str, names: list[str]) -> Record | str:
-    """Read a sample from its member, or from the pieces that it is stored in."""
-    shell = _object(archive.read(name))
-    if isinstance(shell, str) or not name.endswith("/sample.json"):
-        return shell
-    folder = name.removesuffix("sample.json")
-    pieces = {
-        kind: _pieces(archive, f"{folder}{kind}/", names) for kind in ("messages", "attachments")
-    }
-    spans = [span for span in listed(shell.get("message_refs")) if _is_span(span)]
-    messages = [message for start, end in spans for message in pieces["messages"][start:end]]
-    return {**shell, "messages": messages, "attachments": pieces["attachments"]}
-
-
-def _is_span(span: Any) -> bool:
-    return (
-        isinstance(span, list)
-        and len(span) == 2
-        and all(isinstance(end, int) and end >= 0 for end in span)
-    )
-
-
-def _pieces(archive: EvalArchive, folder: str, names: list[str]) -> list[Any]:
-    starts = sorted(
-        (int(stem), name)
-        for name in names
-        if name.startswith(folder)
-        and (stem := name[len(folder) :].removesuffix(".json")).isdecimal()
-        and len(stem) < 18
-    )
-    joined: list[Any] = []
-    for _, name in starts:
+def _samples(
+    library: Any, path: Path, members: list[re.Match[str]]
+) -> Iterator[tuple[str, Record | str]]:
+    """Read some samples at a time; one that the library refuses is a sentence."""
+    options = {"resolve_attachments": True, "exclude_fields": _UNREAD}
+    for start in range(0, len(members), _AT_ONCE):
+        some = members[start : start + _AT_ONCE]
         try:
-            joined += listed(json.loads(archive.read(name)))
-        except (ValueError, RecursionError) as error:
-            raise MemberError(f"{name} is not JSON ({error})") from None
-    return joined
+            keys = [(match[1], int(match[2])) for match in some]
+            # one after the other: of several at once, a broken one leaves errors of asyncio behind
+            read = library.read_eval_log_samples_by_id(path, keys, concurrency=1, **options)
+        except Exception:
+            read = [_sample(library, path, match, options) for match in some]
+        for match, sample in zip(some, read, strict=True):
+            yield match[0], sample if isinstance(sample, str) else _record(sample)
 
 
-def _read_json(source: _Source, data: bytes) -> Iterator[Draft]:
-    file, tally = source.file, source.reading.tally
-    document = _object(data)
-    if document == _NO_OBJECT:
-        tally.other(file.name, f"{file.name} is no Inspect AI log: {document}.")
-        return
-    if isinstance(document, str):
-        tally.drop("file_unreadable", f"{file.name} cannot be used: {document}; fetch it again.")
-        return
-    if "eval" not in document or "status" not in document:
-        tally.other(file.name, f"{file.name} is no Inspect AI log: it lacks eval or status.")
-        return
-    if source.reader is not None:
-        records = _identified(source.reader.records(file, None), document)
-    else:
-        samples = (
-            sample if isinstance(sample, dict) else "it is not an object"
-            for sample in listed(document.get("samples"))
-        )
-        records = chain([document], samples)
-    yield from _drafts(records, (), source, "eval")
-
-
-def _object(data: bytes) -> Record | str:
+def _sample(library: Any, path: Path, member: re.Match[str], options: Mapping[str, Any]) -> Any:
     try:
-        document = json.loads(data, object_pairs_hook=unique_keys, parse_float=apart_from_0_and_1)
-    except (ValueError, RecursionError) as error:
-        return f"it is not JSON ({str(error)[:80] or 'nested too deeply'})"
-    return document if isinstance(document, dict) else _NO_OBJECT
+        return library.read_eval_log_sample(path, member[1], int(member[2]), **options)
+    except Exception as error:
+        return _problem_of(error)
 
 
-def _log(source: _Source, document: Mapping[str, Any]) -> _Log:
-    about, reading, package = (
-        mapping(document.get("eval")),
-        source.reading,
-        source.reader and source.reader.package,
+def _record(sample: Any) -> Record:
+    record: Record = sample.model_dump(mode="json", include=_FIELDS, warnings="none")
+    return record
+
+
+def _problem_of(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {' '.join(lines[:3])}"[:_PROBLEM]
+
+
+def _read_json(library: Any, log: _Log) -> Iterator[Draft]:
+    document = json_document(log.file, log.file.read(), log.reading)
+    if document is None:
+        return
+    if not isinstance(document, dict) or not {"eval", "status"} <= document.keys():
+        log.reading.other(log.file, "is no Inspect AI log: no JSON object with eval and status.")
+        return
+    if isinstance(document["eval"], dict):
+        document["eval"].setdefault("created", _CREATED)
+    for sample in objects(document.get("samples")):
+        if isinstance(sample.get("error"), dict):
+            sample["error"] = _NO_TRACE | sample["error"]
+    # the library refuses a log with half a character, which models may write
+    log.path.write_bytes(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace"))
+    read = _read(library, log, resolve_attachments=True)
+    yield from _drafts(
+        log, read, ((f"row {row}", _record(one)) for row, one in enumerate(read.samples or [], 1))
     )
-    reading.notes[
-        f"logs read by inspect-ai {package.version}" if package else "logs read without inspect-ai"
-    ] += 1
-    if note := _UNFINISHED.get(str(document.get("status"))):
+
+
+def _drafts(log: _Log, header: Any, samples: Iterable[tuple[str, Record | str]]) -> Iterator[Draft]:
+    file, reading, spec = log.file, log.reading, header.eval
+    if note := _UNFINISHED.get(header.status):
         reading.notes[note] += 1
-    agent = " ".join(filter(None, (text_of(about.get(key)) for key in ("model", "solver"))))
-    reading.sha256(source.file)
-    identity = about.get("eval_id") or f"{about.get('run_id')}/{about.get('task_id')}"
-    return _Log(
-        file=source.file,
-        task=text_of(about.get("task")) or PurePosixPath(source.file.plain_name).stem,
+    agent = " ".join(filter(None, (spec.model, spec.solver)))
+    about = _About(
+        task=spec.task or PurePosixPath(file.plain_name).stem,
         agent=str(reading.options.get("agent") or agent or "unknown"),
-        identity=str(identity),
-        scoring=source.scoring,
+        identity=spec.eval_id,
     )
+    reading.sha256(file)
+    row = 0
+    for row, (place, sample) in enumerate(samples, 1):
+        yield from _draft(sample, f"{file.name} {place}", row, about, log)
+    if not row:
+        reading.drop("file_without_samples", f"{file.name} has no sample.")
 
 
-def _draft(record: Record | str, place: _Place, log: _Log, reading: Reading) -> Iterator[Draft]:
-    where = place.of(log)
+def _draft(record: Record | str, where: str, row: int, about: _About, log: _Log) -> Iterator[Draft]:
+    reading = log.reading
     sample = usable(record, where, reading, _problem)
     if sample is None:
         return
@@ -373,16 +312,16 @@ def _draft(record: Record | str, place: _Place, log: _Log, reading: Reading) -> 
             "the option threshold says where success begins"
         ] += 1
     yield Draft(
-        task_id=f"{log.task}/{sample['id']}",
-        agent=log.agent,
+        task_id=f"{about.task}/{sample['id']}",
+        agent=about.agent,
         instruction=instruction,
         steps=steps,
         outcome=outcome,
-        origin=reading.origin(log.file, place.row),
+        origin=reading.origin(log.file, row),
         trajectory_id=name_of(sample.get("uuid"))
-        or f"{log.identity}/{sample['id']}/{sample['epoch']}",
+        or f"{about.identity}/{sample['id']}/{sample['epoch']}",
         repetition=str(sample["epoch"]),
-        named_agent=log.agent,
+        named_agent=about.agent,
     )
 
 
@@ -394,46 +333,15 @@ def _problem(sample: Mapping[str, Any]) -> str | None:
     return None
 
 
-def resolved(value: Any, attachments: Mapping[str, Any] | Sequence[Any], depth: int = 0) -> Any:
-    """Replace every text that is a reference to an attachment by the attachment."""
-    if isinstance(value, str):
-        return _text(value, attachments)
-    if depth < _DEEPEST and isinstance(value, list):
-        return [resolved(item, attachments, depth + 1) for item in value]
-    if depth < _DEEPEST and isinstance(value, Mapping):
-        return {key: resolved(item, attachments, depth + 1) for key, item in value.items()}
-    return value
-
-
 def run_of_sample(sample: Mapping[str, Any], reading: Reading) -> tuple[str, tuple[Step, ...]]:
     """Return what the sample asked and the steps of the run."""
-    attachments = sample.get("attachments")
-    known = attachments if isinstance(attachments, Mapping | list) else {}
-    asked = _asked(resolved(sample.get("input"), known), resolved(sample.get("choices"), known))
-    messages = [_message(resolved(message, known)) for message in objects(sample.get("messages"))]
+    asked = _asked(sample.get("input"), sample.get("choices"))
+    messages = [_message(message) for message in objects(sample.get("messages"))]
     # what came before the agent's first word repeats the input
     spoken = [*from_first(messages, "assistant", "tool")]
     if not any(message.role == "assistant" for message in spoken):
-        spoken += _answer(resolved(sample.get("output"), known))
+        spoken += _answer(sample.get("output"))
     return asked, steps_of_messages(spoken, reading)
-
-
-def _text(value: str, attachments: Mapping[str, Any] | Sequence[Any]) -> str:
-    for _ in range(_HOPS):
-        match = _ATTACHMENT.fullmatch(value)
-        if match is None:
-            break
-        found = _attachment(match[1], attachments)
-        if not isinstance(found, str):
-            break
-        value = found
-    return value
-
-
-def _attachment(name: str, attachments: Mapping[str, Any] | Sequence[Any]) -> Any:
-    if isinstance(attachments, Mapping):
-        return attachments.get(name)
-    return attachments[int(name)] if name.isdecimal() and int(name) < len(attachments) else None
 
 
 def _asked(asked: Any, choices: Any) -> str:
