@@ -1,48 +1,51 @@
-"""What ingest, score, certify and decide cost a row, how that grows with the number of rows, and
-what follows for 10⁹ rows.
+"""What a row costs to ingest, score, certify and decide, and what a label and a batch cost when
+many are stored.
 
-    python benchmarks/capacity.py [--quick] [--rows 100000 1000000 10000000] [--seed 0]
+    python benchmarks/capacity.py [--quick] [--rows 100000 1000000 10000000] [--labels 100 50000]
+                                  [--batches 1 30]
 
-Every figure is CPU seconds and peak memory of a process of its own that does one step once, after a
-small one that compiles; start-up is left out. Score tables are made (seeded, the paper's process,
-ten rows a task, ids as text) and lie on disk as Parquet. The floor of certify is reading the file
-with pandas and one stable sort of the scores; that of decide is reading and writing the file. The
-growth exponent is that of the last decade of rows, and what is printed for 10⁹ rows is an
-extrapolation by it. --quick takes a tenth of the first two sizes.
+Rows: CPU seconds and peak memory of a process of its own that does one step once, after a small one
+that compiles; start-up is left out. Score tables are made (seeded, the paper's process, ten rows a
+task, ids as text) and lie on disk as Parquet; a hundredth of their rows are runs of about 1 kB. The
+floor of certify is reading the file with pandas and one stable sort of the scores; that of decide
+is reading and writing the file.
+
+Labels and batches: CPU seconds of the commands, in this process, on a corpus with a deployed judge.
+Deliveries of 100 runs come one after the other, and ingest is timed where so many are stored.
+Labels of them are then imported, and one more is timed where so many are stored, and the queue.
+--quick: 50,000 rows, 100 labels and two batches.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
-import math
 import os
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import numpy as np
 
-from certify_assets.corpora.corpus import Corpus
-
-ROWS = (100_000, 1_000_000, 10_000_000)
 A_TASK = 10
-FAR = 10**9
 # trajectories are a thousand times as large as score rows
 FEWER = 100
 SMALL = 1000
+DELIVERED = 100
 
 
-def write_scores(path: Path, rows: int, seed: int) -> None:
-    """Write a score table in which a judge certifies the reject side."""
+def write_scores(path: Path, rows: int) -> None:
+    """Write a score table in which a judge certifies both sides."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     tasks = rows // A_TASK
     effect = np.repeat(rng.normal(0, 2.6, tasks), A_TASK)
     outcome = (rng.random(rows) < 1 / (1 + np.exp(0.8 - effect))).astype(np.int8)
@@ -52,57 +55,45 @@ def write_scores(path: Path, rows: int, seed: int) -> None:
     columns = {
         "task_id": names.take(pa.array(np.repeat(np.arange(tasks), A_TASK)[order])),
         "trajectory_id": pa.array([f"run-{number:010d}" for number in order.tolist()]),
-        "agent": pa.array([f"agent-{number}" for number in range(5)]).take(pa.array(order % 5)),
         "score": score[order],
         "outcome": outcome[order],
     }
     pq.write_table(pa.table(columns), path, compression="zstd")
 
 
-def write_runs(path: Path, rows: int, seed: int) -> None:
-    """Write trajectories of about 1 kB as JSON Lines."""
-    rng = np.random.default_rng(seed)
+def write_runs(path: Path, rows: int, new: str = "") -> list[str]:
+    """Write trajectories of about 1 kB as JSON Lines, new ones without outcomes; return ids."""
+    rng = np.random.default_rng(len(new))
     said = [
         f"page {number} of the catalogue lists item {number % 97} at {number % 13} coins and says "
         f"what it is made of"
         for number in range(5000)
     ]
+    names = [f"{new}r{number}" for number in range(rows)]
     with path.open("w", encoding="utf-8") as stream:
-        for number in range(rows):
+        for number, name in enumerate(names):
             right = bool(rng.random() < 0.4)
             steps = [
                 {"action": f"click('item {pick % 97}')", "observation": said[pick]}
                 for pick in rng.integers(0, 5000, 6).tolist()
             ]
-            steps.append(
-                {
-                    "action": "submit()",
-                    "observation": "order confirmed"
-                    if right != (rng.random() < 0.1)
-                    else "no element matches",
-                }
-            )
+            seen = right != (rng.random() < 0.1)
+            end = "order confirmed" if seen else "no element matches"
             run = {
-                "task_id": f"t{number // A_TASK}",
-                "trajectory_id": f"r{number}",
+                "task_id": f"{new}t{number // A_TASK}",
+                "trajectory_id": name,
                 "agent": f"a{number % 3}",
                 "attempt": number % A_TASK,
+                "instruction": f"Put list {new} {number // A_TASK} in order",
+                "steps": [*steps, {"action": "submit()", "observation": end}],
             }
-            stream.write(
-                json.dumps(
-                    {
-                        **run,
-                        "instruction": f"Put list {number // A_TASK} in order",
-                        "steps": steps,
-                        "outcome": int(right),
-                    }
-                )
-                + "\n"
-            )
+            stream.write(json.dumps(run if new else {**run, "outcome": int(right)}) + "\n")
+    return names
 
 
 def ingest(path: Path) -> Callable[[], int]:
     from certify_assets.corpora.config import CorpusConfig, save_config
+    from certify_assets.corpora.corpus import Corpus
     from certify_assets.storage.store import Store
 
     store = Store(str(path.with_name(f"root-{path.stem}")))
@@ -190,84 +181,104 @@ def measure(name: str, path: Path) -> None:
     # what is imported late and compiled costs the same at any size
     STEPS[name](path.with_name(f"small-{path.name}"))()
     run = STEPS[name](path)
-    wall, cpu = time.perf_counter(), time.process_time()
+    cpu = time.process_time()
     rows = run()
-    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(json.dumps({"rows": rows, "cpu": cpu, "seconds": wall, "peak": peak / 2**20}))
+    cpu = time.process_time() - cpu
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    rate = rows / cpu
+    print(f"{name:14}{rows:>12,} rows {cpu:9.2f} CPU-s {rate:12,.0f} rows/CPU-s  {peak:6.2f} GiB")
 
 
-def measured(name: str, path: Path) -> dict[str, float]:
-    done = subprocess.run(
-        [sys.executable, __file__, "--measure", name, str(path)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return figures
+def show_rows(sizes: Sequence[int]) -> None:
+    for name in STEPS:
+        for rows in sizes:
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / ("runs.jsonl" if name in ("ingest", "score") else "scores.pq")
+                for prefix, count in (("small-", SMALL), ("", rows)):
+                    made = path.with_name(prefix + path.name)
+                    if path.suffix == ".jsonl":
+                        write_runs(made, max(SMALL, count // FEWER))
+                    else:
+                        write_scores(made, count)
+                command = [sys.executable, __file__, "--measure", name, str(path)]
+                subprocess.run(command, check=True)
 
 
-def show(name: str, figures: list[dict[str, float]]) -> None:
-    """Print a row a size, and what the last decade says of 10⁹ rows."""
-    for found in figures:
-        used = (
-            f"{found['cpu']:9.2f} CPU-s {found['seconds']:8.2f} s "
-            f"{found['rows'] / found['cpu']:12,.0f} rows/CPU-s"
+def command(*words: object) -> float:
+    """Run a command in this process; return its CPU seconds."""
+    from certify_assets.cli import main as cli
+
+    out, started = io.StringIO(), time.process_time()
+    with redirect_stdout(out), redirect_stderr(out):
+        try:
+            cli([str(word) for word in words])
+        except SystemExit as end:
+            if end.code not in (None, 0):
+                raise SystemExit(f"certify {words}: exit {end.code}\n{out.getvalue()}") from end
+    return time.process_time() - started
+
+
+def show_operation(labels: Sequence[int], batches: Sequence[int]) -> None:
+    """Print what ingest costs by stored batches, and a label and the queue by stored labels."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        os.environ |= {"CERTIFY_ROOT": str(folder / "root"), "DAGSTER_HOME": str(folder / "home")}
+        write_runs(folder / "runs.jsonl", 600)
+        accepted = ("--accept-structural-leak", "made for a measurement")
+        command(
+            "corpus",
+            "import",
+            folder / "runs.jsonl",
+            "--name",
+            "c",
+            "--judge",
+            "lexical",
+            *accepted,
         )
-        print(
-            f"{name:14}{found['rows']:>12,.0f} rows {used}   peak {found['peak']:6.2f} GiB",
-            flush=True,
-        )
-    if len(figures) < 2:
-        return
-    before, last = figures[-2:]
-    if last["rows"] == before["rows"]:  # runs have a least number, which --quick meets twice
-        return
-    exponent = math.log(last["cpu"] / before["cpu"]) / math.log(last["rows"] / before["rows"])
-    bytes_a_row = (last["peak"] - before["peak"]) * 2**30 / (last["rows"] - before["rows"])
-    hours = last["cpu"] * (FAR / last["rows"]) ** exponent / 3600
-    memory = last["peak"] + bytes_a_row * (FAR - last["rows"]) / 2**30
-    print(
-        f"{name:14}grows as rows^{exponent:.2f}, {bytes_a_row:,.0f} bytes a further row; "
-        f"extrapolated to 10⁹ rows: {hours:.1f} CPU-h, {memory:,.0f} GiB at once"
-    )
+        command("run", "c", "--judge", "lexical")
+        command("ops", "deploy", "c", "lexical")
+        known: list[str] = []
+        for number in range(1, max(batches) + 1):
+            path = folder / f"new-{number}.jsonl"
+            known += write_runs(path, DELIVERED, f"new-{number}-")
+            taken = command("ops", "ingest", "c", path)
+            if number in batches:
+                print(f"ingest of {DELIVERED} runs, batch {number}: {taken:.2f} CPU-s", flush=True)
+        # several reviewers label every run, so that there are as many labels as are asked for
+        said = [
+            (run, f"reviewer-{n}") for n in range(1 + max(labels) // len(known)) for run in known
+        ]
+        stored = 0
+        for wanted in labels:
+            path = folder / "labels.csv"
+            for what, part in (
+                (f"import of {wanted - stored:,} labels", said[stored:wanted]),
+                (f"one label more than {wanted:,}", said[wanted : wanted + 1]),
+            ):
+                lines = [f"{run},1,{reviewer}" for run, reviewer in part]
+                path.write_text("\n".join(["trajectory_id,outcome,reviewer", *lines]), "utf-8")
+                print(f"{what}: {command('review', 'import', 'c', path):.2f} CPU-s", flush=True)
+            stored = wanted + 1
+            print(f"queue at {stored:,} labels: {command('review', 'queue', 'c'):.2f} CPU-s")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rows", type=int, nargs="+", default=list(ROWS))
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", nargs="+", choices=list(STEPS), default=list(STEPS))
-    parser.add_argument("--quick", action="store_true", help="a tenth of the first two sizes")
+    parser.add_argument("--rows", type=int, nargs="*", default=[100_000, 1_000_000, 10_000_000])
+    parser.add_argument("--labels", type=int, nargs="+", default=[100, 50_000])
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 30])
+    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--measure", nargs=2, metavar=("STEP", "FILE"), help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.measure:
-        measure(arguments.measure[0], Path(arguments.measure[1]))
+    given = parser.parse_args()
+    if given.measure:
+        measure(given.measure[0], Path(given.measure[1]))
         return
-    sizes = [rows // 10 for rows in arguments.rows[:2]] if arguments.quick else arguments.rows
-    print(
-        f"{len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} "
-        f"cores"
-    )
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in arguments.steps}
-    for rows in sizes:
-        with tempfile.TemporaryDirectory() as folder:
-            for prefix, count in (("small-", SMALL), ("", rows)):
-                runs, scores = (
-                    Path(folder) / f"{prefix}runs.jsonl",
-                    Path(folder) / f"{prefix}scores.parquet",
-                )
-                write_runs(runs, max(SMALL, count // FEWER), arguments.seed)
-                write_scores(scores, count, arguments.seed)
-            for name in arguments.steps:
-                found[name].append(measured(name, runs if name in ("ingest", "score") else scores))
-    for name, figures in found.items():
-        show(name, figures)
+    if given.quick:
+        given.rows, given.labels, given.batches = [50_000], [100], [1, 2]
+    show_rows(given.rows)
+    show_operation(given.labels, given.batches)
 
 
 if __name__ == "__main__":

@@ -5,9 +5,6 @@ import pytest
 
 from certify_assets.errors import InputError
 from certify_assets.judges.lm.rewards import ARMS, Arm, arm_named, completion_reward
-from certify_assets_tests.paths import benchmark
-
-optima = benchmark("scale_rewards")
 
 
 def test_the_arms_are_those_of_the_paper() -> None:
@@ -40,24 +37,13 @@ def test_rewards_of_every_verdict_and_outcome() -> None:
 
 @pytest.mark.parametrize("arm", ARMS.values(), ids=str)
 def test_the_best_answer_changes_at_the_threshold(arm: Arm) -> None:
+    threshold = (1 + arm.lam) / (2 + arm.lam + arm.mu)
     for chance in np.linspace(0.001, 0.999, 500):
         worth = [
             chance * arm.reward(verdict, 1) + (1 - chance) * arm.reward(verdict, 0)
             for verdict in (0, 1, None)
         ]
-        assert int(np.argmax(worth)) == int(chance > optima.threshold(arm))
-    assert optima.abstention(arm, arm.unparsed) is None
-
-
-def test_abstaining_is_best_in_between_where_it_costs_nothing() -> None:
-    arm = ARMS["reject_3"]
-    low, high = optima.abstention(arm, 0.0) or (math.nan, math.nan)
-    assert (low, high) == (1 / 4, 1 / 2)
-    for chance in np.linspace(0.001, 0.999, 500):
-        success, fail = chance - (1 - chance) * arm.lam, (1 - chance) - chance * arm.mu
-        assert (max(success, fail) < 0) == (low < chance < high)
-    # λ = μ = 1: either verdict earns at least 0
-    assert optima.abstention(ARMS["accuracy"], 0.0) is None
+        assert int(np.argmax(worth)) == int(chance > threshold)
 
 
 @pytest.mark.parametrize(
