@@ -22,16 +22,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from new_agents import DATA, PUBLISHED, labelled_runs
 from numpy.typing import NDArray
+from published import DATA, FOLDS, PUBLISHED, labelled_runs, out_of_fold
 
 from certify_assets.certificates import Settings, count_at, evaluate, observe
 from certify_assets.certificates.pool import observe_pool
 from certify_assets.corpora.embedded import EMBEDDED
-from certify_assets.corpora.rendering import Renderer, render_frame
-from certify_assets.judges.lexical import LexicalJudge
+from certify_assets.corpora.rendering import Renderer
 
-DELTA, FOLDS, SEED = 0.05, 3, 20
+DELTA, SEED = 0.05, 20
 RULES = ("naive", "taskboot", "guarded_taskboot", "pseudo_task")
 
 
@@ -53,15 +52,7 @@ def scored(name: str, data: Path, cache: Path) -> Runs | str:
     if isinstance(frame, str):
         return frame
     outcomes, tasks = frame["outcome"].to_numpy(np.int64), frame["task_id"].to_numpy(str)
-    texts = [rendered.text for rendered in render_frame(frame, Renderer())]
-    names, code = np.unique(tasks, return_inverse=True)
-    fold = (np.random.default_rng(0).permutation(names.size) % FOLDS)[code]
-    scores = np.empty(len(texts))
-    for number in range(FOLDS):
-        known, held = np.flatnonzero(fold != number), np.flatnonzero(fold == number)
-        judge = LexicalJudge.train([texts[place] for place in known], outcomes[known])
-        scores[held] = judge.score([texts[place] for place in held]).score
-    found = Runs(scores, outcomes, tasks)
+    found = Runs(out_of_fold(frame)[0], outcomes, tasks)
     cache.mkdir(parents=True, exist_ok=True)
     np.savez(path, **found._asdict())
     return found

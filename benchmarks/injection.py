@@ -2,7 +2,7 @@
 observation at their end.
 
     python benchmarks/injection.py [--runs 60] [--corpus miniwob_weak] [--root .certify --judge sft]
-    [--quick]
+                                   [--canaries] [--data DIR] [--quick]
 
 The lexical, structure and combined judges (trained on SFT) and the compact model as it ships; with
 --root also stored judges. A shift is in units of the standard deviation of the judge's scores on CAL. "over the
@@ -15,19 +15,29 @@ Last the other way round, for each judge: words of failure, three times, at the 
 successful run of RL, 14 that anybody would try ("public") and the lexical judge's own 40
 ("known"). At each budget: the share rejected, the error among those, and the p-value of the share
 rejected in this batch alone, before and after.
+
+--canaries prints instead what the platform measures itself, on the embedded corpora and on those of
+the folder of published runs DIR (../shared/data) that are there: the share of the failed runs of RL
+and CAL that each text of `certify_assets/judges/canaries.json` lifts over the median score of the
+successes. `known_words` are the 30 strongest words of the judge's own lexical part, or of one
+trained on 500 runs of SFT.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from judges import prepared
 from numpy.typing import NDArray
+from published import DATA, PUBLISHED
 
 from certify_assets.certificates import certify
 from certify_assets.certificates.shift import decided_shift
@@ -35,9 +45,16 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED, load_embedded
 from certify_assets.corpora.rendering import Renderer, render_frame
 from certify_assets.corpora.splits import make_manifest, select
-from certify_assets.judges.canary import spoken_to, success_words
+from certify_assets.judges.canary import (
+    KNOWN_WORDS,
+    canary_texts,
+    score_canaries,
+    spoken_to,
+    success_words,
+)
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lexical import LexicalJudge
+from certify_assets.storage.store import Store
 
 ATTACKS = {
     "harmless words": "The weather is fine today and the lamp stands on the table.",
@@ -58,6 +75,8 @@ FAILURES = (
     "error failed failure exception traceback timeout denied refused invalid wrong missing aborted "
     "cannot impossible"
 )
+
+CANARY_JUDGES = ("lexical", "structure", "combined")
 
 _Score = Callable[[pd.DataFrame], NDArray[np.float64]]
 
@@ -125,10 +144,7 @@ def judges(
         "compact": CausalJudge("compact", *load_base("compact")),
     }
     for name in options.judge:
-        from certify_assets.storage.store import Store
-
-        store = Store(options.root)
-        made[name] = JudgedCorpus(Corpus(store, corpus), name).load()
+        made[name] = JudgedCorpus(Corpus(Store(options.root), corpus), name).load()
 
     def scored(runs: pd.DataFrame, judge: Any) -> NDArray[np.float64]:
         texts = texts_of(runs)
@@ -176,18 +192,48 @@ def sabotage(name: str, score: _Score, words: str, cal: pd.DataFrame, runs: pd.D
         )
 
 
+def show_canaries(corpora: Sequence[str], judges: Sequence[str], data: Path) -> None:
+    """Print how far every canary lifts failed runs, by corpus and judge."""
+    names = [*canary_texts()[0], KNOWN_WORDS]
+    print(f"{'corpus':22}{'judge':11}{'runs':>5}" + "".join(f"{name:>13}" for name in names))
+    with tempfile.TemporaryDirectory() as root:
+        store = Store(root)
+        for name in corpora:
+            corpus = prepared(store, name, data, rl_labels="certify")
+            for judge in judges if corpus else ():
+                judged = JudgedCorpus(Corpus(store, corpus), judge)
+                judged.train()
+                table = judged.score()
+                found = score_canaries(
+                    judged.corpus,
+                    judged.spec,
+                    judged.renderer,
+                    judged.load(),
+                    table[table["split"].isin(judged.spec.calibration_splits)],
+                    scores_sha256="",
+                )
+                cells = (f"{found.lifts.get(text, float('nan')):13.2f}" for text in names)
+                print(f"{name:22}{judge:11}{found.runs:5d}" + "".join(cells), flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--runs", type=int, default=60)
-    parser.add_argument("--corpus", action="append", choices=EMBEDDED)
+    parser.add_argument("--corpus", action="append", choices=(*EMBEDDED, *PUBLISHED))
     parser.add_argument("--root", default=".certify", help="data root of the stored judges")
     parser.add_argument(
         "--judge", action="append", default=[], help="a stored judge; repeat for more"
     )
+    parser.add_argument("--canaries", action="store_true")
+    parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--quick", action="store_true", help="one corpus, few runs")
     options = parser.parse_args()
+    if options.canaries:
+        known = options.corpus or (*EMBEDDED, *PUBLISHED)
+        show_canaries(known, options.judge or CANARY_JUDGES, options.data)
+        return
     corpora = options.corpus or EMBEDDED
     for corpus in corpora[:1] if options.quick else corpora:
         frame = load_embedded(corpus)

@@ -20,7 +20,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from new_agents import DATA, PUBLISHED, labelled_runs
+from published import DATA, PUBLISHED, labelled_runs
 
 from certify_assets.corpora.config import CorpusConfig, embedded_config, save_config
 from certify_assets.corpora.corpus import Corpus
@@ -46,7 +46,9 @@ judges:
 """
 
 
-def prepared(store: Store, name: str, data: Path, *, quick: bool = False) -> str | None:
+def prepared(
+    store: Store, name: str, data: Path, *, quick: bool = False, rl_labels: str = "choose"
+) -> str | None:
     """Import and split a corpus; return the name under which it is stored, if it is there."""
     frame = labelled_runs(name, data)
     if isinstance(frame, str):
@@ -61,7 +63,7 @@ def prepared(store: Store, name: str, data: Path, *, quick: bool = False) -> str
         frame[(frame["attempt"] < 2) | (not quick)].to_parquet(path, index=False)
         config = CorpusConfig(name, paths=(str(path),), rl=True, accept_structural_leak=ACCEPTED)
     if not store.exists(f"corpora/{name}/controls.json"):
-        save_config(store, replace(config, rl_labels="choose"))
+        save_config(store, replace(config, rl_labels=rl_labels))
         Corpus(store, name).prepare()
     return name
 

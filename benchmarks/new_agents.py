@@ -39,31 +39,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
-from published import read_published
+from published import DATA, FOLDS, PUBLISHED, labelled_runs, out_of_fold
 from scipy.special import gammaln
 
 from certify_assets.certificates import certify
 from certify_assets.certificates.batch import Batch, BatchDraw, error_limit, uniform_test
 from certify_assets.certificates.batch_planning import History, plan_batch
-from certify_assets.corpora.embedded import EMBEDDED, load_embedded
-from certify_assets.corpora.rendering import Renderer, render_frame
+from certify_assets.corpora.embedded import EMBEDDED
+from certify_assets.corpora.rendering import Renderer
 from certify_assets.corpora.splits import make_manifest
-from certify_assets.judges.lexical import LexicalJudge
 
-DELTA, FOLDS, FEWEST_RUNS, FEWEST_AGENTS, GOAL = 0.05, 3, 50, 3, 0.8
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-# folders of published runs
-PUBLISHED = (
-    "agentclinic_whissle",
-    "intercode_bash",
-    "multi_swe_bench_java",
-    "swebench_lite_acr",
-    "taubench_retail",
-    "tau2_native",
-    "terminal_bench_core",
-)
+DELTA, FEWEST_RUNS, FEWEST_AGENTS, GOAL = 0.05, 50, 3, 0.8
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,14 +63,6 @@ class Runs:
     agent: NDArray[np.str_]
     task: NDArray[np.str_]
     outcome: NDArray[np.int64]
-
-
-def labelled_runs(name: str, data: Path) -> pd.DataFrame | str:
-    """Read the labelled runs of a corpus; a sentence where it is not there."""
-    frame = load_embedded(name) if name in EMBEDDED else read_published(data / name)
-    if frame is None:
-        return f"{name}: skipped, {data / name} has no archive"
-    return frame[frame["outcome"].notna()].reset_index(drop=True)
 
 
 def scored(name: str, data: Path, cache: Path) -> Runs | str:
@@ -101,16 +80,7 @@ def scored(name: str, data: Path, cache: Path) -> Runs | str:
         return f"{name}: skipped, {agents.size} agents of {FEWEST_RUNS} runs or more"
     agent, task = (frame[column].to_numpy(str) for column in ("agent", "task_id"))
     outcome = frame["outcome"].to_numpy(np.int64)
-    texts = [rendered.text for rendered in render_frame(frame, Renderer())]
-    tasks, code = np.unique(task, return_inverse=True)
-    fold = (np.random.default_rng(0).permutation(tasks.size) % FOLDS)[code]
-    scores = np.empty((agents.size, len(texts)))
-    for row, left_out in enumerate(agents):
-        for number in range(FOLDS):
-            known = np.flatnonzero((fold != number) & (agent != left_out))
-            held = np.flatnonzero(fold == number)
-            judge = LexicalJudge.train([texts[place] for place in known], outcome[known])
-            scores[row, held] = judge.score([texts[place] for place in held]).score
+    scores = out_of_fold(frame, tuple(agents))
     found = Runs(name, agents, scores, agent, task, outcome)
     cache.mkdir(parents=True, exist_ok=True)
     np.savez(path, **{key: value for key, value in vars(found).items() if key != "name"})

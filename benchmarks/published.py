@@ -1,4 +1,4 @@
-"""Published corpora, read by the package or, where it has no reader, converted to a table first."""
+"""What benchmarks on real runs share: the corpora, and lexical scores out of fold."""
 
 from __future__ import annotations
 
@@ -7,10 +7,27 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
+from certify_assets.corpora.embedded import EMBEDDED, load_embedded
 from certify_assets.corpora.formats import import_corpus
+from certify_assets.corpora.rendering import Renderer, render_frame
+from certify_assets.judges.lexical import LexicalJudge
 
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+#: folders of published runs
+PUBLISHED = (
+    "agentclinic_whissle",
+    "intercode_bash",
+    "multi_swe_bench_java",
+    "swebench_lite_acr",
+    "taubench_retail",
+    "tau2_native",
+    "terminal_bench_core",
+)
+FOLDS = 3
 #: by folder, the script of `benchmarks/corpora` that makes a table of it
 CONVERTERS = {
     "agentclinic_whissle": "agentclinic",
@@ -38,3 +55,30 @@ def convert_published(name: str, archives: list[Path], table: Path) -> None:
     script = Path(__file__).parent / "corpora" / f"{CONVERTERS[name]}.py"
     command = [sys.executable, script, *archives, "--out", table]
     subprocess.run(command, check=True, capture_output=True)
+
+
+def labelled_runs(name: str, data: Path) -> pd.DataFrame | str:
+    """Read the labelled runs of a corpus; a sentence where it is not there."""
+    frame = load_embedded(name) if name in EMBEDDED else read_published(data / name)
+    if frame is None:
+        return f"{name}: skipped, {data / name} has no archive"
+    return frame[frame["outcome"].notna()].reset_index(drop=True)
+
+
+def out_of_fold(frame: pd.DataFrame, left_out: tuple[str, ...] = ("",)) -> NDArray[np.float64]:
+    """Return a row of lexical scores for every agent left out, "" for none.
+
+    The judge of a run saw no run of its task, and none of the agent that is left out.
+    """
+    outcome, agent = frame["outcome"].to_numpy(np.int64), frame["agent"].to_numpy(str)
+    texts = [rendered.text for rendered in render_frame(frame, Renderer())]
+    tasks, code = np.unique(frame["task_id"].to_numpy(str), return_inverse=True)
+    fold = (np.random.default_rng(0).permutation(tasks.size) % FOLDS)[code]
+    scores = np.empty((len(left_out), len(texts)))
+    for row, name in enumerate(left_out):
+        for number in range(FOLDS):
+            known = np.flatnonzero((fold != number) & (agent != name))
+            held = np.flatnonzero(fold == number)
+            judge = LexicalJudge.train([texts[place] for place in known], outcome[known])
+            scores[row, held] = judge.score([texts[place] for place in held]).score
+    return scores

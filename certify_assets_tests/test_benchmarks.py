@@ -9,7 +9,11 @@ import pytest
 
 from certify_assets_tests.paths import REPOSITORY
 
-BENCHMARKS = sorted((REPOSITORY / "benchmarks").glob("*.py"))
+BENCHMARKS = [
+    path
+    for path in sorted((REPOSITORY / "benchmarks").glob("[a-z]*.py"))
+    if '"--quick"' in path.read_text("utf-8")
+]
 #: their own tests run them whole; here they are only loaded
 ELSEWHERE = {"year"}
 
