@@ -16,7 +16,7 @@ than calibration tasks may belong to them: the charge is the smaller of the one 
 stands for its own size alone and four times the other.
 
 With a charge w the tails are taken at α′ = (α − w)/(1 − w), and the clustered tail has no size
-ratio from sizes alone: the charge stands for it. Measured in benchmarks/size_charge.py.
+ratio from sizes alone: the charge stands for it. Measured in benchmarks/validity.py.
 """
 
 from __future__ import annotations

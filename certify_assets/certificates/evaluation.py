@@ -396,7 +396,7 @@ def pseudo_task(
 ) -> PseudoTask:
     """Return the size of the pseudo-task, from the table, a pool and what is declared.
 
-    A pool of `POOL_TASKS` tasks charges sizes; benchmarks leave that out to compare.
+    A pool of `POOL_TASKS` tasks charges sizes; tests leave that out to compare.
     """
     icc, cap, most = (
         error_icc(observations, counts.side),

@@ -21,7 +21,7 @@ against a few large tasks that are wrong, declare ``size_ratio`` or ``max_task_s
 
 Measured at α = .1 (100 tasks of one trajectory and some of 400, the large ones wrong with a true
 error of .15; share of 300 tables certified by the floor without and with these rules, standard
-error at most .03; benchmarks/guards.py): 1 large task .84 → 0, 2 .69 → 0, 3 .60 → 0, 5 .41 → 0, 8
+error at most .03): 1 large task .84 → 0, 2 .69 → 0, 3 .60 → 0, 5 .41 → 0, 8
 .32 → .32, 20 .02 → .02. On tasks of Poisson size at 20 to 50 tasks no coverage changed.
 
 References

@@ -8,7 +8,7 @@ where the pseudo-task has s covered runs, all of them wrong. Its size guards aga
 cannot show: p1 = T(R n̄) supposes tasks that are wrong throughout and R times as large as the mean
 covered task; p2 = T(R c n_w) supposes errors that cluster no more than those seen, at the
 size-weighted mean n_w. A threshold passes where p1 ≤ δ/3 or p2 ≤ δ/4, and the widest is taken: the
-shares of δ are calibrated by simulation over the whole grid (benchmarks/pseudo_task.py).
+shares of δ are calibrated by simulation over the whole grid (benchmarks/validity.py).
 
 The size ratio R is the largest of what is declared, of how much larger tasks with errors are at the
 widest threshold, and of M over the mean size of the covered tasks, where tasks larger than M hold

@@ -161,8 +161,7 @@ def make_variants(procedures: Sequence[str], keywords: Mapping[str, Any]) -> tup
         settings = procedure_settings([name], given, several=len(procedures) > 1)[0]
         if settings.method.agents:
             raise InputError(
-                f"{name} needs agents, which these populations do not have; give another procedure "
-                "(benchmarks/few_agents.py simulates it)."
+                f"{name} needs agents, which these populations do not have; give another procedure."
             )
         if settings.method.weighted and keywords.get("estimand"):
             settings = replace(settings, estimand=keywords["estimand"])

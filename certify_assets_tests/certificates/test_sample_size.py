@@ -18,8 +18,7 @@ from certify_assets.certificates.sample_size import within_task_auroc
 from certify_assets.certificates.sizing import bracket_tasks, size_tasks
 from certify_assets.errors import InputError
 
-# success rate, AUROC, ICC, attempts, alpha, side: every level of each, and more of their pairs in
-# benchmarks/plan_promise.py, with 1,000 draws each
+# success rate, AUROC, ICC, attempts, alpha, side: every level of each
 _SETTINGS = [
     (0.3, 0.9, 0.3, 4, 0.2, "reject"),
     (0.5, 0.9, 0.6, 8, 0.1, "reject"),

@@ -5,7 +5,7 @@ import dagster as dg
 from certify_assets.defs.names import chains, folder_of, judge_key, key
 from certify_assets.judges.specs import HARVEST_JUDGES, JUDGES
 
-# judges of the structure of a run have no stage yet: benchmarks/structure.py compares them
+# judges of the structure of a run have no stage yet: benchmarks/judges.py compares them
 _JUDGES = [name for name in JUDGES if name not in {*HARVEST_JUDGES, "structure", "combined"}]
 _TABLES = ("main_table", "certifiability", "simulation", "report")
 

@@ -14,7 +14,7 @@ class Arm:
     """A reward on verdicts: r(v, y) = 1[v = y] − λ·1[v = S, y = 0] − μ·1[v = F, y = 1]."""
 
     # A completion that is no verdict earns −max(λ, μ), the least that any verdict earns. At 0 it
-    # would be the best answer of a judge that is not sure: see benchmarks/scale_rewards.py.
+    # would be the best answer of a judge that is not sure (docs/reward.md).
 
     name: str
     lam: float  # λ: cost of calling a failure a success, the error of the release side
