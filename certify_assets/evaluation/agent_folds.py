@@ -23,6 +23,7 @@ from certify_assets.certificates.auroc import (
     task_resamples,
 )
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.embedded import EMBEDDED, load_embedded
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import rounded
@@ -356,9 +357,8 @@ def pretraining_caveat(judges: Sequence[str], agents: Sequence[str]) -> str:
     named = [name for name in judges if name in JUDGES and JUDGES[name].reads_compact]
     if not named:
         return ""
-    from certify_assets.judges.lm.compact.settings import pretraining_runs
-
-    seen = {str(name) for name in pretraining_runs()["agent"].unique()}
+    # the agents of the embedded corpora ran the tasks of the pretraining
+    seen = {str(name) for corpus in EMBEDDED for name in load_embedded(corpus)["agent"].unique()}
     both = sorted(set(agents) & seen)
     if not both:
         return ""

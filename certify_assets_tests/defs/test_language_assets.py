@@ -240,22 +240,6 @@ def test_only_what_may_pass_is_tried_again(
 
 
 @pytest.mark.slow
-def test_the_compact_model_is_built_again_where_a_run_asks_for_it(
-    instance: dg.DagsterInstance, store: Store
-) -> None:
-    config = {"ops": {"judges__compact_model": {"config": {"rebuild": True, "limit": 40}}}}
-    made = []
-    for _ in range(2):
-        result = _materialize(instance, store, "one", "judges/compact_model", config=config)
-        assert result.success, _causes(result)
-        made.append(result.asset_materializations_for_node("judges__compact_model")[0].metadata)
-    assert made[0]["rebuilt_revision"] == made[1]["rebuilt_revision"]
-    assert made[0]["same_bytes"].value is False
-    assert made[0]["rebuilt_files"].value["chat_template.jinja"] is True  # type: ignore[index]
-    assert made[0]["revision"] == made[1]["revision"] != made[0]["rebuilt_revision"]
-
-
-@pytest.mark.slow
 @MLFLOW
 def test_the_lineage_is_walked_in_mlflow_from_grpo_to_the_compact_model_and_back(
     instance: dg.DagsterInstance, store: Store, monkeypatch: pytest.MonkeyPatch

@@ -13,12 +13,7 @@ from certify_assets.corpora.embedded import EMBEDDED, PRETRAINING_TASKS
 from certify_assets.corpora.splits import make_manifest
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.judges.lm.compact import compact_model_path
-from certify_assets.judges.lm.compact.shipped import (
-    rebuild,
-    require_shipped,
-    shipped,
-    tasks_in_common,
-)
+from certify_assets.judges.lm.compact.shipped import require_shipped, shipped, tasks_in_common
 from certify_assets.judges.lm.models import load_model
 from certify_assets.storage.store import Store
 
@@ -73,8 +68,3 @@ def test_a_corpus_of_the_same_tasks_under_another_name_is_found(tmp_path: Path) 
     store.write_json("corpora/mine/splits/manifest.json", manifest.to_dict())
     expected = sorted(set(PRETRAINING_TASKS) - {*manifest.tasks["sft"]})
     assert expected and tasks_in_common(store) == {"mine": tuple(expected)}
-
-
-def test_a_remote_data_root_has_no_place_for_a_rebuild() -> None:
-    with pytest.raises(InputError, match="is needed as a file"):
-        rebuild(Store("memory://models"))

@@ -5,7 +5,6 @@ from dataclasses import asdict
 from typing import Any, TypedDict
 
 import dagster as dg
-from pydantic import Field
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED
@@ -358,17 +357,6 @@ def _record(spec: JudgeSpec) -> dg.OpDefinition:
     return record
 
 
-class CompactConfig(dg.Config):
-    """Whether the model is built again."""
-
-    rebuild: bool = Field(
-        default=False,
-        description="Pretrain it from its runs into models/compact of the data root and compare "
-        "the bytes with those that ship.",
-    )
-    limit: int | None = Field(default=None, description="Only so many runs, for a trial.")
-
-
 @asset(
     "judges",
     LM_GROUP,
@@ -376,41 +364,29 @@ class CompactConfig(dg.Config):
     kinds={"safetensors"},
     **on_device("compact"),
     description="Verify the causal language model that comes with the package and that base, sft "
-    "and grpo read: every file as its provenance says. With rebuild: true it is pretrained again "
-    "(about a quarter of an hour on one core, resumable) and compared byte by byte; judges still "
-    "read what ships.",
+    "and grpo read: every file as its provenance says.",
 )
-def compact_model(step: AssetStep, config: CompactConfig) -> Made:
-    """Verify the shipped model, or build it again."""
+def compact_model(step: AssetStep) -> Made:
+    """Verify the shipped model."""
     found = compact.require_shipped()
     facts = found.provenance
+    counts = {name: facts[name] for name in ("runs", "tokens")}
     metadata: Metadata = {
         "revision": found.revision,
         "parameters": found.parameters,
-        "runs": facts.runs,
-        "tokens": facts.tokens,
-        "settings": dg.MetadataValue.json(facts.settings),
-        "versions": dg.MetadataValue.json(facts.versions),
-        "pretraining_tasks": dg.MetadataValue.json(facts.pretraining_tasks),
+        **counts,
+        **{
+            name: dg.MetadataValue.json(facts[name])
+            for name in ("settings", "versions", "pretraining_tasks")
+        },
     }
-    if config.rebuild:
-        with attempted(step.context):
-            built, same = compact.rebuild(
-                step.store, limit=config.limit, report=progress_lines(step.context)
-            )
-        metadata |= {
-            "rebuilt": dg.MetadataValue.path(str(built.folder)),
-            "rebuilt_revision": built.revision,
-            "same_bytes": all(same.values()),
-            "rebuilt_files": dg.MetadataValue.json(same),
-        }
     return step.made(
         metadata,
         version=found.revision,
-        params={**facts.settings, "runs": facts.runs, "tokens": facts.tokens},
+        params={**facts["settings"], **counts},
         metrics={"parameters": found.parameters},
         tags={"certify.base_model": "compact", "certify.base_revision": found.revision},
-        curves={"loss": [(point["step"], point["loss"]) for point in facts.loss_curve]},
+        curves={"loss": [(point["step"], point["loss"]) for point in facts["loss_curve"]]},
         files={found.folder / name: "model" for name in ("provenance.json", "config.json")},
     )
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from certify_assets.corpora.rendering import Renderer
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
-from certify_assets.judges.lm.compact.settings import train_tokenizer
+from certify_assets.judges.lm.compact import compact_model_path
 from certify_assets.judges.lm.prompt import AuditorPrompt, PromptEncoder
 
 TEXTS = [
@@ -50,8 +50,9 @@ def tokenizer_of(kind: str) -> Any:
     A chat template, none, added control tokens that are not marked special, a BOS.
     """
     from tokenizers import AddedToken, processors
+    from transformers import AutoTokenizer
 
-    tokenizer = train_tokenizer(TEXTS, AuditorPrompt(), size=700)
+    tokenizer = AutoTokenizer.from_pretrained(str(compact_model_path()))
     if kind == "thinking":
         tokenizer.add_tokens(
             [
