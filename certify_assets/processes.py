@@ -5,11 +5,71 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeVar
+
+from certify_assets.errors import CertifyError
+
+_Asked = TypeVar("_Asked")
+_Answer = TypeVar("_Answer")
 
 #: of Linux: a signal for a process whose parent ends
 _PR_SET_PDEATHSIG: Final = 1
+
+
+def own_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def ignore_interrupts() -> None:
+    """Leave a keyboard interrupt, which reaches every process, to the waiting parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def in_processes(
+    function: Callable[[_Asked], _Answer],
+    asked: Sequence[_Asked],
+    *,
+    workers: int,
+    prepare: Callable[[], None] = ignore_interrupts,
+    fresh: bool = False,
+) -> Iterator[tuple[int, _Answer]]:
+    """Yield the place of every question and its answer, in the order in which answers come in."""
+    # function: of a module, so that another process can import it; its errors are raised unwrapped
+    # prepare: called in each process before its first question
+    # fresh: every question has its own process, whose memory is freed at its end
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import get_context
+
+    if not asked:
+        return
+    # a fork would copy threads of libraries in whatever state they are
+    pool = ProcessPoolExecutor(
+        min(workers, len(asked)),
+        mp_context=get_context("spawn"),
+        initializer=_begin,
+        initargs=(prepare,),
+        max_tasks_per_child=1 if fresh else None,
+    )
+    try:
+        waiting = {pool.submit(function, one): place for place, one in enumerate(asked)}
+        for future in as_completed(waiting):
+            yield waiting[future], future.result()
+    except BrokenProcessPool:
+        raise CertifyError(
+            "a worker process ended before it answered, perhaps for want of memory; use fewer "
+            "workers (--workers 1)."
+        ) from None
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _begin(prepare: Callable[[], None]) -> None:
+    # what a killed parent asked for would compute on, next to a successor that asks again
+    end_with_parent()
+    prepare()
 
 
 def end_with_parent() -> None:
@@ -18,7 +78,7 @@ def end_with_parent() -> None:
     A pipe says so, which the system closes with the parent, however it ends and on every system.
     """
     # not the death signal of Linux: that one comes when the thread that started the process ends,
-    # and a pool outlives the thread of its first shard
+    # and a pool outlives the thread of its first question
     import threading
     from multiprocessing import parent_process
 

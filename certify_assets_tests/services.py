@@ -63,13 +63,8 @@ def processes_in(folder: Path) -> dict[int, str]:
 
 
 @contextmanager
-def ray_cluster(
-    *, dashboard: bool = False, gpus: int = 0, **environment: str
-) -> Iterator[RayCluster]:
-    """`ray start --head` with two cores and 200 MB of shared memory; skips where Ray is not installed.
-
-    GPUs are counted only: Ray hands out their numbers, whether or not there are such devices.
-    """
+def ray_cluster(**environment: str) -> Iterator[RayCluster]:
+    """`ray start --head` with two cores and 200 MB of shared memory; skips where Ray is not installed."""
     pytest.importorskip("ray", reason="ray is not installed; pip install certify_assets[ray]")
     port, web = free_port(), free_port()
     # sockets have short paths
@@ -85,12 +80,11 @@ def ray_cluster(
     command += [
         f"--port={port}",
         "--num-cpus=2",
-        f"--num-gpus={gpus}",
         f"--object-store-memory={200 * 10**6}",
         "--node-ip-address=127.0.0.1",
     ]
     command += [
-        f"--include-dashboard={str(dashboard).lower()}",
+        "--include-dashboard=true",
         "--dashboard-host=127.0.0.1",
         f"--dashboard-port={web}",
     ]

@@ -18,7 +18,6 @@ import yaml
 from certify_assets.cli.launching import dagster_environment
 from certify_assets.defs import resources as executors
 from certify_assets.judges.specs import QUICK_JUDGES
-from certify_assets.storage.shards import ENGINE_VARIABLE, ENGINES
 from certify_assets.storage.store import Store
 from certify_assets_tests.paths import REPOSITORY
 from certify_assets_tests.services import end_group, free_port
@@ -131,7 +130,6 @@ def test_no_password_is_handed_to_ray_by_name() -> None:
 def test_the_page_names_every_switch_and_value() -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \| .* \|$", PAGE, flags=re.MULTILINE))
     assert set(re.findall(r"`(\w+)`", rows[executors.EXECUTOR_VARIABLE])) == set(executors._NAMES)
-    assert set(re.findall(r"`(\w+)`", rows[ENGINE_VARIABLE])) == set(ENGINES)
 
 
 def test_every_deployment_shows_the_judges_that_a_newcomer_needs() -> None:

@@ -98,7 +98,7 @@ class JudgeFamily(ABC):
         # replay: repeat kept answers instead of asking a server, where the family keeps them
 
     def prepared(self, judge: JudgedCorpus, model: Judge, *, progress: Progress) -> Judge:
-        """Return a loaded judge ready for many rows: with its progress, spread over processes."""
+        """Return a loaded judge ready for many rows, which reports its progress."""
         return model
 
     def fingerprint(self, judge: JudgedCorpus, record: JudgeRecord) -> str:
@@ -477,8 +477,6 @@ class JudgedCorpus:
 
     def score(self, *, report: Report = silent) -> pd.DataFrame:
         """Score RL, CAL and TEST and store the table; TEST rows carry no outcome."""
-        # a language model is spread over processes or Ray tasks where CERTIFY_SHARDS says so, with
-        # the same bytes
         with timed(self, "score") as stage:
             # shares of scores that an earlier run left cost nothing now
             stage.continued = bool(self.store.names(self.key("shards")))

@@ -19,9 +19,9 @@ from certify_assets.certificates.procedures import DEFAULT, clopper_pearson_uppe
 from certify_assets.certificates.sides import procedure_settings
 from certify_assets.errors import InputError, quoted
 from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.processes import in_processes
 from certify_assets.research import paper
 from certify_assets.research.populations import Clustered, Design, Fooled, pilot_of
-from certify_assets.storage.shards import run_shards
 
 SIMULATION_SCHEMA = "certify_assets/simulation/1"
 PAPER_PROCEDURES = ("naive", "deff", "one_per_task", "task_hoeffding", "taskboot")
@@ -262,12 +262,6 @@ class _Job:
     pilot_tasks: int
 
 
-_Spread = Callable[
-    [Callable[[_Job], NDArray[np.float64]], Sequence[_Job]],
-    Iterable[tuple[int, NDArray[np.float64]]],
-]
-
-
 def simulate(
     designs: Sequence[Design],
     *,
@@ -282,8 +276,6 @@ def simulate(
     known: Mapping[str, Cell] | None = None,
     progress: Callable[[Cell, int, int], None] | None = None,
     keep: Callable[[str, Cell], None] | None = None,
-    # runs the jobs instead of the workers, as run_shards does
-    spread: _Spread | None = None,
     **changes: Any,
 ) -> Simulation:
     """Run a synthetic validity study; a cell is the same whatever else is run, by any workers."""
@@ -312,7 +304,7 @@ def simulate(
     if progress is not None:
         for done, cell in enumerate(cells.values(), 1):
             progress(cell, done, len(designs))
-    for place, cell in _finished(jobs, _answers(jobs, workers, spread), math.ceil(trials / _CHUNK)):
+    for place, cell in _finished(jobs, _answers(jobs, workers), math.ceil(trials / _CHUNK)):
         cells[place] = cell
         if keep is not None:
             keep(keys[place], cell)
@@ -372,14 +364,10 @@ def _finished(
             yield job.cell, summarise(job.design, ordered, job.variants)
 
 
-def _answers(
-    jobs: Sequence[_Job], workers: int, spread: _Spread | None
-) -> Iterator[tuple[int, NDArray[np.float64]]]:
-    if spread is not None:
-        return iter(spread(_run, jobs))
+def _answers(jobs: Sequence[_Job], workers: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
     if workers == 1:
         return enumerate(map(_run, jobs))
-    return run_shards(_run, jobs, engine="processes", workers=workers)
+    return in_processes(_run, jobs, workers=workers)
 
 
 def _run(job: _Job) -> NDArray[np.float64]:

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 
 from certify_assets.judges.specs import PROCEDURES
@@ -20,7 +19,6 @@ from certify_assets.research.designs import (
 )
 from certify_assets.research.simulation import Cell, Rates, Simulation, cell_from_dict, simulate
 from certify_assets.storage.journal import kept_lines
-from certify_assets.storage.shards import run_shards
 from certify_assets.storage.store import Store
 
 SIMULATION_KEY, PAGE, _JOURNAL = (
@@ -58,7 +56,6 @@ class SimulationPlan:
     tasks: tuple[int, ...] = ()
     rhos: tuple[float, ...] = ()
     procedures: tuple[str, ...] = KEPT_PROCEDURES
-    engine: str = ""
 
 
 @dataclass(frozen=True)
@@ -127,7 +124,6 @@ def run_study(
         trials=plan.trials,
         seed=plan.seed,
         workers=plan.workers,
-        spread=partial(run_shards, engine=plan.engine, workers=plan.workers),
         known=journal.known(),
         keep=journal.keep,
         progress=progress,

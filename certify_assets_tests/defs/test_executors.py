@@ -258,7 +258,7 @@ def test_a_run_and_each_of_its_steps_are_ray_jobs(
     )
     location = tmp_path / "line.py"
     location.write_text(CODE, "utf-8")
-    with ray_cluster(dashboard=True, DAGSTER_POSTGRES_URL=_databases["ray"]) as cluster:
+    with ray_cluster(DAGSTER_POSTGRES_URL=_databases["ray"]) as cluster:
         platform = Platform(
             tmp_path,
             "ray.yaml",

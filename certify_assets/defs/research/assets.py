@@ -65,11 +65,6 @@ class SimulationConfig(dg.Config):
         default=list(simulations.KEPT_PROCEDURES),
         description="As `certify research simulate --procedure` takes them.",
     )
-    engine: str = Field(
-        default="",
-        description="inline, processes or ray; empty for what CERTIFY_SHARDS says, else processes "
-        "where there are several workers.",
-    )
 
 
 def comparison_assets() -> list[dg.AssetsDefinition]:
@@ -320,7 +315,6 @@ def simulation_study(step: AssetStep, config: SimulationConfig) -> Made:
         tasks=tuple(config.tasks),
         rhos=tuple(config.rhos),
         procedures=tuple(config.procedures),
-        engine=config.engine,
     )
     simulation, truth = simulations.run_study(
         step.store,

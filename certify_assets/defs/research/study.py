@@ -24,6 +24,7 @@ from certify_assets.defs.execution import (
 from certify_assets.defs.names import VERSION, is_stored, key, stored_version
 from certify_assets.errors import InputError
 from certify_assets.judges.specs import JUDGES
+from certify_assets.processes import in_processes
 from certify_assets.research.seed_study import seeds_key
 from certify_assets.research.simulation_study import SIMULATION_KEY
 from certify_assets.research.study import (
@@ -35,7 +36,6 @@ from certify_assets.research.study import (
     Profile,
     save_outcomes,
 )
-from certify_assets.storage.shards import ONE_THREAD, run_shards
 from certify_assets.storage.store import Store, default_root
 
 STUDY, TABLES, REPORT = "research_study", "research_tables", key("research/report")
@@ -177,8 +177,8 @@ def _each_corpus(asked: Sequence[Asked], workers: int) -> Iterator[list[Outcome]
     if len(busy) < 2:
         yield from map(_one_corpus, busy)
         return
-    for _, outcomes in run_shards(
-        _one_corpus, busy, engine="processes", workers=workers, prepare=_prepare, fresh=True
+    for _, outcomes in in_processes(
+        _one_corpus, busy, workers=workers, prepare=_prepare, fresh=True
     ):
         yield outcomes
 
@@ -390,5 +390,6 @@ def _config(selection: Collection[dg.AssetKey], profile: Profile, workers: int) 
 def _prepare() -> None:
     # an interrupt from the keyboard ends every process; what was finished is kept
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    for name, value in ONE_THREAD.items():
-        os.environ.setdefault(name, value)
+    # as many corpora at once as cores: threads of their own would only wait for one another
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
+        os.environ.setdefault(name, "1")

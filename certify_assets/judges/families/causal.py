@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.arms import candidate_adapter, select_arm
 from certify_assets.judges.configured import GrpoEntry, LocalEntry, validated
 from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, Progress, judge_family
-from certify_assets.judges.lm.contract import Hardware
 from certify_assets.judges.lm.grpo_config import single_tokens
 from certify_assets.judges.reading import COMPACT
 from certify_assets.judges.record import JudgeRecord, save_files, stored_folder, workplace
 from certify_assets.judges.reinforced import START, GrpoSpec, optimised_by
 from certify_assets.judges.specs import CausalSpec, judges, platform_judges
 from certify_assets.storage.progress import Report
-from certify_assets.storage.shards import chosen_engine, own_cores, run_shards
-from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +25,6 @@ if TYPE_CHECKING:
     from certify_assets.corpora.rendering import Rendered
     from certify_assets.judges.base import Judge
     from certify_assets.judges.lm.judge import CausalJudge
-    from certify_assets.judges.lm.scoring import EngineFingerprint, Group, Shard
 
 _START_SAYS = {"model", "revision", "tokens", "chars", "step_chars", "prompt"}
 _LORA_FILES = ("adapter_model.safetensors", "adapter_config.json")
@@ -74,25 +68,8 @@ class CausalFamily(JudgeFamily):
         return replace(loaded, shards=shards)
 
     def prepared(self, judge: JudgedCorpus, model: Judge, *, progress: Progress) -> Judge:
-        """Report progress, and spread groups of prompts over processes where that is asked for."""
-        ready = replace(_causal(model), progress=progress)
-        engine = chosen_engine()
-        if engine == "inline":
-            return ready
-        # a worker on another device than this process would be refused
-        gpus = int(Hardware.of(ready.language.model).accelerated)
-        corpus = judge.corpus
-        stored = _Stored(
-            judge.store.root, corpus.name, corpus.kept, judge.name, judge.artifact.adapter_sha256
-        )
-
-        def spread(
-            groups: Sequence[Group], fingerprint: EngineFingerprint
-        ) -> Iterator[tuple[int, Shard]]:
-            shares = [_Share(stored, group, fingerprint) for group in groups]
-            return run_shards(_answer, shares, engine=engine, workers=own_cores(), gpus=gpus)
-
-        return replace(ready, spread=spread)
+        """Report progress."""
+        return replace(_causal(model), progress=progress)
 
     def fingerprint(self, judge: JudgedCorpus, record: JudgeRecord) -> str:
         """Hash as `CausalJudge.adapter_sha256`, with the LoRA files as they are stored."""
@@ -361,35 +338,3 @@ def _causal(model: Judge) -> CausalJudge:
 
     assert isinstance(model, CausalJudge)
     return model
-
-
-@dataclass(frozen=True)
-class _Stored:
-    """Which stored judge scores: what another process needs to load it."""
-
-    root: str
-    corpus: str
-    kept: str
-    judge: str
-    adapter_sha256: str
-
-
-@dataclass(frozen=True)
-class _Share:
-    """Some prompts of a scoring run, and what their numbers depend on."""
-
-    stored: _Stored
-    group: Group
-    fingerprint: EngineFingerprint
-
-
-def _answer(share: _Share) -> Shard:
-    return _loaded(share.stored).answer(share.group, share.fingerprint)
-
-
-# a process answers many shares: it loads a judge once, known by the hash of its adapter
-@lru_cache(maxsize=1)
-def _loaded(stored: _Stored) -> CausalJudge:
-    corpus = Corpus(Store(stored.root), stored.corpus, stored.kept)
-    judge = JudgedCorpus(corpus, stored.judge)
-    return _causal(judge.load(expected_sha256=stored.adapter_sha256))

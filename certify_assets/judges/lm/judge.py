@@ -16,16 +16,7 @@ from certify_assets.judges.lm.contract import Hardware, LanguageModel, reason_of
 from certify_assets.judges.lm.models import known_model, load_model, require_commit
 from certify_assets.judges.lm.parity import engine_limits, engine_parity
 from certify_assets.judges.lm.prompt import PromptEncoder
-from certify_assets.judges.lm.scoring import (
-    EngineFingerprint,
-    Group,
-    ScoringConfig,
-    Shard,
-    Spread,
-    engine_fingerprint,
-    score_group,
-    score_prompts,
-)
+from certify_assets.judges.lm.scoring import ScoringConfig, engine_fingerprint, score_prompts
 from certify_assets.judges.reading import COMPACT, JudgeInput
 
 JUDGE_FILE = "judge.json"
@@ -46,8 +37,6 @@ class CausalJudge:
     # where finished shares of a scoring are kept, so that a killed one resumes
     shards: Path | None = None
     progress: Callable[[int, int], None] | None = field(default=None, repr=False)
-    # scores groups of prompts in other processes, which answer with :meth:`answer`
-    spread: Spread | None = field(default=None, repr=False)
 
     @property
     def adapter_sha256(self) -> str:
@@ -89,21 +78,8 @@ class CausalJudge:
                 adapter_sha256=self.lora_sha256,
                 shards=self.shards,
                 progress=self.progress,
-                spread=self.spread,
             )
         return run.scores
-
-    def answer(self, group: Group, fingerprint: EngineFingerprint) -> Shard:
-        """Score one group of a run that another process leads, on one core."""
-        config = replace(ScoringConfig.suited(self.language), workers=1)
-        with bulk_weights(self.language.model) if self.lora_sha256 else nullcontext():
-            return score_group(
-                self.language,
-                group,
-                config=config,
-                adapter_sha256=self.lora_sha256,
-                fingerprint=fingerprint,
-            )
 
     def save(self, folder: Path) -> None:
         """Write the adapter, where there is one, and what it belongs to; not the base model."""

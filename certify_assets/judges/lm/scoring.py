@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.errors import InputError, StaleCertificateError, require_whole
+from certify_assets.errors import InputError, require_whole
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_atomic
 from certify_assets.judges.base import Scores
 from certify_assets.judges.lm.adapters import inner_model
 from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel
 from certify_assets.judges.lm.reading import VerdictReader
 from certify_assets.judges.lm.varlen import ATTENTION, packable
-from certify_assets.storage.shards import own_cores
+from certify_assets.processes import own_cores
 
 _SCHEMA = "certify_assets/score_shard/1"
 
@@ -99,8 +99,6 @@ def _shard(document: Mapping[str, Any], key: str, rows: int) -> Shard | None:
 
 #: batches of prompts that are scored, and kept, together
 Group = Sequence[Sequence[Encoded]]
-#: scores groups elsewhere under a fingerprint, and returns pairs of place and shard as they come in
-Spread = Callable[[Sequence[Group], "EngineFingerprint"], Iterable[tuple[int, Shard]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +242,6 @@ def score_prompts(
     adapter_sha256: str = "",
     shards: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
-    spread: Spread | None = None,
 ) -> ScoringRun:
     """Score prompts."""
     config = config or ScoringConfig.suited(judge)
@@ -274,8 +271,7 @@ def score_prompts(
 
     report(0)
     left = [groups[place] for place in missing]
-    scored = _here(judge, config, report, left) if spread is None else spread(left, fingerprint)
-    for number, shard in scored:
+    for number, shard in _scored(judge, config, report, left):
         place = missing[number]
         store.write(keys[place], shard)
         found[place] = shard
@@ -297,30 +293,7 @@ def score_prompts(
     )
 
 
-def score_group(
-    judge: LanguageModel,
-    group: Group,
-    *,
-    config: ScoringConfig,
-    adapter_sha256: str,
-    fingerprint: EngineFingerprint,
-) -> Shard:
-    """Score one group of batches for a run that another process leads."""
-    own = engine_fingerprint(judge, adapter_sha256, config)
-    differing = [
-        item.name
-        for item in fields(own)
-        if getattr(own, item.name) != getattr(fingerprint, item.name)
-    ]
-    if differing:
-        raise StaleCertificateError(
-            f"a worker would score with another {differing[0]} than the run that asks it; give "
-            "all of them the same packages and devices."
-        )
-    return next(iter(_here(judge, config, lambda _: None, [group])))[1]
-
-
-def _here(
+def _scored(
     judge: LanguageModel,
     config: ScoringConfig,
     report: Callable[[int], None],
