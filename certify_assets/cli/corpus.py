@@ -23,7 +23,7 @@ from certify_assets.cli.output import (
     write_text,
 )
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.splits import PROFILES, SPLITS
+from certify_assets.corpora.splits import PROFILES
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from certify_assets.corpora.corpus import ImportSummary
     from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.corpora.report import CorpusReport
-    from certify_assets.corpora.splits import SplitManifest
     from certify_assets.operations.returned_runs import ReturnedRuns
     from certify_assets.storage.store import Store
 
@@ -45,7 +44,7 @@ _IMPORTED = (
 
 @click.group()
 def corpus() -> None:
-    """Import, list, show, split and remove corpora."""
+    """Import, list, show and remove corpora."""
 
 
 @corpus.command("import")
@@ -511,6 +510,8 @@ def _show_report(report: CorpusReport, page: Path | None) -> None:
             ["split", "tasks", "runs", "π", "ICC", "DEFF", "n_eff"],
             pages.split_rows(profile),
         )
+    if report.manifest is not None:
+        show_line(f"Split manifest {report.manifest.sha256}.")
     agents = [
         [row.name, row.runs, row.read, row.success_rate]
         for row in pages.agent_rows(profile, report.leak_checks)
@@ -536,77 +537,6 @@ def _show_report(report: CorpusReport, page: Path | None) -> None:
         show_table("Left out of records that were kept", ["what", "times"], notes)
     for sentence in (f"{heading}.", *sentences, *([f"Page: {page}"] if page else [])):
         show_line(sentence)
-
-
-@corpus.command("splits")
-@click.argument("name")
-@click.option(
-    "--profile",
-    type=click.Choice(tuple(PROFILES)),
-    help="Another split profile than the corpus has.",
-)
-@click.option("--seed", type=NATURAL, help="Another seed than the corpus has.")
-@store_option
-@json_option
-def splits(name: str, profile: str | None, seed: int | None, store: Store, as_json: bool) -> None:
-    """Print the task-disjoint splits of a corpus and the hash of the manifest.
-
-    Nothing is stored: the asset split_manifest stores the manifest of the corpus's own profile and
-    seed. --profile and --seed show what others would give.
-    """
-    config = Corpus(store, name).config
-    asked = replace(
-        config, profile=profile or config.profile, seed=config.seed if seed is None else seed
-    )
-    frame = Corpus(store, name).columns(["task_id"])
-    manifest = Corpus(store, name).plan_splits(frame["task_id"].unique(), asked)
-    counts = _split_counts(
-        manifest, frame["task_id"].map(manifest.assignment).value_counts().to_dict()
-    )
-    stored = _is_stored(store, name, manifest)
-    if as_json:
-        emit_json(
-            {
-                "corpus": name,
-                "sha256": manifest.sha256,
-                "stored": stored,
-                "splits": counts,
-                "manifest": manifest.to_dict(),
-            }
-        )
-        return
-    rows = [
-        [split, str(figures["tasks"]), str(figures["trajectories"])]
-        for split, figures in counts.items()
-    ]
-    show_table(
-        f"Splits of {name}, profile {asked.profile}, seed {asked.seed}",
-        ["split", "tasks", "trajectories"],
-        rows,
-    )
-    click.echo(f"manifest sha256 {manifest.sha256}")
-    say(
-        "This is the manifest in the data root."
-        if stored
-        else "This manifest is not the one in the data root, if there is one."
-    )
-
-
-def _split_counts(
-    manifest: SplitManifest, trajectories: dict[Any, int]
-) -> dict[str, dict[str, int]]:
-    return {
-        split: {
-            "tasks": len(manifest.tasks[split]),
-            "trajectories": int(trajectories.get(split, 0)),
-        }
-        for split in SPLITS
-    }
-
-
-def _is_stored(store: Store, name: str, manifest: SplitManifest) -> bool:
-    key = Corpus(store, name).key("splits/manifest.json")
-    return store.exists(key) and store.read_json(key).get("sha256") == manifest.sha256
 
 
 def parse_options(

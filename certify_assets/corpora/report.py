@@ -28,17 +28,20 @@ class CorpusReport:
     # None where the corpus cannot be split, with the reason in unsplit
     manifest: SplitManifest | None
     unsplit: str
+    # runs of every split
+    split_runs: dict[str, int]
     # task_id, agent, attempt and outcome of the labelled trajectories outside TEST
     runs: pd.DataFrame
     domain: Domain
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as a JSON object, without the runs."""
-        shares = (
-            None
-            if self.manifest is None
-            else {name: len(tasks) for name, tasks in self.manifest.tasks.items()}
-        )
+        splits = None
+        if self.manifest is not None:
+            splits = {
+                name: {"tasks": len(tasks), "trajectories": self.split_runs.get(name, 0)}
+                for name, tasks in self.manifest.tasks.items()
+            }
         return {
             "corpus": self.config.name,
             "domain": {"name": self.domain.name or None, "origin": self.domain.origin},
@@ -46,7 +49,8 @@ class CorpusReport:
             "import": asdict(self.imported),
             "profile": self.profile.to_dict(),
             "controls": self.leak_checks.to_dict(),
-            "split_tasks": shares,
+            "splits": splits,
+            "manifest_sha256": self.manifest and self.manifest.sha256,
             "unsplit": self.unsplit or None,
         }
 
@@ -58,6 +62,7 @@ def gather_report(corpus: Corpus) -> CorpusReport:
     manifest, unsplit = _manifest(corpus, frame)
     readable = frame if manifest is None else without_test(frame, manifest)
     labelled = readable[readable["outcome"].notna()]
+    runs = {} if manifest is None else frame["task_id"].map(manifest.assignment).value_counts()
     return CorpusReport(
         config=config,
         imported=summary,
@@ -65,6 +70,7 @@ def gather_report(corpus: Corpus) -> CorpusReport:
         leak_checks=_leak_checks(corpus, readable, manifest),
         manifest=manifest,
         unsplit=unsplit,
+        split_runs={str(name): int(number) for name, number in runs.items()},
         runs=labelled[["task_id", "agent", "attempt", "outcome"]].reset_index(drop=True),
         domain=corpus.domain,
     )

@@ -257,7 +257,7 @@ def test_an_embedded_corpus_is_shown_from_nothing(call: Call, root: Path) -> Non
     shown = call(f"corpus show miniwob_weak --root {root} --json").json
     assert shown["domain"] == {"name": "web", "origin": "stated"}
     assert shown["profile"]["tasks"] == 125
-    assert shown["split_tasks"]["cal"] >= 50
+    assert shown["splits"]["cal"]["tasks"] >= 50
     assert not root.exists()
     assert shown["page"] is None
     assert 0 < shown["profile"]["flips"]["cell_rate"] < shown["profile"]["flips"]["task_rate"]
@@ -381,25 +381,21 @@ def test_a_removal_that_was_cut_off_is_called_again(
 def test_splits_are_shown_and_nothing_is_stored(call: Call, root: Path, tmp_path: Path) -> None:
     write_runs(tmp_path / "runs.jsonl", tasks=110, attempts=2)
     call(f"corpus import {tmp_path}/runs.jsonl --name c --root {root} --no-rl")
-    answer = call(f"corpus splits c --root {root} --json")
+    answer = call(f"corpus show c --root {root} --json")
     assert answer.code == 0
-    assert not answer.json["stored"]
     assert not (root / "corpora/c/splits").exists()
     counts = answer.json["splits"]
     assert sum(split["tasks"] for split in counts.values()) == 110
     assert all(split["trajectories"] == 2 * split["tasks"] for split in counts.values())
-    assert counts["rl"]["tasks"] == 0 and answer.json["manifest"]["sha256"] == answer.json["sha256"]
-    assert (
-        call(f"corpus splits c --root {root} --seed 7 --json").json["sha256"]
-        != answer.json["sha256"]
-    )
-    shown = call(f"corpus splits c --root {root} --profile paper")
-    assert shown.code == 0 and "profile paper" in shown.out and "manifest sha256" in shown.out
+    assert counts["rl"]["tasks"] == 0
+    shown = call(f"corpus show c --root {root}")
+    assert shown.code == 0 and answer.json["manifest_sha256"] in shown.out
 
 
-def test_splits_of_what_is_not_there_are_a_sentence(call: Call, root: Path, tmp_path: Path) -> None:
-    assert "no corpus is called 'c'" in call(f"corpus splits c --root {root}").err
+def test_a_corpus_that_cannot_be_split_says_so(call: Call, root: Path, tmp_path: Path) -> None:
+    assert "no corpus is called 'c'" in call(f"corpus show c --root {root}").err
     write_runs(tmp_path / "runs.jsonl", tasks=2, attempts=2)
     call(f"corpus import {tmp_path}/runs.jsonl --name c --root {root}")
-    answer = call(f"corpus splits c --root {root}")
-    assert answer.code == 2 and "too few" in answer.err
+    answer = call(f"corpus show c --root {root} --json")
+    assert answer.code == 0 and "too few" in answer.json["unsplit"]
+    assert answer.json["splits"] is None

@@ -65,7 +65,6 @@ def test_the_command_says_so_and_touches_nothing(tmp_path: Path, call: Call, nam
         ("corpus", "import", runs, "--name", name),
         ("run", name),
         ("corpus", "rm", name, "--yes"),
-        ("corpus", "splits", name),
         ("judge", "compare", name),
         ("research", "harvest", name),
         ("judge", "train", name, "--judge", "lexical"),
