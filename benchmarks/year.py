@@ -330,10 +330,9 @@ class Year:
         path = write_runs(folder / "start.jsonl", self.source.start, labels=True)
         call(
             "corpus", "import", path, "--name", NAME, "--format", "table",
-            "--auto-deploy", "always", "--new-agents", "batch_certificate", "--no-rl",
-            "--alpha", self.alpha,
-            "--accept-structural-leak", "the length of a run is part of what this judge may read",
-            *(() if batch_runs is None else ("--batch-runs", batch_runs)),
+            "--set", "auto_deploy=always", "--set", "rl=false", "--set", f"alphas=[{self.alpha}]",
+            "--set", "accept_structural_leak=this judge may read the length of a run",
+            *(() if batch_runs is None else ("--set", f"batch_runs={batch_runs}")),
         )  # fmt: skip
         call("run", NAME)
         call(

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
-from dataclasses import asdict, replace
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from certify_assets.cli.figures import show_figures
-from certify_assets.cli.options import COUNT, NATURAL, OPEN_SHARE, PATH, store_option
+from certify_assets.cli.options import PATH, store_option
 from certify_assets.cli.output import (
     FIGURES,
     emit_json,
@@ -23,7 +24,6 @@ from certify_assets.cli.output import (
     write_text,
 )
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.splits import PROFILES
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
@@ -52,8 +52,7 @@ def corpus() -> None:
 @click.option(
     "--format",
     "format_name",
-    default="auto",
-    help="Source format, or auto to take the one that fits.",
+    help="Source format, or auto to take the one that fits.  [default: auto]",
 )
 @click.option("--name", required=True, help="Name of the corpus.")
 @click.option(
@@ -64,130 +63,38 @@ def corpus() -> None:
     help="Option of the source format; repeat for more.",
 )
 @click.option(
-    "--profile", type=click.Choice(tuple(PROFILES)), default="certify", help="Split profile."
-)
-@click.option("--seed", type=NATURAL, default=42, help="Seed of the splits.")
-@click.option("--rl/--no-rl", default=True, help="Keep a share for RL; --no-rl gives it to CAL.")
-@click.option(
-    "--rl-labels",
-    type=click.Choice(("certify", "choose")),
-    default="certify",
-    help=(
-        "What labels of RL are for: certify judges that did not learn from them, or choose a judge."
-    ),
-)
-@click.option(
-    "--alpha",
-    "alphas",
-    type=OPEN_SHARE,
+    "--set",
+    "settings",
     multiple=True,
-    default=(0.1, 0.2),
-    help="Error budget to certify, the strictest first; repeat for more.",
-)
-@click.option(
-    "--grid",
-    type=COUNT,
-    help="Thresholds to try on each side. [default: 160 for pseudo_task, else 40]",
-)
-@click.option(
-    "--accept-structural-leak",
-    metavar="REASON",
-    help="Continue although a control reveals the outcome; every certificate says so.",
-)
-@click.option(
-    "--leak-threshold",
-    "leak_thresholds",
-    multiple=True,
-    metavar="CONTROL=AUROC",
+    metavar="NAME=VALUE",
     help=(
-        "AUROC from which length, steps, agent or phrases is a structural leak; repeat for more. "
-        "[default: .85 each]"
+        "Setting of the corpus, such as profile=paper, seed=7, rl=false or alphas=[0.05,0.1]; repeat "
+        "for more. docs/corpora.md lists all."
     ),
-)
-@click.option(
-    "--canary-lift",
-    type=click.FloatRange(0, 1),
-    default=0.25,
-    help="Share of failed runs that a text may lift over the median success without a warning.",
-)
-@click.option(
-    "--domain",
-    default="",
-    show_default=False,
-    metavar="NAME",
-    help=(
-        "Kind of work, such as web, shell or software, for strict transfer judges. [default: that "
-        "of the format, where it has one]"
-    ),
-)
-@click.option(
-    "--new-agents",
-    type=click.Choice(("review", "batch_certificate", "accept")),
-    default="batch_certificate",
-    help=(
-        "What decides new runs of agents that CAL does not have: reviewers, a certificate of their "
-        "batch by labels drawn from it, or the certificate of the corpus."
-    ),
-)
-@click.option(
-    "--batch-runs",
-    type=COUNT,
-    default=150,
-    help="Runs that wait for a batch certificate at which labels are drawn from them.",
-)
-@click.option(
-    "--batch-days",
-    type=click.IntRange(0),
-    default=28,
-    help="Days after which labels are drawn from those that wait, however few.",
-)
-@click.option(
-    "--judge",
-    default="combined",
-    help=(
-        "Judge that is to be deployed, named before any is certified; another one is then a choice "
-        "by its certificates."
-    ),
-)
-@click.option(
-    "--judges-compared",
-    type=COUNT,
-    default=1,
-    help="Judges among which one is chosen by its certificates; δ of each is divided by it.",
-)
-@click.option(
-    "--auto-deploy",
-    type=click.Choice(("never", "if_wider", "always")),
-    default="never",
-    help="Whether new certificates of the deployed judge decide with nobody asked.",
 )
 @click.option(
     "--replace",
     is_flag=True,
     help=(
         "Deliver a new version of the corpus of this name: PATHS instead of its present ones. "
-        "Options that are not given stay, and so does the split of every task."
+        "Settings that are not given stay, and so does the split of every task."
     ),
 )
 @click.option("--add", is_flag=True, help="As --replace, with PATHS added to the present ones.")
 @click.option("--dry-run", is_flag=True, help="List what would change; store nothing.")
 @store_option
 @json_option
-@click.pass_context
 def import_(
-    ctx: click.Context,
-    /,
     paths: tuple[str, ...],
-    format_name: str,
+    format_name: str | None,
     name: str,
     options: tuple[str, ...],
-    leak_thresholds: tuple[str, ...],
+    settings: tuple[str, ...],
     replace: bool,
     add: bool,
     dry_run: bool,
     store: Store,
     as_json: bool,
-    **split: Any,
 ) -> None:
     """Read agent runs into a corpus and add its partition.
 
@@ -210,22 +117,16 @@ def import_(
     if missing is not None:
         # before the lease makes a data root
         raise InputError(f"{missing} does not exist; check the path.")
-    config = CorpusConfig(
-        name,
-        format=format_name,
-        paths=tuple(map(absolute, paths)),
-        options=parse_options(options),
-        leak_thresholds=parse_options(leak_thresholds, "--leak-threshold", "length=.8"),
-        **split,
-    )
+    given = _given(format_name, options, settings)
+    config = CorpusConfig(name, paths=tuple(map(absolute, paths)), **given)
     if dry_run:
         registered = Corpus(store, name)
         if registered.has("corpus.json"):
-            config = _delivered(ctx, registered.config, config, add=add)
+            config = _delivered(registered.config, config, given, add=add)
         _preview(registered, config, as_json=as_json)
         return
     with Corpus(store, name).writing("corpus import"):
-        imported, summary, profile = _imported(ctx, store, config, add=add, replace=replace)
+        imported, summary, profile = _imported(store, config, given, add=add, replace=replace)
         say(add_partitions(store, [name]))
         report_stored(imported, "corpus import", "corpora/trajectories")
     version = imported.version
@@ -267,8 +168,22 @@ def import_(
             show_line(f"α={gate.alpha:g}: {gate.reason}")
 
 
+def _given(
+    format_name: str | None, options: tuple[str, ...], settings: tuple[str, ...]
+) -> dict[str, Any]:
+    """Return what the command says of the configuration of a corpus, by its keys."""
+    given = parse_options(settings, "--set", "rl=false")
+    if own := sorted({"name", "paths", "format", "options"} & given.keys()):
+        raise InputError(f"--set takes no {own[0]}; the command has an argument for it.")
+    if format_name is not None:
+        given["format"] = format_name
+    if format_name is not None or options:
+        given["options"] = parse_options(options)
+    return given
+
+
 def _imported(
-    ctx: click.Context, store: Store, config: CorpusConfig, *, add: bool, replace: bool
+    store: Store, config: CorpusConfig, given: Mapping[str, Any], *, add: bool, replace: bool
 ) -> tuple[Corpus, ImportSummary, CorpusProfile]:
     """Read runs into a corpus, registered or not; say what that changes."""
     from certify_assets.operations.returned_runs import checking_delivery
@@ -276,7 +191,7 @@ def _imported(
     registered = Corpus(store, config.name)
     if registered.has("corpus.json"):
         _require_replacement(registered, add=add, replace=replace)
-        config = _delivered(ctx, registered.config, config, add=add)
+        config = _delivered(registered.config, config, given, add=add)
     known = registered.deliveries.read()
     back: list[ReturnedRuns] = []
     check = checking_delivery(registered, back)
@@ -309,29 +224,19 @@ def _require_replacement(corpus: Corpus, *, add: bool, replace: bool) -> None:
 
 
 def _delivered(
-    ctx: click.Context, registered: CorpusConfig, given: CorpusConfig, *, add: bool
+    registered: CorpusConfig, asked: CorpusConfig, given: Mapping[str, Any], *, add: bool
 ) -> CorpusConfig:
     """Keep of the registered configuration what the command does not name."""
-    fields = {"format": "format_name", "options": "options"} | {
-        name: name
-        for name in given.__dataclass_fields__
-        if name not in ("name", "paths", "format", "options")
-    }
-    kept = {
-        field: getattr(registered, field)
-        for field, parameter in fields.items()
-        if ctx.get_parameter_source(parameter) is ParameterSource.DEFAULT
-    }
-    if "format" not in kept:
-        kept.pop("options", None)
-    paths = tuple(dict.fromkeys((*registered.paths, *given.paths))) if add else given.paths
-    for path in paths[len(registered.paths) :] if add else ():
-        _require_runs(path, replace(given, **kept))
-    made = replace(given, **kept, paths=paths)
+    named = {name: getattr(asked, name) for name in given}
+    new = [path for path in asked.paths if path not in registered.paths] if add else []
+    paths = (*registered.paths, *new) if add else asked.paths
+    made = dataclasses.replace(registered, **named, paths=paths)
+    for path in new:
+        _require_runs(path, made)
     design = ("profile", "seed", "rl")
     if any(getattr(made, name) != getattr(registered, name) for name in design):
         say(
-            "Another profile, seed or --rl assigns every task to a split again: TEST runs that "
+            "Another profile, seed or rl assigns every task to a split again: TEST runs that "
             "were read before stay read, and their audits say so."
         )
     return made

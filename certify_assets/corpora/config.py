@@ -11,6 +11,7 @@ import pydantic
 from pydantic.dataclasses import dataclass as validated
 
 from certify_assets.corpora.embedded import EMBEDDED
+from certify_assets.corpora.splits import PROFILES
 from certify_assets.errors import InputError
 from certify_assets.storage.store import Store
 from certify_assets.storage.urls import shown_url
@@ -61,7 +62,7 @@ class CorpusConfig:
         default_factory=dict
     )
     profile: Annotated[str, _field("Split profile: certify, paper or paper_miniwob.")] = "certify"
-    seed: Annotated[int, _field("Seed of the splits, at least 0.", strict=True)] = 42
+    seed: Annotated[int, _field("Seed of the splits.", strict=True, ge=0)] = 42
     rl: Annotated[
         bool,
         _field(
@@ -182,6 +183,10 @@ class CorpusConfig:
                 "corpus.json would keep; give the URL without, and credentials by the environment."
             )
         complete_thresholds(self.leak_thresholds)
+        if self.profile not in PROFILES:
+            raise InputError(
+                f"profile of corpus.json is {self.profile!r}; give {', '.join(PROFILES)}."
+            )
         if not self.alphas or any(not 0 < alpha < 1 for alpha in self.alphas):
             raise InputError(
                 f"alphas of corpus.json is {list(self.alphas)}; give at least one error budget "

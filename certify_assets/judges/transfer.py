@@ -285,7 +285,7 @@ def _target_domain(corpus: Corpus, *, strict: bool) -> str:
     if strict and not domain.name:
         raise InputError(
             f"the domain of {corpus} is not stated, so nothing says which corpora are of "
-            "another; state it with `certify corpus import --domain`."
+            "another; state it with `certify corpus import --set domain=NAME`."
         )
     return domain.name
 

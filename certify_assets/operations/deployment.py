@@ -113,7 +113,7 @@ def no_batch_certified(corpus: Corpus) -> str:
         return ""
     return (
         f"no batch of {corpus} is certified, since its new_agents is {config.new_agents}; "
-        "import it with --new-agents batch_certificate, or deploy a certified judge."
+        "import it with --set new_agents=batch_certificate, or deploy a certified judge."
     )
 
 

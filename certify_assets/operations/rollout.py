@@ -112,7 +112,7 @@ def deploy(
         raise GateClosedError(
             f"{judge} is not deployed on {corpus}: {choice} Deploy the named one, or accept this "
             "with --accept-choice; for later corpora name the judge (--judge) or say how many are "
-            "compared (--judges-compared) when they are imported."
+            "compared (--set judges_compared=N) when they are imported."
         )
     record = DeploymentRecord(
         corpus=corpus.name,

@@ -137,11 +137,9 @@ def test_deliveries_labels_and_the_week_lead_to_deployments_with_nobody_typing(
         "import",
         str(runs),
         *name,
-        "--no-rl",
-        "--auto-deploy",
-        "always",
-        "--judge",
-        "lexical",
+        *("--set", "rl=false"),
+        *("--set", "auto_deploy=always"),
+        *("--set", "judge=lexical"),
     )
     assert done.exit_code == 0, done.output
     assert loop.tick("new_versions") == [], "what was never certified is not certified unasked"

@@ -112,7 +112,7 @@ def test_what_a_blocking_check_found_is_said_and_ends_with_its_own_code(tmp_path
         "no_structural_leak of corpora/leak_controls stops the pipeline: length (AUROC 1.000, "
         "threshold 0.85), steps (AUROC 1.000" in done.stderr
     )
-    assert "--accept-structural-leak REASON" in done.stderr
+    assert "--set accept_structural_leak=REASON" in done.stderr
     assert "DagsterAssetCheckFailedError" not in done.stderr
     assert "certify: told is stopped by a check (see above)" in done.stderr
     assert "certify corpus show told" in done.stderr

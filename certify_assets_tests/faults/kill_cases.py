@@ -93,7 +93,7 @@ def _tables() -> None:
 def _runs() -> None:
     write_runs(Path("runs.jsonl"), tasks=100, attempts=4)
     write_runs(Path("more.jsonl"), tasks=120, attempts=4, seed=9)
-    _done("corpus import runs.jsonl --name other --no-rl")
+    _done("corpus import runs.jsonl --name other --set rl=false")
 
 
 def _certified() -> None:
@@ -104,7 +104,7 @@ def _certified() -> None:
     text = added.read_text("utf-8").replace("task-0", "more-0").replace("in order", "in a row")
     added.write_text(text, "utf-8")
     # makes the databases of Dagster and MLflow, which the first command of a data root does
-    _done("corpus import more.jsonl --name other --no-rl", "judge score c")
+    _done("corpus import more.jsonl --name other --set rl=false", "judge score c")
 
 
 def _operated() -> None:
@@ -309,11 +309,17 @@ CASES = (
         rooted=False,
     ),
     Case("research law", "tables", "research law --paper --out law.json", _TABLE, rooted=False),
-    Case("corpus import", "runs", "corpus import more.jsonl --name c --no-rl", _CORPORA, weight=2),
+    Case(
+        "corpus import",
+        "runs",
+        "corpus import more.jsonl --name c --set rl=false",
+        _CORPORA,
+        weight=2,
+    ),
     Case(
         "corpus import --replace",
         "certified",
-        "corpus import more.jsonl --name c --replace --no-rl",
+        "corpus import more.jsonl --name c --replace --set rl=false",
         _JUDGED,
         weight=3,
     ),

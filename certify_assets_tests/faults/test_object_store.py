@@ -150,7 +150,15 @@ def test_the_whole_line_on_an_object_store(start: Start, s3_root: str, tmp_path:
     runs = write_runs(tmp_path / "a.jsonl", tasks=100, attempts=4)
     bucket.write_bytes("runs/a.jsonl", runs.read_bytes())
     certify(
-        "corpus", "import", bucket.locate("runs"), "--name", "c", "--no-rl", "--judge", "lexical"
+        "corpus",
+        "import",
+        bucket.locate("runs"),
+        "--name",
+        "c",
+        "--set",
+        "rl=false",
+        "--set",
+        "judge=lexical",
     )
     # killed between training and certificate: what is stored stays, the rest is made
     _killed_after(start("run", "c", "--judge", "lexical"), "judges/lexical/model")

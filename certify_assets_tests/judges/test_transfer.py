@@ -227,7 +227,7 @@ def test_a_strict_pool_leaves_out_the_domain_of_the_target_and_what_is_of_none(
         "far",
         "loose",
     }
-    with pytest.raises(InputError, match="state it with `certify corpus import --domain`"):
+    with pytest.raises(InputError, match="state it with `certify corpus import --set domain=NAME`"):
         gather_pool(Corpus(store, "loose"), strict=True)
     with pytest.raises(InputError, match="whole number of at least 1"):
         gather_pool(Corpus(store, "home"), limit=0)

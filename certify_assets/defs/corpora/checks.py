@@ -113,7 +113,7 @@ def no_structural_leak(
         text += (
             ", and a judge would certify that, not the work; remove the leak, or say why to go "
             "on: certify corpus import … --replace "
-            "--accept-structural-leak REASON (accept_structural_leak in YAML)"
+            "--set accept_structural_leak=REASON"
         )
     return dg.AssetCheckResult(
         passed=not over,
