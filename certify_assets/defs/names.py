@@ -16,7 +16,6 @@ from certify_assets.evaluation.agent_folds import agent_folds_key
 from certify_assets.evaluation.comparison import MAIN_TABLE_KEY, comparison_key
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import judge_file
-from certify_assets.judges.reading import FORMER
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES, JudgeSpec
 from certify_assets.operations import layout
 from certify_assets.research.certifiability import CERTIFIABILITY_KEY
@@ -137,7 +136,7 @@ def judge_code_version(spec: JudgeSpec, part: str) -> str:
         prompt = {
             "prompt": spec.reading.prompt.sha256,
             "encoder": ENCODER_VERSION,
-            **({} if spec.reading in FORMER else {"tokens": spec.reading.tokens}),
+            "tokens": spec.reading.tokens,
         }
     about = {"judge": spec.registration(), "renderer": spec.reading.renderer.sha256, **prompt}
     return code_version(part=part, seed=spec.seed, **about)

@@ -19,7 +19,7 @@ from certify_assets.corpora.rendering import render_frame
 from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
 from certify_assets.judges.base import score_table
 from certify_assets.judges.lm.models import require_commit
-from certify_assets.judges.reading import FORMER, JudgeInput
+from certify_assets.judges.reading import USUAL, JudgeInput
 from certify_assets.judges.record import JudgeRecord, files_sha256, stored_folder
 from certify_assets.judges.specs import (
     JudgeSpec,
@@ -65,8 +65,8 @@ _SCORED_SPLITS = ("rl", "cal", "test")
 # `certify certificate`, `plan` and `verify` take them. Others of those splits are named apart: the
 # CAL rows that let a harvest through, and rows without an outcome.
 _SPENT, _UNLABELLED = "cal_half_a", "_unlabelled"
-# splits that certify where scores.json, of an earlier version, names none
-_BEFORE = ("cal",)
+# splits that certify a judge before it has scored, and where RL chooses it
+_CAL_ALONE = ("cal",)
 # the document whose hash says what a stage made
 _PRODUCTS = {"train": ("adapter.json", "adapter_sha256"), "score": ("scores.json", "scores_sha256")}
 # of a record: the specification of a judge that is not the platform's
@@ -384,9 +384,8 @@ class JudgedCorpus:
         # the platform's own was trained as its version did; a server's settings are its family's
         if self.name in platform_judges() or spec.hosted:
             return
-        # records of earlier versions name the seed alone
-        then = record.details.get(_REGISTERED)
-        changed = "seed" if record.seed != spec.seed else then and spec.changed_since(then)
+        then = record.details[_REGISTERED]
+        changed = "seed" if record.seed != spec.seed else spec.changed_since(then)
         if changed:
             raise StaleCertificateError(
                 f"{self} on {self.corpus} was trained with another {changed} than judges.yaml has "
@@ -407,8 +406,7 @@ class JudgedCorpus:
     def registration(self) -> object:
         """What is registered before TEST is read: the specification, and what is read of a run."""
         about, reading = self._registered or self.spec.registration(), self.reading
-        # as it always was of judges that read what all once did
-        return about if reading in FORMER else {"judge": about, "reading": reading.to_dict()}
+        return about if reading in USUAL else {"judge": about, "reading": reading.to_dict()}
 
     @property
     def _registered(self) -> object:
@@ -533,18 +531,17 @@ class JudgedCorpus:
         """Return the splits that are to certify the judge with the scores of now."""
         known, manifest = self.read("scores.json"), self.corpus.manifest
         if self.corpus.config.rl_labels == "choose":
-            return list(_BEFORE)
-        # under the same splits certificates keep the rows that they were made of, also those of a
-        # version that knew no other than CAL
+            return list(_CAL_ALONE)
+        # under the same splits certificates keep the rows that they were made of
         if known.get("manifest_sha256") == manifest.sha256:
-            return list(known.get("calibration_splits", _BEFORE))
+            return list(known["calibration_splits"])
         if self._kept_from_rl(known):
-            return list(_BEFORE)
+            return list(_CAL_ALONE)
         return [split for split in self.spec.calibration_splits if manifest.tasks[split]]
 
     def _kept_from_rl(self, known: Mapping[str, Any]) -> bool:
         """Whether RL still holds the tasks whose labels did not certify the judge before."""
-        if not known or "rl" in known.get("calibration_splits", _BEFORE):
+        if not known or "rl" in known["calibration_splits"]:
             return False
         # a delivery makes another manifest in which tasks keep their splits: labels that chose a
         # judge, or that a judge's decisions chose when RL was not guarded, would certify
@@ -641,7 +638,7 @@ class JudgedCorpus:
     @property
     def calibration_splits(self) -> tuple[str, ...]:
         """Splits that certify the judge with its stored scores."""
-        splits = tuple(self.read("scores.json").get("calibration_splits", _BEFORE))
+        splits = tuple(self.read("scores.json").get("calibration_splits", _CAL_ALONE))
         if not {"cal"} <= set(splits) <= set(self.spec.calibration_splits):
             raise IntegrityError(
                 f"{self.store.locate(self.key('scores.json'))} names {' and '.join(splits)} as the "

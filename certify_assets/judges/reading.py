@@ -18,7 +18,7 @@ _UNLIMITED = 10**9
 
 @dataclass(frozen=True, slots=True)
 class JudgeInput:
-    """What a judge reads of a run; by default as every judge did before records named it."""
+    """What a judge reads of a run; by default what judges of words read."""
 
     # of a run, and of each action and observation; None is the whole of it
     chars: int | None = 6000
@@ -72,5 +72,5 @@ WHOLE = JudgeInput(chars=None, step_chars=None)
 LEXICAL = JudgeInput()
 #: what the compact model reads: the tokens that it was pretrained on
 COMPACT = JudgeInput(tokens=CONTEXT)
-#: what judges read before records named it
-FORMER = (JudgeInput(), COMPACT)
+#: what a registration does not name
+USUAL = (LEXICAL, COMPACT)

@@ -54,6 +54,8 @@ class JudgeRecord:
     # of the splits and the texts that it was trained on
     manifest_sha256: str
     renderer_sha256: str
+    # document of what it reads of a run
+    reads: Mapping[str, Any]
     seed: int
     # the level of certificates is divided by their number
     candidates: int = 1
@@ -65,8 +67,6 @@ class JudgeRecord:
     sft_tasks: int = 0
     # of a lexical judge
     success_weight: float | None = None
-    # document of what it reads of a run; without one, what every judge once read
-    reads: Mapping[str, Any] | None = None
     # what its family records beyond that, next to the other fields of the document
     details: Mapping[str, Any] = field(default_factory=dict)
 
@@ -97,7 +97,7 @@ class JudgeRecord:
     @property
     def reading(self) -> JudgeInput:
         """What the judge was trained to read of a run."""
-        return JudgeInput.from_dict(self.reads or {})
+        return JudgeInput.from_dict(self.reads)
 
     @property
     def training_rows(self) -> int:

@@ -100,8 +100,8 @@ class GrpoSpec(CausalSpec):
 
 def optimised_by(training: Mapping[str, Any]) -> str:
     """Return the optimiser of a record's training in words, with its samples."""
-    samples = training.get("config", {}).get("samples", GrpoSpec.model_fields["samples"].default)
-    if training.get("optimiser") == "trl":
+    samples = training["config"]["samples"]
+    if training["optimiser"] == "trl":
         return f"GRPO of TRL, {samples} samples a prompt"
     return f"exact GRPO, the expectation over {samples} samples a prompt"
 

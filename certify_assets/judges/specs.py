@@ -207,10 +207,8 @@ class JudgeSpec(BaseModel):
         now = self.registered
         if not isinstance(now, dict) or not isinstance(then, dict):
             return "" if now == then else "setting"
-        # a field that a later version adds is one that an earlier registration has by default
-        known = {name: field.get_default() for name, field in type(self).model_fields.items()}
         for name in {**then, **now}:
-            before, after = (found.get(name, known.get(name)) for found in (then, now))
+            before, after = (found.get(name) for found in (then, now))
             if before != after:
                 return _settings_of(before, after) if name == "recipe" else name
         return ""

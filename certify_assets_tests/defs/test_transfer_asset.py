@@ -103,7 +103,9 @@ def test_the_record_of_a_language_models_adapter_holds_its_weights_and_its_loss(
         store.write_bytes(f"judges/transfer/c/adapter/{name}", b"{}")
     hashes = dict.fromkeys(("adapter_sha256", "manifest_sha256", "renderer_sha256"), "0")
     training = {"training": {"loss_curve": [{"step": 1, "loss": 0.5}]}}
-    record = JudgeRecord(judge="transfer", corpus="c", seed=42, details=training, **hashes)
+    record = JudgeRecord(
+        judge="transfer", corpus="c", reads={}, seed=42, details=training, **hashes
+    )
     with adapter_artifacts(JudgedCorpus.of(Corpus(store, "c"), JUDGES["transfer"]), record) as kept:
         assert sorted(path.name for path in kept["files"]) == [
             "adapter_model.safetensors",

@@ -229,15 +229,13 @@ class GrpoFamily(CausalFamily):
     def describe(self, record: JudgeRecord) -> str:
         """Return the rows of SFT that its start read, and the prompts of RL that the arm took."""
         training = record.detail("training")
-        runs = training.get("rl_trajectories")
         said = super().describe(record) + capped(record) + paired(record)
-        if not runs:
-            return said
-        by = f"{runs} runs of RL by {optimised_by(training)}"
-        if record.details.get("chosen") == START:
+        by = f"{training['rl_trajectories']} runs of RL by {optimised_by(training)}"
+        chosen = str(record.details["chosen"])
+        if chosen == START:
             return f"{said}; the start was kept, for no arm on {by} certified more"
-        prompts = reinforced_prompts(record)
-        return f"{said}, then {f'{prompts} prompts of ' if prompts else ''}{by}"
+        prompts = int(chosen.rpartition("_")[2]) * training["config"]["prompts_per_step"]
+        return f"{said}, then {prompts} prompts of {by}"
 
     def provenance(self, record: JudgeRecord) -> dict[str, str]:
         """Return how it was optimised."""
@@ -257,21 +255,9 @@ class GrpoFamily(CausalFamily):
         return found.model_copy(update={"summary": f"{summary}CAL and paid for in the level."})
 
     def require_current(self, judge: JudgedCorpus, record: JudgeRecord) -> None:
-        """Refuse arms that started from another judge, or were trained otherwise than is said."""
-        spec, start = judge.spec, judge.sibling(judge.spec.start)
-        assert isinstance(spec, GrpoSpec)
-        then = record.detail("training")
-        # the platform's own was trained as its version did
-        differing = [] if judge.name in platform_judges() else spec.settings.items()
-        for name, value in differing:
-            if then.get(name) != value:
-                raise StaleCertificateError(
-                    f"{judge} on {judge.corpus} was trained with another {name} than judges.yaml "
-                    f"has now; materialize judges/{judge}/model again."
-                )
-        if "arms" in record.details and (
-            start.artifact.adapter_sha256 != record.details["start_sha256"]
-        ):
+        """Refuse arms that started from another judge."""
+        start = judge.sibling(judge.spec.start)
+        if start.artifact.adapter_sha256 != record.details["start_sha256"]:
             raise StaleCertificateError(
                 f"the arms of {judge} on {judge.corpus} started from another {start} judge than "
                 f"the stored one; materialize judges/{judge}/model again."
@@ -317,13 +303,6 @@ def _require_start(judge: JudgedCorpus) -> None:
         f"{judge} starts from {start}, which is not trained on {judge.corpus}; run `{command}` "
         "first."
     )
-
-
-def reinforced_prompts(record: JudgeRecord) -> int:
-    """Return the prompts that the chosen arm had taken at its step; 0 where it is not known."""
-    step = str(record.details.get("chosen", "")).rpartition("_")[2]
-    of_step = record.detail("training").get("config", {}).get("prompts_per_step", 0)
-    return int(step) * of_step if step.isdecimal() else 0
 
 
 def _base(judge: JudgedCorpus) -> CausalJudge:

@@ -86,7 +86,6 @@ class AuditorPrompt:
 
     def to_dict(self) -> dict[str, str]:
         """Return the texts; the role only where it is not the system's own."""
-        # prompts from before there was a choice keep their hash
         return {
             name: value
             for name, value in asdict(self).items()

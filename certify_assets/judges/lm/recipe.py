@@ -53,7 +53,7 @@ class Recipe:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as documents have them."""
-        return without_default(asdict(self))
+        return asdict(self)
 
     @property
     def pooled(self) -> Recipe:
@@ -82,9 +82,3 @@ def draw_in_turn(rows: pd.DataFrame, number: int, seed: int) -> pd.DataFrame:
         turn = seen[corpus, task] = seen.get((corpus, task), -1) + 1
         keys.append((turn, order(corpus, task), place))
     return rows.iloc[sorted(place for *_, place in sorted(keys)[:number])]
-
-
-def without_default(settings: dict[str, Any]) -> dict[str, Any]:
-    """Leave out the objective that documents had before there was another."""
-    usual = settings["objective"] == OBJECTIVES[0]
-    return {name: value for name, value in settings.items() if not usual or name != "objective"}

@@ -12,7 +12,7 @@ import numpy as np
 from certify_assets.errors import InputError, LeakError, require_positive, require_whole
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.lm.contract import Encoded, VerdictTokens
-from certify_assets.judges.lm.recipe import OBJECTIVES, require_objective, without_default
+from certify_assets.judges.lm.recipe import OBJECTIVES, require_objective
 
 IGNORED = -100
 
@@ -74,7 +74,7 @@ class SftConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as documents have them."""
-        return without_default(asdict(self))
+        return asdict(self)
 
     @property
     def sha256(self) -> str:

@@ -4,7 +4,7 @@ Loss on the verdict alone, the paper's settings, and a training that can be stop
 """
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from certify_assets.errors import InputError, LeakError
-from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.lm import sft
 from certify_assets.judges.lm.adapters import attach_lora, load_adapter, quiet
 from certify_assets.judges.lm.contract import Encoded, VerdictTokens
@@ -187,14 +186,6 @@ def test_the_loss_of_the_first_step_of_pairs_by_hand(tmp_path: Path, packed: boo
     trained = train_sft(base, rows, tmp_path, config=config, packed=packed)
     assert trained.loss_curve[0]["loss"] == pytest.approx(expected, rel=1e-3)
     assert trained.to_dict()["config"]["objective"] == "pairs"
-
-
-def test_settings_have_the_hash_that_they_had_before_there_were_objectives() -> None:
-    assert "objective" not in SftConfig().to_dict()
-    assert SftConfig().sha256 == sha256_bytes(
-        canonical_json({k: v for k, v in asdict(SftConfig()).items() if k != "objective"})
-    )
-    assert replace(SftConfig(), objective="pairs").sha256 != SftConfig().sha256
 
 
 @pytest.mark.slow
