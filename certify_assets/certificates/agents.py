@@ -8,7 +8,7 @@ agent's own: on scores of a judge that was trained without the agent, where thes
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -20,7 +20,6 @@ from certify_assets.certificates.counts import TaskCounts, count_at
 from certify_assets.certificates.evaluation import evaluate
 from certify_assets.certificates.inputs import observe
 from certify_assets.certificates.procedures import binomial_tails
-from certify_assets.certificates.two_way import two_way_tails
 from certify_assets.certificates.verification import settings_of
 
 #: with fewer agents, leaving one out says little of the next
@@ -29,7 +28,6 @@ FEWEST_AGENTS: Final = 3
 ENOUGH_AGENTS: Final = 10
 #: probability that `agent_shift` is found where no agent is above the budget, at most
 SHIFT_LEVEL: Final = 0.05
-_TWO = 2
 _DRAWS = 2000
 _LEVELS = (0.05, 0.95)
 
@@ -109,7 +107,7 @@ def leave_one_agent_out(
     known = sorted(set(names.tolist()))
     if len(known) < FEWEST_AGENTS or certificate.threshold is None:
         return []
-    settings = replace(settings_of(certificate), max_task_size=None)
+    settings = settings_of(certificate)
     found = []
     for agent in known:
         mine = (names == agent) & np.isfinite(values)
@@ -118,10 +116,8 @@ def leave_one_agent_out(
             continue
         others = unseen[agent] if unseen and agent in unseen else values
         used = np.asarray(others, dtype=np.float64)
-        by_agent = names[rest] if settings.method.agents else None
-        table = observe(used[rest], labels[rest], groups[rest], by_agent)
-        evaluation = evaluate(table, settings)
-        if evaluation.missing_input:
+        evaluation = evaluate(observe(used[rest], labels[rest], groups[rest]), settings)
+        if evaluation.lacks_pilot:
             return []
         chosen = evaluation.chosen
         threshold = None if chosen is None else float(evaluation.counts.thresholds[chosen])
@@ -177,35 +173,6 @@ def _excess(counts: TaskCounts, alpha: float) -> float:
     size = counts.effective_tasks
     right = size * (1.0 - counts.selective_error)
     return float(binomial_tails(right, size, 1.0 - alpha)[0])
-
-
-def two_way_tail(
-    certificate: Certificate,
-    scores: ArrayLike,
-    outcomes: ArrayLike,
-    tasks: Sequence[Any] | NDArray[Any],
-    agents: Sequence[Any] | NDArray[Any],
-) -> float | None:
-    """Return the tail of a certified threshold over tasks and agents; None without two agents.
-
-    The figure next to the certificate's own tail, which is over tasks alone.
-    """
-    if certificate.threshold is None:
-        return None
-    table = observe(scores, outcomes, tasks, agents)
-    if len(table.agent_labels) < _TWO:
-        return None
-    settings = settings_of(certificate)
-    counts = count_at(table, certificate.side, np.array([certificate.threshold]))
-    assert counts.cells is not None
-    tails = two_way_tails(
-        counts.cells,
-        settings.budget,
-        level=settings.level,
-        draws=settings.draws,
-        seed=settings.seed,
-    )
-    return float(tails[0])
 
 
 def largest_agent_error(rows: Sequence[AgentError]) -> AgentError | None:

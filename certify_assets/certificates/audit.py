@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -109,9 +109,6 @@ def threshold_curve(
     evaluation = evaluate(observations, settings, pool=as_pool(pool))
     counts = evaluation.counts
     tails, guard = evaluation.tails, guard_of(counts, settings, drawn=True)
-    if settings.applied_multiplicity == "maxt":
-        # adjusted tails are of all thresholds together, and the curve shows each by itself
-        tails = evaluate(observations, replace(settings, multiplicity="fixed")).tails
     totals = zip(counts.error_totals.tolist(), counts.covered_trajectories.tolist(), strict=True)
     naive = [clopper_pearson_upper(errors, covered, settings.level) for errors, covered in totals]
     return ThresholdCurve(
@@ -306,9 +303,8 @@ def audit_certificate(
     found = measure_threshold(observations, settings, certificate.threshold, delta=delta, same=same)
     own = None
     if observations.scored:
-        # larger tasks than declared are a finding of an audit, not a reason to make none
-        evaluation = evaluate(observations, replace(settings, max_task_size=None))
-        own = None if evaluation.missing_input else evaluation.chosen_coverage
+        evaluation = evaluate(observations, settings)
+        own = None if evaluation.lacks_pilot else evaluation.chosen_coverage
     return Audit(
         **asdict(found),
         trajectories=observations.scored,
@@ -342,22 +338,21 @@ def measure_threshold(
     realized = int(counts.error_totals[0]) / covered if covered else None
     spent = settings.delta if delta is None else delta
     lower = lower_error_bound(counts, spent, settings.budget) if covered else 0.0
-    verdict, reason = _verdict(settings, counts, realized, lower, (seen, same))
-    if settings.applied_estimand == "task":
+    verdict, reason = _verdict(settings, realized, lower, seen=seen, same=same)
+    if settings.method.estimand == "task":
         reason = f"{reason} {_OTHER_ESTIMAND}"
     return MeasuredThreshold(verdict, reason, realized, lower, covered / counts.trajectories, seen)
 
 
 def _verdict(
     settings: Settings,
-    counts: TaskCounts,
     realized: float | None,
     lower: float,
-    facts: tuple[int, bool],
+    *,
+    seen: int,
+    same: bool,
 ) -> tuple[str, str]:
-    seen, same = facts
     alpha, needed = settings.alpha, n_min(settings.alpha, settings.delta)
-    largest, most = int(counts.sizes.max()), settings.max_task_size
     verdict = "WARN"
     if realized is None:
         reason = (
@@ -381,8 +376,6 @@ def _verdict(
             f"{seen} covered tasks are fewer than {needed}, too few to see an error of {alpha:g} "
             "that comes as wrong tasks."
         )
-    elif most is not None and largest > most:
-        reason = f"A task has {largest} trajectories, above the declared max_task_size {most}."
     else:
         verdict, over = "PASS", f"over {seen} covered tasks"
         reason = f"The realised error {realized:.3f} is at most alpha {alpha:g} {over}."

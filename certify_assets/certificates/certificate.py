@@ -28,11 +28,8 @@ class Parameters(TypedDict):
     """The settings of a certificate that have no key of their own."""
 
     guard: str
-    error_icc_cap: float | None
     size_ratio: float
-    max_task_size: int | None
     multiplicity: str
-    starts: list[float] | None
     pilot: str | None
     grid: int
     engine: str
@@ -48,11 +45,11 @@ class Certificate:
     passed, by default δ/(|Θ|·candidates)), trajectories and tasks (scored ones), covered_tasks and
     effective_tasks (at the threshold; 0 then), success_rate, icc, deff, n_eff, estimand, validity,
     assumptions, findings, candidates, inputs, software, seed. Beyond it: schema, parameters (guard,
-    error_icc_cap, size_ratio, max_task_size, multiplicity, starts, pilot as the hash of its table,
-    grid, engine, draws), provenance (names and hashes of what produced the scores), selection (the
-    rule, when there were candidates), covered_trajectories and errors (at the threshold), promise
-    (the sentence that may be quoted), issued_at (a day such as 2026-01-31, only where one was
-    given) and digest (the hash of all the rest).
+    size_ratio, multiplicity, pilot as the hash of its table, grid, engine, draws), provenance
+    (names and hashes of what produced the scores), selection (the rule, when there were
+    candidates), covered_trajectories and errors (at the threshold), promise (the sentence that may
+    be quoted), issued_at (a day such as 2026-01-31, only where one was given) and digest (the hash
+    of all the rest).
 
     Derived numbers have ten significant digits; alpha, delta and the threshold are exact.
 
@@ -295,19 +292,6 @@ def _check_sense(certificate: Certificate) -> None:
             raise ForgedCertificateError(f"{sentence}; give the certificate as it was written.")
 
 
-def _levels(item: Certificate) -> list[float]:
-    """Levels at which a threshold may have been tested."""
-    # a fallback chain that has reached further starts has more shares of δ
-    parameters = item.parameters
-    multiplicity = parameters["multiplicity"]
-    shares = level_shares(multiplicity, parameters["grid"], parameters["starts"])
-    reached = shares if multiplicity == "fallback" and item.certified else 1
-    return [
-        significant(count * (item.delta / (shares * item.candidates)))
-        for count in range(1, reached + 1)
-    ]
-
-
 def _contradictions(item: Certificate) -> Iterator[tuple[bool, str]]:
     """What cannot be true of a certificate together."""
     # in an order in which no later test divides by what an earlier one refuses
@@ -327,16 +311,11 @@ def _contradictions(item: Certificate) -> Iterator[tuple[bool, str]]:
         yield getattr(item, name) < least, f"{name} is {getattr(item, name)}, below {least}"
     rows, grid = item.inputs["rows"], item.parameters["grid"]
     yield grid < 1, f"parameters.grid is {grid}, below 1"
-    starts = item.parameters["starts"] or []
+    shares = level_shares(item.parameters["multiplicity"], grid)
+    level = significant(item.delta / (shares * item.candidates))
     yield (
-        not all(type(start) is float and 0.0 < start < 1.0 for start in starts),
-        "parameters.starts are not quantiles between 0 and 1",
-    )
-    levels = _levels(item)
-    yield (
-        item.level not in levels,
-        f"level is {item.level}, not delta / (shares * candidates) = "
-        f"{' or '.join(map(repr, levels))}",
+        item.level != level,
+        f"level is {item.level}, not delta / (shares * candidates) = {level!r}",
     )
     for name, most, limit in (
         ("trajectories", "inputs.rows", rows),

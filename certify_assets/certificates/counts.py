@@ -32,8 +32,6 @@ class TaskCounts:
         n_g(θ) and k_g(θ).
     sizes, successes : int64 arrays, shape (tasks,)
         Scored trajectories and successes of each task.
-    cells : int32 arrays, shape (thresholds, agents, tasks), or None
-        Covered and errors of every agent at every task, where the table has agents.
     """
 
     side: str
@@ -42,7 +40,6 @@ class TaskCounts:
     errors: NDArray[np.int32]
     sizes: NDArray[np.int64]
     successes: NDArray[np.int64]
-    cells: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None
 
     def at(self, place: int) -> TaskCounts:
         """Return the counts of one threshold."""
@@ -57,7 +54,6 @@ class TaskCounts:
             self.errors[part],
             self.sizes,
             self.successes,
-            None if self.cells is None else (self.cells[0][part], self.cells[1][part]),
         )
 
     @property
@@ -106,10 +102,6 @@ class TaskCounts:
         return np.asarray(
             np.einsum("tg,tg->t", self.covered, self.covered, dtype=np.int64, casting="safe")
         )
-
-    def covered_sizes(self, place: int) -> NDArray[np.int64]:
-        """Return how many tasks have none, one, two, … covered trajectories at one threshold."""
-        return np.bincount(self.covered[place])
 
     @cached_property
     def effective_tasks(self) -> NDArray[np.float64]:
@@ -185,14 +177,6 @@ def count_at(observations: Observations, side: str, thresholds: NDArray[np.float
     if side == "release":
         wrong, codes = wrong[::-1], codes[::-1]
     covered, errors = kernels.count_rows(codes, wrong, ends, sizes.size)
-    cells = None
-    if observations.agents is not None:
-        agents = observations.agents[:scored]
-        agents = agents if side == "reject" else agents[::-1]
-        shape = (ends.size, len(observations.agent_labels), sizes.size)
-        places = agents * np.int32(sizes.size) + codes
-        found = kernels.count_rows(places, wrong, ends, shape[1] * shape[2])
-        cells = (found[0].reshape(shape), found[1].reshape(shape))
     return TaskCounts(
         side,
         np.ascontiguousarray(thresholds),
@@ -200,5 +184,4 @@ def count_at(observations: Observations, side: str, thresholds: NDArray[np.float
         errors,
         sizes.astype(np.int64),
         successes.astype(np.int64),
-        cells,
     )

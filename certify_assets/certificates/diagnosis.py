@@ -22,22 +22,10 @@ _NOISE = 2
 _AT_ONCE = 32
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _NO_TAIL, _ABOVE_1 = 1e-300, math.nextafter(1.0, 2.0)
-#: what was not given, and so why nothing was tested
-MISSING_INPUTS = {
-    "pilot_missing": (
-        "{} fixes thresholds, start and bets on a pilot table of other tasks and had none, so "
-        "nothing was tested; give one (--pilot)."
-    ),
-    "agents_missing": (
-        "{} draws agents again and has no agent of a row, so nothing was tested; give a table with "
-        "a column agent."
-    ),
-    "max_task_size_missing": (
-        "{} over trajectories needs to know how large a task can be, so nothing was tested; "
-        "declare max_task_size, or leave "
-        "estimand trajectory out."
-    ),
-}
+LACKS_PILOT = (
+    "betting fixes thresholds, start and bets on a pilot table of other tasks and had none, so "
+    "nothing was tested; give one (--pilot)."
+)
 #: success rate, AUROC, lowest error, its coverage
 _Facts = tuple[float, float | None, float, float]
 
@@ -54,8 +42,7 @@ class Diagnosis:
         "base_rate": so it does, and there are too few trajectories of the class that this side
         decides for any judge. "tasks": the error is below α, the tasks are too few to show it.
         "guard": the bootstrap passes and the guard does not. "draws": so few resamples are drawn
-        that none could pass. "input": the procedure lacks a pilot table, agents or a
-        declared task size.
+        that none could pass. "input": the procedure lacks a pilot table.
     tasks : int
         Tasks observed.
     tasks_needed : int or None
@@ -150,7 +137,7 @@ def diagnose_evaluation(
 def _stopped_by(evaluation: Evaluation, settings: Settings) -> str | None:
     if evaluation.chosen is not None:
         return None
-    if evaluation.missing_input is not None:
+    if evaluation.lacks_pilot:
         return "input"
     if evaluation.passed_test.any():
         return "guard"
@@ -168,11 +155,11 @@ def _tasks_needed(evaluation: Evaluation, settings: Settings) -> tuple[int | Non
     """The fewest tasks like these at which a threshold passes, and its coverage."""
     counts = evaluation.counts
     errors = evaluation.tested.selective_error
-    # a chain passes nothing before its start
+    # a sequence passes nothing before its start
     places = (
         np.unique(counts.covered_trajectories, return_index=True)[1].tolist()
-        if evaluation.starts is None
-        else evaluation.starts
+        if evaluation.plan is None
+        else [evaluation.plan.start]
     )
     guards = {
         place: guard
@@ -202,20 +189,16 @@ def _tasks_needed(evaluation: Evaluation, settings: Settings) -> tuple[int | Non
 
 
 def _guard_tasks(evaluation: Evaluation, settings: Settings, place: int) -> int | None:
-    """Tasks at which the guard passes: floor and Kish grow in proportion to the tasks."""
+    """Tasks at which the guard passes: the floor falls with each of them."""
     if settings.applied_guard == "none":
         return 1
-    tasks, limit = evaluation.counts.tasks, float(evaluation.guard.limits[place])
+    tasks, limit = evaluation.counts.tasks, evaluation.guard.limit
     factor = factor_needed(
         evaluation.counts, place, settings.alpha, settings.delta / settings.candidates
     )
     spread = math.ceil(tasks * factor) if factor > 1.0 else 1
-    if settings.applied_guard == "floor":
-        log_floor = math.log(max(float(evaluation.guard.floor_probability[place]), 1e-300))
-        return (
-            max(spread, math.ceil(tasks * math.log(limit) / log_floor)) if log_floor < 0 else None
-        )
-    return max(spread, math.ceil(tasks * limit / float(evaluation.counts.effective_tasks[place])))
+    log_floor = math.log(max(float(evaluation.guard.floor_probability[place]), 1e-300))
+    return max(spread, math.ceil(tasks * math.log(limit) / log_floor)) if log_floor < 0 else None
 
 
 def _first_passing(
@@ -229,7 +212,7 @@ def _first_passing(
         tails = settings.method.tails(
             evaluation.tested.part(part), evaluation.test.part(part), tasks
         )
-        found = np.flatnonzero(tails <= settings.lone_level)
+        found = np.flatnonzero(tails <= settings.level)
         if found.size:
             return int(part[found[0]])
     return None
@@ -267,7 +250,7 @@ def _excess(evaluation: Evaluation, settings: Settings, place: int) -> Callable[
 
     def excess(tasks: int) -> float:
         tail = float(settings.method.tails(tested, test, tasks)[0]) if tasks else 1.0
-        ratio, passes = tail / settings.lone_level, tail <= settings.lone_level
+        ratio, passes = tail / settings.level, tail <= settings.level
         return math.log(max(ratio, _NO_TAIL) if passes else max(ratio, _ABOVE_1))
 
     return excess
@@ -304,8 +287,8 @@ def _sentence(
             f"the observed error is at least {lowest:.3f} against alpha {settings.alpha:g}; no "
             "number of tasks like these would do."
         )
-    if stopped == "input" and evaluation.missing_input is not None:
-        return MISSING_INPUTS[evaluation.missing_input].format(settings.method.name)
+    if stopped == "input":
+        return LACKS_PILOT
     if stopped == "draws":
         return (
             f"The number of draws stops it: with {settings.draws} resamples no threshold can pass "

@@ -10,8 +10,9 @@ from certify_assets.certificates.bootstrap import draws_needed
 from certify_assets.certificates.charge import POOL_TASKS
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts
-from certify_assets.certificates.diagnosis import MISSING_INPUTS, diagnose_evaluation
+from certify_assets.certificates.diagnosis import LACKS_PILOT, diagnose_evaluation
 from certify_assets.certificates.evaluation import (
+    BONFERRONI,
     Evaluation,
     Settings,
     coverage_under,
@@ -54,9 +55,8 @@ def certificate_findings(
         *_guard_findings(evaluation, settings),
         *_pool_findings(observations, evaluation, settings, pool),
     ]
-    if evaluation.missing_input is not None:
-        text = MISSING_INPUTS[evaluation.missing_input].format(settings.method.name)
-        found.append((evaluation.missing_input, text))
+    if evaluation.lacks_pilot:
+        found.append(("pilot_missing", LACKS_PILOT))
     elif evaluation.chosen is None:
         text = diagnose_evaluation(observations, evaluation, settings).sentence
         found.append(("nothing_passes", text))
@@ -80,7 +80,7 @@ def _table_findings(
             "validated there.",
         )
     distinct = np.unique(counts.thresholds).size
-    if distinct < counts.thresholds.size and settings.applied_multiplicity == "bonferroni":
+    if distinct < counts.thresholds.size and settings.multiplicity == BONFERRONI:
         yield (
             "tied_grid",
             f"The {counts.thresholds.size} thresholds hold {distinct} distinct scores; the "
@@ -169,7 +169,7 @@ def _size_findings(evaluation: Evaluation, settings: Settings) -> Iterator[tuple
     place, counts = evaluation.chosen, evaluation.counts
     if place is None:
         return
-    if settings.applied_estimand != "trajectory":
+    if settings.method.estimand != "trajectory":
         yield from _weight_findings(counts, place, settings)
         return
     effective, needed = float(counts.effective_tasks[place]), n_min(settings.alpha, settings.delta)
@@ -184,13 +184,12 @@ def _size_findings(evaluation: Evaluation, settings: Settings) -> Iterator[tuple
     largest, median = int(covered.max()), float(np.median(covered[covered > 0]))
     pseudo = evaluation.test.pseudo
     supposed = settings.size_ratio if pseudo is None else float(pseudo.ratios[place])
-    undeclared = settings.max_task_size is None and supposed < largest / median
-    if largest >= _LARGE_RATIO * median and undeclared:
+    if largest >= _LARGE_RATIO * median and supposed < largest / median:
         yield (
             "unequal_tasks",
             f"The largest covered task has {largest} covered trajectories, {largest / median:.3g} "
             f"times the median of {median:g} and {100 * float(largest_shares(counts)[place]):.1f} "
-            "% of all; cap the attempts a task, or declare size_ratio or max_task_size.",
+            "% of all; cap the attempts a task, or declare size_ratio.",
         )
 
 
@@ -207,12 +206,11 @@ def _weight_findings(
             "promise weighs every task the same.",
         )
     largest, median = int(counts.sizes.max()), float(np.median(counts.sizes))
-    if settings.method.weighted and largest >= _LARGE_RATIO * median:
+    if settings.method.pilot and largest >= _LARGE_RATIO * median:
         yield (
             "unequal_tasks",
             f"The largest task has {largest} trajectories, {largest / median:.3g} times the median "
-            f"of {median:g}, and weighs no more than any other; "
-            "for an error over trajectories give estimand trajectory with max_task_size.",
+            f"of {median:g}, and weighs no more than any other.",
         )
 
 
@@ -266,8 +264,6 @@ def _pool_findings(
 
 
 def _guard_findings(evaluation: Evaluation, settings: Settings) -> Iterator[tuple[str, str]]:
-    if not (settings.method.joint or settings.method.guarded):
-        return
     if settings.applied_guard == "none":
         return
     counts, guard = evaluation.counts, evaluation.guard
@@ -279,9 +275,7 @@ def _guard_findings(evaluation: Evaluation, settings: Settings) -> Iterator[tupl
             f"coverage {counts.coverage[place]:.3f} from {counts.covered_tasks[place]} tasks "
             "passes the bootstrap"
         )
-        floor_passes = guard.floor_probability[place] <= guard.limits[place]
-        kish_passes = counts.effective_tasks[place] >= guard.limits[place]
-        if floor_passes if settings.applied_guard == "floor" else kish_passes:
+        if guard.floor_probability[place] <= guard.limit:
             share = (
                 f"the largest task has {100 * float(largest_shares(counts)[place]):.1f} % of the "
                 "covered trajectories"
@@ -291,20 +285,7 @@ def _guard_findings(evaluation: Evaluation, settings: Settings) -> Iterator[tupl
                 "size, too few for resampling tasks to tell"
             )
             yield "guard_concentration_blocked", f"{seen}, not the guard: {why}."
-        elif settings.applied_guard == "floor":
-            floor = f"{guard.floor_probability[place]:.3g} > {guard.limits[place]:.3g}"
-            icc = f"at error-ICC {guard.icc.upper:.3f}"
-            why = f"error-free data would have probability {floor} {icc}"
-            yield "guard_floor_blocked", f"{seen}, not the floor: {why}."
         else:
-            why = (
-                f"{counts.effective_tasks[place]:.1f} effective tasks are fewer than the "
-                f"{guard.limits[place]:.0f} it asks for"
-            )
-            yield "guard_kish_blocked", f"{seen}, not the guard: {why}."
-    if settings.error_icc_cap is not None and guard.icc.estimate > settings.error_icc_cap:
-        yield (
-            "error_icc_cap_exceeded",
-            f"The declared error-ICC cap {settings.error_icc_cap:g} lies below the estimate "
-            f"{guard.icc.estimate:.3f} from this table.",
-        )
+            floor = f"{guard.floor_probability[place]:.3g} > {guard.limit:.3g}"
+            why = f"error-free data would have probability {floor} at error-ICC {guard.icc:.3f}"
+            yield "guard_floor_blocked", f"{seen}, not the floor: {why}."

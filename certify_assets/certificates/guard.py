@@ -17,7 +17,7 @@ says nothing: where the heavy tasks happen to be right the bootstrap tail is zer
   out: fewer than ln δ / ln(1 − 1/e) effective tasks, 6.5 at δ = .05.
 
 Neither refuses twenty or more equal tasks. They are the least that a guard can ask, no test at δ;
-against a few large tasks that are wrong, declare ``size_ratio`` or ``max_task_size``.
+against a few large tasks that are wrong, declare ``size_ratio``.
 
 Measured at α = .1 (100 tasks of one trajectory and some of 400, the large ones wrong with a true
 error of .15; share of 300 tables certified by the floor without and with these rules, standard
@@ -39,7 +39,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates import kernels
-from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts
 
 _EQUAL = 20
@@ -91,19 +90,11 @@ def factor_needed(counts: TaskCounts, place: int, alpha: float, delta: float) ->
     )
 
 
-GUARDS = ("floor", "kish", "none")
+GUARDS = ("floor", "none")
 #: the floor spends an eighth of δ
 FLOOR_SHARE = 8
 _DROP = 1.353
 _ENOUGH_ERRORS = 10
-
-
-@dataclass(frozen=True)
-class ErrorIcc:
-    """Intra-task correlation of errors, and its one-sided 95 % upper bound."""
-
-    estimate: float
-    upper: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,30 +104,27 @@ class GuardTest:
     passed: NDArray[np.bool_]
     # P(no error | true error α, errors correlated ρ_e within tasks)
     floor_probability: NDArray[np.float64]
-    # largest floor probability, or smallest number of effective tasks for Kish, that passes
-    limits: NDArray[np.float64]
-    icc: ErrorIcc  # ρ_e of the floor after any declared cap, with the estimate before it
+    limit: float  # largest floor probability that passes
+    icc: float  # upper bound of ρ_e in the floor
     # where so few tasks carry the covered trajectories that no guard passes
     concentrated: NDArray[np.bool_]
 
 
-def error_icc_bound(
-    covered: NDArray[np.int32], errors: NDArray[np.int32], drop: float = _DROP
-) -> ErrorIcc:
-    """Beta-binomial correlation of errors at one threshold with free mean, and its upper bound."""
+def error_icc_bound(covered: NDArray[np.int32], errors: NDArray[np.int32]) -> float:
+    """One-sided 95 % upper bound of the beta-binomial correlation of errors within tasks."""
     inside = covered > 0
     n, k = covered[inside].astype(np.int64), errors[inside].astype(np.int64)
     if not n.size or not k.any() or (k == n).all() or n.max() == 1:
-        return ErrorIcc(0.0, 1.0)
+        return 1.0
     width = int(n.max())
-    estimate, upper = kernels.icc_profile(
+    _, upper = kernels.icc_profile(
         exceeding(k, width),
         exceeding(n - k, width),
         exceeding(n, width),
         float(np.count_nonzero((k > 0) & (k < n))),
-        drop,
+        _DROP,
     )
-    return ErrorIcc(float(estimate), float(upper))
+    return upper
 
 
 def exceeding(values: NDArray[np.int64], width: int) -> NDArray[np.float64]:
@@ -164,69 +152,38 @@ def floor_log_probability(sizes: NDArray[np.int64], mean: float, icc: float) -> 
     return float(often @ terms)
 
 
-def _error_icc(counts: TaskCounts, cap: float | None) -> ErrorIcc:
-    """The larger bound of the widest threshold and the first one with ten errors, capped."""
+def _error_icc(counts: TaskCounts) -> float:
+    """The larger bound of the widest threshold and the first one with ten errors."""
     enough = np.flatnonzero(counts.error_totals >= _ENOUGH_ERRORS)
     places = {
         counts.thresholds.size - 1,
         int(enough[0]) if enough.size else counts.thresholds.size - 1,
     }
-    fits = [
-        error_icc_bound(counts.covered[place], counts.errors[place]) for place in sorted(places)
-    ]
-    upper = max(fit.upper for fit in fits)
-    return ErrorIcc(max(fit.estimate for fit in fits), upper if cap is None else min(upper, cap))
+    return max(error_icc_bound(counts.covered[place], counts.errors[place]) for place in places)
 
 
 def no_guard(thresholds: int) -> GuardTest:
     """Return what a procedure that takes no guard has: nothing is asked, and nothing computed."""
     unknown = np.full(thresholds, np.nan)
     passed = np.ones(thresholds, dtype=bool)
-    return GuardTest(passed, unknown, unknown, ErrorIcc(0.0, 1.0), ~passed)
+    return GuardTest(passed, unknown, math.nan, 1.0, ~passed)
 
 
 def apply_guard(
-    counts: TaskCounts,
-    *,
-    guard: str,
-    alpha: float,
-    delta: float,
-    error_icc_cap: float | None = None,
-    size_ratio: float = 1.0,
-    max_task_size: int | None = None,
+    counts: TaskCounts, *, guard: str, alpha: float, delta: float, size_ratio: float = 1.0
 ) -> GuardTest:
     """Test every threshold with a guard."""
     if not counts.thresholds.size:
-        return GuardTest(
-            np.empty(0, dtype=bool),
-            np.empty(0),
-            np.empty(0),
-            ErrorIcc(0.0, 1.0),
-            np.empty(0, dtype=bool),
-        )
-    icc = _error_icc(counts, error_icc_cap)
-    ratios = np.full(counts.thresholds.size, size_ratio)
-    if max_task_size is not None:
-        mean_size = counts.covered_trajectories / np.maximum(counts.covered_tasks, 1)
-        ratios = np.maximum(ratios, max_task_size / np.maximum(mean_size, 1.0))
-    supposed = [inflated_alpha(alpha, float(ratio)) for ratio in ratios]
+        return no_guard(0)
+    icc, mean = _error_icc(counts), inflated_alpha(alpha, size_ratio)
     floor = np.array(
         [
-            math.exp(floor_log_probability(counts.covered_sizes(place), mean, icc.upper))
-            for place, mean in enumerate(supposed)
+            math.exp(floor_log_probability(np.bincount(covered), mean, icc))
+            for covered in counts.covered
         ]
     )
     if guard == "none":
-        return GuardTest(
-            np.ones(floor.size, dtype=bool),
-            floor,
-            np.ones(floor.size),
-            icc,
-            np.zeros(floor.size, dtype=bool),
-        )
-    few = concentrated(counts, alpha, delta)
-    if guard == "floor":
-        limits = np.full(floor.size, delta / FLOOR_SHARE)
-        return GuardTest((floor <= limits) & ~few, floor, limits, icc, few)
-    limits = np.array([n_min(mean, delta) for mean in supposed], dtype=np.float64)
-    return GuardTest((counts.effective_tasks >= limits) & ~few, floor, limits, icc, few)
+        passed = np.ones(floor.size, dtype=bool)
+        return GuardTest(passed, floor, 1.0, icc, ~passed)
+    few, limit = concentrated(counts, alpha, delta), delta / FLOOR_SHARE
+    return GuardTest((floor <= limit) & ~few, floor, limit, icc, few)

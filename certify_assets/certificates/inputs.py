@@ -78,9 +78,6 @@ class Observations:
     labels: tuple[str, ...]
     scored: int
     sha256: str
-    #: index of each row's agent in its sorted labels; None for a table without
-    agents: NDArray[np.int32] | None = None
-    agent_labels: tuple[str, ...] = ()
 
     def one_a_task(self, seed: int) -> Observations:
         """Return one scored row of each task, drawn by the seed; the hash stays."""
@@ -139,12 +136,10 @@ class Observations:
 
     @cached_property
     def repeats(self) -> int:
-        """Number of scored rows that repeat an earlier one in everything that is known of it."""
-        columns: list[NDArray[Any]] = [self.scores, self.tasks, self.outcomes]
-        columns += [] if self.agents is None else [self.agents]
+        """Number of scored rows that repeat an earlier one in score, outcome and task."""
         same = np.ones(max(0, self.scored - 1), dtype=bool)
         # equal rows are next to each other
-        for column in columns:
+        for column in (self.scores, self.tasks, self.outcomes):
             same &= column[1 : self.scored] == column[: max(0, self.scored - 1)]
         return int(np.count_nonzero(same))
 
@@ -153,12 +148,7 @@ class Observations:
         places = np.arange(self.scores.size)
         draws = kernels.task_draws(np.uint64(seed), self.scored)
         places[: self.scored] = np.argsort(draws, kind="stable")
-        return replace(
-            self,
-            outcomes=self.outcomes[places],
-            tasks=self.tasks[places],
-            agents=None if self.agents is None else self.agents[places],
-        )
+        return replace(self, outcomes=self.outcomes[places], tasks=self.tasks[places])
 
     @cached_property
     def task_sizes(self) -> NDArray[np.int64]:
@@ -194,7 +184,6 @@ def observe(
     scores: ArrayLike,
     outcomes: ArrayLike,
     tasks: Sequence[Any] | NDArray[Any],
-    agents: Sequence[Any] | NDArray[Any] | None = None,
 ) -> Observations:
     """Validate a table and bring it into canonical order.
 
@@ -206,8 +195,6 @@ def observe(
         0 or 1 a row.
     tasks : sequence of hashables
         Task of each row: text or numbers, never missing.
-    agents : sequence of hashables, optional
-        Agent of each row; part of what the hash names where given.
 
     Returns
     -------
@@ -220,14 +207,13 @@ def observe(
         first such row.
     """
     with under_way(WorkStage("sorting the rows", 4)) as stage:
-        return _observed(scores, outcomes, tasks, agents, stage)
+        return _observed(scores, outcomes, tasks, stage)
 
 
 def _observed(
     scores: ArrayLike,
     outcomes: ArrayLike,
     tasks: Sequence[Any] | NDArray[Any],
-    agents: Sequence[Any] | NDArray[Any] | None,
     stage: WorkStage,
 ) -> Observations:
     values = checked_scores(scores)
@@ -243,17 +229,7 @@ def _observed(
         raise InputError(
             "The table has no rows; give at least one scored trajectory with its outcome and task."
         )
-    cells = codes
-    names: tuple[str, ...] = ()
-    who: NDArray[np.int64] | None = None
-    if agents is not None:
-        names, who = _factorise([str(agent) for agent in agents])
-        if who.size != codes.size:
-            raise InputError(
-                f"there are {codes.size} rows and {who.size} agents; give the agent of every row."
-            )
-        cells = codes * np.int64(len(names)) + who
-    grouped = kernels.group_order(cells * np.int64(2) + right, 2 * len(labels) * max(1, len(names)))
+    grouped = kernels.group_order(codes * np.int64(2) + right, 2 * len(labels))
     stage.done = 2
     order = grouped[np.argsort(values[grouped], kind="stable")]
     stage.done = 3
@@ -262,7 +238,6 @@ def _observed(
         right[order].astype(np.int8),
         codes[order].astype(np.int32),
     )
-    by = None if who is None else who[order].astype(np.int32)
     missing = int(np.isnan(ordered).sum())
     return Observations(
         ordered,
@@ -270,9 +245,11 @@ def _observed(
         task,
         labels,
         ordered.size - missing,
-        _digest(ordered, successes, task, labels, agents=by, agent_labels=names),
-        by,
-        names,
+        content_hash(
+            "rows/1",
+            [ordered.size, labels],
+            [(ordered, "<f8"), (successes, "|i1"), (task, "<i4")],
+        ),
     )
 
 
@@ -284,31 +261,21 @@ def repeated_rows(
     agents: Sequence[Any] | NDArray[Any] | None,
 ) -> int:
     """Count rows that repeat an earlier one in score, outcome, task and, where given, agent."""
-    if agents is None or observations.agents is not None or not observations.repeats:
+    if agents is None or not observations.repeats:
         return observations.repeats
-    return observe(scores, outcomes, tasks, agents).repeats
+    values, (_, owner) = checked_scores(scores), task_codes([str(agent) for agent in agents])
+    if owner.size != values.size:
+        raise InputError(
+            f"there are {values.size} rows and {owner.size} agents; give the agent of every row."
+        )
+    rows = np.stack([values, _outcomes(outcomes), task_codes(tasks)[1], owner])
+    rows = rows[:, ~np.isnan(values)]
+    return rows.shape[1] - np.unique(rows, axis=1).shape[1]
 
 
 def task_codes(tasks: Sequence[Any] | NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
     """Return the sorted task labels, and the place of each row's task among them."""
     return _factorise(tasks)
-
-
-def _digest(
-    scores: NDArray[np.float64],
-    outcomes: NDArray[np.int8],
-    tasks: NDArray[np.int32],
-    labels: tuple[str, ...],
-    *,
-    agents: NDArray[np.int32] | None,
-    agent_labels: tuple[str, ...],
-) -> str:
-    columns: list[tuple[NDArray[Any], str]] = [(scores, "<f8"), (outcomes, "|i1"), (tasks, "<i4")]
-    # a table without agents has the hash that it had before there were any
-    if agents is None:
-        return content_hash("rows/1", [scores.size, labels], columns)
-    named = [scores.size, labels, agent_labels]
-    return content_hash("rows/2", named, [*columns, (agents, "<i4")])
 
 
 def content_hash(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from numpy.typing import ArrayLike, NDArray
@@ -25,13 +25,9 @@ _DECIDES = {
 CONFIDENCE = {
     "asymptotic": "approximate confidence {:g} %",
     "finite-sample": "confidence {:g} %",
-    "conjectured": "confidence, by a conjecture that is not proved, of {:g} %",
     "calibrated by simulation": "confidence {:g} %, calibrated by simulation",
     "none under clustering": "confidence, for independent trajectories only, of {:g} %",
 }
-#: violations under the floor at a true error of 1.1 α in whole tasks; 300 trials, standard error
-#: .016 to .019
-_MISSED = {"fixed": ".08", "fallback": ".09", "maxt": ".12"}
 _DEFAULT_SELECTION = (
     "One of {} candidates compared on these outcomes; delta is divided by their number."
 )
@@ -47,12 +43,7 @@ def certify(
     side: str = "reject",
     procedure: str = DEFAULT,
     guard: str = "floor",
-    error_icc_cap: float | None = None,
     size_ratio: float = 1.0,
-    max_task_size: int | None = None,
-    estimand: str | None = None,
-    multiplicity: str = "bonferroni",
-    starts: Sequence[float] | None = None,
     grid: int | None = None,
     engine: str = "auto",
     draws: int = 2000,
@@ -85,32 +76,15 @@ def certify(
     side : {"reject", "release"}
     procedure : str
         A name of ``PROCEDURES``; by default the first of them, pseudo_task.
-    guard : {"floor", "kish", "none"}
+    guard : {"floor", "none"}
         On guarded_taskboot: what must hold in addition to the bootstrap.
-    error_icc_cap : float, optional
-        Declared upper limit of the intra-task correlation of errors.
     size_ratio : float
         Declared limit of how much larger wrong tasks are than others, at least 1.
-    max_task_size : int, optional
-        Declared limit of scored trajectories a task, here and in use: a larger task is refused, and
-        the guard supposes wrong tasks that are as large.
-    estimand : {"trajectory", "task"}, optional
-        By default the procedure's own: tasks for one_per_task, task_hoeffding, betting and gaffke,
-        else trajectories. Betting and gaffke take "trajectory" with a ``max_task_size``.
-    multiplicity : {"bonferroni", "fixed", "fallback", "maxt"}
-        How the grid is paid for: δ/|Θ| a threshold; δ upward from one declared start until a
-        threshold fails; δ cut among several such starts, a chain that reaches the next start
-        handing its share on; or, on TaskBoot, the joint bootstrap of all thresholds, stepped down.
-        Betting has a fixed sequence of its own.
-    starts : sequence of float, optional
-        Score quantiles at which chains start, declared before the outcomes are seen: one for
-        "fixed" (.3 by default), some for "fallback" (.1, .3, .5, .7). On the release side the
-        quantile is counted from the highest score.
     grid : int, optional
         Number of thresholds |Θ|; by default 160 for pseudo_task, else 40.
     engine : {"auto", "exact", "saddlepoint", "montecarlo"}
     draws, seed : int
-        Of the Monte-Carlo engine and of max-T.
+        Of the Monte-Carlo engine.
     candidates : int
         Number of judges, arms or settings among which this one was chosen on the same table; δ is
         divided by it.
@@ -123,8 +97,7 @@ def certify(
     selection : str, optional
         The rule of that choice, for the reader.
     agents : sequence of hashables, optional
-        Agent of each trajectory, which two_way draws again like tasks; without them it certifies
-        nothing. No other procedure reads it.
+        Agent of each trajectory: rows of different agents do not repeat one another.
     inputs : mapping, optional
         Expected {"sha256", "rows"} of the table; another table is refused.
     provenance : mapping, optional
@@ -155,19 +128,14 @@ def certify(
         side=side,
         procedure=procedure,
         guard=guard,
-        error_icc_cap=error_icc_cap,
         size_ratio=size_ratio,
-        max_task_size=max_task_size,
-        estimand=estimand,
-        multiplicity=multiplicity,
-        starts=starts,
         grid=grid,
         engine=engine,
         draws=draws,
         seed=seed,
         candidates=candidates,
     )
-    observations = observe(scores, outcomes, tasks, agents if settings.method.agents else None)
+    observations = observe(scores, outcomes, tasks)
     if inputs is not None and dict(inputs) != observations.fingerprint:
         raise IntegrityError(
             f"The table is {observations.fingerprint}, not the {dict(inputs)} expected; give the "
@@ -213,14 +181,12 @@ def issue(
         icc=significant(clusters.icc),
         deff=significant(clusters.deff),
         n_eff=significant(clusters.n_eff),
-        estimand=settings.applied_estimand,
+        estimand=method.estimand,
         validity=method.validity,
         assumptions=(
             *method.assumptions,
-            *_estimand_assumptions(settings),
-            *_level_assumptions(evaluation, settings),
+            *_level_assumptions(evaluation),
             *_guard_assumptions(settings),
-            *_caveats(settings),
             *_pseudo_task_assumptions(evaluation, pool),
         ),
         promise=_promise(evaluation, settings),
@@ -283,7 +249,7 @@ def _outcome(evaluation: Evaluation, settings: Settings) -> _Outcome:
         "coverage": significant(float(counts.coverage[place])),
         "selective_error": significant(float(counts.selective_error[place])),
         "tail": significant(float(evaluation.tails[place])),
-        "level": significant(float(evaluation.levels[place])),
+        "level": significant(settings.level),
         "covered_trajectories": int(counts.covered_trajectories[place]),
         "covered_tasks": int(counts.covered_tasks[place]),
         "errors": int(counts.error_totals[place]),
@@ -292,14 +258,10 @@ def _outcome(evaluation: Evaluation, settings: Settings) -> _Outcome:
 
 
 def _parameters(settings: Settings, pilot: Observations | None) -> Parameters:
-    cap, most, starts = settings.error_icc_cap, settings.max_task_size, settings.applied_starts
     return {
         "guard": settings.applied_guard,
-        "error_icc_cap": None if cap is None else float(cap),
         "size_ratio": float(settings.size_ratio),
-        "max_task_size": None if most is None else int(most),
-        "multiplicity": settings.applied_multiplicity,
-        "starts": None if starts is None else list(starts),
+        "multiplicity": settings.multiplicity,
         "pilot": pilot.sha256 if pilot is not None and settings.method.pilot else None,
         "grid": int(settings.applied_grid),
         "engine": settings.engine,
@@ -314,49 +276,17 @@ def _checked_provenance(provenance: Mapping[str, str] | None) -> dict[str, str]:
     return named
 
 
-def _estimand_assumptions(settings: Settings) -> tuple[str, ...]:
-    if not settings.method.weighted:
+def _level_assumptions(evaluation: Evaluation) -> tuple[str, ...]:
+    """How the grid is paid for where a pilot says so."""
+    plan = evaluation.plan
+    if plan is None:
         return ()
-    if settings.applied_estimand == "task":
-        return (
-            "Every task weighs the same: the error is that of a random attempt at a random task, "
-            "among those decided. Where wrong tasks have more "
-            "attempts than others, the share of wrong trajectories is larger than that.",
-        )
-    if settings.max_task_size is None:
-        return ()
-    return (f"No task has more than {settings.max_task_size} trajectories, here and in use.",)
-
-
-def _level_assumptions(evaluation: Evaluation, settings: Settings) -> tuple[str, ...]:
-    """How the grid is paid for, where it is not by Bonferroni."""
-    plan, starts = evaluation.plan, settings.applied_starts
-    if plan is not None:
-        return (
-            f"Multiplicity: fixed sequence. The pilot table ({plan.tasks} tasks, "
-            f"{plan.sha256[:12]}) fixed the thresholds, the start "
-            f"{float(plan.thresholds[plan.start])!r} and the bet there, "
-            f"{plan.bets[plan.start]:.3g} of the wealth; from there thresholds are "
-            "tested one after the other, each at the whole level, until one fails.",
-        )
-    if settings.applied_multiplicity == "maxt":
-        return (
-            "Multiplicity: max-T, stepped down. The tail is adjusted by the joint task bootstrap "
-            "of all thresholds and compared with delta; asymptotic like the bootstrap itself.",
-        )
-    if starts is None:
-        return ()
-    named = ", ".join(f"{start:g}" for start in starts)
-    if settings.applied_multiplicity == "fixed":
-        return (
-            f"Multiplicity: fixed sequence. From the {named} quantile, declared before these "
-            "outcomes were seen, thresholds are tested one after the "
-            "other, each at the whole level, until one fails.",
-        )
     return (
-        f"Multiplicity: fallback chains. Each of the quantiles {named}, declared before these "
-        "outcomes were seen, brings an equal share of delta; a "
-        "chain hands its level on until a threshold fails, also to the next start.",
+        f"Multiplicity: fixed sequence. The pilot table ({plan.tasks} tasks, "
+        f"{plan.sha256[:12]}) fixed the thresholds, the start "
+        f"{float(plan.thresholds[plan.start])!r} and the bet there, "
+        f"{plan.bets[plan.start]:.3g} of the wealth; from there thresholds are "
+        "tested one after the other, each at the whole level, until one fails.",
     )
 
 
@@ -367,12 +297,8 @@ def _guard_assumptions(settings: Settings) -> tuple[str, ...]:
             "the same table says (beta-binomial); error-free data at error alpha then have "
             f"probability at most delta/8. {_size_assumption(settings)}",
         )
-    if settings.applied_guard == "kish":
-        return (
-            "Guard: enough effective tasks are covered to see errors that fill whole tasks. "
-            f"{_size_assumption(settings)}",
-        )
-    return ()
+    # what is given up where no guard stands, whatever the data are
+    return (RARE,) if settings.method.guarded else ()
 
 
 _CHARGED = (
@@ -406,28 +332,11 @@ def _pseudo_task_assumptions(evaluation: Evaluation, pool: Pool | None) -> tuple
     )
 
 
-def _caveats(settings: Settings) -> Iterator[str]:
-    """What these settings give up, whatever the data are."""
-    if not (settings.method.joint or settings.method.guarded):
-        return
-    if settings.applied_guard == "none" and RARE not in settings.method.assumptions:
-        yield RARE
-    if settings.method.joint and settings.multiplicity in _MISSED:
-        yield (
-            "The guard was calibrated on Bonferroni over 40 thresholds. Where errors of 1.1 alpha "
-            "came as whole tasks (alpha .1, delta .05, 100 tasks), "
-            f"{settings.multiplicity} missed them in {_MISSED[settings.multiplicity]} of simulated "
-            "trials under the floor, Bonferroni in .04."
-        )
-
-
 def _size_assumption(settings: Settings) -> str:
-    if settings.max_task_size is not None:
-        return f"No task has more than {settings.max_task_size} trajectories."
     if settings.size_ratio == 1.0:
         return (
             "Wrong tasks are no larger than others: no guard covers larger ones, unless the "
-            "attempts a task are capped or size_ratio or max_task_size is declared."
+            "attempts a task are capped or size_ratio is declared."
         )
     return f"Wrong tasks are at most {settings.size_ratio:g} times as large as others."
 
@@ -443,9 +352,9 @@ def _promise(evaluation: Evaluation, settings: Settings) -> str:
     what = f"{settings.alpha * 100:g} %"
     subject = f"of the trajectories that the judge {verb} {float(counts.thresholds[place])!r}"
     over = ""
-    if settings.applied_estimand == "task":
-        weighted = settings.method.weighted
-        over = "when every task weighs the same, " if weighted else "on average over tasks "
+    if settings.method.estimand == "task":
+        over = "when every task weighs the same, "
+        over = over if settings.method.pilot else "on average over tasks "
     share = f"{100 * float(counts.coverage[place]):.1f} %"
     confidence = CONFIDENCE[settings.method.validity].format(100 * (1 - settings.delta))
     return (

@@ -1,10 +1,9 @@
 """The monitor: what newly labelled tasks, in order, say of a certified threshold at every task at
 once.
 
-With n_g covered trajectories and k_g errors in task g, and a weight a task s_g (its scored
-trajectories m_g, or one declared cap M on n_g), let x_g(c) = (k_g − c·n_g)/s_g in [−c, 1−c]. The
-error of the estimand is at most c exactly when E[x_g(c)] ≤ 0, so that for every share 0 < u < 1 of
-the largest bet
+With n_g covered trajectories and k_g errors in task g, and s_g its scored trajectories, let
+x_g(c) = (k_g − c·n_g)/s_g in [−c, 1−c]. The error is at most c exactly when E[x_g(c)] ≤ 0, so that
+for every share 0 < u < 1 of the largest bet
 
     W↑_t(c) = ∏ (1 + (u/c)·x_g(c))
 
@@ -42,7 +41,6 @@ from certify_assets.errors import InputError, quoted
 from certify_assets.files import significant
 
 DETECTORS = ("e_process", "shiryaev_roberts")
-ESTIMANDS = ("task", "trajectory")
 #: a false alarm within T tasks then has probability at most T/10,000, by optional stopping
 RUN_LENGTH = 10_000
 #: exp of more is no float
@@ -65,7 +63,7 @@ class TaskStream:
         n_g and k_g: rows that the certified threshold decides, and those of them that it decides
         wrongly.
     scale : float64 array, shape (tasks,)
-        s_g ≥ n_g: scored trajectories of the task, or the declared cap; at least 1.
+        s_g ≥ n_g: scored trajectories of the task; at least 1.
     labels : tuple of str
     """
 
@@ -185,11 +183,9 @@ class Monitoring:
     tasks : int
         Tasks in the stream, with something covered or not.
     interval : tuple of float
-        Confidence sequence for the error of the estimand at the last task; contains the realised
-        error.
+        Confidence sequence for the error at the last task; contains the realised error.
     detector : {"e_process", "shiryaev_roberts"}
         The one of `alarm` and `first_alarm_task`.
-    estimand : {"task", "trajectory"}
     alpha, delta : float
         Those of the certificate. Alarm, interval and anytime certification hold at 1 − δ each, not
         jointly.
@@ -211,7 +207,6 @@ class Monitoring:
     tasks: int
     interval: tuple[float, float]
     detector: str
-    estimand: str
     alpha: float
     delta: float
     certificate_sha256: str
@@ -239,8 +234,6 @@ def monitor_certificate(
     outcomes: ArrayLike,
     tasks: Sequence[Any] | NDArray[Any],
     *,
-    estimand: str = "task",
-    max_task_size: int | None = None,
     detector: str = "e_process",
     run_length: float = RUN_LENGTH,
 ) -> Monitoring:
@@ -254,12 +247,6 @@ def monitor_certificate(
         The labelled rows in the order in which they came; tasks are taken in the order of their
         first rows, each with all its rows. They must be drawn as the certificate's were, all
         attempts of a task labelled: never the rows that were left to review.
-    estimand : {"task", "trajectory"}
-        "task": E[k_g/m_g]/E[n_g/m_g], every task weighing by the share of its attempts that is
-        covered; needs no cap. "trajectory": E[k_g]/E[n_g], with a cap on the covered trajectories
-        of a task.
-    max_task_size : int, optional
-        That cap; the certificate's where it declares one.
     detector : {"e_process", "shiryaev_roberts"}
         Which one is the alarm. The e-process rises falsely with probability at most δ over all
         time; Shiryaev–Roberts after at least `run_length` tasks on average, and sooner after a
@@ -275,13 +262,15 @@ def monitor_certificate(
     Raises
     ------
     InputError
-        If the table cannot be used, is the certificate's own, holds a task above the cap, or the
-        certificate certifies nothing.
+        If the table cannot be used, is the certificate's own, or the certificate certifies nothing.
+
+    Notes
+    -----
+    The error followed is E[k_g/m_g]/E[n_g/m_g]: every task weighs by the share of its attempts
+    that is covered.
     """
-    choices = (("estimand", estimand, ESTIMANDS), ("detector", detector, DETECTORS))
-    for name, value, allowed in choices:
-        if value not in allowed:
-            raise InputError(f"{name} is {quoted(value)}; give one of {', '.join(allowed)}.")
+    if detector not in DETECTORS:
+        raise InputError(f"detector is {quoted(detector)}; give one of {', '.join(DETECTORS)}.")
     if not 1 < run_length < math.inf:
         raise InputError(
             f"run_length is {quoted(run_length)}; give a finite number of tasks above 1."
@@ -292,8 +281,7 @@ def monitor_certificate(
             "These are the rows that the certificate was issued on; monitor it on tasks that were "
             "labelled afterwards."
         )
-    cap = _cap(certificate, max_task_size) if estimand == "trajectory" else None
-    stream = task_stream(certificate, scores, outcomes, tasks, max_task_size=cap)
+    stream = task_stream(certificate, scores, outcomes, tasks)
     alpha, delta = certificate.alpha, certificate.delta
     alarms = {
         "e_process": DetectorState.of(alarm_process(stream, alpha), 1 / delta),
@@ -307,7 +295,6 @@ def monitor_certificate(
         tasks=len(stream.labels),
         interval=error_interval(stream, delta),
         detector=detector,
-        estimand=estimand,
         alpha=alpha,
         delta=delta,
         certificate_sha256=certificate.sha256,
@@ -322,7 +309,7 @@ def monitor_certificate(
         realized_error=None if realized is None else significant(realized),
         findings=tuple(
             {"code": code, "message": message}
-            for code, message in _findings(certificate, observations, stream, estimand)
+            for code, message in _findings(certificate, observations, stream)
         ),
         **alarms,
     )
@@ -333,11 +320,9 @@ def task_stream(
     scores: ArrayLike,
     outcomes: ArrayLike,
     tasks: Sequence[Any] | NDArray[Any],
-    *,
-    max_task_size: int | None = None,
 ) -> TaskStream:
     """Count what a certified threshold decides, rightly and wrongly, in each task in order."""
-    # the rows are those of monitor_certificate; a cap is every task's scale
+    # the rows are those of monitor_certificate
     if certificate.threshold is None:
         raise InputError(
             "The certificate certifies nothing, so nothing is decided by it and there is nothing "
@@ -355,29 +340,7 @@ def task_stream(
         for rows in (decided, wrong, ~np.isnan(values))
     )
     names = tuple(labels[code] for code in order)
-    if max_task_size is None:
-        return TaskStream(covered, errors, np.maximum(sizes, 1).astype(np.float64), names)
-    above = np.flatnonzero(covered > max_task_size)
-    if above.size:
-        place = int(above[0])
-        raise InputError(
-            f"Task {quoted(names[place])} has {covered[place]} covered trajectories, above the cap "
-            f"{max_task_size}; "
-            "declare a larger max_task_size before any label is seen, or use estimand task."
-        )
-    return TaskStream(covered, errors, np.full(covered.size, float(max_task_size)), names)
-
-
-def _cap(certificate: Certificate, declared: int | None) -> int:
-    cap = certificate.parameters["max_task_size"] if declared is None else declared
-    if cap is None:
-        raise InputError(
-            "The trajectory estimand needs a cap on the covered trajectories of a task; give "
-            "max_task_size, or estimand task."
-        )
-    if cap < 1:
-        raise InputError(f"max_task_size is {quoted(cap)}; give a whole number above zero.")
-    return int(cap)
+    return TaskStream(covered, errors, np.maximum(sizes, 1).astype(np.float64), names)
 
 
 def _first(log_process: NDArray[np.float64], threshold: float) -> int | None:
@@ -386,15 +349,14 @@ def _first(log_process: NDArray[np.float64], threshold: float) -> int | None:
 
 
 def _findings(
-    certificate: Certificate, observations: Observations, stream: TaskStream, estimand: str
+    certificate: Certificate, observations: Observations, stream: TaskStream
 ) -> Iterator[tuple[str, str]]:
-    if estimand != certificate.estimand:
-        other = "trajectory with a cap" if estimand == "task" else "task"
+    if certificate.estimand != "task":
         yield (
             "estimand_differs",
             f"The certificate speaks of the {certificate.estimand}-weighted error, the monitor of "
-            f"the {estimand}-weighted one: they differ where tasks of another size err more or "
-            f"less often; give estimand {other} to watch the other.",
+            "the task-weighted one: they differ where tasks of another size err more or less "
+            "often.",
         )
     elif certificate.procedure == "task_hoeffding":
         yield (
@@ -440,11 +402,10 @@ def monitor_path(
     outcomes: ArrayLike,
     tasks: Sequence[Any] | NDArray[Any],
     *,
-    max_task_size: int | None = None,
     points: int = _POINTS,
 ) -> MonitorPath:
     """Follow a monitor task by task, with intervals at up to ``points`` places."""
-    stream = task_stream(certificate, scores, outcomes, tasks, max_task_size=max_task_size)
+    stream = task_stream(certificate, scores, outcomes, tasks)
     length = stream.covered.size
     at = sorted({int(place) for place in np.linspace(1, length, min(points, length)).round()})
     heads = [stream.head(place) for place in at]

@@ -193,7 +193,7 @@ class SamplePlan:
     def notes(self) -> tuple[str, ...]:
         """What qualifies the numbers."""
         sizing, notes = self.sizing, []
-        if self.settings.method.joint and self.settings.applied_guard == "none":
+        if self.settings.method.resamples and self.settings.applied_guard == "none":
             notes.append(
                 "Nothing guards against tasks that are wrong throughout: TaskBoot alone certifies "
                 "error-free data of any size, so the plan says when "
@@ -377,10 +377,10 @@ def plan_sample_size(
         whole = isinstance(value, int) and not isinstance(value, bool)
         if value is not None and not (whole and value >= least):
             raise InputError(f"{name} is {quoted(value)}; give a whole number from {least}.")
-    if settings.method.pilot or settings.method.agents:
-        what = "a pilot table" if settings.method.pilot else "agents"
+    if settings.method.pilot:
         raise InputError(
-            f"{settings.procedure} needs {what}, which a plan cannot draw; give another procedure."
+            f"{settings.procedure} needs a pilot table, which a plan cannot draw; give another "
+            "procedure."
         )
     population = match_population(
         success_rate=facts.success_rate,
@@ -438,7 +438,7 @@ def compare_attempts(
 
 def _unreachable(population: Population, settings: Settings) -> str | None:
     """Why no number of tasks suffices, where the true error over trajectories says so."""
-    if settings.applied_estimand != "trajectory":
+    if settings.method.estimand != "trajectory":
         return None
     coverage, error = population.errors_by_coverage(settings.side)
     usable = error[coverage >= _NARROWEST]

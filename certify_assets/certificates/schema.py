@@ -64,7 +64,6 @@ def _certificate() -> dict[str, Any]:
     pool = _object(_typed(kinds_of(PoolInputs), {"sha256": _SHA256, "rows": {"minimum": 0}}))
     inputs = _typed(kinds_of(Inputs), {"sha256": _SHA256, "rows": {"minimum": 0}})
     inputs = {**inputs, "pool": pool}
-    starts = {"items": {"type": "number", **_PROBABILITY}}
     finding = _object(_typed({"code": text, "message": text}))
     keys: dict[str, dict[str, Any]] = {
         "schema": {"const": SCHEMA},
@@ -78,9 +77,7 @@ def _certificate() -> dict[str, Any]:
         **{name: {"minimum": 0} for name in _COUNTS},
         "assumptions": _TEXTS,
         "findings": {"items": finding},
-        "parameters": _object(
-            _typed(kinds_of(Parameters), {"starts": starts, "grid": {"minimum": 1}})
-        ),
+        "parameters": _object(_typed(kinds_of(Parameters), {"grid": {"minimum": 1}})),
         "provenance": {"additionalProperties": {"type": "string"}},
         "inputs": _object(inputs, required=("sha256", "rows")),
         "software": _object(_typed({"version": text})),

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.counts import SIDES
-from certify_assets.certificates.evaluation import Settings, evaluate
+from certify_assets.certificates.evaluation import BONFERRONI, Settings, evaluate
 from certify_assets.certificates.inputs import Observations, observe, repeated_rows
 from certify_assets.certificates.issuance import CONFIDENCE, issue
 from certify_assets.certificates.pool import GivenPool, Pool, as_pool
@@ -33,12 +33,11 @@ from certify_assets.work import WorkStage, counted, under_way
 _WEAKEST = (
     "none under clustering",
     "calibrated by simulation",
-    "conjectured",
     "asymptotic",
     "finite-sample",
 )
 #: settings that a procedure which is calibrated as a whole refuses where it does not read them
-_INAPPLICABLE = ("guard", "multiplicity", "starts", "engine")
+_INAPPLICABLE = ("guard", "engine")
 _PAIR = 2
 _DONE = {"reject": "rejected", "release": "released"}
 #: keys of a document next to its certificates, all of which follow from these
@@ -224,8 +223,7 @@ class CertificateSet:
 
 
 def _setting(item: Certificate) -> tuple[Any, ...]:
-    # those of the recomputation, and not how they are written: the estimand has a default
-    return (item.alpha, item.estimand, item.candidates, item.seed, item.parameters)
+    return (item.alpha, item.candidates, item.seed, item.parameters)
 
 
 def _side_place(item: Certificate) -> int:
@@ -265,22 +263,17 @@ def certify_sides(
     CertificateSet
         Procedures in the order given, of each the sides in theirs.
     """
-    # one sorted table serves all; a procedure that draws agents again has a table with agents
-    tables: dict[bool, Observations] = {}
     others = None if pilot is None else observe(*pilot)
     unlabelled = as_pool(pool)
     found: list[Certificate] = []
     every = procedure_settings(procedures, keywords)
     # sorting the rows takes about as long as a side
     with under_way(WorkStage("certifying", len(every) + 1)) as stage:
+        rows = observe(scores, outcomes, tasks)
+        repeats = 0 if named else repeated_rows(rows, scores, outcomes, tasks, agents)
+        stage.done += 1
         for asked in every:
             taken = unlabelled if asked.method.calibrated or len(procedures) == 1 else None
-            by_agent = asked.method.agents and agents is not None
-            if by_agent not in tables:
-                tables[by_agent] = observe(scores, outcomes, tasks, agents if by_agent else None)
-            rows = tables[by_agent]
-            repeats = 0 if named else repeated_rows(rows, scores, outcomes, tasks, agents)
-            stage.done += not found
             found += _each_side(
                 rows, asked, sides, joint, pilot=others, pool=taken, repeats=repeats
             )
@@ -359,15 +352,15 @@ def joint_deltas(
     second levels are at most (1 + g)δ/2|Θ| and (1 + f)δ/2|Θ|, so that any true one is rejected
     with probability at most δ/2·[(1 − f)(1 + g) + (1 − g)(1 + f)] = δ(1 − fg). A side that
     certifies some of its thresholds may not pass on all of δ/2: its wider thresholds may still be
-    wrong, and the sum would be 3δ/2. Where the grid is a chain, its tails are joint or it is
-    calibrated as a whole, its level is free only when all of it is certified.
+    wrong, and the sum would be 3δ/2. Where the grid is a sequence or it is calibrated as a whole,
+    its level is free only when all of it is certified.
     """
     freed = {}
     for side in SIDES:
         half = replace(settings, side=side, delta=settings.delta / 2)
         evaluation = evaluate(observations, half, pilot, pool)
-        passed = evaluation.passed[min(evaluation.starts or (0,)) :]
-        shared = half.applied_multiplicity == "bonferroni"
+        passed = evaluation.passed[0 if evaluation.plan is None else evaluation.plan.start :]
+        shared = half.multiplicity == BONFERRONI
         freed[side] = float(passed.mean()) if shared else float(passed.all())
     reject, release = SIDES
     return {

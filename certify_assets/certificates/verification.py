@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Literal
 
 from numpy.typing import ArrayLike, NDArray
 
 from certify_assets._version import __version__
 from certify_assets.certificates.certificate import Certificate, read_document
-from certify_assets.certificates.evaluation import CALIBRATED, Settings
+from certify_assets.certificates.evaluation import Settings
 from certify_assets.certificates.inputs import (
     Inputs,
     Observations,
@@ -36,17 +35,13 @@ NOT_VOUCHED = (
 def settings_of(certificate: Certificate) -> Settings:
     """Return the settings that a certificate says it was issued under."""
     parameters: dict[str, Any] = {**certificate.parameters}
-    # the pilot is a table, of which a certificate holds the hash
-    del parameters["pilot"]
-    if parameters["multiplicity"] == CALIBRATED:
-        # no setting: the procedure's own
-        del parameters["multiplicity"]
+    # the pilot is a table, of which a certificate holds the hash; the procedure says how it pays
+    del parameters["pilot"], parameters["multiplicity"]
     return Settings(
         alpha=certificate.alpha,
         delta=certificate.delta,
         side=certificate.side,
         procedure=certificate.procedure,
-        estimand=certificate.estimand,
         seed=certificate.seed,
         candidates=certificate.candidates,
         **parameters,
@@ -79,7 +74,7 @@ def verify_certificate(
         The pool of a certificate that names one under inputs.pool. Of scores and tasks alone nobody
         knows who chose them, so what the document says of that is carried as it is.
     agents : sequence of hashables, optional
-        Agent of every row, for a two_way certificate, whose table has them.
+        Agent of every row: rows of different agents do not repeat one another.
     named : bool
         Whether every row is known to be a run of its own, as in a table with trajectory_id; else
         the document must have a finding on rows that repeat others, where there are any.
@@ -106,24 +101,17 @@ def verify_certificate(
     observations = observe(scores, outcomes, tasks)
     others = None if pilot is None else observe(*pilot)
     unlabelled = as_pool(pool)
-    with_agents = None if agents is None else partial(observe, scores, outcomes, tasks, agents)
-
-    def repeats(table: Observations) -> int:
-        return 0 if named else repeated_rows(table, scores, outcomes, tasks, agents)
-
-    return _verify(
-        document, observations, repeats, pilot=others, pool=unlabelled, with_agents=with_agents
-    )
+    repeats = 0 if named else repeated_rows(observations, scores, outcomes, tasks, agents)
+    return _verify(document, observations, repeats, pilot=others, pool=unlabelled)
 
 
 def _verify(
     document: Any,
     table: Observations,
-    repeats: Callable[[Any], int],
+    repeats: int,
     *,
     pilot: Observations | None = None,
     pool: Pool | None = None,
-    with_agents: Callable[[], Observations] | None = None,
 ) -> str | None:
     try:
         certificate, digest = _read(document)
@@ -141,8 +129,6 @@ def _verify(
                 f"software.version is {certificate.software['version']!r} in the document and "
                 f"{__version__!r} here; verify with the version that issued it, or issue it again."
             )
-        if settings_of(certificate).method.agents and with_agents is not None:
-            table = with_agents()
         if found := _table_difference(certificate.inputs, table.fingerprint):
             return found
         if found := _pilot_difference(certificate.parameters["pilot"], pilot):
@@ -150,10 +136,9 @@ def _verify(
         unlabelled = None if its_pool is None else _as_named(pool, its_pool)
         if found := _pool_difference(certificate, unlabelled, given=pool is not None):
             return found
-        repeated = repeats(table)
-        if repeated and all(item["code"] != "duplicate_rows" for item in certificate.findings):
+        if repeats and all(item["code"] != "duplicate_rows" for item in certificate.findings):
             return (
-                f"{repeated} of {table.rows} rows repeat an earlier one, and the document lacks "
+                f"{repeats} of {table.rows} rows repeat an earlier one, and the document lacks "
                 "the finding duplicate_rows; where each is a run of its own, give its "
                 "trajectory_id (from Python named=True) or its agent."
             )
@@ -164,7 +149,7 @@ def _verify(
             pool=unlabelled,
             provenance=certificate.provenance,
             selection=certificate.selection,
-            repeats=repeated,
+            repeats=repeats,
         )
         again = replace(again, issued_at=certificate.issued_at)
     except (ForgedCertificateError, InputError) as error:
@@ -243,27 +228,11 @@ def verify_set(
     *,
     pilot: tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
     pool: GivenPool | None = None,
-    agents: Sequence[Any] | NDArray[Any] | None = None,
 ) -> str | None:
     """Recompute how sides that share one δ came to theirs; return the first difference.
 
     Each certificate is verified by itself, with :func:`verify_certificate`.
     """
-    others = None if pilot is None else observe(*pilot)
-    unlabelled = as_pool(pool)
-
-    def deltas(settings: Settings) -> dict[str, float]:
-        by_agent = agents if settings.method.agents else None
-        observations = observe(scores, outcomes, tasks, by_agent)
-        taken = unlabelled if settings.method.calibrated else None
-        return joint_deltas(observations, settings, pilot=others, pool=taken)
-
-    return _delta_difference(given, deltas)
-
-
-def _delta_difference(
-    given: CertificateSet, deltas_of: Callable[[Settings], dict[str, float]]
-) -> str | None:
     if given.joint_delta is None:
         return None
     if not given.shares_settings:
@@ -271,8 +240,12 @@ def _delta_difference(
             f"joint_delta is {given.joint_delta!r} in the document, and only both sides of a "
             "procedure under the same settings can share it; give the certificates alone."
         )
+    others, unlabelled = None if pilot is None else observe(*pilot), as_pool(pool)
+    observations = observe(scores, outcomes, tasks)
     for item in given.certificates:
-        deltas = deltas_of(replace(settings_of(item), delta=given.joint_delta))
+        settings = replace(settings_of(item), delta=given.joint_delta)
+        taken = unlabelled if settings.method.calibrated else None
+        deltas = joint_deltas(observations, settings, pilot=others, pool=taken)
         if item.delta != deltas[item.side]:
             return (
                 f"delta of the {item.side} side by {item.procedure} is {item.delta!r} in the "

@@ -54,15 +54,12 @@ _NOT_HOLDING = "none under clustering"
 #: findings that say of a procedure why it certifies nothing, as a cell says it
 _OF_PROCEDURE = {
     "pilot_missing": "needs --pilot",
-    "agents_missing": "needs agents",
-    "max_task_size_missing": "needs --max-task-size",
     "nothing_passes": "nothing",
 }
 _PROCEDURE_HELP = (
     "pseudo_task (calibrated by simulation; takes --pool), guarded_taskboot, taskboot, naive, "
-    "deff, one_per_task, task_hoeffding, betting (proved at any number of tasks; needs --pilot), "
-    "gaffke (conjectured), korn_graubard or two_way (draws agents again too; needs a column "
-    "agent); or 'all' for every one side by side."
+    "deff, one_per_task, task_hoeffding or betting (proved at any number of tasks; needs --pilot); "
+    "or 'all' for every one side by side."
 )
 
 
@@ -82,46 +79,15 @@ _PROCEDURE_HELP = (
 @click.option("--procedure", default=DEFAULT_PROCEDURE, show_default=True, help=_PROCEDURE_HELP)
 @click.option(
     "--guard",
-    type=click.Choice(["floor", "kish", "none"]),
+    type=click.Choice(["floor", "none"]),
     default="floor",
-    help="Guard on top of guarded_taskboot and two_way.",
-)
-@click.option(
-    "--error-icc-cap",
-    type=float,
-    help="Declared upper limit of the correlation of errors within a task.",
+    help="Guard on top of guarded_taskboot.",
 )
 @click.option(
     "--size-ratio",
     type=float,
     default=1.0,
     help="Declared limit of how much larger wrong tasks are than others.",
-)
-@click.option("--max-task-size", type=int, help="Declared limit of trajectories a task.")
-@click.option(
-    "--estimand",
-    type=click.Choice(["trajectory", "task"]),
-    help="Whose error rate. [default: the procedure's own: task for one_per_task, task_hoeffding, "
-    "betting and gaffke, else trajectory; betting and "
-    "gaffke take trajectory with --max-task-size]",
-)
-@click.option(
-    "--multiplicity",
-    type=click.Choice(["bonferroni", "fixed", "fallback", "maxt"]),
-    default="bonferroni",
-    help=(
-        "How the grid is paid for: δ/grid a threshold; δ upward from one start; δ shared by "
-        "several starts; joint bootstrap (TaskBoot only). Not with pseudo_task."
-    ),
-)
-@click.option(
-    "--start",
-    "starts",
-    type=float,
-    multiple=True,
-    help="Score quantile at which fixed and fallback start, fixed before the outcomes are seen; "
-    "may be given again for fallback. "
-    "[default: .3; fallback .1 .3 .5 .7]",
 )
 @click.option(
     "--grid",
@@ -209,7 +175,6 @@ def certificate(
     refuse_inapplicable(ctx, options["procedure"])
     procedures = EVERY_PROCEDURE if options["procedure"] == "all" else (options["procedure"],)
     unread = _unread(ctx, procedures, options)
-    options["starts"] = options["starts"] or None
     side, procedure = options.pop("side"), options.pop("procedure")
     sides = ("reject", "release") if side == "both" else (side,)
     found = _certify(scores, reading, sides, procedures, pilot, pool, **options)
@@ -298,7 +263,6 @@ def _refuse(
     side: str,
     procedure: str,
     joint: bool,
-    estimand: str | None,
     **_: Any,
 ) -> None:
     if pilot is not None and procedure not in ("betting", "all"):
@@ -318,11 +282,6 @@ def _refuse(
         )
     if joint and side != "both":
         raise click.UsageError("--joint is about both sides; add --side both.")
-    if estimand is not None and procedure == "all":
-        raise click.UsageError(
-            "--estimand goes with one procedure, and each of all has its own; leave it out or "
-            "name a procedure."
-        )
 
 
 def _unread(

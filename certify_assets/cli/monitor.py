@@ -11,7 +11,6 @@ import click
 from certify_assets.cli.documents import Choice, choice_options, load_certificates, one_a_side
 from certify_assets.cli.figures import show_figures, verbose_option
 from certify_assets.cli.options import (
-    COUNT,
     PATH,
     Finite,
     ReadingOptions,
@@ -51,20 +50,6 @@ _MONITORED = (
 @click.command()
 @click.argument("certificate", type=PATH)
 @click.argument("labels", type=PATH)
-@click.option(
-    "--estimand",
-    type=click.Choice(["task", "trajectory"]),
-    default="task",
-    help="Which error to follow; see above.",
-)
-@click.option(
-    "--max-task-size",
-    type=COUNT,
-    help=(
-        "Cap on the covered trajectories of a task, for --estimand trajectory. [default: the "
-        "certificate's]"
-    ),
-)
 @click.option(
     "--detector",
     type=click.Choice(["e_process", "shiryaev_roberts"]),
@@ -111,9 +96,8 @@ def monitor(
     about its error; a task without any other is counted and no more. Of a document with one
     certificate a side every certified one is monitored; --side picks one.
 
-    The alarm (exit 3) is false with probability at most δ, however often one looks. The estimand
-    task needs no cap: a task weighs by the share of its attempts that is covered. The estimand
-    trajectory is the error that most certificates speak of and needs a declared cap.
+    The alarm (exit 3) is false with probability at most δ, however often one looks. A task weighs
+    by the share of its attempts that is covered.
     """
     from certify_assets.evaluation.score_table import NOT_STATED, require_audit_sample
     from certify_assets.operations.monitoring import monitor_entry

@@ -111,15 +111,14 @@ pool_option = click.option(
 
 
 def refuse_inapplicable(ctx: click.Context, procedure: str) -> None:
-    """Refuse --guard and --multiplicity with a procedure that is calibrated as a whole."""
+    """Refuse --guard with a procedure that is calibrated as a whole."""
     from certify_assets.certificates.evaluation import inapplicable
     from certify_assets.certificates.procedures import PROCEDURES
 
     if procedure not in PROCEDURES or not PROCEDURES[procedure].calibrated:
         return
-    for name in ("guard", "multiplicity"):
-        if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            raise click.UsageError(inapplicable(f"--{name}", PROCEDURES[procedure]))
+    if ctx.get_parameter_source("guard") is click.core.ParameterSource.COMMANDLINE:
+        raise click.UsageError(inapplicable("--guard", PROCEDURES[procedure]))
 
 
 success_label_option = click.option(

@@ -84,7 +84,7 @@ _REQUIRED = {"success_rate": "--success-rate", "auroc": "--auroc", "icc": "--icc
 )
 @click.option(
     "--guard",
-    type=click.Choice(["floor", "kish", "none"]),
+    type=click.Choice(["floor", "none"]),
     default="floor",
     help="Guard on top of guarded_taskboot.",
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from certify_assets.cli.options import OPEN_SHARE, PATH, SHARE, SIDE, Finite
+from certify_assets.cli.options import OPEN_SHARE, PATH, SIDE, Finite
 from certify_assets.cli.output import (
     console,
     emit_json,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _SEVERAL = ("--tasks", "--rho", "--design", "--procedure", "--excess")
 _PROCEDURE_HELP = (
     "Procedures, or all; several may follow. After a colon, what is changed for one: "
-    "guarded_taskboot:kish, gaffke:fixed, betting:trajectory, pseudo_task:pool. "
+    "guarded_taskboot:none, pseudo_task:pool. "
     "[default: the paper's five, guarded_taskboot and pseudo_task]"
 )
 
@@ -86,27 +86,15 @@ class _Several(click.Command):
 @click.option("--procedure", multiple=True, help=_PROCEDURE_HELP)
 @click.option(
     "--guard",
-    type=click.Choice(["floor", "kish", "none"]),
+    type=click.Choice(["floor", "none"]),
     default="floor",
     help="Guard of guarded_taskboot.",
 )
-@click.option("--error-icc-cap", type=SHARE, help="Declared upper limit of the error ICC.")
 @click.option(
     "--size-ratio",
     type=Finite(1),
     default=1.0,
     help="Declared limit of how much larger wrong tasks are.",
-)
-@click.option(
-    "--multiplicity",
-    type=click.Choice(["bonferroni", "fixed", "fallback", "maxt"]),
-    default="bonferroni",
-    help="How the grid is paid for.",
-)
-@click.option(
-    "--estimand",
-    type=click.Choice(["task", "trajectory"]),
-    help="Error that betting and gaffke promise. [default: task]",
 )
 @click.option(
     "--pilot-tasks",
@@ -215,7 +203,7 @@ def _names(given: Sequence[str]) -> list[str]:
 def _procedures(given: Sequence[str]) -> list[str]:
     from certify_assets.certificates.procedures import PROCEDURES
 
-    every = [name for name, procedure in PROCEDURES.items() if not procedure.agents]
+    every = list(PROCEDURES)
     return [name for item in given for name in (every if item == "all" else (item,))]
 
 

@@ -200,11 +200,11 @@ def verify_whole(
     from certify_assets.certificates import verify_certificate, verify_set
 
     data = (table.scores, outcomes_of(table), table.tasks)
-    others: dict[str, Any] = {"pilot": pilot, "pool": pool, "agents": table.agents}
+    others: dict[str, Any] = {"pilot": pilot, "pool": pool}
     named = table.trajectories is not None
 
     def verified(item: Any) -> str | None:
-        difference = verify_certificate(item, *data, named=named, **others)
+        difference = verify_certificate(item, *data, agents=table.agents, named=named, **others)
         done(1)
         return difference
 

@@ -17,7 +17,6 @@ from certify_assets.certificates.agents import (
     AgentError,
     agent_shift,
     leave_one_agent_out,
-    two_way_tail,
 )
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.corpora.rendering import render_frame
@@ -51,8 +50,6 @@ class LeftOutAgents:
     #: by the hash of each certificate of the deciding procedure; empty where nothing is certified,
     #: and below three agents
     errors: Mapping[str, tuple[AgentError, ...]]
-    #: by the same hash, the tail of the threshold when agents are drawn again like tasks
-    two_way: Mapping[str, float]
     #: code `agent_shift`, a sentence for each certificate that it is on
     findings: tuple[Mapping[str, str], ...]
 
@@ -110,14 +107,10 @@ def _measured(
     if needed:
         unseen, seen = _unseen(judge, cal, agents)
     errors: dict[str, tuple[AgentError, ...]] = {}
-    two_way: dict[str, float] = {}
     findings = []
     for item in sorted(certificates, key=lambda item: item.sha256):
         rows = leave_one_agent_out(item, *columns(cal), cal["agent"].to_numpy(), unseen=unseen)
         errors[item.sha256] = tuple(rows)
-        tail = two_way_tail(item, *columns(cal), cal["agent"].to_numpy()) if rows else None
-        if tail is not None:
-            two_way[item.sha256] = tail
         if shift := agent_shift(rows, item.alpha):
             message = f"{item.side.capitalize()} at {item.alpha:g}: {shift}"
             findings.append({"code": "agent_shift", "message": message})
@@ -127,7 +120,6 @@ def _measured(
         hashes=dict(hashes),
         seen=seen,
         errors=errors,
-        two_way=two_way,
         findings=tuple(findings),
     )
 

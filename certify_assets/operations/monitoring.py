@@ -281,8 +281,6 @@ def monitor_entry(
     from certify_assets.certificates.monitor import monitor_path
 
     result = monitor_certificate(certificate, scores, outcomes, tasks, **options)
-    declared = options.get("max_task_size") or certificate.parameters["max_task_size"]
-    cap = declared if result.estimand == "trajectory" else None
     return MonitorEntry(
         side=certificate.side,
         alpha=certificate.alpha,
@@ -294,7 +292,7 @@ def monitor_entry(
         certificate_sha256=certificate.sha256,
         needed=n_min(certificate.alpha, certificate.delta),
         result=result,
-        path=monitor_path(certificate, scores, outcomes, tasks, max_task_size=cap),
+        path=monitor_path(certificate, scores, outcomes, tasks),
         source=source,
     )
 

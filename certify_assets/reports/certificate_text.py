@@ -43,10 +43,7 @@ _PROCEDURES: dict[str, str] = {
     "one_per_task": "One run per task",
     "task_hoeffding": "Task-level Hoeffding",
     "betting": "Betting",
-    "gaffke": "Gaffke",
-    "korn_graubard": "Korn–Graubard",
     "pseudo_task": "Pseudo-task",
-    "two_way": "Two-way resampling",
 }
 _WRONG = {"reject": "had in fact succeeded", "release": "had in fact failed"}
 _HOLDS = {
@@ -55,7 +52,6 @@ _HOLDS = {
         "support it from about 20 tasks."
     ),
     "finite-sample": "The confidence holds at any number of tasks.",
-    "conjectured": "The confidence holds at any number of tasks if a published conjecture does.",
     "calibrated by simulation": (
         "The confidence is calibrated by simulation, not proved; the documentation says in which "
         "designs it holds."
@@ -335,14 +331,9 @@ def spent(main: Certificate) -> str:
     each = f", shared among {count(main.candidates)} candidates" if main.candidates > 1 else ""
     way = {
         "fixed": f"spent whole on one of {grid} after the other, up to the first that fails",
-        "fallback": (
-            f"shared among {counted(len(main.parameters['starts'] or []), 'start')} of chains "
-            f"over {grid}"
-        ),
         "calibrated": f"calibrated by simulation over {grid} together",
-        "maxt": f"compared with tails adjusted for {grid} together",
     }
-    return way.get(main.parameters["multiplicity"], f"shared among {grid}") + each
+    return way[main.parameters["multiplicity"]] + each
 
 
 def explain(source: PageSource) -> list[NothingCertified]:

@@ -187,11 +187,7 @@ def _detectors(entry: MonitorEntry, name: str) -> list[Panel]:
 
 def _interval(entry: MonitorEntry, name: str) -> Panel:
     low, high = entry.result.interval
-    weight = (
-        "every task weighing by the share of its runs that is decided"
-        if entry.result.estimand == "task"
-        else "over runs"
-    )
+    weight = "every task weighing by the share of its runs that is decided"
     return Panel(
         f"{name}band",
         "Interval for the error",

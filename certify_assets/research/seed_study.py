@@ -53,8 +53,6 @@ REAL_PROCEDURES = (
     "task_hoeffding",
     "taskboot",
     "guarded_taskboot",
-    "korn_graubard",
-    "gaffke",
     "betting",
 )
 

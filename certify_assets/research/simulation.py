@@ -27,9 +27,7 @@ SIMULATION_SCHEMA = "certify_assets/simulation/1"
 PAPER_PROCEDURES = ("naive", "deff", "one_per_task", "task_hoeffding", "taskboot")
 #: word after a procedure's name → the setting that it changes
 _WORDS = {
-    **dict.fromkeys(("floor", "kish", "none"), "guard"),
-    **dict.fromkeys(("task", "trajectory"), "estimand"),
-    **dict.fromkeys(("bonferroni", "fixed", "fallback", "maxt"), "multiplicity"),
+    **dict.fromkeys(("floor", "none"), "guard"),
 }
 
 
@@ -39,7 +37,7 @@ _POOL = "pool"
 
 @dataclass(frozen=True)
 class Variant:
-    """A procedure as it was asked for, ``guarded_taskboot:kish``, and its settings."""
+    """A procedure as it was asked for, ``guarded_taskboot:none``, and its settings."""
 
     label: str
     settings: Settings
@@ -50,7 +48,7 @@ class Variant:
 class Rates:
     """What one procedure did over the trials of one cell."""
 
-    # with what was changed for it, guarded_taskboot:kish
+    # with what was changed for it, guarded_taskboot:none
     procedure: str
     certified: int
     # trials whose certified threshold has a true error over trajectories above α
@@ -147,7 +145,7 @@ def cell_from_dict(document: Mapping[str, Any]) -> Cell:
 
 
 def make_variants(procedures: Sequence[str], keywords: Mapping[str, Any]) -> tuple[Variant, ...]:
-    """Read procedures with their changes, such as ``guarded_taskboot:kish``."""
+    """Read procedures with their changes, such as ``guarded_taskboot:none``."""
     found = []
     for label in dict.fromkeys(procedures):
         name, *words = str(label).split(":")
@@ -157,23 +155,11 @@ def make_variants(procedures: Sequence[str], keywords: Mapping[str, Any]) -> tup
                 f"procedure {quoted(label)} says {quoted(unknown)} after a colon; give one of "
                 f"{', '.join((*_WORDS, _POOL))}."
             )
-        given = {key: value for key, value in keywords.items() if key != "estimand"}
-        settings = procedure_settings([name], given, several=len(procedures) > 1)[0]
-        if settings.method.agents:
-            raise InputError(
-                f"{name} needs agents, which these populations do not have; give another procedure."
-            )
-        if settings.method.weighted and keywords.get("estimand"):
-            settings = replace(settings, estimand=keywords["estimand"])
+        settings = procedure_settings([name], keywords, several=len(procedures) > 1)[0]
         if _POOL in words and not settings.method.calibrated:
             raise InputError(f"{name} takes no pool; give one to pseudo_task.")
         own = {_WORDS[word]: word for word in words if word != _POOL}
-        settings = replace(
-            settings,
-            guard=own.get("guard", settings.guard),
-            estimand=own.get("estimand", settings.estimand),
-            multiplicity=own.get("multiplicity", settings.multiplicity),
-        )
+        settings = replace(settings, guard=own.get("guard", settings.guard))
         found.append(Variant(label, settings, pool=_POOL in words))
     return tuple(found)
 
@@ -197,7 +183,6 @@ def _rates(design: Design, found: NDArray[np.float64], variant: Variant) -> Rate
     trials, certified = len(found), np.isfinite(found[:, 0])
     count, wrong = int(certified.sum()), int((found[certified, 1] > settings.alpha).sum())
     coverage = np.where(certified, found[:, 0], 0.0)
-    by_task = settings.method.weighted and settings.applied_estimand == "task"
     return Rates(
         procedure=variant.label,
         certified=count,
@@ -212,9 +197,9 @@ def _rates(design: Design, found: NDArray[np.float64], variant: Variant) -> Rate
         coverage_se=float(coverage.std(ddof=1)) / math.sqrt(trials) if trials > 1 else 0.0,
         true_error=float(found[certified, 1].mean()) if count else None,
         paper=_printed(design, variant),
-        estimand=settings.applied_estimand,
+        estimand=settings.method.estimand,
         own_violation=int((found[certified, 2] > settings.alpha).sum()) / trials
-        if by_task
+        if settings.method.pilot
         else None,
     )
 
@@ -222,7 +207,7 @@ def _rates(design: Design, found: NDArray[np.float64], variant: Variant) -> Rate
 def _printed(design: Design, variant: Variant) -> dict[str, float | None] | None:
     """What the paper prints, where its settings are these."""
     one = variant.settings
-    if (one.alpha, one.delta, one.side, one.applied_grid, one.applied_multiplicity) != (
+    if (one.alpha, one.delta, one.side, one.applied_grid, one.multiplicity) != (
         0.1,
         0.05,
         "reject",
@@ -246,7 +231,7 @@ STUDY_PROCEDURES = (*PAPER_PROCEDURES, "guarded_taskboot", DEFAULT)
 PILOT_TASKS = 200
 _CHUNK, _MOST_TRIALS, _MOST_WORKERS, _MOST_PILOT = 50, 1_000_000, 256, 100_000
 #: settings that a study may change; the others are drawn, or follow from the design
-_CHANGES = ("side", "grid", "guard", "error_icc_cap", "size_ratio", "multiplicity", "estimand")
+_CHANGES = ("side", "grid", "guard", "size_ratio")
 
 
 @dataclass(frozen=True)
@@ -377,7 +362,7 @@ def _run(job: _Job) -> NDArray[np.float64]:
     found = np.full((job.stop - job.start, len(job.variants), 3), np.nan)
     name = f"{job.design!r}".encode()
     cell = int.from_bytes(hashlib.sha256(name).digest()[:8], "big")
-    asked = [_capped(one.settings, job.design) for one in job.variants]
+    asked = [one.settings for one in job.variants]
     for trial in range(job.start, job.stop):
         rng = np.random.default_rng([job.seed, cell, trial])
         observations = observe(*job.design.draw(rng))
@@ -402,12 +387,6 @@ def _run(job: _Job) -> NDArray[np.float64]:
                     distinct, asked[0].side, estimand
                 )[which]
     return found
-
-
-def _capped(settings: Settings, design: Design) -> Settings:
-    """Declare the design's largest task where the procedure cannot do without."""
-    needed = settings.method.weighted and settings.applied_estimand == "trajectory"
-    return replace(settings, max_task_size=design.cap) if needed else settings
 
 
 def _pilot(job: _Job, cell: int, trial: int) -> Observations:

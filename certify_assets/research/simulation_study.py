@@ -33,11 +33,9 @@ KEPT_PROCEDURES = (
     "one_per_task",
     "task_hoeffding",
     "taskboot",
-    "guarded_taskboot:kish",
     "guarded_taskboot",
     PROCEDURES[0],
     "betting",
-    "gaffke:fixed",
 )
 #: how far a cell of 300 trials may lie from the paper's
 TOLERANCE = 0.03

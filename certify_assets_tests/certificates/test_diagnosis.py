@@ -45,9 +45,7 @@ def test_few_tasks_are_named_and_the_guard_says_how_many_lift_it() -> None:
     ).certified
 
 
-@pytest.mark.parametrize(
-    "procedure", ["taskboot", "naive", "deff", "task_hoeffding", "korn_graubard"]
-)
+@pytest.mark.parametrize("procedure", ["taskboot", "naive", "deff", "task_hoeffding"])
 def test_the_number_of_tasks_is_named(procedure: str) -> None:
     tasks = np.repeat(np.arange(10), 2)
     outcomes = np.tile([0, 0, 0, 0, 0, 0, 0, 0, 0, 1], 2)
@@ -71,18 +69,6 @@ def test_at_the_size_named_about_every_second_sample_passes() -> None:
                 passed[times].append(certify(*again).certified)
     # measured .54 and 1.0 over 96 samples; standard error here about .14
     assert 0.2 < np.mean(passed[1]) < 0.95 and np.mean(passed[2]) > 0.9
-
-
-def test_kish_says_how_many_tasks_lift_it() -> None:
-    scores, outcomes, tasks = paper_process(20, 0.5, np.random.default_rng(1))
-    kish: dict[str, Any] = {"procedure": "guarded_taskboot", "guard": "kish"}
-    plain, ratio = (
-        diagnose(scores, outcomes, tasks, **kish),
-        diagnose(scores, outcomes, tasks, **kish, size_ratio=2.0),
-    )
-    assert plain.stopped_by == ratio.stopped_by == "guard"
-    assert 29 <= plain.tasks_needed < ratio.tasks_needed
-    assert ratio.tasks_needed == pytest.approx(plain.tasks_needed * 56 / 29, rel=0.05)
 
 
 def test_a_certified_table_has_no_obstacle() -> None:

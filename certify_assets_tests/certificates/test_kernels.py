@@ -94,9 +94,8 @@ def test_error_icc_bound_equals_its_twin(rho: float, mean: float) -> None:
         covered, rng.beta(mean * (1 - rho) / rho, (1 - mean) * (1 - rho) / rho, 60)
     )
     found = error_icc_bound(covered.astype(np.int32), errors.astype(np.int32))
-    estimate, upper = reference.icc_profile(covered, errors, 1.353)
-    assert found.estimate == pytest.approx(estimate, abs=0.004)
-    assert found.upper == pytest.approx(upper, abs=2e-4)
+    _, upper = reference.icc_profile(covered, errors, 1.353)
+    assert found == pytest.approx(upper, abs=2e-4)
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@ with known truth.
 """
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 
@@ -40,7 +39,7 @@ ALPHA, DELTA = 0.1, 0.05
 
 @cache
 def certificate() -> Certificate:
-    return certify(*paper_process(120, 0.5, np.random.default_rng(1)), max_task_size=30)
+    return certify(*paper_process(120, 0.5, np.random.default_rng(1)))
 
 
 @cache
@@ -48,9 +47,7 @@ def threshold(error: float, rho: float) -> float:
     return float(brentq(lambda place: paper_truth(place, rho) - error, -8, 12))
 
 
-def stream(
-    tasks: int, error: float, rho: float, rng: np.random.Generator, cap: int | None = None
-) -> TaskStream:
+def stream(tasks: int, error: float, rho: float, rng: np.random.Generator) -> TaskStream:
     """Tasks of the paper's process at the threshold of a true error; 0 takes that of .01 and right
     outcomes.
     """
@@ -63,7 +60,7 @@ def stream(
     return TaskStream(
         covered,
         errors if error else 0 * errors,
-        np.full(tasks, float(cap)) if cap else sizes.astype(float),
+        sizes.astype(float),
     )
 
 
@@ -165,12 +162,6 @@ def test_a_stream_counts_rows_and_keeps_the_order_of_first_rows(side: str) -> No
     assert found.labels == ("b", "a", "c", "d")
     assert found.covered.tolist() == [1, 2, 0, 0] and found.scale.tolist() == [2, 2, 1, 1]
     assert found.errors.tolist() == ([1, 0, 0, 0] if side == "reject" else [0, 2, 0, 0])
-    assert (
-        task_stream(
-            item, scores, [1, 0, 1, 0, 0, 0], list("babcad"), max_task_size=2
-        ).scale.tolist()
-        == [2.0] * 4
-    )
 
 
 def test_rows_of_a_task_may_come_in_any_order_and_labels_as_numbers() -> None:
@@ -201,37 +192,11 @@ def test_a_judge_that_breaks_raises_the_alarm_and_a_good_one_is_certified() -> N
     assert found.to_dict()["interval"] == list(found.interval)
 
 
-def test_the_estimand_is_said_and_compared_with_the_certificate() -> None:
-    sample = paper_process(40, 0.5, np.random.default_rng(9))
-    task = monitor_certificate(certificate(), *sample)
-    assert task.estimand == "task"
-    assert "estimand_differs" in {finding["code"] for finding in task.findings}
-    for cap in (None, 25):
-        found = monitor_certificate(
-            certificate(), *sample, estimand="trajectory", max_task_size=cap
-        )
-        assert found.estimand == "trajectory"
-        assert "estimand_differs" not in {finding["code"] for finding in found.findings}
-    assert found.realized_error == pytest.approx(found.errors / found.covered_trajectories)
-
-
 def test_refusals() -> None:
     sample = paper_process(40, 0.5, np.random.default_rng(9))
     with pytest.raises(InputError, match="issued on"):
         monitor_certificate(certificate(), *paper_process(120, 0.5, np.random.default_rng(1)))
-    with pytest.raises(InputError, match="above the cap 2"):
-        monitor_certificate(certificate(), *sample, estimand="trajectory", max_task_size=2)
-    with pytest.raises(InputError, match="needs a cap"):
-        capless = replace(
-            certificate(), parameters={**certificate().parameters, "max_task_size": None}
-        )
-        monitor_certificate(capless, *sample, estimand="trajectory")
-    for wrong in (
-        {"estimand": "row"},
-        {"detector": "cusum"},
-        {"run_length": 1.0},
-        {"estimand": "trajectory", "max_task_size": 0},
-    ):
+    for wrong in ({"detector": "cusum"}, {"run_length": 1.0}):
         with pytest.raises(InputError, match=next(reversed(wrong))):
             monitor_certificate(certificate(), *sample, **wrong)  # type: ignore[arg-type]
     nothing = certify(*paper_process(8, 0.5, np.random.default_rng(1)))
@@ -308,12 +273,9 @@ def retested(part: TaskStream, every: int = 20) -> tuple[bool, bool]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rho", sorted(TAU))
-@pytest.mark.parametrize("cap", [None, 25])
-def test_promises_on_every_design(rho: float, cap: int | None) -> None:
+def test_promises_on_every_design(rho: float) -> None:
     # 1,000 streams: standard error .0069 at a rate of .05, .012 at .2, .016 at .5
-    level = [
-        stream(500, ALPHA, rho, np.random.default_rng([trial, 4]), cap) for trial in range(1000)
-    ]
+    level = [stream(500, ALPHA, rho, np.random.default_rng([trial, 4])) for trial in range(1000)]
     assert share([first(alarm_process(part, ALPHA), 1 / DELTA) <= 500 for part in level]) <= 0.035
     assert (
         share([first(certification_process(part, ALPHA), 1 / DELTA) <= 500 for part in level])
@@ -324,9 +286,8 @@ def test_promises_on_every_design(rho: float, cap: int | None) -> None:
         <= DELTA + 0.014
     )
     assert share([ever_missed(part, ALPHA) for part in level]) <= DELTA
-    if cap is None:
-        bootstrap, binomial = np.mean([retested(part) for part in level[:300]], axis=0)
-        assert bootstrap > 0.1 and binomial > 0.2
+    bootstrap, binomial = np.mean([retested(part) for part in level[:300]], axis=0)
+    assert bootstrap > 0.1 and binomial > 0.2
 
 
 @pytest.mark.slow

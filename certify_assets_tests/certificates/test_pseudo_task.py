@@ -26,11 +26,13 @@ from certify_assets.certificates import (
     verify_certificate,
 )
 from certify_assets.certificates.pool import observe_pool
+from certify_assets.certificates.procedures import binomial_tails
 from certify_assets.certificates.pseudo_task import (
     PseudoTask,
     clustered_share,
     covered_ratios,
     exact_tail,
+    exponential_sum_tail,
     icc_upper,
     observed_ratio,
     pseudo_task_tails,
@@ -238,19 +240,15 @@ def test_a_certificate_says_how_it_is_calibrated() -> None:
     assert "calibrated by simulation" in found.promise and "pool" not in found.inputs
     assert "times as large" in " ".join(found.assumptions)
     assert verify_certificate(found.to_json(), *CAL) is None
-    assert settings_of(found) == Settings(
-        procedure="pseudo_task", guard="none", grid=160, estimand="trajectory"
-    )
+    assert settings_of(found) == Settings(procedure="pseudo_task", guard="none", grid=160)
     assert certify(*CAL, procedure="pseudo_task", grid=40).parameters["grid"] == 40
     shared = certify(*CAL, procedure="pseudo_task", candidates=2)
     assert shared.level == pytest.approx(0.05 / 6) and shared.coverage <= found.coverage
 
 
-def test_larger_wrong_tasks_and_smaller_correlation_as_declared() -> None:
+def test_larger_wrong_tasks_as_declared() -> None:
     plain = certify(*CAL, procedure="pseudo_task").coverage
     assert certify(*CAL, procedure="pseudo_task", size_ratio=5).coverage < plain
-    assert certify(*CAL, procedure="pseudo_task", max_task_size=100).coverage < plain
-    assert certify(*CAL, procedure="pseudo_task", error_icc_cap=0).coverage >= plain
     with pytest.raises(InputError, match=r"size_ratio is 0\.5"):
         certify(*CAL, procedure="pseudo_task", size_ratio=0.5)
 
@@ -314,12 +312,9 @@ def test_pools_that_cannot_be_used() -> None:
         certify(*CAL, procedure="guarded_taskboot", pool=(scores, tasks))
 
 
-@pytest.mark.parametrize(
-    "settings", [{"guard": "kish"}, {"multiplicity": "fixed"}, {"engine": "montecarlo"}]
-)
-def test_what_does_not_apply_is_refused(settings: dict[str, Any]) -> None:
+def test_an_engine_that_does_not_apply_is_refused() -> None:
     with pytest.raises(InputError, match="does not apply to pseudo_task"):
-        Settings(procedure="pseudo_task", **settings)
+        Settings(procedure="pseudo_task", engine="montecarlo")
 
 
 def test_a_table_that_certifies_nothing_says_how_many_tasks_would() -> None:
@@ -344,3 +339,27 @@ def test_wrong_tasks_that_are_larger_are_held_where_the_guard_is_not() -> None:
     # measured over 300 trials: .32 and at most .05; standard error at most .035
     assert wrong["guarded_taskboot"] / trials > 0.2
     assert wrong["pseudo_task"] / trials < 0.05 + 3 * math.sqrt(0.05 * 0.95 / trials)
+
+
+@bounded(max_examples=60, deadline=None)
+@given(st.sampled_from([0.001, 0.01, 0.1, 0.2, 0.5]), st.integers(1, 3000), st.data())
+def test_tasks_of_one_give_clopper_pearson(alpha: float, covered: int, data: st.DataObject) -> None:
+    errors = data.draw(st.integers(0, covered - 1) | st.integers(0, min(3, covered - 1)))
+    tail = exponential_sum_tail(
+        np.array([-alpha / (1 - alpha), 1.0]), np.array([covered - errors, errors + 1.0])
+    )
+    exact = binomial_tails(np.array([float(errors)]), np.array([float(covered)]), alpha)[0]
+    assert tail == pytest.approx(exact, rel=1e-9, abs=1e-13)
+
+
+def test_the_exact_tail_is_that_of_drawn_exponentials() -> None:
+    rng = np.random.default_rng(1)
+    for values in (
+        [-0.1, -0.1, -0.05, 0.4, -0.08, -0.02, -0.11, 0.0],
+        [-0.11] * 30 + [0.2, -0.03],
+        [0.5, 0.5, -0.1],
+        [-0.02],
+    ):
+        drawn = rng.standard_exponential((200_000, len(values) + 1)) @ np.append(values, 1.0) >= 0
+        tail = exact_tail(np.array(values), np.ones(len(values)), 1.0)
+        assert abs(drawn.mean() - tail) <= 4 * (tail * (1 - tail) / drawn.size) ** 0.5 + 1e-9

@@ -83,7 +83,7 @@ scores = 3.0 * outcomes + rng.normal(size=tasks.size)
 values = rng.integers(-300, 300, (900, 40))
 print(hashlib.sha256(resample_sums(values, 3000, 5).tobytes()).hexdigest())
 options = {"engine": "montecarlo", "draws": 3000}
-for more in ({"procedure": "taskboot"}, {"procedure": "guarded_taskboot", "multiplicity": "maxt"}):
+for more in ({"procedure": "taskboot"}, {"procedure": "guarded_taskboot"}):
     print(certify(scores, outcomes, tasks, **options, **more).to_json().decode(), end="")
 """
 

@@ -10,7 +10,7 @@ from certify_assets_tests.builders import score_rows
 from certify_assets_tests.cli.calling import Call
 
 KEYS = {
-    "alarm", "e_value", "tasks", "interval", "detector", "estimand", "delta", "alpha",
+    "alarm", "e_value", "tasks", "interval", "detector", "delta", "alpha",
     "certificate_sha256", "first_alarm_task", "certified_at",
 }  # fmt: skip
 
@@ -37,7 +37,6 @@ def test_no_alarm_is_zero_with_every_key_of_the_contract(
     assert answer.code == 0 and set(document) >= KEYS
     assert document["alarm"] is False
     assert document["tasks"] == 200
-    assert document["estimand"] == "task"
     assert document["detector"] == "e_process"
     low, high = document["interval"]
     assert low <= document["realized_error"] <= high and document["certified_at"] <= 200
@@ -106,9 +105,6 @@ def test_what_else_is_refused(call: Call, certificate: Path, scores: Path, tmp_p
     )
     answer = call(f"monitor {certificate} {tmp_path}/unlabelled.csv")
     assert answer.code == 2 and "row 5" in answer.err
-    by_run = f"monitor {certificate} {path} --estimand trajectory"
-    assert call(by_run).code == 2
-    assert call(f"{by_run} --max-task-size 6 --json").json["estimand"] == "trajectory"
     own = call(f"monitor {certificate} {scores} --split cal")
     assert own.code == 2 and "issued on" in own.err
     score_rows(tasks=6, attempts=3).to_csv(tmp_path / "few.csv", index=False)
@@ -135,7 +131,5 @@ def test_the_page_opens_from_disk_and_replaces_no_input(
     assert "&lt;l&gt;" in html
     assert "<l>" not in html
     assert "No alarm" in html and answer.json["certificate_sha256"] in html
-    call(f"{asked} --estimand trajectory --max-task-size 6 --html {tmp_path}/other.html")
-    assert "over runs" in (tmp_path / "other.html").read_text("utf-8")
     refused = call(f"{asked} --html {certificate}")
     assert refused.code == 2 and "would be overwritten" in refused.err

@@ -79,21 +79,20 @@ def test_help_after_a_list(call: Call) -> None:
 def test_sides_variants_and_settings(call: Call) -> None:
     common = "research simulate --design fooled --tasks 20 --json"
     one = call(
-        f"{common} --trials 3 --procedure guarded_taskboot:kish taskboot --side release --grid 20 "
+        f"{common} --trials 3 --procedure guarded_taskboot:none taskboot --side release --grid 20 "
         "--excess 1.02 1.5"
     )
     assert one.code == 0 and one.json["settings"] == {"side": "release", "grid": 20}
     assert [round(cell["true_error"], 3) for cell in one.json["cells"]] == [0.102, 0.15] * 3
     assert [rates["procedure"] for rates in one.json["cells"][0]["procedures"]] == [
-        "guarded_taskboot:kish",
+        "guarded_taskboot:none",
         "taskboot",
     ]
     # ten designs of failure with two true errors each, at one number of tasks
     failing = "research simulate --design failure --tasks 20 --trials 1 --procedure naive --json"
     assert len(call(failing).json["cells"]) == 10
-    every = call(f"{common} --trials 1 --procedure all --pilot-tasks 30 --estimand trajectory")
-    assert len(every.json["cells"][0]["procedures"]) == 10
-    assert every.json["settings"] == {"estimand": "trajectory", "pilot_tasks": 30}
+    every = call(f"{common} --trials 1 --procedure all --pilot-tasks 30")
+    assert len(every.json["cells"][0]["procedures"]) == 8
     pooled = call(f"{common} --trials 2 --procedure pseudo_task pseudo_task:pool --pilot-tasks 30")
     assert pooled.code == 0 and pooled.json["settings"] == {"pilot_tasks": 30}
     refused = call(f"{common} --trials 1 --procedure taskboot:pool")
@@ -130,7 +129,7 @@ def test_a_page_beside_the_table(call: Call, tmp_path: Path) -> None:
     page = tmp_path / "study.html"
     answer = call(
         "research simulate --design fooled --tasks 20 --trials 2 "
-        f"--procedure guarded_taskboot:kish --page {page}"
+        f"--procedure guarded_taskboot:none --page {page}"
     )
     assert answer.code == 0 and "<svg" in page.read_text("utf-8") and "…" not in answer.out
     assert call(f"research simulate --page {page} --out {page}").code == 2

@@ -164,7 +164,7 @@ def measured(loop: Loop, parts: Parts, judge: Judge) -> MeasuredRow:
             "threshold": found.threshold,
             "test_coverage": audit.coverage,
             "test_error": audit.realized_error,
-            "test_own_coverage": None if own is None or own.missing_input else own.chosen_coverage,
+            "test_own_coverage": None if own is None or own.lacks_pilot else own.chosen_coverage,
             "verdict": None if found.threshold is None else audit.verdict,
         }
     return {

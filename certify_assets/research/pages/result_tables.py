@@ -317,7 +317,7 @@ def _audited(cell: ScoreCell | None) -> tuple[str, ...]:
 
 
 _PAPERS = ("naive", "deff", "one_per_task", "task_hoeffding", "taskboot")
-_OURS = ("pseudo_task", "guarded_taskboot", "korn_graubard", "gaffke", "betting")
+_OURS = ("pseudo_task", "guarded_taskboot", "betting")
 
 
 def procedures_table(reader: Reader) -> StudyTable:

@@ -168,11 +168,7 @@ _WORDS = {
     "taskboot": "the task bootstrap without a guard",
     "pseudo_task": "the Bayesian task bootstrap with one more task that is wrong, the default",
     "guarded_taskboot": "the task bootstrap with the adaptive floor",
-    "guarded_taskboot:kish": "the task bootstrap with Kish's guard",
     "betting": "betting with a pilot, error by task (proved)",
-    "gaffke": "Gaffke's test, error by task (conjectured)",
-    "gaffke:fixed": "Gaffke's test tested upward from the 30 % quantile",
-    "korn_graubard": "Korn–Graubard",
 }
 
 
