@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import dagster as dg
 import pydantic
 
 from certify_assets.corpora.config import NAMED_JUDGE, CorpusConfig, corpus_schema
 from certify_assets.corpora.embedded import EMBEDDED
-from certify_assets.defs.setup import (
-    merged,
-    parse_judges,
-    parse_owners,
-    parse_prefix,
-    settle,
-    setup,
-)
+from certify_assets.defs.setup import OWNERS, Setup, merged, parse_judges, parse_prefix, settle
 from certify_assets.errors import InputError
 from certify_assets.storage.urls import is_url
 
-# how pydantic names the branches of a union between the parts of a place
-_TYPES = ("bool", "dict", "int", "str")
-# this package's own folder of components, and the attributes that are one for a code location
-_OWN, _SETUP = "certify_assets.defs", ("key_prefix", "owners", "judges")
 _TEMPLATE = """\
 # The corpora of this project; docs/corpora.md describes the component.
 type: {type_name}
@@ -44,9 +32,8 @@ attributes:
       seed: 42
       # false where no judge is trained on the RL split: its share goes to CAL
       rl: false
-  # of every asset, where they are not to be corpora/..., judges/... and team:evaluation
+  # of every asset, where they are not to be corpora/... and judges/...
   # key_prefix: my_platform
-  # owners: ["team:my_team"]
   # that have assets, with what they start from; name those of judges.yaml too, or leave this out
   # for all of them and for the study
   judges: [lexical, combined]
@@ -59,20 +46,7 @@ _ABOUT = {
 }
 
 
-class _Declared(dg.Resolvable, dg.Model):
-    """A part of the YAML file; what is wrong in it is a sentence that names the field."""
-
-    @classmethod
-    def resolve_from_model(cls, context: dg.ResolutionContext, model: pydantic.BaseModel) -> Self:
-        """Return it with its templates resolved."""
-        try:
-            found: Self = super().resolve_from_model(context, model)
-        except pydantic.ValidationError as error:
-            raise InputError(_first_error(error)) from None
-        return found
-
-
-class DeclaredCorpus(_Declared):
+class DeclaredCorpus(dg.Resolvable, dg.Model):
     """One corpus: where its runs are stored and how they are split."""
 
     name: str = pydantic.Field(description=_ABOUT["name"], examples=["my_corpus"], max_length=64)
@@ -138,23 +112,14 @@ class _Scaffolder(dg.Scaffolder[Any]):
 
 
 @dg.scaffold_with(_Scaffolder)
-class Corpora(dg.Component, _Declared):
+class Corpora(dg.Component, dg.Resolvable, dg.Model):
     """The platform for corpora of agent runs, which are certified once their files are complete."""
 
     corpora: list[DeclaredCorpus] = pydantic.Field(default=[], description="The corpora.")
-    running: bool = pydantic.Field(
-        default=True,
-        description="Whether the sensor starts with the daemon; false leaves that to the UI.",
-    )
     key_prefix: str | list[str] | None = pydantic.Field(
         None,
         description="Prefix of the key of every asset of the code location.",
         examples=["my_platform"],
-    )
-    owners: list[str] | None = pydantic.Field(
-        None,
-        description="Owners of every asset of the code location, instead of team:evaluation.",
-        examples=[["team:my_team", "someone@example.com"]],
     )
     judges: list[str] | None = pydantic.Field(
         None,
@@ -163,12 +128,18 @@ class Corpora(dg.Component, _Declared):
         examples=[["lexical"]],
     )
 
-    @pydantic.field_validator("key_prefix", "owners", "judges")
+    @pydantic.field_validator("key_prefix")
     @classmethod
-    def _valid(cls, value: object, info: pydantic.ValidationInfo) -> object:
+    def _valid_prefix(cls, value: object) -> object:
         if value is not None:
-            parsers = {"key_prefix": parse_prefix, "owners": parse_owners, "judges": parse_judges}
-            parsers[str(info.field_name)](value)
+            parse_prefix(value)
+        return value
+
+    @pydantic.field_validator("judges")
+    @classmethod
+    def _valid_judges(cls, value: object) -> object:
+        if value is not None:
+            parse_judges(value)
         return value
 
     @classmethod
@@ -181,7 +152,7 @@ class Corpora(dg.Component, _Declared):
     def get_spec(cls) -> dg.ComponentTypeSpec:
         """Return who owns the component and what it makes."""
         return dg.ComponentTypeSpec(
-            owners=["team:evaluation"],
+            owners=list(OWNERS),
             tags=["certify"],
             produces=["asset", "asset_check", "job", "schedule", "sensor", "resource"],
         )
@@ -195,23 +166,15 @@ class Corpora(dg.Component, _Declared):
         folder = path if path.is_dir() else path.parent
         configs = [corpus.config(folder) for corpus in self.corpora]
         refuse_repeated(config.name for config in configs)
-        if context.defs_module_name == _OWN:
-            # definitions.py gives the platform
-            self._require_setup()
-            return self._sensor(folder, configs)
         declared = context.component_tree.get_all_components(Corpora) or [self]
         refuse_repeated(corpus.name for found in declared for corpus in found.corpora)
         if declared[0] is not self:
             return self._sensor(folder, configs)
-        return dg.Definitions.merge(self.platform(declared), self._sensor(folder, configs))
-
-    def platform(self, declared: Sequence[Corpora] = ()) -> dg.Definitions:
-        """Return everything but the sensors of corpora, set up as the components together say."""
-        settle(merged([found.model_dump() for found in declared or [self]]))
+        settle(merged([found.setup() for found in declared]))
         # its modules build the keys of their assets as they are imported
         from certify_assets.defs.platform import platform_definitions
 
-        return platform_definitions()
+        return dg.Definitions.merge(platform_definitions(), self._sensor(folder, configs))
 
     def _sensor(self, folder: Path, configs: Sequence[CorpusConfig]) -> dg.Definitions:
         if not configs:
@@ -219,23 +182,14 @@ class Corpora(dg.Component, _Declared):
         from certify_assets.defs.operations.sensors import declared_corpora_sensor
 
         name = "declared_" + re.sub(r"\W", "_", folder.name)
-        return dg.Definitions(
-            sensors=[declared_corpora_sensor(name, configs, running=self.running)]
-        )
+        return dg.Definitions(sensors=[declared_corpora_sensor(name, configs)])
 
-    def _require_setup(self) -> None:
-        # read from the text of the YAML files of this package: another file, or a template, would
-        # be ignored silently
-        wanted = merged([self.model_dump()])
-        for name, asked, used in zip(_SETUP, wanted, setup(), strict=True):
-            given = getattr(self, name)
-            if given is not None and asked != used:
-                there = list(used or ()) if name != "key_prefix" else "/".join(used or ())
-                raise InputError(
-                    f"{name} {'is' if name == 'key_prefix' else 'are'} {given!r}, and the assets "
-                    f"have {there or 'none'}; give one, as plain text, in a defs.yaml of the "
-                    "package certify_assets.defs, or alike in several."
-                )
+    def setup(self) -> Setup:
+        """Return what this file says of the code location."""
+        return Setup(
+            () if self.key_prefix is None else parse_prefix(self.key_prefix),
+            None if self.judges is None else parse_judges(self.judges),
+        )
 
 
 @cache
@@ -245,62 +199,6 @@ def _schema(derived: type[pydantic.BaseModel], corpora: Any) -> type[pydantic.Ba
     return pydantic.create_model(derived.__name__, __base__=derived, corpora=(corpora, field))
 
 
-def with_declared(definitions: dg.Definitions, folder: Path) -> dg.Definitions:
-    """Add the components of a package of definitions: its folders with a ``defs.yaml``.
-
-    Raises
-    ------
-    InputError
-        If two of them declare one corpus.
-    """
-    found = sorted(path.parent for path in folder.rglob("defs.yaml"))
-    if not found:
-        return definitions
-    import certify_assets.defs as package
-
-    tree = dg.ComponentTree.from_module(defs_module=package, project_root=folder.parent.parent)
-    with warnings.catch_warnings():
-        # Dagster warns of its own beta parts, and pydantic of how Dagster calls it
-        warnings.simplefilter("ignore")
-        loaded = [_load(tree, folder, path) for path in found]
-        refuse_repeated(
-            name
-            for made in loaded
-            for sensor in made.sensors or ()
-            for name in _declared_by(sensor)
-        )
-        return dg.Definitions.merge(definitions, *loaded)
-
-
-def _load(tree: dg.ComponentTree, folder: Path, place: Path) -> dg.Definitions:
-    """Load one component; an error of its file becomes one sentence."""
-    try:
-        return tree.build_defs_at_path(place.relative_to(folder))
-    except Exception as error:
-        cause: BaseException = error
-        while (inner := cause.__cause__ or cause.__context__) is not None:
-            cause = inner
-        where = f"{place.name}/defs.yaml"
-        if isinstance(cause, InputError):
-            raise InputError(f"{where}: {cause}") from None
-        if isinstance(cause, pydantic.ValidationError):
-            raise InputError(f"{where}: {_first_error(cause)}") from None
-        # with its cause: a component of another package may be at fault itself
-        raise InputError(f"{where} cannot be loaded: {' '.join(str(cause).split())}") from error
-
-
-def _first_error(error: pydantic.ValidationError) -> str:
-    # a value may be a template too, so pydantic complains of a text as well: what it says of the
-    # value itself comes from deepest inside
-    first = max(error.errors(), key=lambda found: len(found["loc"]))
-    where = ".".join(
-        str(part)
-        for part in first["loc"]
-        if str(part).isdigit() or (str(part).isidentifier() and part not in _TYPES)
-    )
-    return f"{where}: {first['msg']}; correct it."
-
-
 def refuse_repeated(names: Iterable[str]) -> None:
     """Refuse a name that is declared twice."""
     repeated = [name for name, count in Counter(names).items() if count > 1]
@@ -308,15 +206,6 @@ def refuse_repeated(names: Iterable[str]) -> None:
         raise InputError(
             f"the corpus {repeated[0]!r} is declared twice; give every corpus its own name."
         )
-
-
-def _declared_by(sensor: Any) -> list[str]:
-    value = sensor.metadata.get("corpora")
-    return (
-        [str(name) for name in value.data]
-        if isinstance(value, dg.JsonMetadataValue) and isinstance(value.data, list)
-        else []
-    )
 
 
 def _refuse_unknown(config: CorpusConfig) -> None:

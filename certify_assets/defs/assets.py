@@ -24,7 +24,7 @@ from certify_assets.defs.names import (
 )
 from certify_assets.defs.pool import pooled_on_demand
 from certify_assets.defs.resources import DataRoot, MlflowTracker
-from certify_assets.defs.setup import setup
+from certify_assets.defs.setup import OWNERS, setup
 from certify_assets.evaluation.judge_summary import Figures, judge_summary
 from certify_assets.judges.base import JUDGED_COLUMNS, RUN_COLUMNS
 from certify_assets.judges.judged import JudgedCorpus
@@ -189,7 +189,7 @@ def _common(folder: str, group: str, about: Mapping[str, Any]) -> Any:
     return {
         "key_prefix": [*setup().prefix, *folder.split("/")],
         "group_name": group,
-        "owners": list(setup().owners),
+        "owners": list(OWNERS),
         "partitions_def": corpora_partitions,
         "code_version": code_version(),
         **about,

@@ -15,8 +15,6 @@ from certify_assets._version import __version__
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.external import SOURCE, config_version, observation, source_version
 from certify_assets.defs.names import CORPORA, judge_of, key, name_of
-from certify_assets.defs.setup import COMPONENT, setup
-from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, lock_file, sha256_bytes
 from certify_assets.storage.lease import OWNER_VARIABLE, holding, refusing
 from certify_assets.storage.store import Store, default_root
@@ -203,23 +201,10 @@ def _locks() -> Path:
     return folder
 
 
-def require_shown(judges: Sequence[str]) -> None:
-    """Refuse judges to which the project's YAML gives no assets; jobs would run without them."""
-    limited = setup().judges
-    if limited is not None and (absent := [name for name in judges if name not in limited]):
-        raise InputError(
-            f"judges of {COMPONENT} in the project's YAML gives assets to {', '.join(limited)} "
-            f"alone, and {', '.join(absent)} would be needed; name them there too, or take judges "
-            "out of the file."
-        )
-
-
 def _chains(judges: Sequence[str]) -> dict[str, set[dg.AssetKey] | None]:
     """Return, by job, the keys of the judges' chains and of what else the job makes for them."""
     found: dict[str, set[dg.AssetKey] | None] = {}
     from certify_assets.definitions import defs
-
-    require_shown(judges)
 
     known = defs.get_repository_def().job_names
     for name in (name for name in _JUDGE_JOBS if name in known):

@@ -11,7 +11,7 @@ import dagster as dg
 from certify_assets._version import __version__
 from certify_assets.corpora.config import corpus_file
 from certify_assets.corpora.splits import SPLITS
-from certify_assets.defs.setup import setup
+from certify_assets.defs.setup import OWNERS, setup
 from certify_assets.evaluation.agent_folds import agent_folds_key
 from certify_assets.evaluation.comparison import MAIN_TABLE_KEY, comparison_key
 from certify_assets.files import canonical_json, sha256_bytes
@@ -107,7 +107,7 @@ def chains(*judges: str) -> dg.AssetSelection:
 
 def source(name: str, group: str, **about: Any) -> dg.AssetSpec:
     """Return an asset that no run makes: files that others write, or a command."""
-    return dg.AssetSpec(key(name), group_name=group, owners=list(setup().owners), **about)
+    return dg.AssetSpec(key(name), group_name=group, owners=list(OWNERS), **about)
 
 
 #: what decides a certificate, besides its rows

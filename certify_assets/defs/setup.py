@@ -1,16 +1,13 @@
-"""What a project decides for its whole code location: prefix and owners of assets, judges."""
+"""What a project decides for its whole code location: the prefix of its assets, and judges."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cache
-from pathlib import Path
-from typing import Any, NamedTuple, cast
-
-import yaml
+from typing import NamedTuple
 
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, parse_json
@@ -23,20 +20,17 @@ from certify_assets.judges.specs import (
     unknown_judge,
 )
 
-COMPONENT = "certify_assets.components.Corpora"
 #: key prefix of a project that uses the component, for the commands that its users run
 PREFIX_VARIABLE = "CERTIFY_ASSET_PREFIX"
 _SNAPSHOT = "certify_assets/judges.yaml"
 _PREFIX = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+)*")
-# as Dagster takes them
-_OWNER = re.compile(r"team:.+|\b[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}\b")
+OWNERS = ("team:evaluation",)
 
 
 class Setup(NamedTuple):
-    """Prefix and owners of every asset of the code location, and the judges that have assets."""
+    """Prefix of every asset of the code location, and the judges that have assets."""
 
     prefix: tuple[str, ...] = ()
-    owners: tuple[str, ...] = ("team:evaluation",)
     # None for all
     judges: tuple[str, ...] | None = None
 
@@ -45,29 +39,24 @@ _settled: list[Setup] = []
 
 
 def setup() -> Setup:
-    """Return the setup of this process; where none was settled, that of this package's files."""
+    """Return the setup of this process; where none was settled, that of its environment."""
     if not _settled:
-        declared = _as_shown(declared_setup(Path(__file__).parent))
-        if given := os.environ.get(PREFIX_VARIABLE):
-            # commands do not load that project, and report under its keys
-            declared = declared._replace(prefix=_given_prefix(given))
-        _settled.append(declared)
+        _settled.append(Setup(_given_prefix(), _shown_judges()))
     return _settled[0]
 
 
-def _given_prefix(given: str) -> tuple[str, ...]:
+def _given_prefix() -> tuple[str, ...]:
+    # commands do not load the project of their users, and report under its keys
+    given = os.environ.get(PREFIX_VARIABLE)
     try:
-        return parse_prefix(given)
+        return parse_prefix(given) if given else ()
     except ValueError as error:
         raise InputError(f"{PREFIX_VARIABLE} is {given!r}: {error}.") from None
 
 
-def _as_shown(declared: Setup) -> Setup:
+def _shown_judges() -> tuple[str, ...] | None:
     shown = os.environ.get(SHOWN_VARIABLE)
-    if declared.judges is not None or not shown:
-        return declared
-    configured = judges_document().configured.judges
-    return declared._replace(judges=(*shown.split(","), *configured))
+    return (*shown.split(","), *judges_document().configured.judges) if shown else None
 
 
 def settle(wanted: Setup) -> None:
@@ -101,14 +90,6 @@ def parse_prefix(value: object) -> tuple[str, ...]:
     return tuple(text.split("/"))
 
 
-def parse_owners(value: object) -> tuple[str, ...]:
-    """Return owners as Dagster takes them; ValueError if one is no team and no e-mail address."""
-    owners = tuple(map(str, value)) if isinstance(value, list) else ()
-    if not owners or not all(map(_OWNER.fullmatch, owners)):
-        raise ValueError("give a list of team:NAME or e-mail addresses")
-    return owners
-
-
 def parse_judges(value: object) -> tuple[str, ...]:
     """Return names of judges; ValueError if it is no list of names."""
     if not isinstance(value, list) or not value or not all(isinstance(name, str) for name in value):
@@ -116,15 +97,7 @@ def parse_judges(value: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value))
 
 
-# field of the setup → attribute of the YAML file, and what reads it
-_PARTS: Mapping[str, tuple[str, Callable[[object], tuple[str, ...]]]] = {
-    "prefix": ("key_prefix", parse_prefix),
-    "owners": ("owners", parse_owners),
-    "judges": ("judges", parse_judges),
-}
-
-
-def merged(declared: Sequence[Mapping[str, object]]) -> Setup:
+def merged(declared: Sequence[Setup]) -> Setup:
     """Return the setup that several files give together: each says the same of it, or nothing.
 
     Raises
@@ -132,46 +105,16 @@ def merged(declared: Sequence[Mapping[str, object]]) -> Setup:
     InputError
         If two files differ.
     """
-    found = Setup()
-    for field, (attribute, parse) in _PARTS.items():
-        given = [parse(item[attribute]) for item in declared if item.get(attribute) is not None]
+    prefixes = [found.prefix for found in declared if found.prefix]
+    judges = [found.judges for found in declared if found.judges is not None]
+    for name, given in (("key_prefix", prefixes), ("judges", judges)):
         if len(set(given)) > 1:
             raise InputError(
-                f"{attribute} is {_shown(given[0])} in one file and "
+                f"{name} is {_shown(given[0])} in one file and "
                 f"{_shown(next(item for item in given if item != given[0]))} in another; a code "
                 "location has one: write it in one file, or alike in all."
             )
-        if given:
-            found = found._replace(**cast(Any, {field: given[0]}))
-    return found
-
-
-def declared_setup(folder: Path) -> Setup:
-    """Return the setup that YAML files below a folder declare, each part where it is first."""
-    # read as text, since every key is built while the modules of the assets are imported, which is
-    # before Dagster can load a component of this package; what is wrong is reported when it does
-    found = Setup()
-    for attributes in _attributes(folder):
-        for field, (attribute, parse) in _PARTS.items():
-            if getattr(found, field) != getattr(Setup(), field) or attribute not in attributes:
-                continue
-            try:
-                found = found._replace(**cast(Any, {field: parse(attributes[attribute])}))
-            except ValueError:
-                continue
-    return found
-
-
-def _attributes(folder: Path) -> Iterator[Mapping[str, object]]:
-    for path in sorted(folder.rglob("defs.yaml")):
-        try:
-            documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, yaml.YAMLError):
-            continue
-        for document in documents:
-            if isinstance(document, dict) and document.get("type") == COMPONENT:
-                attributes = document.get("attributes")
-                yield attributes if isinstance(attributes, dict) else {}
+    return Setup(prefixes[0] if prefixes else (), judges[0] if judges else None)
 
 
 @cache

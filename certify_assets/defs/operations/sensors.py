@@ -114,9 +114,7 @@ def _certified_earlier(corpus: Corpus, trajectories_sha256: str) -> bool:
     return bool(made) and trajectories_sha256 not in made
 
 
-def declared_corpora_sensor(
-    name: str, configs: Sequence[CorpusConfig], *, running: bool
-) -> dg.SensorDefinition:
+def declared_corpora_sensor(name: str, configs: Sequence[CorpusConfig]) -> dg.SensorDefinition:
     """Return the sensor of declared corpora: it registers them and requests runs on changes."""
     declared: Mapping[str, CorpusConfig] = {config.name: config for config in configs}
 
@@ -125,12 +123,9 @@ def declared_corpora_sensor(
         # by its name: a component's definitions are merged with those that hold the job
         job_name=onboard_job.name,
         minimum_interval_seconds=60,
-        default_status=dg.DefaultSensorStatus.RUNNING
-        if running
-        else dg.DefaultSensorStatus.STOPPED,
+        default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Register {', '.join(declared)} as declared, add the partitions, and start "
         "the whole pipeline where files or settings changed.",
-        metadata={"corpora": dg.MetadataValue.json(list(declared))},
     )
     def sense(
         context: dg.SensorEvaluationContext, data_root: DataRoot

@@ -19,7 +19,6 @@ from certify_assets.defs.execution import (
     job_named,
     observe_sources,
     one_writer,
-    require_shown,
 )
 from certify_assets.defs.names import VERSION, is_stored, key, stored_version
 from certify_assets.errors import InputError
@@ -122,7 +121,6 @@ def run_study(
     # a process a corpus, on whose number the documents do not depend
     if profile not in PROFILES:
         raise InputError(f"there is no profile {profile!r}; give one of {', '.join(PROFILES)}.")
-    require_shown(list(JUDGES))
     store = Store(default_root())
     for name in corpora:
         load_config(store, name)
