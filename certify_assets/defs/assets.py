@@ -22,7 +22,6 @@ from certify_assets.defs.names import (
     key,
     stored_version,
 )
-from certify_assets.defs.pool import pooled_on_demand
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.defs.setup import OWNERS, setup
 from certify_assets.evaluation.judge_summary import Figures, judge_summary
@@ -208,11 +207,11 @@ def _called_by_dagster(function: Callable[..., Any]) -> Callable[..., Any]:
         types["return"] = hints["return"]
 
     def written(step: AssetStep, *config: dg.Config) -> Any:
-        with writing(step.context, step.data_root), pooled_on_demand(step.context):
+        with writing(step.context, step.data_root):
             return function(step, *config)
 
     def written_in_parts(step: AssetStep, *config: dg.Config) -> Iterator[Any]:
-        with writing(step.context, step.data_root), pooled_on_demand(step.context):
+        with writing(step.context, step.data_root):
             yield from function(step, *config)
 
     made = written_in_parts if isgeneratorfunction(function) else written

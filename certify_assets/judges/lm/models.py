@@ -12,7 +12,6 @@ from certify_assets.errors import InputError
 from certify_assets.judges.lm import smollm2
 from certify_assets.judges.lm.compact import CONTEXT, compact_model_path
 from certify_assets.judges.lm.contract import Hardware, LanguageModel, load_language_model
-from certify_assets.judges.lm.device import await_turn
 from certify_assets.judges.lm.prompt import AuditorPrompt
 from certify_assets.judges.lm.recipe import Recipe
 from certify_assets.judges.reading import COMPACT, WHOLE, JudgeInput
@@ -130,7 +129,6 @@ def load_model(
     require_commit(name, revision)
     known, prompt = known_model(name), prompt or AuditorPrompt()
     on = Hardware() if known.exact or on is None else on
-    await_turn()
     language = load_language_model(
         known.path(name),
         revision=revision,
