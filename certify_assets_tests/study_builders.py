@@ -2,16 +2,19 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from certify_assets.cli.launching import platform
-from certify_assets.defs.research.study import STAGES, Stage, run_study
+from certify_assets.defs.names import name_of
+from certify_assets.defs.research import study
 from certify_assets.defs.resources import MlflowTracker
 from certify_assets.research.study import Outcome
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
+
+#: what takes seconds
+SHORT = ("corpora/", "judges/lexical/", "research/real_scores", "research/cert", "research/report")
 
 
 def registered(folder: Path) -> Store:
@@ -22,18 +25,25 @@ def registered(folder: Path) -> Store:
     return store
 
 
-def named(*names: str) -> list[Stage]:
-    return [stage for stage in STAGES if stage.name in names]
+def shorten(patch: pytest.MonkeyPatch, names: Sequence[str] = SHORT) -> None:
+    """Leave out assets whose names begin otherwise, and MLflow: its databases cost more."""
+    every = study.job_keys
+    patch.setattr(MlflowTracker, "record", lambda *_, **__: {})
+    patch.setattr(
+        study,
+        "job_keys",
+        lambda job: {item for item in every(job) if name_of(item).startswith(tuple(names))},
+    )
 
 
 def studied(
-    store: Store, corpora: Sequence[str], stages: Sequence[Stage], **options: Any
+    store: Store, corpora: Sequence[str], names: Sequence[str] = SHORT, profile: str = "quick"
 ) -> list[Outcome]:
-    """Run the study without MLflow, whose databases cost more than it."""
+    """Run the study of some assets."""
     with pytest.MonkeyPatch.context() as patch, platform(store):
-        patch.setattr(MlflowTracker, "record", lambda *_, **__: {})
-        return run_study(corpora, **{"workers": 1, "stages": stages, **options})
+        shorten(patch, names)
+        return study.run_study(corpora, profile=profile)
 
 
 def states(outcomes: Sequence[Outcome]) -> dict[tuple[str, str], str]:
-    return {(item.corpus, item.stage): item.status for item in outcomes}
+    return {(item.corpus, item.asset): item.status for item in outcomes}

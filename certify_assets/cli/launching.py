@@ -144,10 +144,10 @@ def run_corpus(corpus: Corpus, *, quiet: bool, judges: Sequence[str] = ()) -> No
         )
 
 
-def run_study(store: Store, corpora: Sequence[str], profile: str, workers: int) -> list[Outcome]:
+def run_study(store: Store, corpora: Sequence[str], profile: str) -> list[Outcome]:
     """Run the study of a data root, what is not up to date of it; return what became of it."""
     with platform(store, _STUDY) as study:
-        found: list[Outcome] = study.run_study(corpora, profile=profile, workers=workers, say=say)
+        found: list[Outcome] = study.run_study(corpora, profile=profile, say=say)
         return found
 
 

@@ -1,35 +1,22 @@
-"""``certify research``: study, law, simulation, harvests and the generator of the embedded runs."""
+"""``certify research``: study, law, simulation, harvests, and runs of a model on MiniWoB++."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from certify_assets.cli.figures import show_figures
 from certify_assets.cli.law import law
 from certify_assets.cli.options import OPEN_SHARE, PATH, SIDE, corpus_option, store_option
-from certify_assets.cli.output import (
-    NOTHING,
-    console,
-    emit_json,
-    json_option,
-    say,
-    show_line,
-    show_table,
-)
+from certify_assets.cli.output import NOTHING, emit_json, json_option, say, show_line, show_table
 from certify_assets.cli.simulate import simulate
 from certify_assets.corpora.corpus import Corpus
 
 if TYPE_CHECKING:
     from certify_assets.judges.harvest.rows import HarvestDocument
-    from certify_assets.research.study import Outcome
     from certify_assets.storage.store import Store
 
 
@@ -42,7 +29,7 @@ research.add_command(law)
 research.add_command(simulate)
 
 _FAILED = 1
-_STUDY_TABLES = ("main", "self_training", "transfer")
+_SHOWN_TABLES = ("main", "audits")
 
 
 @research.command()
@@ -53,84 +40,46 @@ _STUDY_TABLES = ("main", "self_training", "transfer")
     default="quick",
     help="Minutes without language models, or hours with.",
 )
-@click.option(
-    "--workers",
-    type=click.IntRange(1, 64),
-    default=2,
-    help="Processes, a corpus each; results do not depend on it.",
-)
 @store_option
 @json_option
 @click.pass_context
 def study(
-    ctx: click.Context,
-    corpora: tuple[str, ...],
-    profile: str,
-    workers: int,
-    store: Store,
-    as_json: bool,
+    ctx: click.Context, corpora: tuple[str, ...], profile: str, store: Store, as_json: bool
 ) -> None:
-    """Every table of the paper with ours next to it, from runs to a site.
+    """Tables of the paper with ours next to them, from runs to one page and CSV files.
 
-    Runs every stage on CORPORA, or on every corpus of the data root: splits, judges, split seeds,
-    harvests, transfer, procedures on real scores, comparison, the law, the simulation. What is up
-    to date is kept, so that a killed study resumes and a second one takes seconds. The full
-    profile adds language models (on the named corpora, else on the embedded ones),
-    more seeds and trials. Exit 1 where a stage failed; the others are run all the same.
+    Runs on CORPORA, or on every corpus of the data root: splits, judges, transfer, procedures on
+    real scores, comparison, the law, the simulation. What is up to date is kept, so that a killed
+    study resumes and a second one takes seconds. The full profile adds language models (on the
+    named corpora, else on the embedded ones) and more trials. Exit 1 where a step failed; the
+    others are run all the same.
     """
     from certify_assets.cli.launching import run_study
-    from certify_assets.research.study import SITE
+    from certify_assets.research.study import STUDY_PAGE, table_key
+    from certify_assets.research.tables import OURS, study_tables
 
-    started = time.monotonic()
-    outcomes = run_study(store, corpora, profile, workers)
-    counts = Counter(outcome.status for outcome in outcomes)
-    done = _Study(
-        profile=profile,
-        root=store.root,
-        site=store.locate(f"{SITE}/index.html"),
-        seconds=round(time.monotonic() - started, 1),
-        counts=dict(sorted(counts.items())),
-        stages=outcomes,
-    )
+    outcomes = run_study(store, corpora, profile)
+    counts = dict(sorted(Counter(outcome.status for outcome in outcomes).items()))
+    page, tables = store.locate(STUDY_PAGE), [item.table for item in study_tables(store)]
     if as_json:
-        emit_json(asdict(done))
+        emit_json(
+            {
+                "profile": profile,
+                "root": store.root,
+                "page": page,
+                "tables": [store.locate(table_key(table.name)) for table in tables],
+                "counts": counts,
+                "assets": [asdict(outcome) for outcome in outcomes],
+            }
+        )
     else:
-        _show_study(store, done)
-    ctx.exit(_FAILED if counts["failed"] else 0)
-
-
-@dataclass(frozen=True)
-class _Study:
-    """A run of the study; ``--json`` prints it."""
-
-    profile: str
-    root: str
-    site: str
-    seconds: float
-    counts: dict[str, int]
-    stages: list[Outcome]
-
-
-def _show_study(store: Store, done: _Study) -> None:
-    from certify_assets.research.pages.result_tables import OURS
-    from certify_assets.research.pages.study_site import study_facts, study_tables
-
-    tables = study_tables(store)
-    for blocks in tables.values():
-        for block in blocks:
-            if block.table.name in _STUDY_TABLES:
-                rows = [row[1:] for row in block.table.rows if row[0] == OURS]
-                show_table(block.table.title, block.table.columns[1:], rows)
-    for sentence in study_facts(store, tables):
-        show_line(sentence)
-    why: dict[str, list[str]] = {}
-    for item in done.stages:
-        if item.status in ("skipped", "failed"):
-            why.setdefault(f"{item.stage} {item.status}: {item.reason}", []).append(item.corpus)
-    for sentence, corpora in why.items():
-        show_line(f"{', '.join(corpora)}: {sentence}")
-    counted = ", ".join(f"{number} {status}" for status, number in done.counts.items())
-    show_line(f"Stages: {counted}; {done.seconds:g} s. Open {done.site}")
+        for table in tables:
+            if table.name in _SHOWN_TABLES:
+                rows = [row[1:] for row in table.rows if row[0] == OURS]
+                show_table(table.title, table.columns[1:], rows)
+        counted = ", ".join(f"{number} {status}" for status, number in counts.items())
+        show_line(f"Assets: {counted}. Open {page}")
+    ctx.exit(_FAILED if "failed" in counts else 0)
 
 
 _LEARNERS = tuple(
@@ -249,105 +198,31 @@ def _show_harvests(
     )
 
 
-def _list_tasks(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
-    if asked:
-        from certify_assets.research.miniwob import list_tasks
-
-        click.echo("\n".join(list_tasks()))
-        ctx.exit()
-
-
 @research.command("generate-miniwob")
-@click.option(
-    "--out",
-    type=PATH,
-    required=True,
-    help="Folder for the runs; an interrupted generation in it resumes.",
-)
-@click.option(
-    "--attempts", type=click.IntRange(1, 1000), default=4, help="Attempts a task and agent."
-)
-@click.option("--seed", type=int, default=42, help="Seed of instances and faults.")
-@click.option("--workers", type=click.IntRange(1, 64), default=2, help="Browser processes.")
-@click.option("--corpus", "corpora", multiple=True, help="Only this corpus; repeat for more.")
-@click.option("--task", "tasks", multiple=True, help="Only this task; repeat for more.")
-@click.option("--agent", "agents", multiple=True, help="Only this agent, or model; repeatable.")
-@click.option(
-    "--list",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_list_tasks,
-    help="List the tasks instead.",
-)
-@click.option(
-    "--compare",
-    type=PATH,
-    metavar="FOLDER",
-    help="Name the tasks whose runs differ between FOLDER and --out instead.",
-)
+@click.option("--out", type=PATH, required=True, help="JSON Lines; what it lacks is added.")
+@click.option("--task", "tasks", multiple=True, help="Only this task; repeatable.")
+@click.option("--attempts", type=click.IntRange(1, 1000), default=4, help="Attempts a task.")
+@click.option("--seed", type=int, default=42, help="Seed of the tasks' instances.")
 @json_option
-def generate(
-    out: Path,
-    attempts: int,
-    seed: int,
-    workers: int,
-    corpora: tuple[str, ...],
-    tasks: tuple[str, ...],
-    agents: tuple[str, ...],
-    compare: Path | None,
-    as_json: bool,
-) -> None:
-    """Generate the embedded MiniWoB++ corpora again, in a real Chromium.
+def generate(out: Path, tasks: tuple[str, ...], attempts: int, seed: int, as_json: bool) -> None:
+    """Let a model act on MiniWoB++ pages, in a real Chromium.
 
-    Resumable: kill it and call it again. Needs Chromium and the extra 'miniwob'.
+    CERTIFY_MODEL_URL (an OpenAI-compatible base URL) and CERTIFY_MODEL_NAME name the model,
+    CERTIFY_MODEL_KEY holds its key. A killed generation continues when it is called again, and
+    `certify corpus import` reads the file. Needs Chromium and the extra 'miniwob'.
     """
-    from certify_assets.research.miniwob import CORPORA, differing_tasks
+    from certify_assets.research.miniwob import ModelAgent
     from certify_assets.research.miniwob import generate as run
 
-    if compare is not None:
-        differing = differing_tasks(compare, out)
-        if as_json:
-            emit_json({"differing": differing})
-        else:
-            show_line("\n".join(differing) or "no task differs")
-        return
-    with _bar(quiet=as_json) as progress:
-        made = run(
-            out,
-            attempts=attempts,
-            seed=seed,
-            workers=workers,
-            corpora=corpora or CORPORA,
-            tasks=list(tasks) or None,
-            agents=list(agents) or None,
-            progress=progress,
-        )
-    tables = {name: str(path) for name, path in made.tables.items()}
-    document = {
-        "episodes": made.episodes,
-        "kept": made.kept,
-        "retries": made.retries,
-        "failed": made.failed,
-        "tables": tables,
-    }
+    added = run(
+        out,
+        ModelAgent.from_environment(),
+        tasks=tasks,
+        attempts=attempts,
+        seed=seed,
+        say=(lambda _: None) if as_json else say,
+    )
     if as_json:
-        emit_json(document)
+        emit_json({"added": added, "file": str(out)})
     else:
-        show_figures(f"Generated in {out}", {"": document})
-
-
-@contextmanager
-def _bar(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal, a line every hundred episodes elsewhere."""
-    from rich.progress import Progress
-
-    out = console(stderr=True)
-    if quiet or not out.is_terminal:
-        yield (
-            lambda done, total: None if quiet or done % 100 else say(f"{done} of {total} episodes")
-        )
-        return
-    with Progress(console=out, transient=True) as bar:
-        task = bar.add_task("episodes", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        show_line(f"{added} runs added to {out}")

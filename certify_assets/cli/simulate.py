@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,19 +21,13 @@ from certify_assets.cli.output import (
     show_line,
     show_table,
     write_document,
-    write_text,
 )
+from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
     from certify_assets.research.simulation import Cell, Rates, Simulation
-    from certify_assets.research.simulation_study import CellJournal
 
-_SEVERAL = ("--tasks", "--rho", "--design", "--procedure", "--excess")
-_PROCEDURE_HELP = (
-    "Procedures, or all; several may follow. After a colon, what is changed for one: "
-    "guarded_taskboot:none, pseudo_task:pool. "
-    "[default: the paper's five, guarded_taskboot and pseudo_task]"
-)
+_SEVERAL = ("--tasks", "--rho", "--design", "--procedure")
 
 
 class _Several(click.Command):
@@ -66,12 +60,6 @@ class _Several(click.Command):
     multiple=True,
     help="paper, adversarial, fooled, failure, all, or designs by name; several may follow.",
 )
-@click.option(
-    "--excess",
-    multiple=True,
-    type=Finite(0, min_open=True),
-    help="True errors of fooled tasks over α. [default: 1.5; failure: 1.02 1.5]",
-)
 @click.option("--side", type=SIDE, default="reject", help="Which decision to certify.")
 @click.option(
     "--trials", type=click.IntRange(1, 1_000_000), default=300, help="Calibration sets a design."
@@ -79,28 +67,10 @@ class _Several(click.Command):
 @click.option("--alpha", type=OPEN_SHARE, default=0.1, help="Error budget α.")
 @click.option("--delta", type=OPEN_SHARE, default=0.05, help="1 − confidence.")
 @click.option(
-    "--grid",
-    type=click.IntRange(1, 1000),
-    help="Number of thresholds. [default: 160 for pseudo_task, else 40]",
-)
-@click.option("--procedure", multiple=True, help=_PROCEDURE_HELP)
-@click.option(
-    "--guard",
-    type=click.Choice(["floor", "none"]),
-    default="floor",
-    help="Guard of guarded_taskboot.",
-)
-@click.option(
-    "--size-ratio",
-    type=Finite(1),
-    default=1.0,
-    help="Declared limit of how much larger wrong tasks are.",
-)
-@click.option(
-    "--pilot-tasks",
-    type=click.IntRange(2, 100_000),
-    default=200,
-    help="Other tasks a trial that betting reads, or pseudo_task as its pool.",
+    "--procedure",
+    multiple=True,
+    help="Procedures; several may follow. [default: the paper's five, guarded_taskboot and "
+    "pseudo_task]",
 )
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=42, help="Seed of all draws.")
 @click.option(
@@ -109,24 +79,14 @@ class _Several(click.Command):
     default=1,
     help="Processes; results do not depend on it.",
 )
-@click.option(
-    "--out",
-    type=PATH,
-    help=(
-        "Write the JSON document to this file as well; an interrupted study resumes from "
-        "FILE.partial."
-    ),
-)
-@click.option("--page", type=PATH, help="Draw the study as a page that opens from disk.")
+@click.option("--out", type=PATH, help="Write the document that --json prints here.")
 @json_option
 def simulate(
     tasks: tuple[int, ...],
     rho: tuple[float, ...],
     design: tuple[str, ...],
-    excess: tuple[float, ...],
     procedure: tuple[str, ...],
     out: Path | None,
-    page: Path | None,
     as_json: bool,
     **settings: Any,
 ) -> None:
@@ -154,80 +114,34 @@ def simulate(
     --rho is given; failure is the five of fooled tasks, with true errors of 1.02 α and 1.5 α.
     Progress is on stderr.
     """  # noqa: D301
-    from certify_assets.research import simulation
-    from certify_assets.research.designs import study_designs
+    from certify_assets.research.designs import EXCESSES, GROUPS, study_designs
+    from certify_assets.research.simulation import STUDY_PROCEDURES
+    from certify_assets.research.simulation import simulate as run
 
     started = time.monotonic()
-    refuse_overwrite({"--out": out, "--page": page}, {})
+    refuse_overwrite({"--out": out}, {})
+    if out is not None and not out.resolve().parent.is_dir():
+        raise InputError(
+            f"{out} cannot be written (its folder does not exist); choose another place for --out."
+        )
     chosen = design or (("paper",) if tasks or rho else ("all",))
-    times = excess or ((1.02, 1.5) if "failure" in chosen else (1.5,))
     cells = study_designs(
-        _names(chosen),
+        [name for item in chosen for name in GROUPS.get(item, (item,))],
         tasks=tasks,
         rhos=rho,
         alpha=settings["alpha"],
         side=settings["side"],
-        excess=times,
+        excess=EXCESSES if "failure" in chosen else EXCESSES[-1:],
     )
-    for name, path in (("--out", out), ("--page", page)):
-        _check_folder(name, path)
-    journal = None if out is None or (out.exists() and not out.is_file()) else _journal(out)
     with _progress(len(cells)) as report:
-        document = simulation.simulate(
-            cells,
-            procedures=_procedures(procedure) or simulation.STUDY_PROCEDURES,
-            progress=report,
-            known=None if journal is None else journal.known(),
-            keep=None if journal is None else journal.keep,
-            **settings,
-        )
+        document = run(cells, procedures=procedure or STUDY_PROCEDURES, progress=report, **settings)
     if out is not None:
         write_document(out, document.to_dict())
-    if page is not None:
-        _write_page(page, document, cells)
-    if journal is not None:
-        journal.remove()
     if as_json:
         emit_json(document.to_dict())
     else:
         _show(document)
     say(f"{len(cells)} designs × {settings['trials']} trials in {time.monotonic() - started:.1f} s")
-
-
-def _names(given: Sequence[str]) -> list[str]:
-    from certify_assets.research.designs import GROUPS
-
-    return [name for item in given for name in GROUPS.get(item, (item,))]
-
-
-def _procedures(given: Sequence[str]) -> list[str]:
-    from certify_assets.certificates.procedures import PROCEDURES
-
-    every = list(PROCEDURES)
-    return [name for item in given for name in (every if item == "all" else (item,))]
-
-
-def _check_folder(name: str, path: Path | None) -> None:
-    from certify_assets.errors import InputError
-
-    if path is not None and not path.resolve().parent.is_dir():
-        raise InputError(
-            f"{path} cannot be written (its folder does not exist); choose another place for "
-            f"{name}."
-        )
-
-
-def _journal(out: Path) -> CellJournal:
-    from certify_assets.research.simulation_study import CellJournal
-
-    return CellJournal.of_file(out.with_name(f"{out.name}.partial"))
-
-
-def _write_page(path: Path, document: Simulation, cells: Sequence[Any]) -> None:
-    from certify_assets.research.designs import check_truth
-    from certify_assets.research.pages.simulation_page import render_simulation
-
-    write_text(path, render_simulation(document, check_truth(cells)))
 
 
 @contextmanager
@@ -256,9 +170,7 @@ def _show(document: Simulation) -> None:
             )
             rows.append(
                 [
-                    (
-                        f"  {found.procedure.replace(':', ': ')}"
-                    ),  # breaks at the space where the terminal is narrow
+                    f"  {found.procedure}",
                     _violation(found),
                     _rate(found.violation_conditional, found.violation_conditional_se),
                     _rate(found.coverage, found.coverage_se),

@@ -96,7 +96,7 @@ def shown_judges(store: Store) -> dict[str, str]:
     """Return the setting that limits the assets of a UI to what a data root has a use for."""
     from certify_assets.judges.specs import JUDGES, QUICK_JUDGES, SHOWN_VARIABLE
 
-    if any(store.names(folder) for folder in ("seeds", "study", "harvests", "real_scores")):
+    if any(store.names(folder) for folder in ("study", "real_scores")):
         return {}
     used = {name for name in JUDGES if store.names(f"judges/{name}")}
     shown = [name for name in JUDGES if name in used.union(QUICK_JUDGES)]

@@ -19,11 +19,9 @@ from certify_assets.judges.judged import judge_file
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES, JudgeSpec
 from certify_assets.operations import layout
 from certify_assets.research.certifiability import CERTIFIABILITY_KEY
-from certify_assets.research.harvest_study import harvests_key
 from certify_assets.research.real_scores import real_scores_key
-from certify_assets.research.seed_study import seeds_key
 from certify_assets.research.simulation_study import SIMULATION_KEY
-from certify_assets.research.study import SITE
+from certify_assets.research.study import STUDY_PAGE
 from certify_assets.storage.store import Store
 
 #: partitions: one a corpus, added by a command or a sensor while the platform runs
@@ -62,15 +60,11 @@ _OTHERS: dict[str, Callable[[str], str]] = {
     "operations/review_queue": layout.queue_key,
     "operations/reviewed_labels": layout.reviewed_key,
     "operations/history": layout.history_key,
-    "research/seed_study": seeds_key,
-    "research/harvests": partial(harvests_key, learner="lexical"),
-    "research/harvests_lm": partial(harvests_key, learner="sft"),
-    "research/harvests_transfer": partial(harvests_key, learner="lexical_transfer"),
     "research/real_scores": real_scores_key,
     "research/main_table": lambda _: MAIN_TABLE_KEY,
     "research/certifiability": lambda _: CERTIFIABILITY_KEY,
     "research/simulation": lambda _: SIMULATION_KEY,
-    "research/report": lambda _: f"{SITE}/index.html",
+    "research/report": lambda _: STUDY_PAGE,
 }
 
 

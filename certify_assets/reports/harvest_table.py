@@ -11,9 +11,6 @@ from certify_assets.judges.harvest.rows import (
     LoopRow,
     RoundRow,
 )
-from certify_assets.reports.wording import markdown_table
-
-_SHOWN = 8
 
 
 def loop_rows(document: HarvestDocument) -> list[dict[str, str]]:
@@ -34,26 +31,6 @@ def control_rows(document: HarvestDocument) -> list[dict[str, str]]:
             key = (*place.values(), control["control"], str(control.get("size", "")))
             rows.setdefault(key, {**place, **_control(control, loop["gate"])})
     return list(rows.values())
-
-
-def harvest_markdown(document: HarvestDocument) -> str:
-    """Return a short table of the harvests that were made, for an asset's page."""
-    made = [
-        (loop, row)
-        for loop in document["loops"]
-        for row in loop["rounds"]
-        if "harvest" in row and row["harvest"]["size"]
-    ]
-    names = ("profile", "side", "alpha", "gate", "round", "harvest", "wrong")
-    rows = [{**_loop(loop), **_round(row, loop["gate"])} for loop, row in made[:_SHOWN]]
-    lines = markdown_table(
-        [name.replace("alpha", "α") for name in names],
-        [[row[name] for name in names] for row in rows],
-    )
-    rest = f"\n\n{len(made) - _SHOWN} more in the document." if len(made) > _SHOWN else ""
-    return (
-        "\n".join(lines) + rest if made else f"No gate opened: {document['gates_closed']} closed."
-    )
 
 
 def _loop(loop: LoopRow) -> dict[str, str]:

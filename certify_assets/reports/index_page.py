@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 #: pages of the whole data root
 _SHARED = (
     ("Judges on all corpora", "study/main_table.html"),
-    ("Study", "study/site/index.html"),
-    ("Coverage before training", "study/certifiability.html"),
-    ("Synthetic validity", "study/simulation.html"),
+    ("Study", "study/study.html"),
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -76,16 +76,6 @@ class Measured:
         )
         return f"success rate and n_eff: CAL; AUROC: {BASE} on CAL; {best}{absent}."
 
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Measured:
-        """Read a stored point; how many judges were compared is not stored."""
-        names = ("best_judge", "plain_coverage", "certificate_sha256")
-        return cls(
-            LawPoint.from_dict(document),
-            **{name: document[name] for name in names},
-            without=tuple(document["without"]),
-        )
-
     def to_dict(self) -> dict[str, Any]:
         """Return the point with its sources as plain values."""
         return {
@@ -133,17 +123,6 @@ class Certifiability:
             f"itself: no level pays for this choice."
         )
         return (*found, ("best_of_judges", words))
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Certifiability:
-        """Read the stored document."""
-        return cls(
-            measured=tuple(Measured.from_dict(item) for item in document["points"]),
-            left_out=tuple((item["corpus"], item["reason"]) for item in document["left_out"]),
-            law=Law.from_dict(document["law"]) if document["law"] else None,
-            reason=document["reason"],
-            paper=Law.from_dict(document["paper"]),
-        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document that is stored."""
@@ -261,6 +240,21 @@ def fit_measured(
         except InputError as error:
             reason = str(error)
     return Certifiability(tuple(measured), tuple(left_out), law, reason, fit_law(law_points()))
+
+
+def law_metrics(found: Certifiability) -> dict[str, float]:
+    """Return the numbers that Dagster and MLflow plot: the fit and the forms next to it."""
+    if found.law is None:
+        return {}
+    metrics = {"slope": found.law.slope, "intercept": found.law.intercept}
+    for name in ("law", "auroc_only", "parameter_free"):
+        fit = found.law.form(name)
+        metrics |= {
+            f"{name}_{key}": value
+            for key, value in (("loocv_r2", fit.loocv_r2), ("mae", fit.mae))
+            if value is not None
+        }
+    return metrics
 
 
 def write_certifiability(store: Store) -> Certifiability:

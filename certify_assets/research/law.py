@@ -68,11 +68,6 @@ class LawPoint:
             return "nothing certified"
         return "few tasks" if self.tasks is not None and self.tasks < FEW_TASKS else ""
 
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> LawPoint:
-        """Read a stored point; its index is the stored one."""
-        return cls(**{name: document[name] for name in cls.__dataclass_fields__})
-
     def to_dict(self) -> dict[str, Any]:
         """Return the point with its index as plain values."""
         return {
@@ -176,16 +171,6 @@ class Law:
     forms: tuple[FormFit, ...]
     influence: tuple[Influence, ...]
     deviation: float
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Law:
-        """Read what ``to_dict`` returned."""
-        return cls(
-            points=tuple(LawPoint.from_dict(item) for item in document["points"]),
-            forms=tuple(FormFit(**item) for item in document["forms"]),
-            influence=tuple(Influence(**item) for item in document["influence"]),
-            deviation=document["deviation"],
-        )
 
     def form(self, name: str) -> FormFit:
         """Return one form's fit."""

@@ -14,12 +14,6 @@ from certify_assets.errors import InputError, quoted
 #: label ICC named in the paper → standard deviation of the task effect
 TAU = {0.1: 0.9, 0.5: 2.6, 0.8: 5.0}
 _LARGEST_ICC = 0.9
-#: law "two": a fifth of the tasks are large
-_SMALL, _LARGE, _LARGE_SHARE = 2, 32, 0.2
-#: law "geometric": a mean of 8, cut where nothing is left
-_GEOMETRIC, _LONGEST = 1 / 8, 200
-#: a task of a Poisson size exceeds the declared cap with at most this probability
-_BEYOND_CAP = 1e-12
 
 
 class Design(Protocol):
@@ -36,10 +30,6 @@ class Design(Protocol):
     @property
     def rho(self) -> float | None:
         """Nominal label ICC; None where it is no setting."""
-
-    @property
-    def cap(self) -> int:
-        """Trajectories of the largest task, as one would declare them."""
 
     def draw(self, rng: np.random.Generator) -> Sample:
         """Draw a calibration set."""
@@ -68,11 +58,6 @@ class Clustered:
     loading: float = 0.9
     # taken off the task effect for each trajectory above the mean size
     size_slope: float = 0.0
-
-    @property
-    def cap(self) -> int:
-        """Trajectories of the largest task; of Poisson sizes the 1 − 1e-12 quantile."""
-        return _poisson_cap(8) if self.sizes == "poisson" else int(size_law(self.sizes)[0][-1])
 
     def draw(self, rng: np.random.Generator) -> Sample:
         """Draw a calibration set."""
@@ -148,11 +133,6 @@ class Fooled:
         """No setting: the errors' ICC is part of the design."""
         return
 
-    @property
-    def cap(self) -> int:
-        """Trajectories of the largest task: the 1 − 1e-12 quantile of sizes, times the ratio."""
-        return _poisson_cap(self.mean_size) * self.size_ratio
-
     def draw(self, rng: np.random.Generator) -> Sample:
         """Draw a calibration set."""
         size = 1 + rng.poisson(self.mean_size - 1, self.tasks)
@@ -200,12 +180,6 @@ def effect_sd(rho: float) -> float:
 
 def draw_sizes(law: str, tasks: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Draw the sizes of tasks."""
-    if law == "one":
-        return np.ones(tasks, dtype=np.int64)
-    if law == "two":
-        return np.where(rng.random(tasks) < _LARGE_SHARE, _LARGE, _SMALL)
-    if law == "geometric":
-        return np.minimum(rng.geometric(_GEOMETRIC, tasks), _LONGEST)
     if law == "sixteen":
         return np.full(tasks, 16)
     if law == "pareto":
@@ -215,15 +189,6 @@ def draw_sizes(law: str, tasks: int, rng: np.random.Generator) -> NDArray[np.int
 
 def size_law(law: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Sizes and their probabilities."""
-    if law == "one":
-        return np.array([1.0]), np.array([1.0])
-    if law == "two":
-        return np.array([_SMALL, _LARGE], float), np.array([1.0 - _LARGE_SHARE, _LARGE_SHARE])
-    if law == "geometric":
-        size = np.arange(1.0, _LONGEST + 1)
-        mass = _GEOMETRIC * (1.0 - _GEOMETRIC) ** (size - 1)
-        mass[-1] += 1.0 - mass.sum()
-        return size, mass
     if law == "sixteen":
         return np.array([16.0]), np.array([1.0])
     if law == "pareto":
@@ -250,12 +215,6 @@ def _label_icc(tau: float, base: float) -> float:
     success = 1 / (1 + np.exp(-(base + tau * nodes)))
     mean = float(weight @ success)
     return float(weight @ np.square(success - mean)) / (mean * (1 - mean))
-
-
-def _poisson_cap(mean_size: int) -> int:
-    from scipy.stats import poisson
-
-    return 1 + int(poisson.isf(_BEYOND_CAP, mean_size - 1))
 
 
 def pilot_of(design: Design, tasks: int, rng: np.random.Generator) -> Sample:

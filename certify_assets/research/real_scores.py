@@ -13,9 +13,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from certify_assets.certificates import measure_threshold, resample_audit, table_gates
+from certify_assets.certificates import (
+    Settings,
+    evaluate,
+    measure_threshold,
+    observe,
+    resample_audit,
+    table_gates,
+)
 from certify_assets.certificates.clustering import ClusterSummary
 from certify_assets.certificates.gates import GateResult
+from certify_assets.certificates.pool import as_pool
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.profile import cluster_summary
 from certify_assets.errors import CertifyError, InputError
@@ -23,17 +31,30 @@ from certify_assets.evaluation.audit import load_audits
 from certify_assets.evaluation.certification import load_certificates
 from certify_assets.evaluation.judge_results import labelled_rows
 from certify_assets.evaluation.ledger import LedgerEntry, announce_study, record_result
+from certify_assets.evaluation.pool import takes_pool
 from certify_assets.files import canonical_json, rounded, sha256_bytes, significant
 from certify_assets.judges.base import judge_auroc
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
 from certify_assets.judges.specs import ALPHAS, DELTA, GRID, SIDES, judges
-from certify_assets.research.seed_study import REAL_PROCEDURES, Certifying, study_settings
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from certify_assets.certificates import Evaluation, Observations
+    from certify_assets.certificates.pool import Pool
 
+#: the paper's five on real scores, and ours next to them; betting takes its bets from the RL split
+REAL_PROCEDURES = (
+    "pseudo_task",
+    "naive",
+    "deff",
+    "one_per_task",
+    "task_hoeffding",
+    "taskboot",
+    "guarded_taskboot",
+    "betting",
+)
 REAL_SCORES_SCHEMA = "certify_assets/real_scores/1"
 #: task resamples of the naive audit, the paper's
 NAIVE_DRAWS = 3000
@@ -135,6 +156,41 @@ class RealScores:
 
 
 @dataclass(frozen=True, eq=False)
+class _Certifying:
+    """A table that certifies, the pilot of betting and a pool: each brought in order once."""
+
+    table: Observations
+    pilot: Observations | None
+    pool: Pool | None
+
+    @classmethod
+    def of(
+        cls, table: pd.DataFrame, pilot: pd.DataFrame, others: Sequence[pd.DataFrame]
+    ) -> _Certifying:
+        """Take score tables; the pool is the other ones without their outcomes."""
+        import pandas as pd
+
+        return cls(
+            observe(*columns(table)),
+            None if pilot.empty else observe(*columns(pilot)),
+            as_pool(columns(pd.concat(others))[::2]),
+        )
+
+    def evaluate(self, settings: Settings) -> Evaluation:
+        """Put every threshold to a procedure; the findings of a certificate would cost more."""
+        pilot, pooled = settings.method.pilot, settings.method.calibrated
+        return evaluate(
+            self.table, settings, self.pilot if pilot else None, self.pool if pooled else None
+        )
+
+
+def _settings(name: str, side: str, alpha: float) -> Settings:
+    """Return the settings of a procedure; one that takes a pool has a grid of its own."""
+    own = None if takes_pool(name) else GRID
+    return Settings(alpha=alpha, delta=DELTA, side=side, grid=own, procedure=name)
+
+
+@dataclass(frozen=True, eq=False)
 class _Tables:
     """Score tables of one judge: labelled rows of CAL and TEST, and of RL for bets."""
 
@@ -226,12 +282,12 @@ def _judge(name: str, tables: _Tables) -> JudgeScores:
 
 def _cells(tables: _Tables) -> Iterator[ScoreCell]:
     pilot = tables.pilot
-    cal = Certifying.of(tables.cal, pilot, [pilot, tables.test])
-    test = Certifying.of(tables.test, pilot, [pilot, tables.cal])
+    cal = _Certifying.of(tables.cal, pilot, [pilot, tables.test])
+    test = _Certifying.of(tables.test, pilot, [pilot, tables.cal])
     for alpha, side, procedure in product(ALPHAS, SIDES, REAL_PROCEDURES):
         if procedure == "betting" and pilot.empty:
             continue
-        settings = study_settings(procedure, side, alpha, delta=DELTA, grid=GRID)
+        settings = _settings(procedure, side, alpha)
         found, own = cal.evaluate(settings), test.evaluate(settings)
         audit = measure_threshold(test.table, settings, found.threshold)
         certified = found.threshold is not None
@@ -250,8 +306,8 @@ def _cells(tables: _Tables) -> Iterator[ScoreCell]:
 
 def _naive(test: pd.DataFrame, alpha: float) -> NaiveAudit:
     """Resample tasks at the naive certificate's threshold on TEST, as the paper does."""
-    settings = study_settings("naive", "reject", alpha, delta=DELTA, grid=GRID)
-    naive = Certifying.of(test, None, []).evaluate(settings)
+    settings = _settings("naive", "reject", alpha)
+    naive = evaluate(observe(*columns(test)), settings)
     coverage = significant(naive.chosen_coverage)
     found = NaiveAudit(alpha=alpha, coverage=coverage, threshold=naive.threshold)
     if naive.threshold is None:

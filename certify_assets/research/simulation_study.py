@@ -1,42 +1,24 @@
-"""The stored synthetic study: its journal of finished cells, its document, its findings."""
+"""The stored synthetic study: its document and its findings."""
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict
 
 from certify_assets.judges.specs import PROCEDURES
 from certify_assets.research.designs import (
+    EXCESSES,
+    FAILURES,
     GROUPS,
     TruthCheck,
     check_truth,
-    failure_designs,
     study_designs,
 )
-from certify_assets.research.simulation import Cell, Rates, Simulation, cell_from_dict, simulate
-from certify_assets.storage.journal import kept_lines
+from certify_assets.research.populations import Design
+from certify_assets.research.simulation import STUDY_PROCEDURES, Cell, Rates, Simulation, simulate
 from certify_assets.storage.store import Store
 
-SIMULATION_KEY, PAGE, _JOURNAL = (
-    "study/simulation.json",
-    "study/simulation.html",
-    "study/simulation.partial.jsonl",
-)
-#: what the kept study runs
-KEPT_PROCEDURES = (
-    "naive",
-    "deff",
-    "one_per_task",
-    "task_hoeffding",
-    "taskboot",
-    "guarded_taskboot",
-    PROCEDURES[0],
-    "betting",
-)
+SIMULATION_KEY = "study/simulation.json"
 #: how far a cell of 300 trials may lie from the paper's
 TOLERANCE = 0.03
 #: over 4,000 trials this cell covers .199 (standard error .004) and the paper prints .23; 300
@@ -44,93 +26,34 @@ TOLERANCE = 0.03
 EXCEPTION = ("paper", 100, 0.8, "deff")
 
 
-@dataclass(frozen=True)
-class SimulationPlan:
-    """What the kept study asks: see the asset's configuration."""
-
-    trials: int = 300
-    seed: int = 42
-    workers: int = 1
-    tasks: tuple[int, ...] = ()
-    rhos: tuple[float, ...] = ()
-    procedures: tuple[str, ...] = KEPT_PROCEDURES
-
-
-@dataclass(frozen=True)
-class CellJournal:
-    """Finished cells, one a line, so that an interrupted study resumes."""
-
-    read: Callable[[], bytes]
-    append: Callable[[str], None]
-    remove: Callable[[], None]
-
-    @classmethod
-    def of_store(cls, store: Store, key: str) -> CellJournal:
-        """Return the journal under a key of the data root."""
-        return cls(
-            lambda: store.read_bytes(key) if store.exists(key) else b"",
-            lambda line: store.append_line(key, lambda _: line),
-            lambda: store.delete(key),
-        )
-
-    @classmethod
-    def of_file(cls, path: Path) -> CellJournal:
-        """Return the journal in a file anywhere."""
-        return cls(
-            lambda: path.read_bytes() if path.exists() else b"",
-            lambda line: _append(path, line),
-            lambda: path.unlink(missing_ok=True),
-        )
-
-    def known(self) -> dict[str, Cell]:
-        """Return the cells by their keys; torn and foreign lines are passed over."""
-        found: dict[str, Cell] = {}
-        for entry in kept_lines(self.read()):
-            with suppress(KeyError, TypeError):
-                found[str(entry["key"])] = cell_from_dict(entry["cell"])
-        return found
-
-    def keep(self, key: str, cell: Cell) -> None:
-        """Append a cell."""
-        self.append(
-            json.dumps({"key": key, "cell": asdict(cell)}, ensure_ascii=False, allow_nan=False)
-        )
-
-
-def _append(path: Path, line: str) -> None:
-    with path.open("a+b") as stream:
-        stream.seek(0)
-        # the trace of a kill in the middle of a write must not swallow this line
-        torn = stream.read()[-1:] not in (b"", b"\n")
-        stream.write((b"\n" if torn else b"") + line.encode("utf-8") + b"\n")
-        stream.flush()
-        os.fsync(stream.fileno())
+def kept_designs() -> list[Design]:
+    """Return the study's designs and those of failure."""
+    plain = study_designs(("paper", *GROUPS["adversarial"]))
+    return [*plain, *study_designs(FAILURES, excess=EXCESSES)]
 
 
 def run_study(
-    store: Store, plan: SimulationPlan, progress: Callable[[Cell, int, int], None]
+    store: Store,
+    *,
+    trials: int = 300,
+    seed: int = 42,
+    workers: int = 1,
+    progress: Callable[[Cell, int, int], None] = lambda *_: None,
 ) -> tuple[Simulation, list[TruthCheck]]:
-    """Run the study and its designs of failure, check the truth, and store the document."""
-    designs = [
-        *study_designs(("paper", *GROUPS["adversarial"]), tasks=plan.tasks, rhos=plan.rhos),
-        *failure_designs(tasks=plan.tasks),
-    ]
-    journal = CellJournal.of_store(store, _JOURNAL)
+    """Run the study, check the truth, and store the document."""
+    designs = kept_designs()
     simulation = simulate(
         designs,
-        procedures=plan.procedures,
-        trials=plan.trials,
-        seed=plan.seed,
-        workers=plan.workers,
-        known=journal.known(),
-        keep=journal.keep,
+        procedures=(*STUDY_PROCEDURES, "betting"),
+        trials=trials,
+        seed=seed,
+        workers=workers,
         progress=progress,
     )
     truth = check_truth(designs)
     store.write_json(
         SIMULATION_KEY, {**simulation.to_dict(), "truth": [asdict(found) for found in truth]}
     )
-    journal.remove()
     return simulation, truth
 
 
@@ -174,17 +97,12 @@ def is_exception(cell: Cell, rates: Rates) -> bool:
     return (cell.design, cell.tasks, cell.rho, rates.procedure) == EXCEPTION
 
 
-def ends_of(truth: Sequence[TruthCheck]) -> tuple[int, float]:
-    """Number of comparisons of quadrature and draw, and the largest distance in standard errors."""
-    return len(truth), max((found.distance for found in truth), default=0.0)
-
-
 def study_metrics(simulation: Simulation, truth: Sequence[TruthCheck]) -> dict[str, float | None]:
     """Return the numbers that the asset's history shows."""
     plain = [cell for cell in simulation.cells if not cell.fooled]
     metrics: dict[str, float | None] = {
         "trials": float(simulation.trials),
-        "largest_truth_distance": ends_of(truth)[1],
+        "largest_truth_distance": max((found.distance for found in truth), default=0.0),
     }
     for procedure in ("taskboot", "guarded_taskboot", PROCEDURES[0]):
         for group, cells in (

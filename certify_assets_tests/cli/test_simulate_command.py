@@ -76,60 +76,10 @@ def test_help_after_a_list(call: Call) -> None:
     assert "--workers" in call("research simulate --tasks 20 -h").out
 
 
-def test_sides_variants_and_settings(call: Call) -> None:
-    common = "research simulate --design fooled --tasks 20 --json"
-    one = call(
-        f"{common} --trials 3 --procedure guarded_taskboot:none taskboot --side release --grid 20 "
-        "--excess 1.02 1.5"
-    )
-    assert one.code == 0 and one.json["settings"] == {"side": "release", "grid": 20}
-    assert [round(cell["true_error"], 3) for cell in one.json["cells"]] == [0.102, 0.15] * 3
-    assert [rates["procedure"] for rates in one.json["cells"][0]["procedures"]] == [
-        "guarded_taskboot:none",
-        "taskboot",
-    ]
-    # ten designs of failure with two true errors each, at one number of tasks
-    failing = "research simulate --design failure --tasks 20 --trials 1 --procedure naive --json"
-    assert len(call(failing).json["cells"]) == 10
-    every = call(f"{common} --trials 1 --procedure all --pilot-tasks 30")
-    assert len(every.json["cells"][0]["procedures"]) == 8
-    pooled = call(f"{common} --trials 2 --procedure pseudo_task pseudo_task:pool --pilot-tasks 30")
-    assert pooled.code == 0 and pooled.json["settings"] == {"pilot_tasks": 30}
-    refused = call(f"{common} --trials 1 --procedure taskboot:pool")
-    assert refused.code == 2 and "takes no pool" in refused.err
-
-
-def test_an_interrupted_study_goes_on_to_the_same_bytes(
-    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from certify_assets.cli import simulate as command
-
-    asked = "research simulate --design fooled --trials 3 --procedure taskboot --out"
-    whole, broken = tmp_path / "whole file.json", tmp_path / "broken.json"
-    assert call(f"{asked} '{whole}'").code == 0
-
-    def interrupt(text: str) -> None:
-        if text.startswith("2 of"):
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(command, "say", interrupt)
-    answer = call(f"{asked} {broken}")
-    assert answer.code == 130 and "what was finished is kept" in answer.err and not broken.exists()
-    partial = tmp_path / "broken.json.partial"
-    assert len(partial.read_text("utf-8").splitlines()) == 2
-    monkeypatch.undo()
-    # as a kill in the middle of a line leaves it
-    partial.write_bytes(partial.read_bytes()[:-9])
-    assert call(f"{asked} {broken}").code == 0
-    assert broken.read_bytes() == whole.read_bytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.json", "whole file.json"]
-
-
-def test_a_page_beside_the_table(call: Call, tmp_path: Path) -> None:
-    page = tmp_path / "study.html"
-    answer = call(
-        "research simulate --design fooled --tasks 20 --trials 2 "
-        f"--procedure guarded_taskboot:none --page {page}"
-    )
-    assert answer.code == 0 and "<svg" in page.read_text("utf-8") and "…" not in answer.out
-    assert call(f"research simulate --page {page} --out {page}").code == 2
+def test_sides_and_groups_of_designs(call: Call) -> None:
+    common = "research simulate --tasks 20 --trials 1 --procedure naive --json"
+    one = call(f"{common} --design fooled --side release")
+    assert one.code == 0 and one.json["settings"] == {"side": "release"}
+    assert [round(cell["true_error"], 3) for cell in one.json["cells"]] == [0.15] * 3
+    # five designs of failure with two true errors each
+    assert len(call(f"{common} --design failure").json["cells"]) == 10

@@ -23,13 +23,11 @@ def named(prefix: str, names: str) -> set[str]:
 COMPARISON_ASSETS = named("corpora", "agent_disjoint comparison")
 CORPUS_ASSETS = COMPARISON_ASSETS | named(
     "corpora",
-    "cal_split leak_controls miniwob_runs profile report rl_split sft_split source_runs "
+    "cal_split leak_controls profile report rl_split sft_split source_runs "
     "split_manifest test_split trajectories",
 )
 STUDY_ASSETS = named("research", "certifiability simulation main_table report")
-RESEARCH_ASSETS = STUDY_ASSETS | named(
-    "research", "harvests harvests_lm harvests_transfer real_scores seed_study"
-)
+RESEARCH_ASSETS = STUDY_ASSETS | {"research/real_scores"}
 MODEL_ASSETS = {"judges/compact_model"}
 OPERATION_ASSETS = named(
     "operations",
@@ -150,7 +148,6 @@ def test_the_checks_are_these_and_those_that_must_block_do() -> None:
             "corpora/cal_split:n_min_tasks",
             "research/certifiability:certifiability_model_honest",
         }
-        | {"research/harvests:harvests_within_budget"}
         | {f"research/simulation:{name}" for name in ("validity_within_delta", "matches_the_paper")}
         | {f"corpora/comparison:{name}" for name in ("beats_controls", "same_rows")}
         | {
@@ -306,10 +303,9 @@ def test_a_ui_shows_what_a_data_root_has_a_use_for(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     names, missed = map(set, json.loads(done.stdout.splitlines()[-1]))
-    corpus = CORPUS_ASSETS - {"corpora/miniwob_runs"}
     chains = {f"judges/{judge}/{name}" for judge in (*QUICK_JUDGES, "mine") for name in CHAIN}
     assert len([name for name in names if "/mine/" not in name]) <= 40
-    assert names == corpus | OPERATION_ASSETS | {"research/main_table"} | chains
+    assert names == CORPUS_ASSETS | OPERATION_ASSETS | {"research/main_table"} | chains
     assert missed == {"operations/recertification"}, "no judge is missed that was not asked for"
     (tmp_path / "judges/lexical_transfer/c").mkdir(parents=True)
     assert "lexical_transfer" in shown_judges(store)["CERTIFY_SHOWN"].split(",")

@@ -1,67 +1,99 @@
-"""The synthetic study as an asset: document, page, metadata, checks, and resuming."""
+"""The synthetic study as an asset: document, metadata and checks."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
-import dagster as dg
 import pytest
 
 from certify_assets.defs.research.assets import simulation_study
 from certify_assets.defs.research.checks import matches_the_paper, validity_within_delta
 from certify_assets.research import simulation_study as study
-from certify_assets.storage.store import Store
+from certify_assets.research.designs import EXCESSES, FAILURES, study_designs
+from certify_assets.research.simulation import Simulation, simulate
 from certify_assets_tests.defs.running import materialize
-
-CONFIG = {"trials": 4, "tasks": [20], "rhos": [0.5], "procedures": ["taskboot", "pseudo_task"]}
-
-
-def _materialize(root: Path) -> dg.ExecuteInProcessResult:
-    return materialize(
-        [simulation_study, validity_within_delta, matches_the_paper],
-        root,
-        None,
-        ops={"research__simulation": CONFIG},
-        raise_on_error=False,
-    )
 
 
 @pytest.mark.slow
-def test_document_page_metadata_and_checks(tmp_path: Path) -> None:
-    result = _materialize(tmp_path)
+def test_document_metadata_and_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    designs = [
+        *study_designs(("paper", "heavy_tails"), tasks=[20], rhos=[0.5]),
+        *study_designs(FAILURES, tasks=[20], excess=EXCESSES),
+    ]
+    monkeypatch.setattr(study, "kept_designs", lambda: designs)
+    result = materialize(
+        [simulation_study, validity_within_delta, matches_the_paper],
+        tmp_path,
+        None,
+        ops={"research__simulation": {"trials": 4}},
+        raise_on_error=False,
+    )
     assert result.success
     metadata = result.asset_materializations_for_node("research__simulation")[0].metadata
-    text = metadata["study"].value
-    assert isinstance(text, str) and len(text) < 1000 and "| taskboot |" in text
-    # four designs whose errors the score can see, and five that fool it at two true errors each
     document = json.loads((tmp_path / study.SIMULATION_KEY).read_text("utf-8"))
-    assert len(document["cells"]) == 4 + 10 and document["truth"]
+    assert len(document["cells"]) == 2 + 10 and document["truth"]
     assert isinstance(metadata["worst_violation_fooled_taskboot"].value, float)
-    assert "<svg" in (tmp_path / study.PAGE).read_text("utf-8")
-    assert not (tmp_path / "study/simulation.partial.jsonl").exists()
     checks = {event.check_name: event for event in result.get_asset_check_evaluations()}
     assert checks["validity_within_delta"].passed
     assert set(checks) == {"validity_within_delta", "matches_the_paper"}
     assert checks["matches_the_paper"].description
 
 
-@pytest.mark.slow
-def test_an_interrupted_study_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
-    question = study.SimulationPlan(trials=3, tasks=(20,), rhos=(0.5,), procedures=("taskboot",))
-    whole, broken = Store(str(tmp_path / "whole")), Store(str(tmp_path / "broken"))
-    study.run_study(whole, question, lambda cell, done, total: None)
+@pytest.fixture(scope="module")
+def simulation() -> Simulation:
+    designs = [
+        *study_designs(["paper", "low_base_rate"], tasks=[20], rhos=[0.5, 0.8]),
+        *study_designs(FAILURES, tasks=[20], excess=EXCESSES),
+    ]
+    return simulate(designs, trials=8)
 
-    def stop(cell: object, done: int, total: int) -> None:
-        if done == 5:
-            raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        study.run_study(broken, question, stop)
-    key = "study/simulation.partial.jsonl"
-    kept = broken.read_bytes(key)
-    assert kept.count(b"\n") == 5
-    # a kill in the middle of a line, and a line that is none of ours
-    broken.local_path(key).write_bytes(b"[]\n" + kept[:-7])
-    reported: list[int] = []
-    study.run_study(broken, question, lambda cell, done, total: reported.append(done))
-    assert broken.read_bytes(study.SIMULATION_KEY) == whole.read_bytes(study.SIMULATION_KEY)
-    assert reported == list(range(1, 15)) and not broken.exists(key)
+def _changed(simulation: Simulation, place: int, procedure: str, **changes: float) -> Simulation:
+    cell = simulation.cells[place]
+    rates = tuple(
+        replace(one, **changes) if one.procedure == procedure else one  # type: ignore[arg-type]
+        for one in cell.procedures
+    )
+    cells = list(simulation.cells)
+    cells[place] = replace(cell, procedures=rates)
+    return replace(simulation, cells=tuple(cells))
+
+
+def test_what_is_proved_above_delta_is_told_from_what_is_seen(simulation: Simulation) -> None:
+    seen = _changed(simulation, 0, "pseudo_task", violation=0.08, violation_lower=0.01)
+    proved = _changed(simulation, 0, "pseudo_task", violation=0.3, violation_lower=0.2)
+    assert [len(study.beyond_delta(one)) for one in (simulation, seen, proved)] == [0, 0, 1]
+    assert len(study.beyond_delta(seen, proved=False)) == 1
+
+
+def test_figures_far_from_the_paper_are_named_but_for_one(simulation: Simulation) -> None:
+    near = simulation
+    for place, cell in enumerate(simulation.cells):
+        for one in cell.procedures:
+            if one.paper is not None:
+                coverage = one.coverage if one.paper["coverage"] is None else one.paper["coverage"]
+                near = _changed(
+                    near,
+                    place,
+                    one.procedure,
+                    coverage=coverage,
+                    violation=one.paper["violation_conditional"] or 0.0,
+                )
+    assert study.far_from_the_paper(near) == []
+    ((cell, rates, text),) = study.far_from_the_paper(_changed(near, 0, "taskboot", coverage=0.5))
+    assert (cell.title, rates.procedure) == ("paper G=20 ρ=0.5", "taskboot")
+    assert "printed 0.61" in text and not study.is_exception(cell, rates)
+    assert study.is_exception(replace(cell, tasks=100, rho=0.8), replace(rates, procedure="deff"))
+
+
+def test_metrics_are_floats(simulation: Simulation) -> None:
+    metrics = study.study_metrics(simulation, [])
+    assert all(isinstance(value, float) for value in metrics.values())
+    worst = max(
+        one.violation
+        for cell in simulation.cells
+        if cell.fooled
+        for one in cell.procedures
+        if one.procedure == "taskboot"
+    )
+    assert metrics["worst_violation_fooled_taskboot"] == worst > 0.3

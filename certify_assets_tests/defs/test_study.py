@@ -32,9 +32,6 @@ def test_an_empty_data_root_gives_the_papers_fit_and_says_that_there_is_none_her
     assert document["law"] is None and document["points"] == []
     assert {item["corpus"] for item in document["left_out"]} == {"miniwob_mixed", "miniwob_weak"}
     assert document["paper"]["forms"][0]["slope"] == pytest.approx(1.0750, abs=5e-5)
-    assert "No line is fitted" in (tmp_path / "study/certifiability.html").read_text(
-        encoding="utf-8"
-    )
     passed, words = check_of(result)
     assert not passed and "0 corpora are fewer than 7" in words
 
@@ -44,10 +41,6 @@ def test_three_corpora_are_fitted_with_a_warning(corpora: Store) -> None:
         score_as_base(corpora, corpus)
     result = run(corpora.root)
     (event,) = result.asset_materializations_for_node("research__certifiability")
-    block = event.metadata["law"]
-    assert isinstance(block, dg.MarkdownMetadataValue)
-    assert block.md_str is not None
-    assert len(block.md_str) < 1000
     floats = {
         name: value.value
         for name, value in event.metadata.items()
@@ -58,8 +51,6 @@ def test_three_corpora_are_fitted_with_a_warning(corpora: Store) -> None:
     assert 4 <= len(floats) <= 12
     passed, words = check_of(result)
     assert not passed and "3 corpora are fewer than 7" in words
-    before = {name: corpora.sha256(f"study/certifiability.{name}") for name in ("json", "html")}
+    before = corpora.sha256("study/certifiability.json")
     assert run(corpora).success
-    assert {
-        name: corpora.sha256(f"study/certifiability.{name}") for name in ("json", "html")
-    } == before
+    assert corpora.sha256("study/certifiability.json") == before

@@ -206,7 +206,7 @@ def import_everything(*more: str) -> None:
     for name in more:
         importlib.import_module(name)
 
-    apart = ("__main__", "inspect_", "gpu", "miniwob", "research.pages", "notebook")
+    apart = ("__main__", "inspect_", "gpu", "notebook")
     for module in pkgutil.walk_packages(certify_assets.__path__, "certify_assets."):
         if not any(word in module.name for word in apart):
             importlib.import_module(module.name)

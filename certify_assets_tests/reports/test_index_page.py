@@ -33,13 +33,13 @@ def test_a_corpus_has_its_deployed_judge_its_alarms_and_its_pages(
     two = CorpusEntry(
         "two", "nothing", "No judge is deployed", judges=(IndexEntry.of(none, "lexical", []),)
     )
-    html = render_index([one, two], [PageLink("Study", "study/site/index.html")])
+    html = render_index([one, two], [PageLink("Study", "study/study.html")])
     parsed, text = outline(html), text_of(html)
     assert parsed.addresses == [
         "#verdict",
         "#one",
         "#two",
-        "study/site/index.html",
+        "study/study.html",
         "corpora/one/page.html",
         CERTIFICATE.href,
         MONITOR.href,
@@ -49,7 +49,7 @@ def test_a_corpus_has_its_deployed_judge_its_alarms_and_its_pages(
     assert "b" not in parsed.tags
     assert text.count(percent(first.coverage)) >= 2 and percent(audit.realized_error, 2) in text
     assert "every run to human review" in text and "No judge is deployed" in text
-    assert render_index([one, two], [PageLink("Study", "study/site/index.html")]) == html
+    assert render_index([one, two], [PageLink("Study", "study/study.html")]) == html
 
 
 def test_an_empty_data_root_says_what_to_do() -> None:

@@ -14,13 +14,11 @@ from certify_assets.research.certifiability import (
     doubts,
     fit_measured,
     gather_points,
+    law_metrics,
     measure,
     write_certifiability,
 )
 from certify_assets.research.law import fit_law
-from certify_assets.research.pages.law_page import render_law
-from certify_assets.research.pages.result_tables import OURS, Reader
-from certify_assets.research.pages.training_tables import law_points_table
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, score_as_base
 from certify_assets_tests.conftest import copy_world
@@ -63,8 +61,6 @@ def test_a0_is_that_of_the_untrained_judge_alone(corpora: Store) -> None:
     untrained = write_certifiability(corpora)
     assert "has seen no verdict" in dict(untrained.findings)["untrained_base"]
     assert not any("A₀" in said for said in doubts(corpora))
-    page = render_law(untrained)
-    assert "AUROC of base, which has seen no verdict of the corpus" in page
     corpora.write_json(
         "judges/base/two/scores.json",
         {**corpora.read_json("judges/base/two/scores.json"), "scores_sha256": "0" * 64},
@@ -131,6 +127,8 @@ def test_the_document_holds_points_fit_reasons_and_the_paper(scored: Store) -> N
     assert document["law"]["forms"][0]["slope"] == pytest.approx(found.law.slope, rel=1e-9)
     assert fit_law([item.point for item in found.measured]) == found.law
     assert document["paper"]["published"]["law"] == {"r2": 0.977, "loocv_r2": 0.964, "mae": 0.039}
+    metrics = law_metrics(found)
+    assert metrics["slope"] == found.law.slope and metrics["law_mae"] == found.law.form("law").mae
     codes = [item["code"] for item in document["findings"]]
     assert codes[0] == "points" and codes[-3:] == ["untrained_base", "one_split", "best_of_judges"]
     said = doubts(scored)
@@ -144,17 +142,3 @@ def test_points_that_allow_no_fit_are_shown_all_the_same(scored: Store) -> None:
     alike = fit_measured([measured[0]] * 3)
     assert alike.law is None and "two points" in alike.reason
     assert dict(few.findings)["no_law"].endswith(few.reason) and len(few.to_dict()["points"]) == 2
-
-
-def test_the_study_shows_no_points_of_a_document_whose_a0_may_be_of_a_trained_judge(
-    scored: Store,
-) -> None:
-    def ours() -> list[str]:
-        rows = law_points_table(Reader.of(scored)).table.rows
-        return [row[1] for row in rows if row[0] == OURS]
-
-    document = write_certifiability(scored).to_dict()
-    assert ours() == ["one", "three", "two"]
-    earlier = {**document, "schema": "certify_assets/certifiability/1"}
-    scored.write_json(CERTIFIABILITY_KEY, earlier)
-    assert ours() == []

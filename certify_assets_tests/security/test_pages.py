@@ -92,8 +92,7 @@ def _draw(store: Store) -> None:
         judge_page,
         monitor_page,
     )
-    from certify_assets.research.certifiability import fit_measured, gather_points
-    from certify_assets.research.pages import law_page, study_site
+    from certify_assets.research.study import write_study
 
     judge_page.write_page(judged(store, CORPUS))
     index_page.write_index(store)
@@ -111,8 +110,7 @@ def _draw(store: Store) -> None:
     comparison_page.write_comparison_page(
         store, comparison_page.render_comparison(table["corpora"], table["left_out"])
     )
-    law_page.write_law_page(store, law_page.render_law(fit_measured(*gather_points(store))))
-    study_site.write_study_site(store)
+    write_study(store)
 
 
 class Page(HTMLParser):
@@ -156,7 +154,7 @@ def test_every_kind_of_page_is_there(root: Path) -> None:
         f"corpora/{CORPUS}/page.html",
         f"corpora/{CORPUS}/data_docs/index.html",
         f"comparison/{CORPUS}/comparison.html",
-        "study/site/index.html",
+        "study/study.html",
     }
     written = "".join(path.read_text("utf-8") for path in _pages(root))
     # the payloads are shown, so their escaping is what keeps them from running

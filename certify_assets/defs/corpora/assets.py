@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any
 
 import dagster as dg
-from pydantic import Field
 
 from certify_assets.corpora import report as corpus_report
 from certify_assets.corpora.config import SCHEMA, THRESHOLDS
@@ -13,14 +12,7 @@ from certify_assets.corpora.schema import ARROW_SCHEMA, to_frame
 from certify_assets.corpora.splits import PROFILES, SPLITS
 from certify_assets.defs.assets import AssetStep, Made, asset, column_lineage, table_metadata
 from certify_assets.defs.automation import KEPT_CURRENT
-from certify_assets.defs.names import (
-    CORPORA_GROUP,
-    RESEARCH_GROUP,
-    code_version,
-    corpora_partitions,
-    source,
-)
-from certify_assets.files import canonical_json, sha256_bytes, sha256_file
+from certify_assets.defs.names import CORPORA_GROUP, code_version, corpora_partitions, source
 from certify_assets.reports import corpus_page as pages
 from certify_assets.reports.corpus_page import data_docs_key, page_key
 from certify_assets.reports.gates import profile_markdown
@@ -51,54 +43,6 @@ source_runs = source(
     "corpus's configuration. The data version is the hash of the configuration and, where a sensor "
     "watches them, of the files.",
 )
-
-
-class MiniwobConfig(dg.Config):
-    """How the embedded corpora are generated."""
-
-    attempts: int = Field(default=4, description="Attempts a task and agent.")
-    seed: int = Field(default=42, description="Seed of instances and faults.")
-    workers: int = Field(default=2, description="Browser processes.")
-    tasks: list[str] = Field(default=[], description="Tasks to run; empty for all.")
-    agents: list[str] = Field(
-        default=[],
-        description="Agents to run; empty for the scripted ones. `model` is the one that "
-        "CERTIFY_MODEL_URL and CERTIFY_MODEL_NAME name.",
-    )
-
-
-# no step reads it: a corpus of others would miss it upstream, and the embedded ones come with the
-# package
-@asset(
-    "corpora",
-    RESEARCH_GROUP,
-    partitions_def=None,
-    kinds={"chromium", "parquet"},
-    description="Generate the runs of scripted agents on the MiniWoB++ pages in a real Chromium, "
-    "the source of the two embedded corpora. The package ships the output; materialize it to "
-    "generate the runs again (about ten minutes on two cores, resumable).",
-)
-def miniwob_runs(step: AssetStep, config: MiniwobConfig) -> Made:
-    """Generate the embedded corpora again."""
-    from certify_assets.research.miniwob import generate
-
-    def progress(done: int, total: int) -> None:
-        if done % 100 == 0 or done == total:
-            step.context.log.info(f"{done} of {total} episodes")
-
-    made = generate(
-        step.store.local_path("generated/miniwob"),
-        **config.model_dump() | {"tasks": config.tasks or None, "agents": config.agents or None},
-        progress=progress,
-    )
-    counts = {name: getattr(made, name) for name in ("episodes", "kept", "retries")}
-    tables = {name: dg.MetadataValue.path(str(path)) for name, path in made.tables.items()}
-    failed = dg.MetadataValue.json(made.failed)
-    hashes = {name: sha256_file(path) for name, path in made.tables.items()}
-    return dg.MaterializeResult(
-        metadata={**counts, **tables, "failed": failed},
-        data_version=dg.DataVersion(sha256_bytes(canonical_json(hashes))),
-    )
 
 
 @_asset(

@@ -79,10 +79,9 @@ transfer_judges_job = dg.define_asset_job(
 lexical_harvest_job = dg.define_asset_job(
     "lexical_harvest",
     selection=chains(*(name for name in HARVEST_JUDGES if not JUDGES[name].uses_language_model))
-    | folder_of("research/harvests")
     | _COMPARED,
     description="Self-train the lexical judge on what its certificate lets through, round by "
-    "round, and run the study of harvests: seconds a round.",
+    "round: seconds a round.",
 )
 
 language_harvest_job = dg.define_asset_job(

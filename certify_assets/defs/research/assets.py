@@ -1,9 +1,8 @@
 """Studies of one corpus, a partition each, and tables over all corpora."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import Any
 
 import dagster as dg
 from pydantic import Field
@@ -11,24 +10,18 @@ from pydantic import Field
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.assets import AssetStep, Made, asset
 from certify_assets.defs.automation import KEPT_CURRENT
-from certify_assets.defs.corpora.assets import skip
-from certify_assets.defs.judges.training import attempted, progress_lines
 from certify_assets.defs.names import CORPORA_GROUP, RESEARCH_GROUP, code_version, judge_key, key
-from certify_assets.defs.pool import on_device, on_device_of_any_judge
+from certify_assets.defs.pool import on_device_of_any_judge
 from certify_assets.defs.setup import judges
 from certify_assets.evaluation import agent_folds, comparison
 from certify_assets.files import canonical_json
 from certify_assets.judges.specs import JUDGES
 from certify_assets.reports import comparison_page
-from certify_assets.reports.wording import home_of
-from certify_assets.research import certifiability, study
+from certify_assets.research import certifiability, real_scores, study
 from certify_assets.research import simulation_study as simulations
-from certify_assets.research.pages import law_page
 
 _compared = partial(asset, "corpora", CORPORA_GROUP)
 _table = partial(asset, "research", RESEARCH_GROUP, partitions_def=None)
-_study = partial(asset, "research", RESEARCH_GROUP, kinds={"json"})
-_GROUND = [key(f"corpora/{name}") for name in ("trajectories", "split_manifest", "leak_controls")]
 
 
 class AgentFoldsConfig(dg.Config):
@@ -43,28 +36,12 @@ class AgentFoldsConfig(dg.Config):
     seed: int = Field(default=42, description="Seed of the groups.")
 
 
-class SeedConfig(dg.Config):
-    """What is drawn."""
-
-    seeds: int = Field(default=20, description="Split seeds, from 42 on.")
-
-
 class SimulationConfig(dg.Config):
     """What the study runs."""
 
     trials: int = Field(default=300, description="Calibration sets a design.")
     seed: int = Field(default=42, description="Seed of all draws.")
     workers: int = Field(default=1, description="Processes; results do not depend on it.")
-    tasks: list[int] = Field(
-        default=[], description="Tasks in a calibration set; empty for each design's own."
-    )
-    rhos: list[float] = Field(
-        default=[], description="Nominal label ICCs; empty for each design's own."
-    )
-    procedures: list[str] = Field(
-        default=list(simulations.KEPT_PROCEDURES),
-        description="As `certify research simulate --procedure` takes them.",
-    )
 
 
 def comparison_assets() -> list[dg.AssetsDefinition]:
@@ -73,13 +50,8 @@ def comparison_assets() -> list[dg.AssetsDefinition]:
 
 
 def study_assets() -> list[dg.AssetsDefinition]:
-    """Return the studies of a corpus."""
-    return [seed_study, harvests, harvests_lm, harvests_transfer, real_scores]
-
-
-def table_assets() -> list[dg.AssetsDefinition]:
-    """Return what is made over all corpora, but for the main table."""
-    return [certifiability_model, simulation_study, study_report]
+    """Return what the study makes, but for the comparison."""
+    return [real_scores_of_judges, certifiability_model, simulation_study, study_report]
 
 
 def _by_judge(figures: Mapping[str, float | None]) -> dict[str, str]:
@@ -169,97 +141,19 @@ def main_table_of_judges(step: AssetStep) -> Made:
     return step.made(metadata, documents={"main_table.html": page}, page=location)
 
 
-@_study(
-    deps=_GROUND,
-    description="Split, judge, certify and audit the corpus again for every seed: how often each "
-    "procedure issued a certificate, and how often that was true on TEST. Registered before TEST "
-    "is read; a killed study resumes.",
-)
-def seed_study(step: AssetStep, config: SeedConfig) -> Made:
-    """Run the lexical judge over split seeds."""
-    from certify_assets.research.pages.study_site import seeds_metrics
-    from certify_assets.research.seed_study import SeedPlan, run_seeds
-
-    found = run_seeds(
-        step.corpus,
-        SeedPlan(seeds=tuple(range(42, 42 + config.seeds))),
-        run_id=step.run_id,
-        say=step.context.log.info,
-    )
-    metrics = seeds_metrics(found)
-    return step.made(metrics, params=config.model_dump(), metrics=metrics)
-
-
-@_study(
-    deps=_GROUND,
-    description="Compare every harvest of the lexical judge: three gates, both budgets and sides, "
-    "both split profiles, two rounds; with labels spent on training instead, cuts without a "
-    "certificate, contamination by the withheld labels, and how far each harvest is from its "
-    "pool.",
-)
-def harvests(step: AssetStep) -> Made:
-    """Run the study of harvests of one corpus."""
-    from certify_assets.reports.harvest_table import harvest_markdown
-    from certify_assets.research.harvest_study import run_harvests
-
-    document = run_harvests(step.corpus, run_id=step.run_id, say=step.context.log.info)
-    counts = {
-        "harvests": document["harvests"],
-        "within_budget": document["within_budget"],
-        "beyond_chance": document["beyond_chance"],
-        "gates_closed": document["gates_closed"],
-    }
-    metadata = {"table": dg.MetadataValue.md(harvest_markdown(document)), **counts}
-    return step.made(metadata, metrics=counts)
-
-
-@_study(
-    deps=[*_GROUND, judge_key("sft", "model")],
-    **on_device("compact"),
-    description="Harvest once with the fine-tuned language model: minutes on two cores.",
-)
-def harvests_lm(step: AssetStep) -> Made:
-    """Run one loop with the language model."""
-    with attempted(step.context):
-        study.run_language_harvests(
-            step.corpus,
-            run_id=step.run_id,
-            report=progress_lines(step.context),
-            say=step.context.log.info,
-        )
-    return step.made({})
-
-
-@_study(
-    deps=[
-        *_GROUND,
-        dg.AssetDep(key("corpora/sft_split"), partition_mapping=dg.AllPartitionMapping()),
-    ],
-    output_required=False,
-    description="Harvest from a judge that saw no row of the corpus; skipped where no other "
-    "corpus is split.",
-)
-def harvests_transfer(step: AssetStep) -> Iterator[Any]:
-    """Harvest from the transfer judge."""
-    corpus = step.corpus
-    if reason := study.run_transfer_harvests(corpus, run_id=step.run_id):
-        skip(step, reason)
-        return
-    yield step.made({})
-
-
-@_study(
+@asset(
+    "research",
+    RESEARCH_GROUP,
+    name="real_scores",
     deps=[judge_key(name, "audit") for name in JUDGES],
+    kinds={"json"},
     description="Run every procedure on the scores of every audited judge, on CAL and on TEST's "
     "own, with the task-resampling audit of the naive one and the three gates. Judges that are "
     "not there are passed over.",
 )
-def real_scores(step: AssetStep) -> Made:
+def real_scores_of_judges(step: AssetStep) -> Made:
     """Run every procedure on real scores."""
-    from certify_assets.research.real_scores import write_real_scores
-
-    corpus = step.corpus
-    found = write_real_scores(corpus, run_id=step.run_id)
+    found = real_scores.write_real_scores(step.corpus, run_id=step.run_id)
     by_judge = {
         f"auroc_test_{item.judge}": item.auroc_test
         for item in found.judges
@@ -275,89 +169,54 @@ def real_scores(step: AssetStep) -> Made:
     code_version=code_version(schema=certifiability.CERTIFIABILITY_SCHEMA),
     # every partition of each: the model is over all corpora
     deps=[judge_key(judge, "certificate") for judge in judges()],
-    kinds={"json", "html"},
+    kinds={"json"},
     description="Fit certified coverage against (1−π)(2A₀−1) over every corpus with "
     "certificates: leave-one-corpus-out, other forms, the influence of each corpus, and how far "
-    "the fit can be trusted. With fewer than three corpora it shows the points and says so.",
+    "the fit can be trusted. With fewer than three corpora it stores the points and says so.",
 )
 def certifiability_model(step: AssetStep) -> Made:
     """Fit the certifiability law to the data root."""
     found = certifiability.write_certifiability(step.store)
-    page = law_page.render_law(found, home=home_of(law_page.LAW_PAGE))
-    metrics = law_page.law_metrics(found)
+    metrics = certifiability.law_metrics(found)
     metadata = {
-        "law": dg.MetadataValue.md(law_page.law_markdown(found)),
         **metrics,
         "corpora": len(found.measured),
+        "findings": dg.MetadataValue.json([message for _, message in found.findings]),
         "left_out": dg.MetadataValue.json(dict(found.left_out)),
     }
-    location = law_page.write_law_page(step.store, page)
-    documents = {"certifiability.html": page}
-    return step.made(metadata, metrics=metrics, documents=documents, page=location)
+    return step.made(metadata, metrics=metrics)
 
 
 @_table(
     name="simulation",
-    kinds={"json", "html"},
+    kinds={"json"},
     description="Measure violation and coverage of every procedure on the paper's process, three "
     "adversarial designs, and designs in which the score cannot see the errors; the truth by "
-    "quadrature, checked against large draws. About ten CPU minutes; an interrupted run resumes "
-    "cell by cell.",
+    "quadrature, checked against large draws. About ten CPU minutes.",
 )
 def simulation_study(step: AssetStep, config: SimulationConfig) -> Made:
-    """Run the study, store the document and draw its page."""
-    from certify_assets.research.pages.simulation_page import study_markdown, write_simulation_page
-
-    plan = simulations.SimulationPlan(
-        trials=config.trials,
-        seed=config.seed,
-        workers=config.workers,
-        tasks=tuple(config.tasks),
-        rhos=tuple(config.rhos),
-        procedures=tuple(config.procedures),
-    )
+    """Run the study and store the document."""
     simulation, truth = simulations.run_study(
         step.store,
-        plan,
-        lambda cell, done, total: step.context.log.info(f"{done} of {total}: {cell.title}"),
+        **config.model_dump(),
+        progress=lambda cell, done, total: step.context.log.info(
+            f"{done} of {total}: {cell.title}"
+        ),
     )
     metrics = simulations.study_metrics(simulation, truth)
-    location = write_simulation_page(step.store)
-    metadata = {
-        **metrics,
-        "study": dg.MetadataValue.md(study_markdown(simulation, truth)),
-    }
-    return step.made(
-        metadata,
-        params=config.model_dump(),
-        metrics=metrics,
-        page=location,
-        documents={"simulation.html": step.read_text(simulations.PAGE)},
-    )
+    return step.made(metrics, params=config.model_dump(), metrics=metrics)
 
 
 @_table(
     name="report",
     # every partition of what has one: the report is over all corpora
-    deps=[
-        *study_assets(),
-        agent_disjoint,
-        comparison_of_judges,
-        main_table_of_judges,
-        certifiability_model,
-        simulation_study,
-    ],
+    deps=[key("corpora/profile"), real_scores_of_judges, simulation_study],
     kinds={"html"},
-    description="Draw every table of the paper next to ours, as a site that opens from disk and "
-    "as Markdown, LaTeX and CSV; what was not run says so.",
+    description="Draw the tables of the paper next to ours, as one page and as CSV; what was not "
+    "run says so.",
 )
 def study_report(step: AssetStep) -> Made:
-    """Draw the site from the stored documents."""
-    from certify_assets.research.pages import study_site
-    from certify_assets.research.study import SITE
-
-    location = study_site.write_study_site(step.store)
-    blocks = [block for found in study_site.study_tables(step.store).values() for block in found]
-    counts = {"tables": len(blocks), "not_run": sum(len(block.missing) for block in blocks)}
-    documents = {"study.html": step.read_text(f"{SITE}/index.html")}
-    return step.made(counts, metrics=counts, documents=documents, page=location)
+    """Draw the page from the stored documents."""
+    location = study.write_study(step.store)
+    documents = {"study.html": step.read_text(study.STUDY_PAGE)}
+    return step.made({}, documents=documents, page=location)

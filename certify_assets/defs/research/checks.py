@@ -2,14 +2,12 @@
 
 import dagster as dg
 
-from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.names import corpora_partitions, key
 from certify_assets.defs.resources import DataRoot
 from certify_assets.evaluation import comparison
 from certify_assets.judges.specs import PROCEDURES
 from certify_assets.research import certifiability
 from certify_assets.research import simulation_study as study
-from certify_assets.research.harvest_study import harvests_key
 
 _WARN, _ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR
 
@@ -22,7 +20,6 @@ def comparison_checks() -> list[dg.AssetChecksDefinition]:
 def research_checks() -> list[dg.AssetChecksDefinition]:
     """Return the checks of studies and tables."""
     return [
-        harvests_within_budget,
         certifiability_model_honest,
         validity_within_delta,
         matches_the_paper,
@@ -65,26 +62,6 @@ def same_rows(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg
         passed=not said,
         severity=_WARN,
         description=" ".join(said) or f"{rows} rows, scored by every judge.",
-    )
-
-
-@dg.asset_check(
-    asset=key("research/harvests"),
-    partitions_def=corpora_partitions,
-    description="No harvest is wrong beyond its budget by more than chance, measured by the "
-    "labels that were withheld from it.",
-)
-def harvests_within_budget(
-    context: dg.AssetCheckExecutionContext, data_root: DataRoot
-) -> dg.AssetCheckResult:
-    """Read the stored study."""
-    corpus = Corpus(data_root.store(), context.partition_key)
-    document = corpus.store.read_json(harvests_key(corpus.name, "lexical"))
-    return dg.AssetCheckResult(
-        passed=not document["beyond_chance"],
-        severity=_WARN,
-        description=f"{document['within_budget']} of {document['harvests']} harvests within "
-        f"budget, {document['beyond_chance']} above it beyond chance.",
     )
 
 

@@ -2,8 +2,7 @@
 
 import dagster as dg
 
-from certify_assets.defs.corpora.assets import miniwob_runs
-from certify_assets.defs.research.assets import comparison_assets, study_assets, table_assets
+from certify_assets.defs.research.assets import comparison_assets, study_assets
 from certify_assets.defs.research.checks import comparison_checks, research_checks
 from certify_assets.defs.research.jobs import study_job, tables_job
 from certify_assets.defs.setup import setup
@@ -14,7 +13,7 @@ def research_definitions() -> dg.Definitions:
     if setup().judges is not None:
         return dg.Definitions(assets=comparison_assets(), asset_checks=comparison_checks())
     return dg.Definitions(
-        assets=[*comparison_assets(), *study_assets(), *table_assets(), miniwob_runs],
+        assets=[*comparison_assets(), *study_assets()],
         asset_checks=[*comparison_checks(), *research_checks()],
         jobs=[study_job, tables_job],
     )

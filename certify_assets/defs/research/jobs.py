@@ -19,17 +19,16 @@ study_job = dg.define_asset_job(
         | dg.AssetSelection.assets(key("judges/compact_model"))
     )
     - dg.AssetSelection.assets(
-        key("corpora/miniwob_runs"),
         key("corpora/report"),
         *(key(f"research/{name}") for name in _TABLES),
         *(judge_key(name, part) for name in _JUDGES for part in ("report", "monitor")),
     ),
-    description="Make every study of one corpus. `certify research study` runs it on every "
-    "corpus, in three parts, without what is up to date.",
+    description="Make what the study needs of one corpus. `certify research study` runs it on "
+    "every corpus, in two parts, without what is up to date.",
 )
 
 tables_job = dg.define_asset_job(
     "research_tables",
     selection=dg.AssetSelection.assets(*(key(f"research/{name}") for name in _TABLES)),
-    description="Make the tables over all corpora, and the site.",
+    description="Make the tables over all corpora, and the page.",
 )

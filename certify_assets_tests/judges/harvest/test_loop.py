@@ -21,7 +21,7 @@ from certify_assets.judges.harvest.gate import Splits
 from certify_assets.judges.harvest.loop import language_learner
 from certify_assets.judges.lm.judge import CausalJudge
 from certify_assets.judges.specs import HARVEST_JUDGES
-from certify_assets.reports.harvest_table import control_rows, harvest_markdown, loop_rows
+from certify_assets.reports.harvest_table import control_rows, loop_rows
 from certify_assets.research.harvest_study import HarvestPlan, learner_maker, run_harvests
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs
@@ -216,8 +216,6 @@ def test_the_study_sets_gates_and_controls_side_by_side(store: Store) -> None:
     assert {row["control"] for row in control_rows(document)} == {
         c["control"] for one in document["loops"] for c in one["controls"]
     }
-    assert harvest_markdown(document).startswith("| profile |")
-    assert len(harvest_markdown(document)) < 1000
 
 
 def test_a_structural_leak_stops_a_study(store: Store) -> None:

@@ -1,0 +1,318 @@
+"""Runs of a language model on MiniWoB++ pages in a real Chromium, as JSON Lines to import."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from certify_assets.errors import InputError, MissingToolError
+from certify_assets.judges.endpoint.client import Client
+from certify_assets.judges.endpoint.questions import read_text
+from certify_assets.judges.endpoint.scoring import complete
+from certify_assets.judges.endpoint.settings import Server
+
+MAX_TURNS = 12
+SYSTEM = """You act on a small web page. \
+Each turn you get the task and the numbered elements that are visible. Answer with one line:
+click N
+type N "text"
+choose N "option"
+claim "what you did and whether it is done"
+Nothing else. Use claim as the last answer."""
+# a small model answers in form where it is shown how, not where it is described to it
+EXAMPLES = (
+    ('Task: Enter "Joe" and press Submit.\nLast: \n0. field\n1. button "Submit"', 'type 0 "Joe"'),
+    (
+        'Task: Enter "Joe" and press Submit.\nLast: now: field holds "Joe"\n'
+        '0. field holds "Joe"\n1. button "Submit"',
+        "click 1",
+    ),
+    (
+        'Task: Enter "Joe" and press Submit.\nLast: the page ended\n',
+        'claim "entered Joe and pressed Submit"',
+    ),
+)
+_REPLY = re.compile(
+    r'^\s*(click|type|choose|claim)\b\s*(\d+)?\s*(?:"(.*)")?\s*$', re.IGNORECASE | re.MULTILINE
+)
+# these pages measure how fast a hand is
+_UNREGISTERED = {"button-delay", "chase-circle", "hover-shape", "moving-items", "simon-says"}
+_INSTALL = (
+    "install them with `pip install 'certify_assets[miniwob]'` and `apt-get install chromium`"
+)
+_KEY = "CERTIFY_MODEL_KEY"
+_SETTLE_MS, _TIMEOUT_MS, _SHOWN = 400, 20_000, 300
+_READY = "() => typeof core !== 'undefined' && WOB_TASK_READY && core.cover_div !== null"
+_START = """(seed) => {
+  Math.seedrandom(seed);
+  core.EPISODE_MAX_TIME = 3600000;
+  core.startEpisodeReal();
+  const told = core.getUtterance();
+  return typeof told === 'string' ? told : told.utterance;
+}"""
+_REWARD = "() => WOB_DONE_GLOBAL ? WOB_RAW_REWARD_GLOBAL : null"
+# the task's own elements, never the harness around them: [whether the page ended, lines]
+_LOOK = r"""() => {
+  window.agentSees = [];
+  if (WOB_DONE_GLOBAL) return [true, []];
+  const harness = ['reward-display', 'sync-task-cover', 'click-canvas', 'query'];
+  const short = (text) => (text || '').replace(/\s+/g, ' ').trim().slice(0, 60);
+  const own = (e) => short([...e.childNodes].filter((n) => n.nodeType === 3)
+    .map((n) => n.data).join(' '));
+  const quoted = (kind, text) => text ? `${kind} "${text}"` : kind;
+  const label = (e) => short(e.labels && e.labels.length ? e.labels[0].textContent
+    : e.previousElementSibling ? e.previousElementSibling.textContent : '');
+  const say = (e) => {
+    const tag = e.tagName.toLowerCase();
+    if (tag === 'input' && /^(checkbox|radio)$/.test(e.type))
+      return `${quoted(e.type, label(e))} ${e.checked ? 'on' : 'off'}`;
+    if (tag === 'button' || (tag === 'input' && /^(button|submit)$/.test(e.type)))
+      return quoted('button', short(e.textContent || e.value));
+    if (tag === 'input' || tag === 'textarea')
+      return quoted('field', label(e)) + (e.value ? ` holds "${short(e.value)}"` : '');
+    if (tag === 'select') return `list of ${[...e.options].map((o) => short(o.textContent))
+      .join(', ').slice(0, 120)}; chosen ${[...e.selectedOptions].map((o) => short(o.text))}`;
+    if (tag === 'a') return quoted('link', short(e.textContent));
+    if (e.ownerSVGElement)
+      return quoted(`${e.getAttribute('fill') || ''} ${tag}`.trim(), own(e));
+    if (own(e)) return quoted('text', own(e));
+    return !e.children.length && (e.className || e.id) ? `icon ${e.className || e.id}` : '';
+  };
+  const walk = (e) => {
+    const style = getComputedStyle(e), box = e.getBoundingClientRect();
+    if (harness.includes(e.id) || /^(SCRIPT|STYLE|OPTION|DEFS)$/i.test(e.tagName)
+      || style.display === 'none') return;
+    const shown = box.width >= 1 && box.height >= 1 && style.visibility !== 'hidden';
+    const line = shown && !['wrap', 'area'].includes(e.id) ? say(e) : '';
+    if (line) window.agentSees.push([e, line]);
+    for (const child of e.children) walk(child);
+  };
+  for (const child of document.body.children) walk(child);
+  return [false, window.agentSees.map((seen) => seen[1])];
+}"""
+
+Messages = list[dict[str, str]]
+Ask = Callable[[Messages], str]
+
+
+def list_tasks() -> list[str]:
+    """Return the registered MiniWoB++ tasks that have a page, sorted."""
+    return sorted(page.stem for page in _pages().glob("*.html") if page.stem not in _UNREGISTERED)
+
+
+def require_tools() -> Path:
+    """Return the path of an installed Chromium; pages and playwright are here too."""
+    _pages()
+    if importlib.util.find_spec("playwright") is None:
+        raise MissingToolError(f"The package playwright is not installed; {_INSTALL}.")
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if found := shutil.which(name):
+            return Path(found)
+    raise MissingToolError(f"No Chromium is on the search path; {_INSTALL}.")
+
+
+def _pages() -> Path:
+    spec = importlib.util.find_spec("miniwob")
+    if spec is None or spec.origin is None:
+        raise MissingToolError(f"The package miniwob is not installed; {_INSTALL}.")
+    return Path(spec.origin).parent / "html" / "miniwob"
+
+
+class ModelAgent:
+    """A model behind an OpenAI-compatible server, asked at temperature 0."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+
+    @classmethod
+    def from_environment(cls) -> ModelAgent:
+        """Return the model that CERTIFY_MODEL_URL, _NAME and _KEY name."""
+        url, model = (os.environ.get(f"CERTIFY_MODEL_{name}", "") for name in ("URL", "NAME"))
+        if not url or not model:
+            raise InputError(
+                "A model agent needs CERTIFY_MODEL_URL (an OpenAI-compatible base URL) and "
+                "CERTIFY_MODEL_NAME; set both."
+            )
+        return cls(Server(url, model, key_variable=_KEY if os.environ.get(_KEY) else None))
+
+    def ask(self, messages: Messages) -> str:
+        """Return the server's answer to a conversation."""
+        payload = {"model": self.server.model, "messages": messages, "temperature": 0}
+
+        async def answer() -> dict[str, Any]:
+            async with Client(self.server) as client:
+                return await client.ask(f"{self.server.plain_url}/chat/completions", payload)
+
+        return read_text(complete(answer())).text
+
+
+def parse_reply(text: str) -> tuple[str, int, str]:
+    """Return verb, element number (-1 for none) and text; no action claims a failure."""
+    found = _REPLY.search(text)
+    if not found:
+        return "claim", -1, "not done: no readable action"
+    return found[1].lower(), int(found[2] or -1), found[3] or ""
+
+
+class TaskPage:
+    """One episode of a task in a tab: what an agent sees of it, and what it can do."""
+
+    def __init__(self, tab: Any, task: str, seed: str) -> None:
+        self._tab = tab
+        tab.goto((_pages() / f"{task}.html").as_uri(), wait_until="load")
+        tab.wait_for_function(_READY)
+        self.instruction: str = tab.evaluate(_START, seed)
+
+    def look(self) -> tuple[bool, list[str]]:
+        """Let the page settle; return whether it ended, and a line for each visible element."""
+        self._tab.wait_for_timeout(_SETTLE_MS)
+        ended, lines = self._tab.evaluate(_LOOK)
+        return bool(ended), list(lines)
+
+    def act(self, verb: str, number: int, text: str) -> str:
+        """Act on an element of the last look; return why that cannot be done, or ""."""
+        from playwright.sync_api import Error
+
+        element = self._tab.evaluate_handle(
+            "(n) => (window.agentSees[n] || [null])[0]", number
+        ).as_element()
+        if element is None:
+            return "no element matches"
+        try:
+            if verb == "click":
+                element.click(timeout=2000)
+            elif verb == "type":
+                element.fill(text, timeout=2000)
+            else:
+                element.select_option(label=text, timeout=2000)
+        except Error:
+            return f"the element does not let itself {verb}"
+        return ""
+
+    def succeeded(self) -> bool:
+        """Whether the page's raw reward, which no agent sees, is exactly 1."""
+        return bool(self._tab.evaluate(_REWARD) == 1)
+
+
+def attempt(page: TaskPage, ask: Ask) -> Iterator[tuple[str, str]]:
+    """Let a model act until it claims, repeats itself or turns run out; yield (action, seen)."""
+    ended, lines = page.look()
+    seen = "; ".join(lines)[:_SHOWN]
+    yield "open the page", seen
+    messages = [{"role": "system", "content": SYSTEM}]
+    for asked, answer in EXAMPLES:
+        messages += _turn(asked, answer)
+    seen = ""
+    for _ in range(MAX_TURNS):
+        listing = "\n".join(f"{place}. {line}" for place, line in enumerate(lines))
+        asked = f"Task: {page.instruction}\nLast: {seen}\n{listing}"
+        answer = ask([*messages, {"role": "user", "content": asked}])
+        messages += _turn(asked, answer)
+        if messages[-2:] == messages[-4:-2] == messages[-6:-4]:
+            yield 'claim("not done: the same action on the same page, three times")', ""
+            return
+        verb, number, text = parse_reply(answer)
+        if verb == "claim":
+            yield f'claim("{text}")', ""
+            return
+        action = f"{verb} {lines[number]}" if 0 <= number < len(lines) else f"{verb} {number}"
+        seen = "the page ended" if ended else page.act(verb, number, text)
+        if not seen:
+            before = lines
+            ended, lines = page.look()
+            new = [line for line in lines if line not in before]
+            seen = "now: " + "; ".join(new) if new else "nothing new is visible"
+            seen = "the page ended" if ended else seen[:_SHOWN]
+        yield f'{action} "{text}"' if text else action, seen
+    yield 'claim("not done: out of turns")', ""
+
+
+def _turn(asked: str, answer: str) -> Messages:
+    return [{"role": "user", "content": asked}, {"role": "assistant", "content": answer}]
+
+
+@contextmanager
+def browser_tab() -> Iterator[Any]:
+    """Give a tab of a headless Chromium, which ends with the block."""
+    chromium = require_tools()
+    from playwright.sync_api import sync_playwright
+
+    flags = ["--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(chromium), args=flags)
+        try:
+            tab = browser.new_page(viewport={"width": 500, "height": 500}, locale="en-US")
+            tab.set_default_timeout(_TIMEOUT_MS)
+            yield tab
+        finally:
+            browser.close()
+
+
+def generate(
+    path: Path,
+    agent: ModelAgent,
+    *,
+    tasks: Sequence[str] = (),
+    attempts: int = 4,
+    seed: int = 42,
+    say: Callable[[str], None] = lambda _: None,
+) -> int:
+    """Append every run that the file lacks, a JSON line each; return how many were added.
+
+    A killed generation goes on where it stopped. `certify corpus import` reads the file.
+    """
+    known = list_tasks()
+    if unknown := sorted(set(tasks) - set(known)):
+        raise InputError(f"MiniWoB++ has no task {unknown[0]!r}; give some of {', '.join(known)}.")
+    wanted = [(task, number) for task in sorted(set(tasks)) or known for number in range(attempts)]
+    name = f"model:{agent.server.model}"
+    done = _finished(path)
+    missing = [one for one in wanted if _run_id(name, *one) not in done]
+    if not missing:
+        return 0
+    with browser_tab() as tab, path.open("a", encoding="utf-8") as stream:
+        for count, (task, number) in enumerate(missing, 1):
+            # no two runs share an instance of a task
+            instance = hashlib.sha256(f"{seed}|{task}|{name}|{number}".encode()).hexdigest()[:16]
+            page = TaskPage(tab, task, instance)
+            steps = list(attempt(page, agent.ask))
+            row = {
+                "task_id": task,
+                "trajectory_id": _run_id(name, task, number),
+                "agent": name,
+                "attempt": number,
+                "instruction": page.instruction,
+                "steps": steps,
+                "outcome": int(page.succeeded()),
+            }
+            stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+            stream.flush()
+            say(f"{count} of {len(missing)} runs")
+    return len(missing)
+
+
+def _run_id(agent: str, task: str, number: int) -> str:
+    return f"{task}/{agent}/{number}"
+
+
+def _finished(path: Path) -> set[str]:
+    """Return the runs of a file; a last line that a kill tore is cut off."""
+    if not path.exists():
+        return set()
+    data = path.read_bytes()
+    whole = data[: data.rfind(b"\n") + 1]
+    if len(whole) < len(data):
+        path.write_bytes(whole)
+    try:
+        rows: list[Mapping[str, Any]] = [json.loads(line) for line in whole.splitlines()]
+        return {str(row["trajectory_id"]) for row in rows}
+    except (ValueError, TypeError, KeyError):
+        raise InputError(f"{path} holds no runs of a model; choose another file.") from None

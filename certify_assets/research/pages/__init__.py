@@ -1,1 +1,0 @@
-"""Pages of the research tables: law, simulation and study."""

@@ -1,0 +1,163 @@
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from certify_assets.cli import main
+from certify_assets.errors import CertifyError, InputError, MissingToolError
+from certify_assets.judges.endpoint.settings import Server
+from certify_assets.research import miniwob
+from certify_assets.research.miniwob import ModelAgent, attempt, parse_reply
+from certify_assets_tests.research.miniwob_endpoint import Endpoint, serve
+
+
+class Form:
+    """A page with a field and a button, without a browser."""
+
+    instruction = 'Enter "Joe" and press Submit.'
+
+    def __init__(self) -> None:
+        self.lines, self.ended = ["field", 'button "Submit"'], False
+
+    def look(self) -> tuple[bool, list[str]]:
+        return self.ended, [] if self.ended else self.lines
+
+    def act(self, verb: str, number: int, text: str) -> str:
+        if not 0 <= number < 2:
+            return "no element matches"
+        if verb == "type":
+            self.lines = [f'field holds "{text}"', self.lines[1]]
+        self.ended = (verb, number) == ("click", 1)
+        return ""
+
+
+def steps_of(*replies: str) -> tuple[list[tuple[str, str]], list[str]]:
+    """Let replies act on a form; return the steps, and what the model was asked at each turn."""
+    left, asked = list(replies), []
+
+    def ask(messages: list[dict[str, str]]) -> str:
+        asked.append(messages[-1]["content"])
+        return left.pop(0)
+
+    return list(attempt(Form(), ask)), asked  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("reply", "parsed"),
+    [
+        ("click 3", ("click", 3, "")),
+        ('I will type.\ntype 0 "Tora"', ("type", 0, "Tora")),
+        ('claim "done"', ("claim", -1, "done")),
+        ("let me think", ("claim", -1, "not done: no readable action")),
+    ],
+)
+def test_replies(reply: str, parsed: tuple[str, int, str]) -> None:
+    assert parse_reply(reply) == parsed
+
+
+def test_a_model_acts_until_it_claims() -> None:
+    steps, asked = steps_of('type 0 "Joe"', "click 99", "click 1", 'claim "sent"')
+    assert steps == [
+        ("open the page", 'field; button "Submit"'),
+        ('type field "Joe"', 'now: field holds "Joe"'),
+        ("click 99", "no element matches"),
+        ('click button "Submit"', "the page ended"),
+        ('claim("sent")', ""),
+    ]
+    assert asked[1].splitlines()[1:] == [
+        'Last: now: field holds "Joe"',
+        '0. field holds "Joe"',
+        '1. button "Submit"',
+    ]
+
+
+def test_a_model_that_repeats_itself_is_stuck() -> None:
+    steps, asked = steps_of(*["click 99"] * 12)
+    assert steps[-1][0] == 'claim("not done: the same action on the same page, three times")'
+    # the first time the page was just opened; then three times the same
+    assert len(asked) == 4
+
+
+def test_turns_run_out() -> None:
+    steps, asked = steps_of(*[f'type 0 "{number}"' for number in range(20)])
+    assert len(asked) == miniwob.MAX_TURNS
+    assert steps[-1] == ('claim("not done: out of turns")', "")
+
+
+def agent(endpoint: Endpoint, key: str | None = None) -> ModelAgent:
+    url = f"http://127.0.0.1:{endpoint.server_port}/v1"
+    return ModelAgent(Server(url, "small-model", key_variable=key, attempts=1))
+
+
+def test_a_server_is_asked_with_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CERTIFY_MODEL_KEY", "k-1")
+    with serve() as endpoint:
+        endpoint.replies = ["click 0", (401, {})]
+        assert agent(endpoint, "CERTIFY_MODEL_KEY").ask([]) == "click 0"
+        path, headers, body = endpoint.asked[0]
+        with pytest.raises(CertifyError, match="status 401"):
+            agent(endpoint).ask([])
+        assert "Authorization" not in endpoint.asked[1][1]
+    assert (path, headers["Authorization"]) == ("/v1/chat/completions", "Bearer k-1")
+    assert (body["model"], body["temperature"]) == ("small-model", 0)
+
+
+def test_a_model_must_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CERTIFY_MODEL_URL", raising=False)
+    with pytest.raises(InputError, match="CERTIFY_MODEL_URL"):
+        ModelAgent.from_environment()
+
+
+def test_what_is_missing_is_said_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(miniwob.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(MissingToolError, match=r"certify_assets\[miniwob\]"):
+        miniwob.require_tools()
+
+
+def _command(*arguments: str) -> object:
+    with pytest.raises(SystemExit) as end:
+        main(["research", "generate-miniwob", *arguments])
+    return end.value.code
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_a_model_runs_on_real_pages_and_a_stopped_generation_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if shutil.which("chromium") is None:
+        pytest.skip("no Chromium is here")
+    path = tmp_path / "runs.jsonl"
+    options = [f"--out={path}", "--task=click-test-2", "--task=enter-text", "--attempts=1"]
+    with serve() as endpoint:
+        monkeypatch.setenv("CERTIFY_MODEL_URL", f"http://127.0.0.1:{endpoint.server_port}/v1")
+        monkeypatch.setenv("CERTIFY_MODEL_NAME", "small-model")
+        endpoint.replies = ["click 0", 'claim "pressed ONE"', (401, {})]
+        # the server declines in the second run, and the first is kept
+        assert _command(*options) == 2
+        assert "status 401" in capsys.readouterr().err
+        with path.open("a") as stream:
+            stream.write('{"task_id": "to')
+        endpoint.replies = ['type 0 "no such name"', "click 1", 'claim "entered it"']
+        assert _command(*options, "--json") == 0
+        assert json.loads(capsys.readouterr().out) == {"added": 1, "file": str(path)}
+        assert _command(*options) == 0
+        asked = [body["messages"][-1]["content"] for _, _, body in endpoint.asked]
+    runs: dict[str, Any] = {
+        row["task_id"]: row for row in map(json.loads, path.read_text().splitlines())
+    }
+    clicked, entered = runs["click-test-2"], runs["enter-text"]
+    assert (clicked["outcome"], entered["outcome"]) == (1, 0)
+    assert clicked["agent"] == "model:small-model"
+    assert clicked["steps"][1:] == [
+        ['click button "ONE"', "the page ended"],
+        ['claim("pressed ONE")', ""],
+    ]
+    assert 'holds "no such name"' in str(entered["steps"])
+    assert '0. button "ONE"' in asked[0]
+    # nothing of the harness is shown
+    assert not [word for word in ("reward", "Time left", "Last 10") if word in str(asked)]
+    assert _command(*options[:1], "--task=nothing") == 2
+    assert "no task 'nothing'" in capsys.readouterr().err
