@@ -22,41 +22,21 @@ def own_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def ignore_interrupts() -> None:
-    """Leave a keyboard interrupt, which reaches every process, to the waiting parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
 def in_processes(
-    function: Callable[[_Asked], _Answer],
-    asked: Sequence[_Asked],
-    *,
-    workers: int,
-    prepare: Callable[[], None] = ignore_interrupts,
-    fresh: bool = False,
-) -> Iterator[tuple[int, _Answer]]:
-    """Yield the place of every question and its answer, in the order in which answers come in."""
-    # function: of a module, so that another process can import it; its errors are raised unwrapped
-    # prepare: called in each process before its first question
-    # fresh: every question has its own process, whose memory is freed at its end
-    from concurrent.futures import ProcessPoolExecutor, as_completed
+    function: Callable[[_Asked], _Answer], asked: Sequence[_Asked], *, workers: int
+) -> Iterator[_Answer]:
+    """Yield the answer to every question, in order; the function's errors are raised unwrapped.
+
+    The function is one of a module, so that another process can import it.
+    """
+    from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import get_context
 
-    if not asked:
-        return
     # a fork would copy threads of libraries in whatever state they are
-    pool = ProcessPoolExecutor(
-        min(workers, len(asked)),
-        mp_context=get_context("spawn"),
-        initializer=_begin,
-        initargs=(prepare,),
-        max_tasks_per_child=1 if fresh else None,
-    )
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_begin)
     try:
-        waiting = {pool.submit(function, one): place for place, one in enumerate(asked)}
-        for future in as_completed(waiting):
-            yield waiting[future], future.result()
+        yield from pool.map(function, asked)
     except BrokenProcessPool:
         raise CertifyError(
             "a worker process ended before it answered, perhaps for want of memory; use fewer "
@@ -66,10 +46,11 @@ def in_processes(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _begin(prepare: Callable[[], None]) -> None:
+def _begin() -> None:
+    # a keyboard interrupt reaches every process, and is left to the waiting parent
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # what a killed parent asked for would compute on, next to a successor that asks again
     end_with_parent()
-    prepare()
 
 
 def end_with_parent() -> None:

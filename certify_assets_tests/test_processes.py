@@ -3,20 +3,12 @@
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.processes import in_processes
-from certify_assets.research import simulation_study as study
-from certify_assets.storage.store import Store
 from certify_assets_tests.killing import left_by_a_kill
-
-QUESTION = study.SimulationPlan(
-    trials=60, tasks=(20,), rhos=(0.5,), procedures=("taskboot", "guarded_taskboot"), workers=2
-)
 
 
 def square(number: int) -> int:
@@ -33,10 +25,7 @@ def end_at_once(number: int) -> int:
 
 @pytest.mark.slow
 def test_every_question_is_answered_once_and_an_error_is_the_functions_own() -> None:
-    for fresh in (False, True):
-        assert sorted(in_processes(square, range(11), workers=2, fresh=fresh)) == [
-            (place, place**2) for place in range(11)
-        ]
+    assert list(in_processes(square, range(11), workers=2)) == [place**2 for place in range(11)]
     assert list(in_processes(square, [], workers=2)) == []
     with pytest.raises(InputError, match=r"-3 is below 0\."):
         list(in_processes(square, [1, -3, 2], workers=2))
@@ -48,45 +37,25 @@ SLEEPERS = """
 import time
 from certify_assets.processes import in_processes
 if __name__ == "__main__":
-    list(in_processes(time.sleep, [600, 600, 600], workers=2, fresh={fresh}))
+    list(in_processes(time.sleep, [600, 600, 600], workers=2))
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="children are looked for in /proc")
-@pytest.mark.parametrize("fresh", [False, True])
-def test_no_worker_outlives_a_parent_that_was_killed(fresh: bool) -> None:
+def test_no_worker_outlives_a_parent_that_was_killed() -> None:
     def at_work(children: Sequence[str]) -> bool:
         return sum("spawn_main" in words for words in children) == 2
 
     # killed while the workers begin, and while they work
     for settle in (0, 4):
-        command = [sys.executable, "-c", SLEEPERS.format(fresh=fresh)]
+        command = [sys.executable, "-c", SLEEPERS]
         assert left_by_a_kill(command, at_work, settle=settle) == []
 
 
 def test_workers_outlive_the_thread_that_asked_first() -> None:
     answers = in_processes(abs, range(7), workers=2)
-    first: list[tuple[int, int]] = []
+    first: list[int] = []
     asking = threading.Thread(target=lambda: first.append(next(answers)))
     asking.start()
     asking.join()
-    assert sorted([*first, *answers]) == [(place, place) for place in range(7)]
-
-
-@pytest.mark.slow
-def test_the_synthetic_study_has_the_same_bytes_and_resumes_after_an_interrupt(
-    tmp_path: Path,
-) -> None:
-    alone, spread = Store(str(tmp_path / "alone")), Store(str(tmp_path / "spread"))
-    study.run_study(alone, replace(QUESTION, workers=1), lambda *_: None)
-
-    def stop(cell: object, done: int, total: int) -> None:
-        if done == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        study.run_study(spread, QUESTION, stop)
-    kept: list[int] = []
-    study.run_study(spread, QUESTION, lambda cell, done, total: kept.append(done))
-    key = study.SIMULATION_KEY
-    assert len(kept) == 14 and spread.read_bytes(key) == alone.read_bytes(key)
+    assert [*first, *answers] == list(range(7))

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-import multiprocessing
-import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -19,7 +16,7 @@ from certify_assets.certificates.evaluation import Settings, evaluate
 from certify_assets.certificates.inputs import Observations, observe
 from certify_assets.certificates.procedures import DEFAULT, clopper_pearson_upper
 from certify_assets.errors import InputError, quoted
-from certify_assets.processes import end_with_parent
+from certify_assets.processes import in_processes
 from certify_assets.research import paper
 from certify_assets.research.populations import Clustered, Design, Fooled, pilot_of
 
@@ -224,7 +221,8 @@ def simulate(
     cells: list[Cell] = []
     # jobs are in the order of the cells, and so are their answers
     parts: list[NDArray[np.float64]] = []
-    for job, found in zip(jobs, _answers(jobs, workers), strict=True):
+    answers = map(_run, jobs) if workers == 1 else in_processes(_run, jobs, workers=workers)
+    for job, found in zip(jobs, answers, strict=True):
         parts.append(found)
         if job.trials.stop == trials:
             cells.append(summarise(job.design, np.concatenate(parts), asked))
@@ -234,24 +232,6 @@ def simulate(
     if any(one.method.pilot for one in asked):
         settings["pilot_tasks"] = PILOT_TASKS
     return Simulation(float(alpha), float(delta), int(trials), int(seed), tuple(cells), settings)
-
-
-def _answers(jobs: Sequence[_Job], workers: int) -> Iterator[NDArray[np.float64]]:
-    if workers == 1:
-        yield from map(_run, jobs)
-        return
-    fresh = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, fresh, initializer=_begin) as pool:
-        try:
-            yield from pool.map(_run, jobs)
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def _begin() -> None:
-    # a keyboard interrupt reaches every process, and is left to the waiting parent
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    end_with_parent()
 
 
 def _run(job: _Job) -> NDArray[np.float64]:

@@ -1,12 +1,9 @@
 import json
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from certify_assets_tests.cli.calling import Call
-from certify_assets_tests.killing import left_by_a_kill
 
 
 def test_a_small_study_as_json_and_file(call: Call, tmp_path: Path) -> None:
@@ -58,18 +55,6 @@ def test_refusals(call: Call, arguments: str, words: str) -> None:
     answer = call(f"research simulate {arguments}")
     assert answer.code == 2 and words in answer.err and not answer.out
     assert len(answer.err.splitlines()) == 1
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="children are looked for in /proc")
-def test_no_worker_of_a_killed_command_computes_on() -> None:
-    words = "research simulate --tasks 50 200 --trials 100000 --workers 2"
-    command = [sys.executable, "-m", "certify_assets.cli", *words.split()]
-
-    def at_work(children: Sequence[str]) -> bool:
-        return sum("spawn_main" in line for line in children) == 2
-
-    assert left_by_a_kill(command, at_work, settle=10) == []
 
 
 def test_help_after_a_list(call: Call) -> None:
