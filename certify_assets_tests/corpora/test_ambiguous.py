@@ -9,9 +9,8 @@ import pytest
 from certify_assets.cli import main
 from certify_assets.corpora.formats import import_corpus
 from certify_assets.corpora.formats.files import SourceFile
-from certify_assets.corpora.formats.records import iter_list, one_object
+from certify_assets.corpora.formats.records import json_value, one_object
 from certify_assets.corpora.formats.swe_reports import parse_object
-from certify_assets.corpora.formats.texts import json_value
 from certify_assets.errors import UnreadableFileError
 
 GOOD = '{"task_id": "a", "text": "x", "outcome": 1}'
@@ -59,7 +58,6 @@ def test_an_outcome_that_is_exactly_0_or_1_is_kept(tmp_path: Path, written: str)
 def test_every_reader_of_documents_refuses_a_key_twice() -> None:
     text = '{"resolved": [], "resolved": ["a"]}'
     assert "twice" in one_object(text) and "twice" in parse_object(text.encode())
-    assert "twice" in next(iter_list(f"[{text}]", frozenset()))[1]
     with pytest.raises(ValueError, match="twice"):
         json_value(text.encode())
     assert one_object('{"n": 1e-400}') == {"n": 5e-324}
@@ -70,12 +68,13 @@ def test_every_reader_of_documents_refuses_a_key_twice() -> None:
 def test_a_file_that_cannot_be_read_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / "mem.csv").symlink_to("/proc/self/mem")
     with pytest.raises(SystemExit) as end:
-        main(["corpus", "import", "/proc/self/mem", "--name", "c", "--root", str(tmp_path)])
+        main(["corpus", "import", f"{tmp_path}/mem.csv", "--name", "c", "--root", str(tmp_path)])
     assert end.value.code == 2
     # a slow machine says above it that the command is at work
     assert capsys.readouterr().err.splitlines()[-1] == (
-        "certify: mem cannot be read (Input/output error); check its disk, or give a copy of it."
+        "certify: mem.csv cannot be read (Input/output error); check its disk, or give a copy of it."
     )
 
 

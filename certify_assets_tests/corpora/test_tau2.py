@@ -229,16 +229,13 @@ def test_folders_say_what_they_lack(tmp_path: Path) -> None:
     assert "run/results.json" in "".join(imported.files)
 
 
-@pytest.mark.parametrize(
-    "damage", ['{"id": "s1", "task_id": ,}', '{"id": "s1", "messages": [{}, {"role" 1}]}', "7"]
-)
-def test_a_broken_simulation_costs_itself(tmp_path: Path, damage: str) -> None:
+def test_a_broken_simulation_costs_itself(tmp_path: Path) -> None:
     document = results(
-        [simulation("s0"), "@", simulation("s2", trial=2)],
-        [task("0"), "@", task("1")],
+        [simulation("s0"), 7, simulation("s2", trial=2)],
+        [task("0"), 7, task("1")],
         simulation_index=[{"id": "s1", "task_id": 1}],
     )
-    (tmp_path / "x.json").write_text(json.dumps(document).replace('"@"', damage), "utf-8")
+    write_json(tmp_path / "x.json", document)
     imported = read(tmp_path)
     assert imported.frame["trajectory_id"].tolist() == ["s0", "s2"]
     assert imported.dropped == {"unreadable_record": 1}

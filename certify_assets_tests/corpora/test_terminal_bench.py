@@ -113,7 +113,7 @@ def test_broken_reports_cost_what_they_report(tmp_path: Path) -> None:
         "file_other_format": 1,
     }
     assert len(imported.frame) == 1
-    assert "r/a/results.json is not JSON" in imported.examples["file_unreadable"]
+    assert "r/a/results.json cannot be used: it is not JSON" in imported.examples["file_unreadable"]
 
 
 def test_a_recording_without_a_header_is_unreadable(tmp_path: Path) -> None:

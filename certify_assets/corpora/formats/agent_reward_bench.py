@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import Draft, Files, Reading, corpus_format, usable, words
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
-from certify_assets.corpora.formats.records import HEAD, is_object_with
+from certify_assets.corpora.formats.records import HEAD, is_object_with, json_value
 from certify_assets.corpora.formats.table import csv_rows
 from certify_assets.corpora.formats.texts import (
     THRESHOLD_HELP,
     Turn,
     is_list_of_objects,
-    json_value,
     mapping,
     message_text,
     objects,

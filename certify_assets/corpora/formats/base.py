@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile, Tally
-from certify_assets.corpora.formats.records import HEAD, REST_LOST, Record, decode, is_object_with
+from certify_assets.corpora.formats.records import HEAD, Record, is_object_with, json_value
 from certify_assets.corpora.schema import Step
 
 _EXCERPT = 8000
@@ -235,17 +234,6 @@ def begins_with(*marks: re.Pattern[bytes]) -> Callable[[SourceFile], bool]:
     return lambda file: is_object_with(file.head(HEAD), marks)
 
 
-def json_objects(
-    files: Files, marks: tuple[re.Pattern[bytes], ...], what: str, reading: Reading
-) -> Iterator[tuple[SourceFile, str]]:
-    """Read file by file those that begin a JSON object with those marks; note the others."""
-    for file, data in contents(files, reading):
-        if is_object_with(data[:HEAD], marks):
-            yield file, decode(data)
-        else:
-            reading.other(file, f"is not a JSON object {what}.")
-
-
 def usable(
     record: Record | str, where: str, reading: Reading, problem: Callable[[Record], str | None]
 ) -> Record | None:
@@ -253,22 +241,16 @@ def usable(
     words = record if isinstance(record, str) else problem(record)
     if not words and not isinstance(record, str):
         return record
-    if words == REST_LOST:
-        reading.drop("file_ends_early", f"{where}: {REST_LOST}.")
-    else:
-        reading.drop("unreadable_record", f"{where} cannot be used: {words}.")
+    reading.drop("unreadable_record", f"{where} cannot be used: {words}.")
     return None
 
 
 def json_document(file: SourceFile, data: bytes, reading: Reading) -> Any:
     """Parse a file of one JSON value."""
     try:
-        document = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        reading.drop(
-            "file_unreadable",
-            f"{file.name} is not JSON ({str(error) or 'nested too deeply'}); fetch it again.",
-        )
+        document = json_value(data)
+    except ValueError as error:
+        reading.drop("file_unreadable", f"{file.name} cannot be used: {error}; fetch it again.")
         return None
     return {} if document is None else document
 

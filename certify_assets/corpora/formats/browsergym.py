@@ -16,11 +16,11 @@ from certify_assets.corpora.formats.base import (
     words,
 )
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
+from certify_assets.corpora.formats.records import json_value
 from certify_assets.corpora.formats.texts import (
     THRESHOLD_HELP,
     Turn,
     is_list_of_objects,
-    json_value,
     mapping,
     message_text,
     objects,

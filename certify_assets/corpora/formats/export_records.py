@@ -12,15 +12,15 @@ from certify_assets.corpora.formats.base import Files, Origin, Reading, contents
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
 from certify_assets.corpora.formats.records import (
     HEAD,
-    REST_LOST,
     Record,
     iter_lines,
-    iter_list,
+    json_value,
+    listed_records,
     parquet_names,
     parquet_rows,
 )
 from certify_assets.corpora.formats.table import csv_rows
-from certify_assets.corpora.formats.texts import json_value, listed, mapping
+from certify_assets.corpora.formats.texts import listed, mapping
 from certify_assets.errors import InputError
 
 EXPORT_SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".pq")
@@ -90,8 +90,9 @@ def export_records(
             continue
         for row, record in _rows(file, reading, under, pages):
             if isinstance(record, str):
-                reason = "file_ends_early" if record == REST_LOST else "unreadable_record"
-                reading.drop(reason, f"{file.name} row {row} cannot be used: {record}.")
+                reading.drop(
+                    "unreadable_record", f"{file.name} row {row} cannot be used: {record}."
+                )
             else:
                 yield (
                     {snake(name): value for name, value in record.items()},
@@ -174,10 +175,7 @@ def _rows(
             reading.drop("file_unreadable", str(error))
         return
     for _, data in contents([file], reading):
-        begin = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
-        if begin == b"[":
-            yield from iter_list(data, frozenset({"id"}))
-        elif file.suffix in _LINES:
+        if file.suffix in _LINES:
             for row, line in iter_lines(data):
                 if isinstance(line, str):
                     yield row, line
@@ -203,10 +201,12 @@ def _document(
             return
         reading.drop("file_unreadable", f"{file.name} cannot be used: {error}; export it again.")
         return
+    if isinstance(document, list):
+        yield from listed_records(document)
+        return
     records = _of_page(document, under)
     pages.add(file, document, records)
-    for row, record in enumerate(records, 1):
-        yield row, record if isinstance(record, dict) else "it is no JSON object"
+    yield from listed_records(records)
 
 
 def _of_page(document: Record, under: tuple[str, ...]) -> list[Any]:

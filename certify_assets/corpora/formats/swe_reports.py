@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,9 +11,8 @@ from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import Draft, Files, Reading, contents, words
 from certify_assets.corpora.formats.files import SourceFile
-from certify_assets.corpora.formats.records import Record
+from certify_assets.corpora.formats.records import Record, json_value
 from certify_assets.corpora.schema import Step
-from certify_assets.files import apart_from_0_and_1, unique_keys
 
 _NEW_ID = re.compile(r"([^/\s]+?)(?:/|__)([^/\s]+?)(?::pr-|_pr-)(\d+)")
 _REPORT_FOLDER = re.compile(r"results|reports?|evaluation|\w*eval_results")
@@ -223,17 +221,11 @@ def draft_of(
 
 
 def parse_object(data: bytes) -> Record | list[Any] | str:
-    """Parse a file that holds one JSON object or list."""
+    """Parse a file that holds one JSON object or list; what is wrong with it is a sentence."""
     try:
-        value = json.loads(
-            data.decode("utf-8-sig"),
-            object_pairs_hook=unique_keys,
-            parse_float=apart_from_0_and_1,
-        )
-    except UnicodeDecodeError:
-        return "it is not UTF-8"
-    except (ValueError, RecursionError) as error:
-        return f"it is not JSON ({getattr(error, 'msg', str(error)[:80] or 'nested too deeply')})"
+        value = json_value(data)
+    except ValueError as error:
+        return str(error)
     return (
         value if isinstance(value, dict | list) else f"it is {type(value).__name__}, not an object"
     )

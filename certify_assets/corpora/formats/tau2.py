@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
@@ -17,6 +18,7 @@ from certify_assets.corpora.formats.base import (
     begins_with,
     contents,
     corpus_format,
+    json_document,
     usable,
     words,
 )
@@ -25,9 +27,9 @@ from certify_assets.corpora.formats.records import (
     HEAD,
     Record,
     decode,
-    first_object,
     is_object_with,
-    iter_list,
+    json_value,
+    listed_records,
     one_object,
 )
 from certify_assets.corpora.formats.texts import (
@@ -46,12 +48,11 @@ from certify_assets.corpora.formats.texts import (
 )
 
 _SIMULATION = frozenset({"id", "task_id"})
-_TASK = frozenset({"id", "user_scenario"})
 _MARKS = (
     re.compile(rb'"environment_info"\s*:\s*\{'),
     re.compile(rb'"(?:agent|user)_info"\s*:\s*\{'),
 )
-_LIST = re.compile(r'"simulations"\s*:\s*\[\s*(?:\{|$)')
+_LIST = re.compile(rb'"simulations"\s*:\s*\[\s*(?:\{|$)')
 _INFRASTRUCTURE = frozenset({"infrastructure_error", "unexpected_error"})
 _SCENARIO = ("reason_for_call", "known_info", "unknown_info", "task_instructions")
 _AGENT = ("implementation", "llm")
@@ -124,7 +125,7 @@ def tau2(files: Files, reading: Reading) -> Iterator[Draft]:
         elif (own := headers.get(str(place.parent))) is not None and own.file == file.name:
             reading.sha256(file)
         else:
-            yield from _read_results(file, decode(data), found, reading)
+            yield from _read_results(file, data, found, reading)
     for folder, header in headers.items():
         _count_missing(header, found.simulations.get(folder, set()), reading)
 
@@ -133,34 +134,23 @@ def _folder_headers(files: Files, reading: Reading) -> dict[str, _Header]:
     """Read the results.json of folders that keep every simulation in a file of its own."""
     headers: dict[str, _Header] = {}
     for file in files.matching("*results.json", "*results.json.gz"):
-        try:
+        # what is broken is counted where every file is read
+        with suppress(BrokenFileError, ValueError):
             data = file.read()
-        except BrokenFileError:
-            continue
-        text = decode(data) if is_object_with(data[:HEAD], _MARKS) else ""
-        if text and not _LIST.search(text):
-            header = _header(file, text, reading)
-            headers[str(PurePosixPath(file.name).parent)] = header
+            if is_object_with(data[:HEAD], _MARKS) and not _LIST.search(data):
+                header = _header(file, json_value(data), reading)
+                headers[str(PurePosixPath(file.name).parent)] = header
     return headers
 
 
-def _header(file: SourceFile, text: str, reading: Reading) -> _Header:
-    info = first_object(text, "info", "environment_info")
+def _header(file: SourceFile, document: Record, reading: Reading) -> _Header:
+    info = mapping(document.get("info"))
     domain = reading.options.get("domain") or mapping(info.get("environment_info")).get(
         "domain_name"
     )
     agent = mapping(info.get("agent_info"))
     named = dict.fromkeys(filter(None, (text_of(agent.get(key)) for key in _AGENT)))
-    tasks = {
-        str(record.get("id")): record
-        for _, record in iter_list(text, _TASK, under="tasks")
-        if isinstance(record, dict)
-    }
-    index = (
-        record
-        for _, record in iter_list(text, _SIMULATION, under="simulation_index")
-        if isinstance(record, dict)
-    )
+    tasks = {str(record.get("id")): record for record in objects(document.get("tasks"))}
     return _Header(
         file=file.name,
         # task ids are those of a domain, which becomes their prefix
@@ -168,12 +158,19 @@ def _header(file: SourceFile, text: str, reading: Reading) -> _Header:
         agent=":".join(named) or PurePosixPath(file.plain_name).stem,
         instructions={name: instruction_text(task) for name, task in tasks.items()},
         criteria={name: criteria_of(task) for name, task in tasks.items()},
-        listed=frozenset(str(entry.get("id")) for entry in index),
+        listed=frozenset(
+            str(entry.get("id")) for entry in objects(document.get("simulation_index"))
+        ),
     )
 
 
-def _read_results(file: SourceFile, text: str, found: _Found, reading: Reading) -> Iterator[Draft]:
-    header = _header(file, text, reading)
+def _read_results(
+    file: SourceFile, data: bytes, found: _Found, reading: Reading
+) -> Iterator[Draft]:
+    document = json_document(file, data, reading)
+    if document is None:
+        return
+    header = _header(file, document, reading)
     if not header.domain:
         reading.drop(
             "file_unreadable",
@@ -182,14 +179,14 @@ def _read_results(file: SourceFile, text: str, found: _Found, reading: Reading) 
         )
         return
     reading.sha256(file)
-    records = iter_list(text, _SIMULATION, under="simulations")
+    records = [*listed_records(listed(document.get("simulations")))]
     sound = (
         (row, record)
         for row, record in records
         if isinstance(record, dict) and _problem(record, header) is None
     )
     others = renumbered(sound, header.criteria)
-    for row, record in iter_list(text, _SIMULATION, under="simulations"):
+    for row, record in records:
         if row in others and isinstance(record, dict) and others[row] is None:
             reading.drop(
                 "unknown_task",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
+from typing import Any
 
 from certify_assets.corpora.formats.base import (
     Draft,
@@ -12,11 +13,12 @@ from certify_assets.corpora.formats.base import (
     Reading,
     contents,
     corpus_format,
+    json_document,
     usable,
     words,
 )
 from certify_assets.corpora.formats.files import SourceFile
-from certify_assets.corpora.formats.records import Record, first_record, iter_list
+from certify_assets.corpora.formats.records import HEAD, Record, listed_records
 from certify_assets.corpora.formats.texts import (
     Message,
     full_reward,
@@ -29,6 +31,7 @@ from certify_assets.corpora.formats.texts import (
 from certify_assets.errors import InputError
 
 _REQUIRED = frozenset({"task_id", "traj"})
+_MARKS = (re.compile(rb'"task_id"\s*:'), re.compile(rb'"traj"\s*:\s*\['))
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _TOOLS = {
     "retail": frozenset(
@@ -53,12 +56,11 @@ _STAMP = re.compile(r"_\d{10}$")
 
 
 def _fits(file: SourceFile) -> bool:
-    # a list, before the whole file is read
-    return (
-        file.head(64).lstrip(_BLANK).startswith(b"[")
-        and file.size <= file.limit
-        and first_record(file.read(), _REQUIRED) is not None
-    )
+    return _is_list(file.head(HEAD))
+
+
+def _is_list(head: bytes) -> bool:
+    return head.lstrip(_BLANK).startswith(b"[") and all(mark.search(head) for mark in _MARKS)
 
 
 @corpus_format(
@@ -78,17 +80,17 @@ def _fits(file: SourceFile) -> bool:
 def taubench_v1(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read the runs of every result list."""
     for file, data in contents(files, reading):
-        if first_record(data, _REQUIRED) is None:
+        if not _is_list(data[:HEAD]):
             reading.other(file, "is not a JSON list of runs with task_id and traj.")
-            continue
-        yield from _read_file(file, data, reading)
+        elif (runs := json_document(file, data, reading)) is not None:
+            yield from _read_file(file, data, runs, reading)
 
 
-def _read_file(file: SourceFile, data: bytes, reading: Reading) -> Iterator[Draft]:
+def _read_file(file: SourceFile, data: bytes, runs: list[Any], reading: Reading) -> Iterator[Draft]:
     domain = reading.options.get("domain") or _domain(file, data)
     agent = _agent(file.name, domain)
     reading.sha256(file)
-    for row, found in iter_list(data, _REQUIRED):
+    for row, found in listed_records(runs):
         where = f"{file.name} row {row}"
         record = usable(found, where, reading, _problem)
         if record is None:

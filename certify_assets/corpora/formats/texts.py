@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from certify_assets.corpora.formats.base import Reading, excerpt
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
-from certify_assets.files import apart_from_0_and_1, unique_keys
 
 THRESHOLD_HELP = "smallest cum_reward that is a success (a number above 0; 1 where it is not given)"
 _TOLERANCE = 1e-6
@@ -49,19 +48,6 @@ def objects(value: Any) -> list[Mapping[str, Any]]:
 def is_list_of_objects(value: Any) -> bool:
     """Whether a value is a list of nothing but objects."""
     return isinstance(value, list) and len(objects(value)) == len(value)
-
-
-def json_value(data: bytes) -> Any:
-    """Parse a whole file; a ValueError says what is wrong with it."""
-    try:
-        return json.loads(data, object_pairs_hook=unique_keys, parse_float=apart_from_0_and_1)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"it is not JSON ({error.msg})") from None
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    except ValueError as error:
-        said = str(error)
-        raise ValueError(said if said.startswith("it has") else "it is not JSON in UTF-8") from None
 
 
 class Conversation:

@@ -1,0 +1,74 @@
+"""Documents that users write, damaged anywhere: each is read, or refused in words."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from certify_assets.certificates import certify
+from certify_assets.cli.documents import load_certificates
+from certify_assets.corpora.config import load_config
+from certify_assets.errors import CertifyError
+from certify_assets.evaluation.score_table import ColumnNames, read_labels, read_score_table
+from certify_assets.judges.specs import judge_problems, judges
+from certify_assets.operations.notification_config import read_notifications
+from certify_assets.operations.review_criteria import read_criteria
+from certify_assets.storage.store import Store
+
+
+def _certificate() -> bytes:
+    scores = [(number * 37) % 80 / 80 for number in range(80)]
+    outcomes = [int(score > 0.5) for score in scores]
+    tasks = [number // 2 for number in range(80)]
+    return certify(scores, outcomes, tasks, side="reject", procedure="taskboot").to_json()
+
+
+_TABLE = b"trajectory_id,task_id,score,outcome\na/1,a,0.5,1\na/2,a,-1.25,0\nb/1,b,3,1\n"
+_JUDGES = b"""judges:
+  - {name: mine, url: 'http://127.0.0.1:1/v1', model: m}
+  - {name: own, family: lexical, reading: {chars: whole}}
+"""
+_NOTIFIED = b"""targets:
+  - {name: team, webhook: 'https://example.org/hook', events: [alarm], timeout: 5}
+  - {name: program, command: ['true'], attempts: 3, wait: 2}
+"""
+#: by file of a data root, what it says and who reads it
+DOCUMENTS: dict[str, tuple[bytes, Callable[[Path, Path], object]]] = {
+    "scores.csv": (_TABLE, lambda root, path: read_score_table(path)),
+    "labels.csv": (_TABLE, lambda root, path: read_labels(path, ColumnNames())),
+    "criteria.json": (b'{"a": "b"}', lambda root, path: read_criteria(path)),
+    "certificate.json": (_certificate(), lambda root, path: load_certificates(path)),
+    "corpora/c/corpus.json": (
+        json.dumps({"name": "c", "alphas": [0.1, 0.2]}).encode(),
+        lambda root, path: load_config(Store(str(root)), "c"),
+    ),
+    "judges.yaml": (_JUDGES, lambda root, path: (judges(str(root)), judge_problems(str(root)))),
+    "notifications.yaml": (_NOTIFIED, lambda root, path: read_notifications(Store(str(root)))),
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+@settings(
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    derandomize=True,
+)
+@given(place=st.floats(0, 1), junk=st.binary(max_size=8), cut=st.booleans())
+def test_damage_is_read_or_refused_in_words(
+    tmp_path: Path, name: str, place: float, junk: bytes, cut: bool
+) -> None:
+    content, read = DOCUMENTS[name]
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    read(tmp_path, path)
+    begin = int(place * len(content))
+    path.write_bytes(content[:begin] + junk + (b"" if cut else content[begin + len(junk) :]))
+    try:
+        read(tmp_path, path)
+    except CertifyError as error:
+        assert str(error).strip()
