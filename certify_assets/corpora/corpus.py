@@ -512,20 +512,14 @@ class Corpus:
 
     def quality_report(self, *, stored_splits: bool) -> QualityReport:
         """Run the data-quality suites on the corpus, or on its stored splits as well."""
-        from certify_assets.corpora.quality import RUN_TABLES, Project, evaluate_suites
+        from certify_assets.corpora.quality import evaluate_suites
 
         # read unchecked: a suite is there to find what is wrong with the tables
         frame = self._load(self.key("trajectories.parquet"), strict=False)
-        project = Project(self.store, self.name, self.trajectories_sha256)
         if not stored_splits:
-            return evaluate_suites(frame, project=project)
-        return evaluate_suites(
-            frame,
-            self.stored_manifest,
-            splits={name: self._load(self.split_key(name), strict=False) for name in SPLITS},
-            project=project,
-            known=project.latest(*RUN_TABLES),
-        )
+            return evaluate_suites(frame)
+        splits = {name: self._load(self.split_key(name), strict=False) for name in SPLITS}
+        return evaluate_suites(frame, self.stored_manifest, splits=splits)
 
     def _load(self, key: str, *, strict: bool = True) -> pd.DataFrame:
         with self.store.as_file(key) as path:

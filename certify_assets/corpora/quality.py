@@ -1,4 +1,4 @@
-"""Data quality of a corpus: Great Expectations suites, a checkpoint a table, results that stay."""
+"""Data quality of a corpus: a Great Expectations suite for every table."""
 
 # The library compares everything itself, but sees the steps of a run as facts: how many there are,
 # the hash of what a judge reads, the keys that texts quote. So no text of a run is in a stored
@@ -8,14 +8,9 @@
 from __future__ import annotations
 
 import importlib
-import tempfile
-import uuid
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from certify_assets.corpora.leakage import quoted_keys
@@ -23,17 +18,8 @@ from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.schema import COLUMNS
 from certify_assets.corpora.splits import SPLITS, SplitManifest, verify_manifest
 from certify_assets.corpora.suites import BLOCKING, Rule, rules_of
-from certify_assets.corpora.validations import (
-    FEW,
-    MISSING,
-    TABLES,
-    Expectation,
-    Validation,
-    Validations,
-    project_key,
-)
+from certify_assets.corpora.validations import FEW, MISSING, Expectation, Validation
 from certify_assets.errors import ManifestError
-from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,13 +27,6 @@ if TYPE_CHECKING:
 
 #: tables that are made of the runs themselves, before there are splits
 RUN_TABLES: Final = ("trajectories", "renderings", "keys")
-_NAMESPACE: Final = uuid.UUID("6f2a1c0e-7d5b-5c53-9a3e-0f5b6d1f4c11")
-_STORES: Final = {
-    "expectations": "ExpectationsStore",
-    "validation_definition_store": "ValidationDefinitionStore",
-    "checkpoints": "CheckpointStore",
-    "validations": "ValidationResultsStore",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,54 +49,20 @@ class QualityReport:
     validations: tuple[Validation, ...]
 
 
-@dataclass(frozen=True)
-class Project:
-    """The Great Expectations project of a corpus: suites, checkpoints and results over time."""
-
-    store: Store
-    corpus: str
-    # hash of the trajectories that are validated
-    sha256: str
-
-    @property
-    def folder(self) -> str:
-        """Storage key of the project."""
-        return project_key(self.corpus)
-
-    @property
-    def version(self) -> str:
-        """Name of what is validated, among the results."""
-        return self.sha256[:12]
-
-    def latest(self, *tables: str) -> list[Validation]:
-        """Return the last results of these tables in this version, as far as there are some."""
-        stored = Validations(self.store, self.corpus)
-        found = (stored.latest(table, self.version) for table in tables)
-        return [validation for validation in found if validation is not None]
-
-
 def evaluate_suites(
     frame: pd.DataFrame,
     manifest: SplitManifest | None = None,
     *,
     splits: Mapping[str, pd.DataFrame] | None = None,
     alpha: float = 0.2,
-    project: Project | None = None,
-    known: Sequence[Validation] = (),
 ) -> QualityReport:
-    """Validate a corpus and its splits; what is `known` of a table is not validated again.
-
-    Suites and results are stored in the project, or nowhere without one.
-    """
+    """Validate a corpus and its splits."""
     members = _members(manifest, splits)
-    tables = {} if len(known) == len(RUN_TABLES) else _run_tables(frame)
+    tables = _run_tables(frame)
     if members:
         tables["splits"] = _task_table(members)
     tables |= {name: table for name, table in (splits or {}).items() if name in SPLITS}
-    validated = {item.table: item for item in known} | {
-        item.table: item for item in _validate(tables, list(members), alpha, project)
-    }
-    validations = tuple(validated[table] for table in TABLES if table in validated)
+    validations = tuple(_validate(tables, list(members), alpha))
     results = _results([item for table in validations for item in table.expectations])
     if manifest is not None:
         results.append(_manifest_result(manifest, frame, splits))
@@ -139,126 +84,45 @@ def _run_tables(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def _validate(
-    tables: Mapping[str, pd.DataFrame],
-    members: Sequence[str],
-    alpha: float,
-    project: Project | None,
+    tables: Mapping[str, pd.DataFrame], members: Sequence[str], alpha: float
 ) -> Iterator[Validation]:
-    """Run the checkpoint of every table; its result is stored before the next one runs."""
+    """Validate every table by its suite."""
     gx = _great_expectations()
-    run = importlib.import_module("great_expectations.core.run_identifier").RunIdentifier(
-        run_name=project.version if project else "unstored", run_time=datetime.now(UTC)
+    config = importlib.import_module("great_expectations.data_context.types.base")
+    context = gx.get_context(
+        mode="ephemeral",
+        project_config=config.DataContextConfig(
+            analytics_enabled=False,
+            progress_bars={"globally": False},
+            store_backend_defaults=config.InMemoryStoreBackendDefaults(),
+        ),
     )
-    with _opened(gx, project) as context:
-        for table, frame in tables.items():
-            checkpoint = _checkpoint(gx, context, table, rules_of(table, members, alpha))
-            ran = checkpoint.run(
-                batch_parameters={"dataframe": frame},
-                expectation_parameters={"rows": len(frame)},
-                run_id=run,
-            )
-            (result,) = ran.run_results.values()
-            yield Validation.parse(result.to_json_dict())
-
-
-def _checkpoint(gx: Any, context: Any, table: str, rules: Sequence[Rule]) -> Any:
-    """Store suite, validation definition and checkpoint of a table; the same for the same rules."""
-    suite = gx.ExpectationSuite(name=table, id=_id("suite", table))
-    for position, rule in enumerate(rules):
-        made = getattr(gx.expectations, rule.expectation)(
-            **rule.arguments,
-            description=rule.expected,
-            severity="critical" if rule.check in BLOCKING else "warning",
-            meta={
-                "check": rule.check,
-                "fine": rule.fine,
-                "problem": rule.problem,
-                "position": position,
-            },
+    source = context.data_sources.add_pandas("corpus")
+    for table, frame in tables.items():
+        suite = gx.ExpectationSuite(name=table)
+        for position, rule in enumerate(rules_of(table, members, alpha)):
+            suite.expectations.append(_expectation(gx, rule, position))
+        whole = source.add_dataframe_asset(table).add_batch_definition_whole_dataframe("whole")
+        result = whole.get_batch({"dataframe": frame}).validate(
+            suite,
+            expectation_parameters={"rows": len(frame)},
+            result_format={"result_format": "BASIC", "partial_unexpected_count": FEW},
         )
-        suite.expectations.append(made)
-        made.id = _id("expectation", f"{table}/{position}")
-    # `add` of the library gives every object a random id, and a process that wrote the same objects
-    # at the same time would make these ones stale
-    context.expectations_store.set(context.expectations_store.get_key(name=table), suite)
-    data = context.data_sources.get("corpus").get_asset(table).get_batch_definition("whole")
-    definition = gx.ValidationDefinition(
-        name=table, data=data, suite=context.suites.get(table), id=_id("definition", table)
-    )
-    store = context.validation_definition_store
-    store.set(store.get_key(name=table), definition)
-    checkpoint = gx.Checkpoint(
-        name=table,
-        validation_definitions=[definition],
-        result_format={"result_format": "BASIC", "partial_unexpected_count": FEW},
-        id=_id("checkpoint", table),
-    )
-    context.checkpoint_store.set(context.checkpoint_store.get_key(name=table), checkpoint)
-    return checkpoint
+        yield Validation.parse(table, result.to_json_dict())
 
 
-@contextmanager
-def _opened(gx: Any, project: Project | None) -> Iterator[Any]:
-    """Open the file context of a project; that of none, or of a remote one, is a temporary one."""
-    import yaml
-
-    backend: dict[str, str] = {"class_name": "InMemoryStoreBackend"}
-    if project is not None:
-        backend = {
-            "module_name": "certify_assets.corpora.expectation_store",
-            "class_name": "DataRootBackend",
-        }
-        settings = yaml.safe_dump(_settings(backend), sort_keys=False).encode("utf-8")
-        key = f"{project.folder}/great_expectations.yml"
-        if not project.store.exists(key) or project.store.read_bytes(key) != settings:
-            project.store.write_bytes(key, settings)
-        if project.store.is_local:
-            yield gx.get_context(
-                mode="file", context_root_dir=project.store.local_path(project.folder)
-            )
-            return
-        # the library opens project files on a disk only; what it stores goes to the data root
-        backend["root"] = project.store.locate(project.folder).replace("$", r"\$")
-    with tempfile.TemporaryDirectory() as folder:
-        text = yaml.safe_dump(_settings(backend), sort_keys=False)
-        (Path(folder) / "great_expectations.yml").write_text(text, encoding="utf-8")
-        yield gx.get_context(mode="file", context_root_dir=folder)
-
-
-def _settings(backend: Mapping[str, str]) -> dict[str, Any]:
-    """Return the project file: stores of one backend, and a data asset for every table."""
-    in_memory = backend["class_name"] == "InMemoryStoreBackend"
-    stores = {
-        name: {
-            "class_name": kind,
-            "store_backend": {**backend, **({} if in_memory else {"base_directory": name})},
-        }
-        for name, kind in _STORES.items()
-    }
-    assets = {
-        table: {
-            "type": "dataframe",
-            "id": _id("asset", table),
-            "batch_definitions": {"whole": {"id": _id("batch", table), "partitioner": None}},
-        }
-        for table in TABLES
-    }
-    return {
-        "config_version": 4.0,
-        "analytics_enabled": False,
-        "progress_bars": {"globally": False},
-        "expectations_store_name": "expectations",
-        "validation_results_store_name": "validations",
-        "checkpoint_store_name": "checkpoints",
-        "stores": stores,
-        "fluent_datasources": {
-            "corpus": {"type": "pandas", "id": _id("source", "corpus"), "assets": assets}
+def _expectation(gx: Any, rule: Rule, position: int) -> Any:
+    return getattr(gx.expectations, rule.expectation)(
+        **rule.arguments,
+        description=rule.expected,
+        severity="critical" if rule.check in BLOCKING else "warning",
+        meta={
+            "check": rule.check,
+            "fine": rule.fine,
+            "problem": rule.problem,
+            "position": position,
         },
-    }
-
-
-def _id(kind: str, name: str) -> str:
-    return str(uuid.uuid5(_NAMESPACE, f"{kind}/{name}"))
+    )
 
 
 def _great_expectations() -> Any:

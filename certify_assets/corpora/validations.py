@@ -1,4 +1,4 @@
-"""What Great Expectations found: stored validation results, read without the library."""
+"""What Great Expectations found, as the pages and checks say it."""
 
 # Of a validation result only what its JSON schema documents is read: success, the configuration of
 # the expectation with the description and sentences that `quality` gave it, the result's counts and
@@ -10,10 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from string import Template
 from typing import Any, Final
-
-from certify_assets.corpora.config import corpus_file
-from certify_assets.errors import InputError
-from certify_assets.storage.store import Store
 
 #: tables that are validated, in the order of the page
 TABLES: Final = {
@@ -83,50 +79,14 @@ class Validation:
         return sum(item.passed for item in self.expectations)
 
     @classmethod
-    def parse(cls, document: Mapping[str, Any]) -> Validation:
-        """Read a validation result as Great Expectations stores it."""
-        try:
-            results = sorted(document["results"], key=_position)
-            return cls(
-                table=str(document["suite_name"]),
-                rows=next(filter(None, map(_rows, results)), None),
-                expectations=tuple(map(Expectation.parse, results)),
-            )
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise InputError(
-                f"a stored validation result is none ({type(error).__name__}: {error}); delete it "
-                "or validate the corpus again."
-            ) from None
-
-
-@dataclass(frozen=True)
-class Validations:
-    """The stored validation results of a corpus: ``TABLE/VERSION/TIME/BATCH.json``."""
-
-    store: Store
-    corpus: str
-
-    @property
-    def folder(self) -> str:
-        """Storage key of the results, among those of the Great Expectations project."""
-        return f"{project_key(self.corpus)}/validations"
-
-    def latest(self, table: str, version: str) -> Validation | None:
-        """Return the last result of a table in a version; None if there is none to be read."""
-        folder = f"{self.folder}/{table}/{version}"
-        for moment in reversed(self.store.names(folder)):
-            for name in self.store.names(f"{folder}/{moment}"):
-                try:
-                    return Validation.parse(self.store.read_json(f"{folder}/{moment}/{name}"))
-                except InputError:
-                    # a damaged result must not stop today's check
-                    return None
-        return None
-
-
-def project_key(corpus: str) -> str:
-    """Return where the Great Expectations project of a corpus is stored."""
-    return corpus_file(corpus, "gx")
+    def parse(cls, table: str, document: Mapping[str, Any]) -> Validation:
+        """Read a validation result as Great Expectations gives it."""
+        results = sorted(document["results"], key=_position)
+        return cls(
+            table=table,
+            rows=next(filter(None, map(_rows, results)), None),
+            expectations=tuple(map(Expectation.parse, results)),
+        )
 
 
 def _position(item: Mapping[str, Any]) -> int:

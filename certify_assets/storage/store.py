@@ -7,7 +7,6 @@
 #     corpora/<corpus>/import.json          files with hashes, what was dropped and why
 #     corpora/<corpus>/splits/manifest.json, sft.parquet, rl.parquet, cal.parquet, test.parquet
 #     corpora/<corpus>/profile.json, controls.json, page.html, data_docs/index.html
-#     corpora/<corpus>/gx/…                 Great Expectations: suites, checkpoints, results
 #     corpora/<corpus>/versions.jsonl       versions that the sensors saw land
 #     corpora/<corpus>/landed_….json        last look of the sensors, which saves hashing again
 #     judges/<judge>/<corpus>/adapter/…, adapter.json, scores.parquet, scores.json

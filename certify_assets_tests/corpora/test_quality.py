@@ -1,15 +1,21 @@
+import socket
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.quality import BLOCKING, QualityResult, evaluate_suites
 from certify_assets.corpora.schema import Step, from_frame, to_frame
 from certify_assets.corpora.splits import SPLITS, make_manifest, select
+from certify_assets.reports.corpus_page import write_data_docs
+from certify_assets.storage.store import Store
 from certify_assets_tests.corpora.builders import corpus
+from certify_assets_tests.pages import assert_stands_alone, text_of
 
 NASTY = "<b>${count}{0.__class__}" + "A" * 100_000
+MARKUP = "<img src=x onerror=alert(1)>${fine}{{ 7*7 }}"
 FRAME = corpus(tasks=60, attempts=4)
 MANIFEST = make_manifest(FRAME["task_id"], "made")
 
@@ -150,3 +156,36 @@ def test_a_split_without_tasks_is_named_and_stops_no_other_finding() -> None:
     results = by_name(FRAME, splits=splits)
     assert "cal: task_id is missing in" in results["split_rows"].detail
     assert results["disjoint_tasks"].passed
+
+
+def test_a_stored_split_with_an_id_twice_fails() -> None:
+    splits = dict.fromkeys(SPLITS, corpus(tasks=2, attempts=2))
+    twice = {**splits, "cal": pd.concat([splits["cal"], splits["cal"].head(1)])}
+    report = evaluate_suites(corpus(tasks=4, attempts=2), splits=twice)
+    result = next(item for item in report.results if item.name == "split_rows")
+    assert not result.passed and result.severity == "error"
+    assert "cal: 2 rows have a trajectory_id such as t000-0" in result.detail
+
+
+def test_data_docs_show_what_failed_as_text(corpora: Store) -> None:
+    path = Path(corpora.root) / "corpora/one/trajectories.parquet"
+    # what the package would not write
+    frame = pd.read_parquet(path)
+    frame.loc[:1, "trajectory_id"] = MARKUP
+    frame.to_parquet(path)
+    opened = Corpus(corpora, "one")
+    docs = Path(write_data_docs(opened, opened.quality_report(stored_splits=False)))
+    assert "&lt;img src=x onerror=alert(1)&gt;${fine}{{ 7*7 }}" in docs.read_text("utf-8")
+    assert MARKUP not in docs.read_text("utf-8") and "8 of 9 expectations met" in text_of(
+        docs.read_text("utf-8")
+    )
+    # but for the way back to the start page
+    assert_stands_alone(docs.read_text("utf-8").replace(' href="../../../index.html#one"', ""))
+
+
+def test_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: Any) -> None:
+        raise AssertionError(f"a connection to {arguments}")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    assert all(result.passed for result in evaluate_suites(FRAME, MANIFEST).results)

@@ -508,7 +508,7 @@ def documents(files: Mapping[str, bytes]) -> dict[str, bytes]:
     for name, data in files.items():
         parts = name.split("/")
         hidden = any(part.startswith(".") for part in parts)
-        if hidden or {*parts} & {*_APART, "validations"} or parts[-1] in _MEASURED:
+        if hidden or {*parts} & {*_APART} or parts[-1] in _MEASURED:
             continue
         found[name] = data
         if name.endswith((".json", ".jsonl", ".html", ".csv", ".txt")):

@@ -88,10 +88,7 @@ def results(root: Path) -> dict[str, bytes]:
     files = [
         path
         for path in sorted(root.rglob("*"))
-        if path.is_file()
-        and path.relative_to(root).parts[0] not in _OF_THE_MOMENT
-        # results of Great Expectations are stored by their time
-        and "validations" not in path.parts
+        if path.is_file() and path.relative_to(root).parts[0] not in _OF_THE_MOMENT
     ]
     kept = [path for path in files if path.name not in _MEASURED and not path.name.startswith(".")]
     return {path.relative_to(root).as_posix(): _without_moment(path) for path in kept}

@@ -46,7 +46,7 @@ _GROUND = "() => getComputedStyle(document.body).backgroundColor.match(/\\d+/g).
 def pages_of(root: Path) -> Iterator[Path]:
     """Every page of a data root; those of other programs lie in folders of their own."""
     for path in sorted(root.rglob("*.html")):
-        if not {"mlflow", "mlartifacts", "dagster", "gx"} & set(path.relative_to(root).parts):
+        if not {"mlflow", "mlartifacts", "dagster"} & set(path.relative_to(root).parts):
             yield path
 
 
