@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -124,39 +128,69 @@ def test_a_profile_needs_no_texts(tmp_path: Path) -> None:
     )
 
 
+IMPORTED = """
+import resource, sys
+from certify_assets.corpora.config import CorpusConfig, save_config
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.profile import profile_corpus
+from certify_assets.storage.store import Store
+
+store = Store(sys.argv[2])
+save_config(store, CorpusConfig("runs", format="swe_rebench", paths=(sys.argv[1],)))
+summary = Corpus(store, "runs").import_trajectories()
+corpus = Corpus(store, "runs")
+profile_corpus(corpus.columns(), dropped=summary.dropped, rendered=corpus.outlines())
+print(summary.trajectories, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+
+
+def write_long_runs(path: Path, runs: int) -> None:
+    """Write runs of forty steps, 40 kB each, a hundred at a time."""
+    generator = np.random.default_rng(0)
+    pool = "".join(map(chr, generator.integers(97, 123, 2_000_000)))
+
+    def say(role: str) -> dict[str, str]:
+        start = int(generator.integers(len(pool) - 1000))
+        return {"role": role, "content": pool[start : start + int(generator.integers(1, 1000))]}
+
+    writer = None
+    for start in range(0, runs, 100):
+        rows = [
+            {
+                "trajectory_id": f"run-{number}",
+                "instance_id": f"org__name-{number // 10}",
+                "trajectory": [say(role) for role in ("user", *["assistant", "tool"] * 40)],
+                "resolved": number % 2,
+            }
+            for number in range(start, start + 100)
+        ]
+        table = pa.Table.from_pylist(rows)
+        writer = writer or pq.ParquetWriter(path, table.schema)
+        writer.write_table(table)
+    assert writer is not None
+    writer.close()
+
+
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_runs(tmp_path: Path) -> None:
-    """Seven thousand runs of 24 kB more, 168 MB of text, take less than 60 MB more."""
-    import json
-    import subprocess
-    import sys
+    """Seven thousand runs of 40 kB more take less than 60 MB more."""
 
-    from certify_assets_tests.paths import REPOSITORY
-
-    benchmark = str(REPOSITORY / "benchmarks" / "corpus_import.py")
-
-    def peak(number: int) -> float:
-        path = tmp_path / str(number) / "runs.parquet"
-        done = subprocess.run(
-            [sys.executable, benchmark, "--measure", "store", str(path)],
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        figures = json.loads(done.stdout)
-        assert figures["rows"] == number
-        return float(figures["peak_mb"])
+    def peak(number: int, again: int) -> float:
+        path = tmp_path / f"{number}.parquet"
+        if not path.exists():
+            write_long_runs(path, number)
+        command = [sys.executable, "-c", IMPORTED, path, tmp_path / f"root-{number}-{again}"]
+        # started by a small process, whose peak the child would else begin with
+        launcher = [sys.executable, "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])"]
+        done = subprocess.run([*launcher, *command], check=True, capture_output=True, text=True)
+        found, megabytes = done.stdout.split()
+        assert int(found) == number
+        return float(megabytes)
 
     sizes = (3000, 10_000)
-    for number in sizes:
-        path = tmp_path / str(number) / "runs.parquet"
-        path.parent.mkdir()
-        subprocess.run(
-            [sys.executable, benchmark, "--write", str(number), "40", "0", str(path)], check=True
-        )
     # an allocator keeps more or less of what was freed, and never less than what is needed
-    few, many = peak(sizes[0]), peak(sizes[1])
-    for _ in range(2):
+    few, many = (peak(number, 0) for number in sizes)
+    for again in (1, 2):
         if many - few >= 60:
-            few, many = min(few, peak(sizes[0])), min(many, peak(sizes[1]))
+            few, many = min(few, peak(sizes[0], again)), min(many, peak(sizes[1], again))
     assert many - few < 60 and many < 600
