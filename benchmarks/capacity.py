@@ -224,17 +224,9 @@ def show_operation(labels: Sequence[int], batches: Sequence[int]) -> None:
         folder = Path(name)
         os.environ |= {"CERTIFY_ROOT": str(folder / "root"), "DAGSTER_HOME": str(folder / "home")}
         write_runs(folder / "runs.jsonl", 600)
-        accepted = ("--accept-structural-leak", "made for a measurement")
-        command(
-            "corpus",
-            "import",
-            folder / "runs.jsonl",
-            "--name",
-            "c",
-            "--judge",
-            "lexical",
-            *accepted,
-        )
+        asked = ("judge=lexical", "accept_structural_leak=made for a measurement")
+        settings = [word for one in asked for word in ("--set", one)]
+        command("corpus", "import", folder / "runs.jsonl", "--name", "c", *settings)
         command("run", "c", "--judge", "lexical")
         command("ops", "deploy", "c", "lexical")
         known: list[str] = []
@@ -245,15 +237,15 @@ def show_operation(labels: Sequence[int], batches: Sequence[int]) -> None:
             if number in batches:
                 print(f"ingest of {DELIVERED} runs, batch {number}: {taken:.2f} CPU-s", flush=True)
         # several reviewers label every run, so that there are as many labels as are asked for
-        said = [
+        answers = [
             (run, f"reviewer-{n}") for n in range(1 + max(labels) // len(known)) for run in known
         ]
         stored = 0
         for wanted in labels:
             path = folder / "labels.csv"
             for what, part in (
-                (f"import of {wanted - stored:,} labels", said[stored:wanted]),
-                (f"one label more than {wanted:,}", said[wanted : wanted + 1]),
+                (f"import of {wanted - stored:,} labels", answers[stored:wanted]),
+                (f"one label more than {wanted:,}", answers[wanted : wanted + 1]),
             ):
                 lines = [f"{run},1,{reviewer}" for run, reviewer in part]
                 path.write_text("\n".join(["trajectory_id,outcome,reviewer", *lines]), "utf-8")

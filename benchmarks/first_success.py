@@ -46,7 +46,7 @@ STEPS = {
         "certify report certificate.json scores.csv --out certificate.html",
     ),
     "notebook": ("python",),
-    "gate": ("certify certificate plain.csv --min-coverage 20% --format github",),
+    "gate": ("certify certificate plain.csv --min-coverage 20%",),
     "auditor": (
         "certify verify handed.json plain.csv",
         "certify audit handed.json later.csv",
