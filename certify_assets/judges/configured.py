@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -19,19 +17,6 @@ from certify_assets.judges.lm.recipe import RECIPE_SETTINGS, Recipe
 from certify_assets.judges.lm.rewards import arm_of
 from certify_assets.judges.reading import LEXICAL, JudgeInput
 
-_CALLED = {
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "finite_number": "a finite number",
-    "bool_type": "true or false",
-    "string_type": "a text",
-    "list_type": "a list",
-    "dict_type": "a mapping",
-    "model_type": "a mapping",
-    "model_attributes_type": "a mapping",
-    "literal_error": "one of its words",
-}
 _USELESS: Mapping[str, tuple[str, ...]] = {"sft": ("strict",), "transfer": ()}
 # of the families that read words, or words and steps, of the run alone
 _OF_LANGUAGE = ("model", "revision", "tokens", "prompt")
@@ -39,8 +24,6 @@ _WORDS = ("lexical", "combined")
 # parts that a union adds to the place of an error
 _UNION = ("literal['whole']", "int", "float", "constrained-int")
 
-_HALF = re.compile("[\ud800-\udfff]")
-_LIKE_NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?", re.IGNORECASE)
 # what the libraries of every family take
 _LARGEST_SEED = 2**32 - 1
 _LARGEST_COST, _MOST_STEPS, _MOST_EPOCHS, _MOST_PER_STEP = 1e6, 10**6, 1000, 10**4
@@ -221,23 +204,11 @@ def validated(entry: Any, kind: type[E], *, missing: Mapping[str, str] | None = 
         for name, value in entry.items()
         if value is not None
     }
-    for name, value in written.items():
-        if not (_is_writable(name) and _is_writable(value)):
-            raise InputError(f"{name[:40]!a} holds half a character; correct the text.")
     try:
         return kind.model_validate(written)
     except ValidationError as error:
         first = error.errors()[0]
         raise InputError(_sentence(first, kind, missing or {}, _unused(written))) from None
-
-
-def _is_writable(value: Any) -> bool:
-    """Whether all texts of a setting can be written as UTF-8."""
-    if isinstance(value, Mapping):
-        return all(_is_writable(part) for item in value.items() for part in item)
-    if isinstance(value, list):
-        return all(map(_is_writable, value))
-    return not (isinstance(value, str) and _HALF.search(value))
 
 
 def _unused(written: Mapping[str, Any]) -> tuple[str, ...]:
@@ -272,43 +243,21 @@ def _sentence(
             if "key" in name.lower()
             else ""
         )
-        known = ", ".join(sorted(called for called in _fields(kind, path) if called not in unused))
+        known = ", ".join(sorted(_fields(kind, path) - {*unused}))
         return f"{where} has no setting {name[:40]!r}; it has {known}.{hint}"
-    for limit, words in (("ge", "at least"), ("le", "at most")):
-        if limit in error.get("ctx", {}):
-            return f"{name} is not {words} {error['ctx'][limit]:,}; correct it."
-    expected, hint = _CALLED.get(error["type"], "expected"), ""
-    annotation = _fields(kind, path).get(name)
-    if float in get_args(annotation):
-        expected = _CALLED["finite_number"]
-    if choices := _words_of(annotation):
-        named = " or ".join(map(repr, choices))
-        expected = named if error["type"] == "literal_error" else f"{expected} or {named}"
+    wrong, hint = str(error["msg"]), ""
     if error["type"] == "string_type":
-        hint = " (texts that look like numbers, and the words yes and no, need quotes)"
-    elif isinstance(error["input"], str) and _LIKE_NUMBER.fullmatch(error["input"]):
+        hint = " (the words yes and no, and texts that look like numbers, need quotes)"
+    elif isinstance(error["input"], str):
         # what YAML takes for a text
-        hint = (
-            " (whole numbers have no quotes and no exponent)"
-            if expected.startswith(_CALLED["int_type"])
-            else " (numbers have no quotes, and with an exponent a point and a sign: 2.0e-4)"
-        )
-    return f"{name} is of another kind than {expected}; correct it{hint}."
+        hint = " (numbers have no quotes, and with an exponent a point and a sign: 2.0e-4)"
+    return f"{name}: {wrong[0].lower()}{wrong[1:]}{hint}; correct it."
 
 
-def _fields(kind: type[Entry], path: Sequence[str]) -> dict[str, Any]:
-    """Return the annotations of the settings next to one, by what users call them."""
+def _fields(kind: type[Entry], path: Sequence[str]) -> set[str]:
+    """Return the settings next to one, as users call them."""
     part = kind if len(path) == 1 else _part(kind, path[-2])
-    return {item.alias or name: item.annotation for name, item in part.model_fields.items()}
-
-
-def _words_of(annotation: Any) -> tuple[str, ...]:
-    """Return the words that a setting may be."""
-    if get_origin(annotation) is Literal:
-        return get_args(annotation)
-    if get_origin(annotation) in (Union, UnionType):
-        return tuple(word for part in get_args(annotation) for word in _words_of(part))
-    return ()
+    return {item.alias or name for name, item in part.model_fields.items()}
 
 
 def _part(kind: type[Entry], name: str) -> type[Entry]:

@@ -14,7 +14,7 @@ from certify_assets.judges import arms
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.rewards import ARMS
 from certify_assets.judges.record import columns
-from certify_assets.judges.reinforced import Candidate, GrpoSpec, candidates
+from certify_assets.judges.reinforced import Candidate, candidates
 from certify_assets.judges.specs import JudgeSpec
 from certify_assets.storage.progress import Advance
 from certify_assets.storage.store import Store
@@ -169,23 +169,6 @@ def test_the_arm_that_certifies_most_is_chosen_and_paid_for(tmp_path: Path) -> N
         counted = certify(*columns(cal), alpha=0.2, candidates=5)
         assert coverage[name] == counted.coverage
     assert coverage[record.details["chosen"]] == max(coverage.values()) > 0
-
-
-def test_a_judge_of_another_optimiser_is_one_line() -> None:
-    spec = GrpoSpec(
-        name="grpo_trl",
-        summary="TRL's own.",
-        model="compact",
-        start="sft",
-        optimiser="trl",
-        steps=(1,),
-    )
-    assert spec.registration() != TINY.registration()
-    assert candidates(spec) == candidates(TINY)
-    with pytest.raises(InputError, match="the optimiser of x is 'ppo'; give one of exact, trl"):
-        GrpoSpec(name="x", summary="", optimiser="ppo")
-    with pytest.raises(InputError, match="each once and in order"):
-        GrpoSpec(name="x", summary="", steps=(2, 1))
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.judges.assets import judge_assets
-from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
+from certify_assets.errors import IntegrityError, StaleCertificateError
 from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import audit_judge
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_atomic
@@ -149,26 +149,3 @@ def test_a_changed_file_of_a_new_family_is_refused(corpora: Store, bayes: BayesS
     )
     with pytest.raises(StaleCertificateError, match="under another renderer"):
         judged(corpora, CORPUS, NAME).require_artifact()
-
-
-def test_a_family_has_one_name_and_refuses_what_it_cannot_do(bayes: BayesSpec) -> None:
-    with pytest.raises(InputError, match="there is a judge family 'bayes' already"):
-        judge_family("bayes")(BayesFamily)
-    with pytest.raises(InputError, match=r"cannot be added by judges\.yaml"):
-        BayesFamily().configure("mine", {})
-
-
-@pytest.mark.parametrize("name", list(platform_judges()))
-def test_a_specification_is_known_by_its_family_alone(name: str) -> None:
-    spec = platform_judges()[name]
-    again = type(spec).model_validate(spec.model_dump())
-    assert again == spec and isinstance(families()[spec.family], JudgeFamily)
-    assert hash(again) == hash(spec)
-
-
-def test_a_record_is_stored_as_it_was(corpora: Store) -> None:
-    for name in ("one", "two"):
-        document = corpora.read_json(f"judges/lexical/{name}/adapter.json")
-        assert JudgeRecord.from_dict(document).to_dict() == document
-    with pytest.raises(IntegrityError, match="lacks its hashes or rows"):
-        JudgeRecord.from_dict({"judge": "lexical"})

@@ -1,6 +1,4 @@
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -106,25 +104,6 @@ def test_the_adapter_hash_is_that_of_the_files(folder: Path) -> None:
         LexicalJudge.load(folder, expected_sha256="0" * 64)
 
 
-@pytest.mark.slow
-def test_another_process_with_other_threads_scores_the_same(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "texts.json").write_text(json.dumps(TEXTS[:20]), "utf-8")
-    code = (
-        "import json,pathlib,sys; from certify_assets.judges.lexical import LexicalJudge as J;"
-        "texts=json.loads(pathlib.Path(sys.argv[2]).read_text(encoding='utf-8'));"
-        "print(json.dumps(J.load(pathlib.Path(sys.argv[1])).score(texts).score.tolist()))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(folder), str(tmp_path / "texts.json")],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(__file__).parents[2],
-        env={"OMP_NUM_THREADS": "1", "PATH": ""},
-    )
-    assert json.loads(done.stdout) == JUDGE.score(TEXTS[:20]).score.tolist()
-
-
 def rewritten(folder: Path, arrays: dict[str, Any] | None = None, **changes: Any) -> Path:
     """Alter a saved judge and make its hashes agree again."""
     if arrays is not None:
@@ -160,24 +139,6 @@ def test_files_that_hold_objects_are_refused(folder: Path) -> None:
         LexicalJudge.load(rewritten(folder))
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"schema": "other"},
-        {"extra": 1},
-        {"vocabulary": []},
-        {"vocabulary": ["b", "a"]},
-        {"vocabulary": ["a", "a"]},
-        {"vocabulary": [1]},
-        {"training": []},
-        {"settings": {}},
-    ],
-)
-def test_a_document_that_is_no_judge_is_refused(folder: Path, changes: dict[str, Any]) -> None:
-    with pytest.raises(IntegrityError, match=r"judge\.json"):
-        LexicalJudge.load(rewritten(folder, **changes))
-
-
 def test_files_that_do_not_belong_together_are_refused(folder: Path) -> None:
     data = (folder / "weights.safetensors").read_bytes()
     (folder / "weights.safetensors").write_bytes(data[:-8] + b"\x00" * 8)
@@ -205,25 +166,3 @@ def test_files_that_do_not_belong_together_are_refused(folder: Path) -> None:
 def test_what_teaches_nothing_is_refused(texts: list[str], outcomes: list[int], words: str) -> None:
     with pytest.raises(InputError, match=words):
         LexicalJudge.train(texts, outcomes)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"success_weight": 0},
-        {"success_weight": float("inf")},
-        {"longest_ngram": 0},
-        {"max_features": 1.5},
-        {"seed": "a"},
-    ],
-)
-def test_impossible_settings_are_refused(settings: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=next(iter(settings))):
-        LexicalSettings(**settings)
-
-
-def test_the_most_frequent_features_are_kept() -> None:
-    judge = LexicalJudge.train(TEXTS, OUTCOMES, settings=LexicalSettings(max_features=30))
-    assert len(judge.vocabulary) == 30
-    assert "step" in judge.vocabulary
-    assert list(judge.vocabulary) == sorted(judge.vocabulary)

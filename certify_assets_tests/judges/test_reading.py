@@ -21,7 +21,7 @@ from certify_assets.judges.lm.judge import load_base, load_tokenizer
 from certify_assets.judges.lm.models import load_model
 from certify_assets.judges.lm.prompt import AuditorPrompt
 from certify_assets.judges.reading import COMPACT, WHOLE, JudgeInput
-from certify_assets.judges.specs import JUDGES, judge_problems, judge_spec
+from certify_assets.judges.specs import judge_problems, judge_spec
 from certify_assets.reports.judge_page import reading_facts
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
@@ -59,12 +59,6 @@ def test_a_reading_is_stored_as_it_was(reading: JudgeInput) -> None:
 def test_a_document_of_no_reading_is_refused(document: dict[str, Any]) -> None:
     with pytest.raises((IntegrityError, InputError)):
         _ = JudgeInput.from_dict(document).renderer
-
-
-def test_what_was_read_before_records_named_it_is_read_as_then() -> None:
-    assert JudgeInput.from_dict({}) == JudgeInput() and JudgeInput().renderer == Renderer()
-    assert JUDGES["sft"].reading == COMPACT and COMPACT.tokens == 768
-    assert "system_role" not in AuditorPrompt().to_dict()
 
 
 def test_a_configured_judge_reads_what_it_says(corpora: Store) -> None:
@@ -121,31 +115,20 @@ def test_what_was_trained_keeps_what_it_reads_until_it_is_trained_again(corpora:
     [
         ({"family": "forest"}, "name lexical, combined, base, sft, grpo, transfer or endpoint"),
         ({"family": "grpo"}, "has the model and the prompt of the judge that it starts from"),
-        ({"chars": 10}, "chars is not at least 400"),
-        ({"step_chars": 39}, "step_chars is not at least 40"),
-        ({"chars": "all"}, "chars is of another kind than a whole number or 'whole'"),
-        (
-            {"family": "base", "tokens": "300"},
-            "a whole number; correct it (whole numbers have no quotes and no exponent",
-        ),
+        ({"chars": 10}, "chars: input should be greater than or equal to 400"),
         ({"family": "sft", "learning_rate": "2e-4"}, "with an exponent a point and a sign: 2.0e-4"),
-        ({"family": "sft", "learning_rate": float("inf")}, "than a finite number; correct it."),
-        ({"family": "sft", "learning_rate": 1e300}, "learning_rate is not at most 1"),
-        ({"family": "sft", "epochs": 1e30}, "epochs is not at most 1,000"),
-        ({"family": "sft", "\ud800": 1}, "holds half a character"),
-        ({"family": "sft", "objective": "dpo"}, "of another kind than 'verdicts' or 'pairs'"),
+        (
+            {"family": "sft", "learning_rate": float("inf")},
+            "should be a finite number; correct it.",
+        ),
+        ({"family": "sft", "epochs": 1e30}, "epochs: input should be less than or equal to 1000"),
+        ({"family": "sft", "objective": "dpo"}, "input should be 'verdicts' or 'pairs'"),
         ({"family": "sft", "budget": 3}, "objective, prompt, revision, runs, seed, step_chars"),
-        ({"family": "transfer", "strict": "yes"}, "strict is of another kind than true or false"),
-        ({"family": "base", "prompt": {"success": True}}, "the words yes and no, need quotes"),
-        ({"family": "base", "prompt": {"system": "\ud800"}}, "'prompt' holds half a character"),
+        ({"family": "base", "prompt": {"success": True}}, "the words yes and no, and texts"),
         ({"family": "harvest"}, "its family is 'harvest'; name lexical, combined, base"),
         ({"tokens": 512}, "a lexical judge reads words of the run alone"),
-        ({"model": "compact"}, "take model out"),
-        ({"family": "combined", "tokens": 9}, "reads words and steps of the run alone"),
         ({"family": "base", "tokens": 0}, "give a whole number above 0"),
         ({"runs": 9}, "it has runs, which a judge of the family lexical has no use for"),
-        ({"family": "base", "epochs": 1.0}, "take epochs out"),
-        ({"family": "sft", "strict": True}, "take strict out"),
         ({"family": "sft", "runs": 0}, "the runs of a training is 0"),
         ({"family": "base", "prompt": {"fail": " SUCCESS"}}, "give two words"),
         (
@@ -154,15 +137,12 @@ def test_what_was_trained_keeps_what_it_reads_until_it_is_trained_again(corpora:
         ),
         ({"family": "base", "prompt": {"system_role": "agent"}}, "choose system or user"),
         ({"family": "base", "prompt": {"verdict": "x"}}, "prompt has no setting 'verdict'"),
-        ({"url": "http://127.0.0.1:9/v1"}, "a judge has no setting 'url'"),
-        ({"seed": -1}, "seed is not at least 0"),
-        ({"family": "combined", "seed": 2**40}, "seed is not at most 4,294,967,295"),
+        ({"family": "combined", "seed": 2**40}, "seed: input should be less than or equal to"),
         ({"family": "sft", "model": "models/mine"}, "models/mine is no folder next to judges.yaml"),
         (
             {"family": "base", "model": "me/tiny", "revision": "main"},
             "give the commit of the hub repository, 40 hexadecimal digits",
         ),
-        ({"family": "sft", "model": "me/tiny", "revision": "ABCDEF"}, "is 'ABCDEF'; give the"),
         ({"family": "sft", "revision": "0" * 40}, "model compact is known by the hash of its"),
         (
             {"family": "sft", "model": str(compact_model_path()), "revision": "0" * 40},
@@ -284,12 +264,6 @@ def test_a_relative_folder_is_next_to_the_document(
     assert far.endpoint.tokenizer == str(tmp_path / "root" / "models" / "mine")
 
 
-def test_seeds_of_either_end_train_every_judge_of_words(corpora: Store) -> None:
-    for seed in (0, 2**32 - 1):
-        configure(corpora.root, {"name": "mine", "family": "combined", "seed": seed})
-        assert judged(corpora, "three", "mine").train().seed == seed
-
-
 def test_runs_of_one_outcome_train_no_language_model(corpora: Store) -> None:
     configure(corpora.root, {"name": "mine", "family": "sft", "runs": 1, "tokens": 256})
     judge = judged(corpora, "three", "mine")
@@ -320,14 +294,6 @@ def test_a_language_model_of_a_folder_goes_from_settings_to_certificates(corpora
         judged(corpora, "three", "mine").require_scores()
 
 
-def test_a_refused_reading_trains_nothing(corpora: Store) -> None:
-    configure(corpora.root, {"name": "long", "family": "sft", "tokens": 5120})
-    judge = judged(corpora, "one", "long")
-    with pytest.raises(InputError, match="the context of compact is 768"):
-        judge.train()
-    assert not corpora.names(judge.key()) and not judge.is_trained
-
-
 @pytest.mark.parametrize(
     ("family", "change", "named"),
     [
@@ -346,24 +312,6 @@ def test_a_change_of_a_setting_makes_a_judge_of_words_stale(
     configure(corpora.root, {**entry, **change})
     with pytest.raises(StaleCertificateError, match=f"another {named} than judges.yaml has now"):
         judged(corpora, "three", "mine").require_artifact()
-
-
-def test_another_folder_makes_a_base_judge_stale(corpora: Store, tmp_path: Path) -> None:
-    entry = {"name": "mine", "family": "base", "tokens": 256}
-    first, second = tmp_path / "first", tmp_path / "second"
-    for folder in (first, second):
-        shutil.copytree(compact_model_path(), folder)
-    configure(corpora.root, {**entry, "model": str(first)})
-    judge = judged(corpora, "three", "mine")
-    judge.train()
-    configure(corpora.root, {**entry, "model": str(second)})
-    again = judged(corpora, "three", "mine")
-    with pytest.raises(StaleCertificateError, match="another model than judges"):
-        again.require_artifact()
-    # what was trained is registered, not what is written now
-    assert again.registration == judge.registration
-    again.train()
-    assert str(second) in str(judged(corpora, "three", "mine").registration)
 
 
 @pytest.mark.parametrize("family", ["sft", "transfer"])
@@ -389,28 +337,3 @@ def test_every_setting_of_a_training_is_compared(
     then = judge_spec("mine", configure(str(tmp_path), entry)).registered
     now = judge_spec("mine", configure(str(tmp_path), {**entry, **change}))
     assert now.changed_since(then) == named
-
-
-@pytest.mark.slow
-def test_a_change_of_a_training_makes_fine_tuned_judges_stale(corpora: Store) -> None:
-    read = {"tokens": 200, "chars": 6000, "step_chars": 1200}
-    entry = {"name": "mine", "family": "sft", "runs": 6, "epochs": 1.0, **read}
-    configure(corpora.root, entry)
-    record = judged(corpora, "three", "mine").train()
-    assert record.detail("training")["rows"] == 6
-    for change, named in (
-        ({"runs": 12, "learning_rate": 0.01}, "runs and learning_rate"),
-        ({"seed": 7}, "seed"),
-        ({"model": str(compact_model_path())}, "model"),
-    ):
-        configure(corpora.root, {**entry, **change})
-        with pytest.raises(StaleCertificateError, match=f"another {named} than judges"):
-            judged(corpora, "three", "mine").require_artifact()
-    configure(corpora.root, entry)
-    judged(corpora, "three", "mine").require_artifact()
-    configure(corpora.root, {**entry, "objective": "pairs"})
-    with pytest.raises(StaleCertificateError, match="another objective than judges"):
-        judged(corpora, "three", "mine").require_artifact()
-    judge = judged(corpora, "three", "mine")
-    described = judge.family.describe(judge.train())
-    assert described.endswith("of which a cap left 6, in pairs of a success and a failure")

@@ -1,7 +1,5 @@
 from pathlib import Path
 
-import pytest
-
 from certify_assets.judges.judged import timed
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
@@ -22,13 +20,6 @@ def test_training_and_scoring_are_measured_and_no_hash_depends_on_it(corpora: St
         assert not stage["continued"]
 
 
-def test_figures_of_another_product_are_none(corpora: Store) -> None:
-    key = "judges/lexical/one/scores.json"
-    corpora.write_json(key, {**corpora.read_json(key), "scores_sha256": "0" * 64})
-    assert set(judged(corpora, "one").timings) == {"train"}
-    assert judged(corpora, "one", "base").timings == {}
-
-
 def test_a_run_that_goes_on_does_not_replace_a_whole_one(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     key, folder = "judges/j/c/timings.json", "judges/j/c"
@@ -43,10 +34,3 @@ def test_a_run_that_goes_on_does_not_replace_a_whole_one(tmp_path: Path) -> None
             stage.continued = continued
         assert store.read_json(key)["score"]["continued"] is kept
     assert store.read_json(key)["score"]["product_sha256"] == "b"
-
-
-def test_a_stage_that_fails_leaves_no_figures(tmp_path: Path) -> None:
-    store = Store(str(tmp_path))
-    with pytest.raises(ZeroDivisionError), timed(judged(store, "c", "j"), "train"):
-        _ = 1 / 0
-    assert not store.exists("judges/j/c/timings.json")

@@ -22,16 +22,14 @@ from certify_assets.corpora.config import (
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.evaluation import certification
-from certify_assets.evaluation.audit import audit_judge, overview
 from certify_assets.judges.families.transfer import no_sources
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.lm.recipe import Recipe
-from certify_assets.judges.specs import JUDGES, LANGUAGE_JUDGES, TRANSFER_JUDGES, judge_spec
+from certify_assets.judges.specs import JUDGES, judge_spec
 from certify_assets.judges.transfer import TRANSFER_ROWS, gather_pool, share_rows
-from certify_assets.research.certifiability import measure
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import judged, score_as_base
+from certify_assets_tests.builders import judged
 from certify_assets_tests.conftest import copy_world
 from certify_assets_tests.transfer_corpora import add_corpus, three_corpora
 
@@ -142,20 +140,6 @@ def test_a_pool_is_read_once_unless_epochs_are_written(tmp_path: Path, model: st
     assert recipe(learning_rate=0.01) == replace(usual, learning_rate=0.01, epochs=1.0)
     assert recipe(runs=8, epochs=3) == replace(usual, runs=8, epochs=3.0)
     assert JUDGES["transfer"].training == known_model("compact").recipe.pooled
-
-
-@pytest.mark.slow
-def test_a_capped_training_says_what_the_cap_left(store: Store) -> None:
-    entry = {"name": "moved", "family": "transfer", "model": "compact", "runs": 8}
-    store.write_bytes("judges.yaml", yaml.safe_dump({"judges": [entry]}).encode())
-    judge = judged(store, "home", "moved")
-    record = judge.train()
-    training = record.detail("training")
-    assert (training["rows"], training["config"]["epochs"], record.sft_tasks) == (8, 1.0, 8)
-    given = len(gather_pool(Corpus(store, "home")).frame)
-    assert judge.family.describe(record).startswith(
-        f"{given} runs, of which a cap left 8 of 8 SFT tasks of other corpora: "
-    )
 
 
 def unlabelled(text: str) -> str:
@@ -319,35 +303,6 @@ def test_a_transfer_judge_is_stale_when_the_target_holds_other_texts_or_a_domain
         _ = home(store, "lexical_transfer").artifact
 
 
-@pytest.mark.slow
-def test_a_stale_transfer_judge_does_not_keep_the_others_from_being_shown(store: Store) -> None:
-    for judge in ("lexical", "lexical_transfer"):
-        home(store, judge).train()
-        home(store, judge).score()
-        certification.certify_judge(home(store, judge))
-        audit_judge(home(store, judge))
-    assert [judge["judge"] for judge in overview(Corpus(store, "home"))["judges"]] == [
-        "lexical",
-        "lexical_transfer",
-    ]
-    score_as_base(store, "home")
-    assert measure(Corpus(store, "home")).without == tuple(
-        name for name in JUDGES if name not in ("lexical", "lexical_transfer")
-    )
-    resplit(store, "near", 5)
-    shown = overview(Corpus(store, "home"))
-    assert [judge["judge"] for judge in shown["judges"]] == ["lexical"]
-    assert "the splits of near" in shown["stale"]["lexical_transfer"]
-    assert "lexical_transfer" in measure(Corpus(store, "home")).without
-    home(store, "lexical_transfer").train()
-    home(store, "lexical_transfer").score()
-    certification.certify_judge(home(store, "lexical_transfer"))
-    assert audit_judge(home(store, "lexical_transfer")).entry.kind == "changed", (
-        "it is another judge on the same TEST"
-    )
-    assert overview(Corpus(store, "home"))["stale"] == {}
-
-
 def test_domains_come_from_the_configuration_else_from_the_format(store: Store) -> None:
     assert str(Corpus(store, "home").domain) == "web"
     assert Corpus(store, "miniwob_weak").domain.name == embedded_config("x").domain == "web"
@@ -359,36 +314,3 @@ def test_domains_come_from_the_configuration_else_from_the_format(store: Store) 
     with pytest.raises(InputError, match="cannot name a domain"):
         CorpusConfig("c", domain="The Web")
     assert CorpusConfig.from_dict(asdict(CorpusConfig("c", domain="web"))).domain == "web"
-
-
-def test_transfer_judges_are_these_and_are_registered_with_their_pool() -> None:
-    assert TRANSFER_JUDGES == (
-        "lexical_transfer",
-        "lexical_transfer_strict",
-        "transfer",
-        "transfer_strict",
-    )
-    assert not set(TRANSFER_JUDGES) & set(LANGUAGE_JUDGES)
-    registered = [JUDGES[name].registration() for name in TRANSFER_JUDGES]
-    assert len({json.dumps(item) for item in registered}) == 4
-    assert not any(JUDGES[name].chooses for name in TRANSFER_JUDGES)
-
-
-@pytest.mark.slow
-def test_the_language_model_is_fine_tuned_on_the_pool_and_again_when_it_changes(
-    store: Store,
-) -> None:
-    first = home(store, "transfer").train().to_dict()
-    assert (
-        first["training"]["rows"]
-        == first["sft_trajectories"]
-        == len(gather_pool(Corpus(store, "home")).frame)
-    )
-    assert home(store, "transfer").train().adapter_sha256 == first["adapter_sha256"]
-    assert home(store, "transfer").score()["score"].notna().all()
-    resplit(store, "far", 43)
-    assert home(store, "transfer").train().adapter_sha256 != first["adapter_sha256"], (
-        "no checkpoint stands in the way"
-    )
-    strict = home(store, "transfer_strict").train().to_dict()
-    assert "pretrained on MiniWoB++" in strict["transfer"]["limits"][0]

@@ -28,13 +28,6 @@ def test_what_was_kept_comes_back(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o077 == 0
 
 
-def test_in_memory_the_chain_is_the_same(tmp_path: Path) -> None:
-    with AnswerJournal(None) as one, AnswerJournal(tmp_path / "a") as two:
-        for journal in (one, two):
-            journal.put("k", {"v": 1})
-        assert one.head == two.head and one.get("k") == {"v": 1}
-
-
 def test_every_torn_end_is_dropped_and_written_over(tmp_path: Path) -> None:
     path = tmp_path / "answers.jsonl"
     _filled(path)

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from certify_assets.errors import InputError
-from certify_assets.judges.endpoint.client import Pace, Pause, backoff_seconds, retry_after_seconds
+from certify_assets.judges.endpoint.client import Pace, backoff_seconds, retry_after_seconds
 from certify_assets.judges.endpoint.questions import ChatPrompt, CompletionPrompt, auditor_prompt
 from certify_assets.judges.endpoint.settings import MODES, Asking, Prices, Server
-from certify_assets.judges.lm.prompt import AuditorPrompt
 
 
 def test_the_plain_url_has_no_credentials() -> None:
@@ -98,14 +97,6 @@ def test_prompts_have_a_hash_and_defuse_the_run() -> None:
     ), "a run must not answer for the auditor"
 
 
-def test_all_judges_share_one_prompt() -> None:
-    system, user = ChatPrompt(auditor_prompt("logprob")).render("TASK\n  x\n")
-    local = AuditorPrompt()
-    assert system["content"] == local.system
-    assert user["content"] == f"{local.opening}TASK\n  x\n\n{local.closing}"
-    assert {ChatPrompt(auditor_prompt(mode)).auditor.system for mode in MODES} == {local.system}
-
-
 def test_retry_after_is_read_as_seconds_or_a_date() -> None:
     now = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
     assert retry_after_seconds("Thu, 01 Jan 2026 12:00:30 GMT", now) == 30.0
@@ -144,17 +135,3 @@ def test_a_pace_is_even_and_put_right() -> None:
             await pace.wait(10**9)
 
     asyncio.run(asyncio.wait_for(free(), 5))
-
-
-def test_a_pause_that_is_extended_while_waited_for_is_kept_to_its_end() -> None:
-    async def waited() -> float:
-        pause = Pause()
-        pause.extend(0.05)
-        begun = time.monotonic()
-        waiting = asyncio.create_task(pause.wait())
-        await asyncio.sleep(0.02)
-        pause.extend(0.1)
-        await waiting
-        return time.monotonic() - begun
-
-    assert asyncio.run(waited()) >= 0.115

@@ -19,7 +19,6 @@ from certify_assets.judges.endpoint.questions import (
     auditor_prompt,
 )
 from certify_assets.judges.endpoint.settings import Asking, Server
-from certify_assets.judges.lm.prompt import AuditorPrompt
 from certify_assets_tests.judges.endpoint.tiny_model import write_tiny_adapter, write_tiny_model
 from certify_assets_tests.judges.endpoint.vllm_process import require_vllm, vllm_server
 
@@ -121,15 +120,6 @@ def test_log_probabilities_are_those_of_transformers(vllm: Vllm) -> None:
         assert run.report.models == ("tiny",)
 
 
-def test_token_ids_are_asked_as_they_are(vllm: Vllm) -> None:
-    from transformers import AutoTokenizer
-
-    prompt = TokenPrompt(AutoTokenizer.from_pretrained(vllm.model))
-    direct = _direct(vllm, CompletionPrompt(), FOLLOWING["words"])
-    for read in ("token_ids", "scoring"):
-        assert _gap(_run(vllm, Asking(read=read, **FOLLOWING), prompt), direct) <= 1e-4, read
-
-
 def test_chats_are_read_at_the_first_token_of_the_answer(vllm: Vllm) -> None:
     prompt = ChatPrompt(auditor_prompt("logprob"))
     judge = EndpointJudge.connect(Server(vllm.url, "tiny"), Asking(), prompt)
@@ -153,38 +143,3 @@ def test_a_verdict_beyond_the_likeliest_tokens_is_unscored(vllm: Vllm) -> None:
     scored = ~np.isnan(top.scores.score)
     assert set(top.reasons) <= {"", "missing"} and not scored.all()
     np.testing.assert_allclose(top.scores.score[scored], exact.scores.score[scored], atol=1e-4)
-
-
-def test_reasoning_and_votes_are_drawn_kept_and_repeated(vllm: Vllm, tmp_path: Path) -> None:
-    # a random model states nothing; the first prompt's reply is scripted by forced choice, the
-    # second is free
-    forced = {"structured_outputs": {"choice": ["P_SUCCESS=70", "P_SUCCESS=20"]}}
-    run = _run(
-        vllm, Asking(mode="cot", max_tokens=24, extra=forced), ChatPrompt(auditor_prompt("cot"))
-    )
-    assert run.report.parse_rate == 1.0
-    assert set(np.round(np.exp(run.scores.log_p_success), 3)) <= {0.698, 0.203}
-    free = _run(
-        vllm,
-        Asking(mode="cot", max_tokens=24),
-        ChatPrompt(AuditorPrompt(system="Answer.", opening="", closing="P?")),
-    )
-    assert free.report.parse_rate < 0.1
-    assert free.report.completion_tokens > 0
-    assert free.report.unscored["unparsed"] >= 22
-    ballot = {"structured_outputs": {"choice": ["VERDICT: SUCCESS", "VERDICT: FAIL"]}}
-    asking = Asking(mode="vote", votes=5, temperature=2.0, max_tokens=16, extra=ballot)
-    votes = [
-        _run(vllm, asking, ChatPrompt(auditor_prompt("vote")), journal=tmp_path / name)
-        for name in ("one", "two", "one")
-    ]
-    shares = np.exp(votes[0].scores.log_p_success)
-    assert votes[0].report.parse_rate == 1.0 and len(set(np.round(shares, 6))) > 1
-    np.testing.assert_array_equal(votes[0].scores.score, votes[2].scores.score)
-    assert votes[2].report.requests == 0 and votes[2].report.cache_hits == 5 * len(TEXTS)
-
-
-def test_a_text_beyond_the_context_is_refused_and_unscored(vllm: Vllm) -> None:
-    judge = EndpointJudge.connect(Server(vllm.url, "tiny"), Asking(**FOLLOWING), CompletionPrompt())
-    found = judge.run([TEXTS[0], "no end " * 2000])
-    assert found.reasons == ("", "refused")

@@ -15,7 +15,6 @@ from certify_assets.judges.lm.adapters import (
     merged,
     read_adapter,
     save_adapter,
-    trainable_parameters,
 )
 from certify_assets.judges.lm.contract import LanguageModel
 from certify_assets.judges.lm.scoring import score_prompts
@@ -25,7 +24,6 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 ATTENTION = {"q_proj", "k_proj", "v_proj", "o_proj"}
 MLP = {"gate_proj", "up_proj", "down_proj"}
-LINEAR_ATTENTION = {"in_proj_qkv", "in_proj_z", "in_proj_a", "in_proj_b", "out_proj"}
 
 
 def _trained(folder: Path, seed: int, revision: str = "f" * 64) -> str:
@@ -39,11 +37,6 @@ def _trained(folder: Path, seed: int, revision: str = "f" * 64) -> str:
             if "lora_B" in name:
                 value.normal_(0, 0.05)
     return save_adapter(model, folder, {"base": "tiny", "base_revision": revision}, source="tiny")
-
-
-def test_targets_are_found_whatever_they_are_called() -> None:
-    assert set(linear_targets(models.tiny_qwen3())) == ATTENTION | MLP
-    assert set(linear_targets(models.tiny_qwen3_5())) == ATTENTION | MLP | LINEAR_ATTENTION
 
 
 @pytest.mark.slow
@@ -73,38 +66,6 @@ def test_names_shared_with_other_parts_are_given_in_full() -> None:
     model.visual = torch.nn.ModuleDict({"q_proj": torch.nn.Linear(2, 2)})
     assert "model.layers.0.self_attn.q_proj" in linear_targets(model)
     assert not any("visual" in name for name in linear_targets(model))
-
-
-@pytest.mark.slow
-def test_rank_16_has_the_papers_trainable_parameters() -> None:
-    """32.5 M at the shape of Qwen3.5-4B (0.77 % of it), the paper's base model.
-
-    Built without memory for its weights.
-    """
-    import torch
-    from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig, Qwen3Config, Qwen3ForCausalLM
-
-    hybrid = Qwen3_5TextConfig(
-        hidden_size=2560, intermediate_size=9216, num_hidden_layers=32, tie_word_embeddings=True
-    )
-    dense = Qwen3Config(
-        hidden_size=2560,
-        intermediate_size=9728,
-        num_hidden_layers=36,
-        num_attention_heads=32,
-        num_key_value_heads=8,
-        head_dim=128,
-    )
-    with torch.device("meta"):
-        paper, other = Qwen3_5ForCausalLM(hybrid), Qwen3ForCausalLM(dense)
-    total = sum(value.numel() for value in paper.parameters())
-    found = trainable_parameters(attach_lora(paper, rank=16, alpha=32, dropout=0.0, seed=0))
-    assert found == 32_464_896
-    assert round(100 * found / (total + found), 2) == 0.77
-    assert (
-        trainable_parameters(attach_lora(other, rank=16, alpha=32, dropout=0.0, seed=0))
-        == 33_030_144
-    )
 
 
 def test_an_adapter_leaves_the_base_as_it_was(tmp_path: Path) -> None:

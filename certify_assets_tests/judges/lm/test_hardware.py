@@ -1,11 +1,6 @@
 """What follows from a device, and that a fast engine stands behind a comparison."""
 
-import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,10 +12,7 @@ from certify_assets.judges.lm.contract import Hardware
 from certify_assets.judges.lm.judge import CausalJudge, load_base
 from certify_assets.judges.lm.parity import engine_limits
 from certify_assets.judges.lm.scoring import ScoringConfig
-from certify_assets.judges.lm.sft_config import SftConfig
-from certify_assets.judges.lm.sft_trainer import sft_arguments
 from certify_assets_tests.judges.lm import models
-from certify_assets_tests.paths import REPOSITORY
 
 TEXTS = [f"USER: task {place}\n" + "TOOL: step\n" * place for place in range(12)]
 
@@ -39,13 +31,6 @@ def test_a_cpu_keeps_to_the_reference() -> None:
     assert ScoringConfig.suited(models.judge(models.tiny_qwen3())).is_reference
     cuda = Hardware("cuda", "bfloat16")
     assert cuda.half and cuda.fused is True and not Hardware("cuda", "float32").half
-
-
-def test_fine_tuning_on_a_cpu_keeps_its_optimizer(tmp_path: Path) -> None:
-    arguments = sft_arguments(
-        SftConfig(), tmp_path, device="cpu", dtype="float32", checkpoint_steps=7
-    )
-    assert arguments.optim.value == "adamw_torch" and arguments.bf16 is False
 
 
 def test_a_fast_engine_is_compared_before_it_scores(
@@ -78,27 +63,3 @@ def test_a_fast_engine_is_compared_before_it_scores(
         match=r"engine transformers .* packed differs from the reference on 12 rows",
     ):
         compact.score(TEXTS)
-
-
-@pytest.mark.slow
-def test_the_benchmark_runs_without_a_device(tmp_path: Path) -> None:
-    script, out = REPOSITORY / "benchmarks" / "gpu.py", tmp_path / "gpu.json"
-    chosen = ["matmul", "scoring", "ties", "parity"]
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(REPOSITORY)}
-    command = [
-        sys.executable,
-        str(script),
-        "--quick",
-        "--json",
-        "--out",
-        str(out),
-        "--only",
-        *chosen,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    found = json.loads(done.stdout)
-    assert json.loads(out.read_text("utf-8")) == found
-    assert list(found["sections"]) == chosen
-    assert not [name for name, section in found["sections"].items() if "error" in section]
-    assert found["machine"]["gpu_measured"] is False and found["bars"] is None
-    assert "the GPU figures are not measured" in done.stderr

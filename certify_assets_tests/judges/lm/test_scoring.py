@@ -4,7 +4,6 @@ The same numbers in any batch, on any thread, after a crash and with little memo
 """
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -82,22 +81,6 @@ def test_no_score_depends_on_its_batch(
             atol=1e-3 if (model, padding) == ("hybrid", "left") else 1e-5,
             rtol=0,
         )
-
-
-def test_the_wrong_end_of_a_padded_row_would_be_seen(qwen3: LanguageModel) -> None:
-    """The tolerance is far below the error of reading the last column of right-padded rows."""
-    import torch
-
-    prompts = models.prompts(8)
-    width = max(len(prompt.ids) for prompt in prompts)
-    with torch.no_grad():
-        logits = qwen3.model(
-            input_ids=torch.tensor(
-                [list(prompt.ids) + [0] * (width - len(prompt.ids)) for prompt in prompts]
-            )
-        ).logits
-    wrong = (logits[:, -1, models.SUCCESS] - logits[:, -1, models.FAIL]).numpy()
-    assert np.abs(wrong - _log_odds(score_prompts(qwen3, prompts))).max() > 1e-2
 
 
 @pytest.mark.parametrize("config", [ALONE, ScoringConfig(token_budget=300)])
@@ -271,27 +254,8 @@ def test_logits_that_are_not_finite_leave_a_prompt_unscored(qwen3: LanguageModel
         assert np.isnan(run.scores.score).tolist() == [False] * 6 + [True]
 
 
-def test_the_record_of_a_run(qwen3: LanguageModel) -> None:
-    prompts = models.prompts(9)
-    run = score_prompts(qwen3, prompts, adapter_sha256="a1")
-    fingerprint = asdict(run.fingerprint)
-    assert json.loads(json.dumps(fingerprint)) == fingerprint
-    assert len(run.scores.score) == 9
-    assert run.tokens == run.padded_tokens == sum(len(prompt.ids) for prompt in prompts)
-    assert run.fingerprint.dtype == "float32" and run.fingerprint.adapter_sha256 == "a1"
-    assert len(score_prompts(qwen3, []).scores.score) == 0
-
-
 def test_a_model_that_changes_its_logits_is_refused(qwen3: LanguageModel) -> None:
     model = models.tiny_qwen3()
     model.config.final_logit_softcapping = 30.0
     with pytest.raises(InputError, match="final_logit_softcapping"):
         score_prompts(models.judge(model), models.prompts(1))
-
-
-@pytest.mark.parametrize(
-    "keywords", [{"token_budget": 0}, {"rows": -1}, {"padding": "middle"}, {"workers": 1.5}]
-)
-def test_bad_settings_are_refused(keywords: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="of scoring is"):
-        ScoringConfig(**keywords)

@@ -16,8 +16,8 @@ from certify_assets.judges.lm.judge import CausalJudge, load_base
 from certify_assets.judges.lm.models import SMOLLM2, known_model
 from certify_assets.judges.lm.recipe import Recipe
 from certify_assets.judges.reading import WHOLE, JudgeInput
-from certify_assets.judges.reinforced import GrpoSpec, candidates, grpo_config
-from certify_assets.judges.specs import JUDGES, judge_spec
+from certify_assets.judges.reinforced import GrpoSpec
+from certify_assets.judges.specs import judge_spec
 from certify_assets.reports.judge_page import reading_facts
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs
@@ -90,29 +90,6 @@ def test_a_cap_takes_a_run_of_every_task_before_a_second(corpora: Store) -> None
     assert set(again["trajectory_id"]) == set(drawn["trajectory_id"])
     assert set(recipe.drawn(rows, 2)["trajectory_id"]) != set(drawn["trajectory_id"])
     assert Recipe().drawn(rows, 1) is rows
-
-
-def test_reinforcement_has_the_rate_and_steps_of_its_model() -> None:
-    paper, compact, small = (
-        grpo_config(GrpoSpec(name="r", summary="", model=model, start="sft"))
-        for model in ("/models/mine", "compact", "smollm2")
-    )
-    assert [config.learning_rate for config in (paper, compact, small)] == [2e-6, 2e-4, 2e-5]
-    assert (paper.steps, paper.save_every) == (150, 50)
-    assert (compact.steps, compact.save_every) == (60, 30)
-    assert (small.steps, small.save_every) == (10, 10)
-    # all arms together read less than one fine-tuning of 400 runs
-    assert len(JUDGES["grpo"].arms) * small.steps * small.prompts_per_step <= 300
-    assert len(candidates(JUDGES["grpo"])) == 9
-
-
-def test_what_was_written_of_a_training_is_registered(tmp_path: Path) -> None:
-    entry = {"name": "mine", "family": "sft", "model": "smollm2"}
-    plain = judge_spec("mine", configure(str(tmp_path), entry))
-    capped = judge_spec("mine", configure(str(tmp_path), {**entry, "runs": 9, "epochs": 1}))
-    assert capped.training.runs == 9 and capped.training.epochs == 1
-    assert capped.training.learning_rate == plain.training.learning_rate
-    assert capped.registration() != plain.registration()
 
 
 def _installed() -> bool:

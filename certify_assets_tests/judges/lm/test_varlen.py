@@ -14,9 +14,8 @@ from certify_assets.judges.lm import varlen
 from certify_assets.judges.lm.contract import Encoded, LanguageModel
 from certify_assets.judges.lm.exact_grpo import train_exact, verdict_log_probs
 from certify_assets.judges.lm.grpo_config import GrpoConfig
-from certify_assets.judges.lm.parity import engine_parity
 from certify_assets.judges.lm.rewards import ARMS
-from certify_assets.judges.lm.scoring import ScoringConfig, compose, score_prompts
+from certify_assets.judges.lm.scoring import ScoringConfig, score_prompts
 from certify_assets.judges.lm.sft import SftConfig, SftRow, train_sft
 from certify_assets.judges.lm.sft_config import IGNORED, training_rows
 from certify_assets.judges.lm.sft_trainer import collate_packed
@@ -87,54 +86,6 @@ def test_no_row_sees_another(qwen3: LanguageModel) -> None:
         assert found[0] == plain[rows[kept].ids] and found[1] != plain[rows[changed].ids]
 
 
-def test_attention_over_the_boundaries_would_be_seen(qwen3: LanguageModel) -> None:
-    import torch
-
-    prompts = models.prompts(6)
-    packed = pack([prompt.ids for prompt in prompts])
-    with torch.no_grad():
-        hidden = qwen3.model.model(
-            input_ids=packed.ids,
-            position_ids=packed.positions,
-            attention_mask=torch.ones_like(packed.ids),
-        )
-        logits = qwen3.model.lm_head(hidden.last_hidden_state[0, packed.last])
-    wrong = (logits[:, models.SUCCESS] - logits[:, models.FAIL]).numpy()
-    assert np.abs(wrong - _score(qwen3, prompts))[1:].min() > 1e-3
-
-
-def test_a_batch_holds_tokens_not_columns() -> None:
-    prompts = models.prompts(40)
-    batches = compose(prompts, replace(PACKED, token_budget=150))
-    sizes = [sum(len(prompts[row].ids) for row in batch) for batch in batches]
-    assert sorted(row for batch in batches for row in batch) == list(range(40))
-    assert max(sizes) <= 150
-    assert len(batches) <= len(compose(prompts, ScoringConfig(token_budget=150)))
-    assert batches == compose(prompts, replace(PACKED, token_budget=150))
-
-
-def test_out_of_memory_halves_the_packed_budget(qwen3: LanguageModel) -> None:
-    import torch
-
-    def refuse(_module: object, _args: object, keywords: dict[str, Any]) -> None:
-        if keywords["input_ids"].numel() > 130:
-            raise torch.cuda.OutOfMemoryError("out of memory")
-
-    prompts, config = models.prompts(20), replace(PACKED, token_budget=400, workers=1)
-    handle = qwen3.model.model.register_forward_pre_hook(refuse, with_kwargs=True)
-    small = score_prompts(qwen3, prompts, config=config)
-    handle.remove()
-    np.testing.assert_allclose(small.scores.score, _score(qwen3, prompts), atol=1e-5)
-    assert small.out_of_memory == 2  # 400 → 200 → 100
-
-
-def test_threads_and_order_change_no_bit(qwen3: LanguageModel) -> None:
-    prompts = models.prompts(17)
-    first = score_prompts(qwen3, prompts, config=PACKED)
-    again = score_prompts(qwen3, prompts[::-1], config=replace(PACKED, workers=3, shard_rows=4))
-    assert np.array_equal(first.scores.score, again.scores.score[::-1])
-
-
 def test_layers_that_carry_a_state_are_read_in_padded_batches() -> None:
     hybrid = models.judge(models.tiny_qwen3_5())
     assert packable(models.tiny_qwen3()) and not packable(hybrid.model)
@@ -183,14 +134,6 @@ def test_the_attention_takes_packed_rows_alone(qwen3: LanguageModel) -> None:
     ):
         qwen3.model(input_ids=torch.tensor([[5, 6, 7]]))
     assert qwen3.model.config._attn_implementation == "sdpa"
-
-
-def test_packed_rows_pass_the_engine_check(qwen3: LanguageModel) -> None:
-    found = engine_parity(qwen3, models.prompts(40), config=PACKED)
-    assert found.passed
-    assert found.rows == 16
-    assert found.max_difference < 1e-5
-    assert found.tolerance == 1e-3
 
 
 def test_the_gradient_of_packed_rows() -> None:
@@ -260,26 +203,6 @@ def test_fine_tuning_on_packed_rows(tmp_path: Path, weight: float, recomputed: b
         curves.append([(step["loss"], step["grad_norm"]) for step in trained.loss_curve])
     assert len(curves[0]) == 2
     np.testing.assert_allclose(curves[1], curves[0], rtol=1e-3)
-
-
-@pytest.mark.slow
-def test_compiled_layers_score_alike(qwen3: LanguageModel) -> None:
-    import torch._dynamo
-    from torch._dynamo.utils import counters
-
-    prompts = models.prompts(12)
-    torch._dynamo.reset()
-    counters.clear()
-    config = replace(PACKED, token_budget=100, compiled=True, workers=1)
-    run = score_prompts(qwen3, prompts, config=config)
-    assert run.fingerprint.batching["compiled"] is True
-    np.testing.assert_allclose(run.scores.score, _score(qwen3, prompts), atol=1e-5)
-    # few graphs, whatever the layer and the lengths, and no other ones when scoring resumes
-    graphs = counters["stats"]["unique_graphs"]
-    assert 0 < graphs <= 6
-    score_prompts(qwen3, models.prompts(9, seed=5), config=config)
-    assert counters["stats"]["unique_graphs"] == graphs
-    assert all(layer._compiled_call_impl is None for layer in qwen3.model.model.layers)
 
 
 def _row_by_row(
