@@ -31,21 +31,12 @@ if TYPE_CHECKING:
 @click.option(
     "--paper", is_flag=True, help="Use the paper's seven points, and print its table next to ours."
 )
-@click.option(
-    "--predict", is_flag=True, help="Predict a new corpus from --success-rate and --auroc."
-)
 @click.option("--success-rate", type=SHARE, help="Success rate of the new corpus.")
 @click.option("--auroc", type=SHARE, help="AUROC of the base judge on the new corpus.")
 @click.option(
     "--n-eff",
     type=Finite(min=0, min_open=True),
     help="Effective trajectories of the new corpus, if known.",
-)
-@click.option(
-    "--confidence",
-    type=Finite(min=0.01, max=0.999),
-    default=0.95,
-    help="Of the prediction interval.",
 )
 @click.option("--alpha", type=OPEN_SHARE, default=0.1, help="Budget of the coverages.")
 @click.option("--out", type=PATH, help="Write the document that --json prints here.")
@@ -60,37 +51,35 @@ def law(
     out: Path | None,
     store: Store,
     as_json: bool,
-    **settings: Any,
+    success_rate: float | None,
+    auroc: float | None,
+    n_eff: float | None,
+    alpha: float,
 ) -> None:
     """Fit the certifiability law: coverage from success rate and base AUROC.
 
     POINTS is a table (CSV, Parquet, JSON Lines, or JSON) with columns corpus, success_rate, auroc,
     coverage, and optionally n_eff and tasks; without it the corpora of the data root are used, each
     measured on CAL, its AUROC being that of the judge base, which has seen no verdict. Every form
-    is fitted leave-one-corpus-out, and with --predict a new corpus gets an expected coverage, its
-    interval, and what the number rests on. Exit 3 where the data root has too few corpora for a
-    fit.
+    is fitted leave-one-corpus-out. With --success-rate and --auroc a new corpus gets an expected
+    coverage, its 95 % interval, and what the number rests on. Exit 3 where the data root has too
+    few corpora for a fit.
     """
-    new = _new_corpus(
-        **{name: settings[name] for name in ("predict", "success_rate", "auroc", "n_eff")}
-    )
+    new = {"success_rate": success_rate, "auroc": auroc, "n_eff": n_eff}
+    asked = any(value is not None for value in new.values())
+    if asked and (success_rate is None or auroc is None):
+        missing = "--success-rate" if success_rate is None else "--auroc"
+        raise InputError(
+            f"a prediction needs {missing}; give success rate and base AUROC of the new corpus."
+        )
     if paper and points is not None:
         raise InputError("POINTS and --paper name two sets of points; give one of them.")
     refuse_overwrite({"--out": out}, {"POINTS": points})
     fitted, document = _fit(points, store, paper=paper)
     prediction = None
-    if new is not None:
-        prediction = _predict(
-            fitted,
-            document,
-            {**new, "alpha": settings["alpha"], "confidence": settings["confidence"]},
-        )
-        document["prediction"] = {
-            "success_rate": new["success_rate"],
-            "auroc": new["auroc"],
-            "n_eff": new["n_eff"],
-            **prediction.to_dict(),
-        }
+    if asked:
+        prediction = _predict(fitted, document, {**new, "alpha": alpha})
+        document["prediction"] = {**new, **prediction.to_dict()}
     if out is not None:
         write_document(out, document)
     if as_json:
@@ -98,24 +87,6 @@ def law(
     else:
         _show(fitted, document, prediction, paper=paper)
     ctx.exit(0 if fitted is not None else NOTHING)
-
-
-def _new_corpus(
-    *, predict: bool, success_rate: float | None, auroc: float | None, n_eff: float | None
-) -> dict[str, float | None] | None:
-    if not predict and success_rate is None and auroc is None and n_eff is None:
-        return None
-    missing = [
-        flag
-        for flag, value in (("--success-rate", success_rate), ("--auroc", auroc))
-        if value is None
-    ]
-    if missing:
-        raise InputError(
-            f"a prediction needs {' and '.join(missing)}; give success rate and base AUROC of "
-            "the new corpus."
-        )
-    return {"success_rate": success_rate, "auroc": auroc, "n_eff": n_eff}
 
 
 def _fit(points: Path | None, store: Store, *, paper: bool) -> tuple[Law | None, dict[str, Any]]:

@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.findings import FEW_TASKS
 from certify_assets.errors import InputError, quoted
-from certify_assets.files import read_json
 from certify_assets.tables.table_files import read_rows
 
 
@@ -493,11 +492,7 @@ _MISSING = {"", "nan", "na", "null", "none"}
 
 
 def read_points(path: Path) -> list[LawPoint]:
-    """Read a table of points, or a JSON document that is a list of them or holds it as points."""
-    return _json_points(path) if path.suffix.lower() == ".json" else _table_points(path)
-
-
-def _table_points(path: Path) -> list[LawPoint]:
+    """Read a table of points, one row each."""
     names, found, rows = read_rows(path, {*_NEEDED, *_OPTIONAL})
     for name in _NEEDED:
         if name not in found:
@@ -510,19 +505,6 @@ def _table_points(path: Path) -> list[LawPoint]:
         )
         for place in range(len(found["corpus"]))
     ]
-
-
-def _json_points(path: Path) -> list[LawPoint]:
-    document = read_json(path)
-    points = document.get("points") if isinstance(document, dict) else document
-    if not isinstance(points, list) or not all(isinstance(item, dict) for item in points):
-        raise InputError(
-            f"{path} holds no list of points; write a list of objects with {', '.join(_NEEDED)}."
-        )
-    for place, item in enumerate(points, 1):
-        if missing := next((name for name in _NEEDED if name not in item), None):
-            raise InputError(f"{path}, point {place} has no key {missing!r}; add it.")
-    return [_point(f"{path}, point {place}", item) for place, item in enumerate(points, 1)]
 
 
 def _point(where: str, record: Mapping[str, Any]) -> LawPoint:

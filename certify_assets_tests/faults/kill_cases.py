@@ -442,7 +442,7 @@ CASES = (
     Case(
         "research law POINTS",
         "researched",
-        "research law points.csv --predict --success-rate .4 --auroc .8 --out law.json",
+        "research law points.csv --success-rate .4 --auroc .8 --out law.json",
         _RESEARCHED,
         rooted=False,
     ),
