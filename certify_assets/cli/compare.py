@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     type=PATH,
     help="Write the first table as CSV to FILE, the others next to it under their names.",
 )
-@click.option("--markdown", type=PATH, help="Write the tables as Markdown, one file.")
-@click.option("--latex", type=PATH, help="Write the tables as LaTeX, one file.")
 @store_option
 @json_option
 @click.pass_context
@@ -68,9 +66,9 @@ def compare(
     folds: int,
     seed: int,
     html: Path | None,
+    csv: Path | None,
     store: Store,
     as_json: bool,
-    **exports: Path | None,
 ) -> None:
     """Compare the judges of corpora: ranking, certified coverage, audit, cost.
 
@@ -81,13 +79,13 @@ def compare(
     from certify_assets.corpora.config import load_config
     from certify_assets.evaluation.comparison import gather_table
 
-    refuse_overwrite({"--html": html, **{f"--{name}": path for name, path in exports.items()}}, {})
+    refuse_overwrite({"--html": html, "--csv": csv}, {})
     for name in corpora:
         load_config(store, name)
     if agent_disjoint or judges:
         _evaluate(store, corpora, judges or ("lexical",), folds=folds, seed=seed)
     document = gather_table(store, corpora or None)
-    _write(document, html, exports)
+    _write(document, html, csv)
     if as_json:
         emit_json(document)
     else:
@@ -112,27 +110,20 @@ def _evaluate(
                     report_stored(opened, "judge compare", "corpora/agent_disjoint")
 
 
-def _write(
-    document: Mapping[str, Any], html: Path | None, exports: Mapping[str, Path | None]
-) -> None:
-    from certify_assets.reports.comparison_page import comparison_tables, write_table
+def _write(document: Mapping[str, Any], html: Path | None, csv: Path | None) -> None:
+    from certify_assets.reports.comparison_page import (
+        comparison_tables,
+        render_comparison,
+        table_csv,
+    )
 
     if html is not None:
-        from certify_assets.reports.comparison_page import render_comparison
-
         write_text(html, render_comparison(document["corpora"], document["left_out"]))
-    tables = comparison_tables(document["corpora"])
-    for kind, path in exports.items():
-        if path is None:
-            continue
-        texts = [write_table(table, kind) for table in tables]
-        if kind == "csv":
-            # one table a file: two headers in one are no CSV
-            for table, text in zip(tables, texts, strict=True):
-                place = path if table is tables[0] else path.with_stem(f"{path.stem}_{table.name}")
-                write_text(place, text)
-        else:
-            write_text(path, "\n".join(texts))
+    if csv is not None:
+        # one table a file: two headers in one are no CSV
+        for number, table in enumerate(comparison_tables(document["corpora"])):
+            place = csv.with_stem(f"{csv.stem}_{table.name}") if number else csv
+            write_text(place, table_csv(table))
 
 
 def _show(document: Mapping[str, Any]) -> None:

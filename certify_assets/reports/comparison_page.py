@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -27,27 +26,11 @@ from certify_assets.tables.delimited import csv_text, defused
 if TYPE_CHECKING:
     from certify_assets.storage.store import Store
 
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    **{mark: f"\\{mark}" for mark in "&%$#_{}"},
-}
-_LATEX |= {
-    "–": "--",
-    "−": "$-$",
-    "α": r"$\alpha$",
-    "\N{NARROW NO-BREAK SPACE}": r"\,",
-    "…": r"\ldots{}",
-}
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#])")
-_SPACES = re.compile(r"\s+")
 _NOT_MEASURED = "not measured"
 _CERTIFIED_ON = {"cal": "", HALF_B: " (half B)"}
 _WIDTH, _LEFT, _RIGHT, _STEP, _TOP = 720, 150, 96, 30, 26
 _SPAN = _WIDTH - _LEFT - _RIGHT
 _FLOATS = 12
-_SUFFIXES = {"csv": "csv", "markdown": "md", "latex": "tex"}
 _MAIN_TABLE_PAGE = "study/main_table.html"
 
 
@@ -292,41 +275,11 @@ def _memory(stage: Mapping[str, Any] | None) -> str:
     return DASH if stage is None else f"{stage['peak_mib']:.0f}"
 
 
-def write_table(table: Table, kind: str) -> str:
-    """Write a table."""
-    return {"csv": _csv, "markdown": _markdown, "latex": _latex}[kind](table)
-
-
-def _csv(table: Table) -> str:
+def table_csv(table: Table) -> str:
+    """Return a table as CSV in which no spreadsheet runs a name as a formula."""
     # nothing joins these tables, and one agent's name must not keep a stored page from being made
     rows = [[defused(cell) for cell in row] for row in table.rows]
     return csv_text([defused(name) for name in table.columns], list(zip(*rows, strict=True)))
-
-
-def _markdown(table: Table) -> str:
-    def written(row: tuple[str, ...]) -> list[str]:
-        return [_MARKDOWN.sub(r"\\\1", _SPACES.sub(" ", cell)) for cell in row]
-
-    return "\n".join(markdown_table(written(table.columns), map(written, table.rows))) + "\n"
-
-
-def _latex(table: Table) -> str:
-    lines = [
-        " & ".join(_latex_text(cell) for cell in row) + r" \\"
-        for row in (table.columns, *table.rows)
-    ]
-    opening = [
-        rf"% {_SPACES.sub(' ', table.title)}",
-        rf"\begin{{tabular}}{{{'l' * len(table.columns)}}}",
-        r"\hline",
-        lines[0],
-        r"\hline",
-    ]
-    return "\n".join([*opening, *lines[1:], r"\hline", r"\end{tabular}"]) + "\n"
-
-
-def _latex_text(text: str) -> str:
-    return "".join(_LATEX.get(mark, mark) for mark in _SPACES.sub(" ", text))
 
 
 def auroc_figure(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -360,40 +313,6 @@ def auroc_figure(rows: Sequence[Mapping[str, Any]]) -> str:
     label = f"AUROC on CAL with 95 % intervals: {'; '.join(said) or 'none measured'}."
     return svg.inline_svg(
         "".join(parts), f"0 0 {_WIDTH} {_height(len(rows))}", label, classes="plot"
-    )
-
-
-def coverage_figure(
-    rows: Sequence[Mapping[str, Any]], *, side: str, alphas: Sequence[float]
-) -> str:
-    """Draw certified coverage of one side, a bar a judge and budget."""
-    judges = [row for row in rows if row["certified"]]
-    parts = _frame(len(judges), [(percent(tick), tick) for tick in (0.0, 0.25, 0.5, 0.75, 1.0)])
-    said = []
-    for number, row in enumerate(judges):
-        y = _TOP + _STEP * number
-        parts.append(_label(row["judge"], y + _STEP / 2))
-        found = {
-            cell["alpha"]: cell["coverage"] for cell in row["certified"] if cell["side"] == side
-        }
-        height = (_STEP - 10) / max(1, len(alphas))
-        for place, alpha in enumerate(alphas):
-            width = _SPAN * found.get(alpha, 0.0)
-            opacity = 1 - 0.55 * place / max(1, len(alphas) - 1) if len(alphas) > 1 else 1
-            parts.append(
-                f'<rect x="{_LEFT}" y="{y + 5 + place * height:.1f}" width="{width:.1f}" '
-                f'height="{height - 1:.1f}" '
-                f'fill="{svg.side_colour(side)}" fill-opacity="{opacity:.2f}"/>'
-            )
-        words = " / ".join(
-            percent(found.get(alpha)) if found.get(alpha) else DASH for alpha in alphas
-        )
-        parts.append(_note(words, y + _STEP / 2))
-        said.append(f"{row['judge']} {words}")
-    budgets = " and ".join(f"{alpha:g}" for alpha in alphas)
-    label = f"Certified {side} coverage at {budgets}: {'; '.join(said) or 'no certificates'}."
-    return svg.inline_svg(
-        "".join(parts), f"0 0 {_WIDTH} {_height(len(judges))}", label, classes="plot"
     )
 
 
@@ -482,14 +401,11 @@ def _page_key(corpus: str | None) -> str:
     return _MAIN_TABLE_PAGE if corpus is None else comparison_key(corpus, "comparison.html")
 
 
-def write_main_exports(store: Store, documents: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Store the tables of all corpora as CSV, Markdown and LaTeX; return their keys."""
-    keys = []
+def write_main_exports(store: Store, documents: Sequence[Mapping[str, Any]]) -> None:
+    """Store the tables of all corpora as CSV."""
     for table in comparison_tables(documents):
-        for kind, suffix in _SUFFIXES.items():
-            keys.append(f"study/main_table_{table.name}.{suffix}")
-            store.write_bytes(keys[-1], write_table(table, kind).encode("utf-8"))
-    return keys
+        text = table_csv(table)
+        store.write_bytes(f"study/main_table_{table.name}.csv", text.encode("utf-8"))
 
 
 def render_comparison(
@@ -508,7 +424,7 @@ def render_comparison(
             f"{count(len(names))} {'corpus' if len(names) == 1 else 'corpora'}: "
             f"{', '.join(names) or 'none'}"
         ),
-        corpora=[(document, _figures(document)) for document in documents],
+        corpora=[(document, auroc_figure(document["rows"])) for document in documents],
         tables=[table for table in comparison_tables(documents) if table.rows],
         left_out=left_out,
         numeric=_is_number,
@@ -596,15 +512,6 @@ def plotted(metrics: Mapping[str, float]) -> dict[str, float]:
 
 def _share(value: float | None) -> str:
     return percent(value) if value else "–"
-
-
-def _figures(document: Mapping[str, Any]) -> dict[str, str]:
-    rows, alphas = document["rows"], document["alphas"]
-    return {
-        "auroc": auroc_figure(rows),
-        "reject": coverage_figure(rows, side="reject", alphas=alphas),
-        "release": coverage_figure(rows, side="release", alphas=alphas),
-    }
 
 
 def _is_number(table: Table, place: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from certify_assets.reports.comparison_page import write_table
+from certify_assets.reports.comparison_page import table_csv
 from certify_assets.reports.wording import home_of, render, store_page
 from certify_assets.research.tables import study_tables
 from certify_assets.storage.store import Store
@@ -46,8 +46,7 @@ def write_study(store: Store) -> str:
     """Write the page, and every table as CSV; return where the page is."""
     tables = study_tables(store)
     for item in tables:
-        text = write_table(item.table, "csv")
-        store.write_bytes(table_key(item.table.name), text.encode("utf-8"))
+        store.write_bytes(table_key(item.table.name), table_csv(item.table).encode("utf-8"))
     page = render(
         "study.html",
         title="The paper's tables, with ours next to them",

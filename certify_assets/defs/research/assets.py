@@ -123,7 +123,7 @@ def comparison_of_judges(step: AssetStep) -> Made:
     kinds={"json", "html"},
     automation_condition=KEPT_CURRENT,
     description="Compare every judge on every corpus of the data root: AUROC, certified coverage "
-    "at both budgets, audit, cost; as page, CSV, Markdown and LaTeX.",
+    "at both budgets, audit, cost; as page and CSV.",
 )
 def main_table_of_judges(step: AssetStep) -> Made:
     """Compare every corpus again, so that the table is of what is stored now."""
