@@ -46,7 +46,7 @@ from certify_assets.certificates.counts import TaskCounts, count_at, count_tasks
 from certify_assets.certificates.decision import RowDecisions, decide
 from certify_assets.certificates.diagnosis import Diagnosis, diagnose
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
-from certify_assets.certificates.gates import GateResult, GateThresholds, table_gates
+from certify_assets.certificates.gates import GateResult, table_gates
 from certify_assets.certificates.inputs import Observations, observe
 from certify_assets.certificates.issuance import certify, issue
 from certify_assets.certificates.monitor import (
@@ -97,7 +97,6 @@ __all__ = [
     "Evaluation",
     "FEWEST_AGENTS",
     "GateResult",
-    "GateThresholds",
     "History",
     "Monitoring",
     "NOT_VOUCHED",

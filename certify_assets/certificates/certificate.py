@@ -7,7 +7,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from datetime import date
 from types import UnionType
 from typing import Any, Final, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -19,9 +18,6 @@ from certify_assets.files import canonical_json, sha256_bytes, significant
 
 SCHEMA: Final = 1
 _ROUNDING, _SMALL_LEVEL = 1e-9, 0.05
-#: the one key that a document may lack
-_DAY: Final = "issued_at"
-_UNDATED: Final = (_DAY, None)
 
 
 class Parameters(TypedDict):
@@ -48,8 +44,7 @@ class Certificate:
     size_ratio, multiplicity, pilot as the hash of its table, grid, engine, draws), provenance
     (names and hashes of what produced the scores), selection (the rule, when there were
     candidates), covered_trajectories and errors (at the threshold), promise (the sentence that may
-    be quoted), issued_at (a day such as 2026-01-31, only where one was given) and digest (the hash
-    of all the rest).
+    be quoted) and digest (the hash of all the rest).
 
     Derived numbers have ten significant digits; alpha, delta and the threshold are exact.
 
@@ -93,7 +88,6 @@ class Certificate:
     software: dict[str, str]
     seed: int
     schema: int = SCHEMA
-    issued_at: str | None = None
 
     def __post_init__(self) -> None:
         for name, allowed in _TYPES.items():
@@ -108,21 +102,12 @@ class Certificate:
             raise ForgedCertificateError(
                 "provenance holds something other than text; it maps names to text."
             )
-        if self.issued_at is not None and not _is_day(self.issued_at):
-            raise ForgedCertificateError(
-                f"issued_at is {quoted(self.issued_at)}; it is a day such as 2026-01-31."
-            )
         _check_sense(self)
 
     @property
     def digest(self) -> str:
         """SHA-256 of every other key: it shows edits that verification cannot."""
-        return sha256_bytes(canonical_json(self._values))
-
-    @property
-    def _values(self) -> dict[str, Any]:
-        """The keys of the document but its digest; one that lacks a day has no key for it."""
-        return {key: value for key, value in vars(self).items() if (key, value) != _UNDATED}
+        return sha256_bytes(canonical_json(vars(self)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document as JSON values, lists and dicts fresh."""
@@ -130,7 +115,7 @@ class Certificate:
 
     def to_json(self) -> bytes:
         """Return the canonical bytes."""
-        return canonical_json({**self._values, "digest": self.digest})
+        return canonical_json({**vars(self), "digest": self.digest})
 
     @property
     def sha256(self) -> str:
@@ -157,7 +142,7 @@ class Certificate:
             )
         names = [entry.name for entry in fields(cls)]
         for name in sorted([*names, "digest"]):
-            if name not in document and name != _DAY:
+            if name not in document:
                 raise ForgedCertificateError(
                     f"The certificate lacks {name}; give it as it was written."
                 )
@@ -167,11 +152,7 @@ class Certificate:
                     f"The certificate has a key of no certificate, {name!r}; give it as it was "
                     "written."
                 )
-        if _UNDATED in document.items():
-            raise ForgedCertificateError(
-                f"The certificate has {_DAY} without a day; give it as it was written."
-            )
-        values = {name: document[name] for name in names if name in document}
+        values = {name: document[name] for name in names}
         for name in ("assumptions", "findings"):
             if isinstance(values[name], list):
                 values[name] = tuple(values[name])
@@ -227,14 +208,6 @@ _SHAPES: dict[str, _Kinds] = {
 }
 _MAY_LACK = ("inputs", "pool")
 _MOST_WHOLE = 2**63 - 1
-
-
-def _is_day(value: str) -> bool:
-    try:
-        # other forms of a day would be other bytes for the same one
-        return date.fromisoformat(value).isoformat() == value
-    except ValueError:
-        return False
 
 
 def _is_text(value: object) -> bool:

@@ -15,35 +15,15 @@ from numpy.typing import ArrayLike, NDArray
 from certify_assets.certificates.auroc import Ranking
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.inputs import Observations, observe
-from certify_assets.errors import InputError, quoted
 
 _BOUND = 0.05
 _FEWEST_DRAWS, _MOST_CELLS = 100, 20_000_000
 _CHUNK_CELLS = 2_000_000
 
 
-@dataclass(frozen=True)
-class GateThresholds:
-    """Where the gates close.
-
-    Attributes
-    ----------
-    auroc : float
-        The judge can learn when the lower bound of A₀ is above this.
-    saturation : float
-        Fine-tuning is saturated from this A_SFT on.
-    """
-
-    auroc: float = 0.60
-    saturation: float = 0.97
-
-    def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if not 0 < value <= 1:
-                raise InputError(
-                    f"The {name} threshold of a gate is {quoted(value)}; give a number above 0 and "
-                    "at most 1."
-                )
+#: the judge can learn when the lower bound of A₀ is above the first; fine-tuning is saturated from
+#: the second on
+LEARNABLE, SATURATED = 0.60, 0.97
 
 
 @dataclass(frozen=True)
@@ -73,22 +53,18 @@ class GateResult:
 
 
 def judge_gate(
-    area: float | None,
-    bound: float | None = None,
-    *,
-    threshold: float = GateThresholds.auroc,
-    how: str = "task bootstrap",
+    area: float | None, bound: float | None = None, *, how: str = "task bootstrap"
 ) -> GateResult:
     """Gate 1: the lower 95 % bound of the judge's AUROC A₀ lies above a threshold."""
 
     def result(passed: bool | None, value: float | None, reason: str) -> GateResult:
-        return GateResult("judge_can_learn", passed, value, threshold, reason)
+        return GateResult("judge_can_learn", passed, value, LEARNABLE, reason)
 
     if area is None:
         undefined = "all scored outcomes are equal, so there is nothing to rank."
         return result(None, None, f"A0 is undefined: {undefined}")
-    passed = (area if bound is None else bound) > threshold
-    where = f"{'above' if passed else 'not above'} {threshold:g}"
+    passed = (area if bound is None else bound) > LEARNABLE
+    where = f"{'above' if passed else 'not above'} {LEARNABLE:g}"
     if bound is None:
         unbounded = (
             "the figure itself is compared, as without a table or a number of tasks it has no "
@@ -100,24 +76,22 @@ def judge_gate(
     return result(passed, bound, f"{figures}, {where}: {verdict}")
 
 
-def saturation_gate(
-    sft: float | None, base: float | None = None, *, threshold: float = GateThresholds.saturation
-) -> GateResult:
+def saturation_gate(sft: float | None, base: float | None = None) -> GateResult:
     """Gate 2: the AUROC of the fine-tuned judge, A_SFT, lies below a threshold."""
     # Without A_SFT an A₀ from the threshold on closes the gate: fine-tuning is taken not to make a
     # judge worse.
 
     def result(passed: bool | None, value: float | None, reason: str) -> GateResult:
-        return GateResult("sft_not_saturated", passed, value, threshold, reason)
+        return GateResult("sft_not_saturated", passed, value, SATURATED, reason)
 
     if sft is not None:
-        if sft < threshold:
-            reason = f"A_SFT {sft:.3f} is below {threshold:g}: there is something left to gain."
+        if sft < SATURATED:
+            reason = f"A_SFT {sft:.3f} is below {SATURATED:g}: there is something left to gain."
             return result(True, sft, reason)
         rest = "training on top of it has nothing to gain."
-        return result(False, sft, f"A_SFT {sft:.3f} is not below {threshold:g}: {rest}")
-    if base is not None and base >= threshold:
-        reason = f"A_SFT is unknown, but A0 {base:.3f} is not below {threshold:g} as it is."
+        return result(False, sft, f"A_SFT {sft:.3f} is not below {SATURATED:g}: {rest}")
+    if base is not None and base >= SATURATED:
+        reason = f"A_SFT is unknown, but A0 {base:.3f} is not below {SATURATED:g} as it is."
         return result(False, base, reason)
     known = "" if base is None else f" A0 {base:.3f} does not decide it."
     return result(None, None, f"A_SFT is unknown: no fine-tuned judge's AUROC was given.{known}")
@@ -179,7 +153,6 @@ def table_gates(
     delta: float = 0.05,
     grid: int = 40,
     sft_auroc: float | None = None,
-    thresholds: GateThresholds | None = None,
     draws: int = 1000,
     seed: int = 42,
 ) -> tuple[GateResult, GateResult, GateResult]:
@@ -193,16 +166,15 @@ def table_gates(
         Of the certificate in question.
     sft_auroc : float, optional
         AUROC of the fine-tuned judge.
-    thresholds : GateThresholds, optional
     draws, seed : int
         Of the task bootstrap.
     """
-    observations, limits = observe(scores, outcomes, tasks), thresholds or GateThresholds()
+    observations = observe(scores, outcomes, tasks)
     area = observations.auroc
     bound = auroc_lower_bound(observations, draws=draws, seed=seed)
     n_eff = observations.clusters.n_eff
     return (
-        judge_gate(area, bound, threshold=limits.auroc),
-        saturation_gate(sft_auroc, area, threshold=limits.saturation),
+        judge_gate(area, bound),
+        saturation_gate(sft_auroc, area),
         sample_gate(n_eff, alpha=alpha, delta=delta, grid=grid),
     )

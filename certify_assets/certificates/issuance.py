@@ -15,7 +15,7 @@ from certify_assets.certificates.findings import certificate_findings
 from certify_assets.certificates.inputs import Inputs, Observations, observe, repeated_rows
 from certify_assets.certificates.pool import GivenPool, Pool, as_pool
 from certify_assets.certificates.procedures import DEFAULT, RARE
-from certify_assets.errors import InputError, IntegrityError
+from certify_assets.errors import InputError
 from certify_assets.files import significant
 
 _DECIDES = {
@@ -53,7 +53,6 @@ def certify(
     pool: GivenPool | None = None,
     selection: str | None = None,
     agents: Sequence[Any] | NDArray[Any] | None = None,
-    inputs: Mapping[str, Any] | None = None,
     provenance: Mapping[str, str] | None = None,
     named: bool = False,
 ) -> Certificate:
@@ -98,8 +97,6 @@ def certify(
         The rule of that choice, for the reader.
     agents : sequence of hashables, optional
         Agent of each trajectory: rows of different agents do not repeat one another.
-    inputs : mapping, optional
-        Expected {"sha256", "rows"} of the table; another table is refused.
     provenance : mapping, optional
         Names and hashes of what produced the scores; carried as they are.
     named : bool
@@ -114,8 +111,6 @@ def certify(
     ------
     InputError
         If a value cannot be used.
-    IntegrityError
-        If the table is not the one expected.
 
     Notes
     -----
@@ -136,11 +131,6 @@ def certify(
         candidates=candidates,
     )
     observations = observe(scores, outcomes, tasks)
-    if inputs is not None and dict(inputs) != observations.fingerprint:
-        raise IntegrityError(
-            f"The table is {observations.fingerprint}, not the {dict(inputs)} expected; give the "
-            "table registered."
-        )
     return issue(
         observations,
         settings,

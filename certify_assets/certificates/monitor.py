@@ -41,7 +41,8 @@ from certify_assets.errors import InputError, quoted
 from certify_assets.files import significant
 
 DETECTORS = ("e_process", "shiryaev_roberts")
-#: a false alarm within T tasks then has probability at most T/10,000, by optional stopping
+#: smallest mean number of tasks to a false alarm of the Shiryaev–Roberts detector; within T tasks
+#: one has probability at most T/10,000, by optional stopping
 RUN_LENGTH = 10_000
 #: exp of more is no float
 _LARGEST_LOG = 700.0
@@ -235,7 +236,6 @@ def monitor_certificate(
     tasks: Sequence[Any] | NDArray[Any],
     *,
     detector: str = "e_process",
-    run_length: float = RUN_LENGTH,
 ) -> Monitoring:
     """Follow a certified threshold over tasks that reviewers labelled after it was issued.
 
@@ -249,11 +249,8 @@ def monitor_certificate(
         attempts of a task labelled: never the rows that were left to review.
     detector : {"e_process", "shiryaev_roberts"}
         Which one is the alarm. The e-process rises falsely with probability at most δ over all
-        time; Shiryaev–Roberts after at least `run_length` tasks on average, and sooner after a
+        time; Shiryaev–Roberts after at least `RUN_LENGTH` tasks on average, and sooner after a
         change.
-    run_length : float
-        Smallest mean number A of tasks to a false alarm of the Shiryaev–Roberts detector, above 1.
-        Within T tasks one has probability at most T/A.
 
     Returns
     -------
@@ -271,10 +268,6 @@ def monitor_certificate(
     """
     if detector not in DETECTORS:
         raise InputError(f"detector is {quoted(detector)}; give one of {', '.join(DETECTORS)}.")
-    if not 1 < run_length < math.inf:
-        raise InputError(
-            f"run_length is {quoted(run_length)}; give a finite number of tasks above 1."
-        )
     observations = observe(scores, outcomes, tasks)
     if same_table(observations.fingerprint, certificate.inputs):
         raise InputError(
@@ -285,7 +278,7 @@ def monitor_certificate(
     alpha, delta = certificate.alpha, certificate.delta
     alarms = {
         "e_process": DetectorState.of(alarm_process(stream, alpha), 1 / delta),
-        "shiryaev_roberts": DetectorState.of(shiryaev_roberts(stream, alpha), float(run_length)),
+        "shiryaev_roberts": DetectorState.of(shiryaev_roberts(stream, alpha), float(RUN_LENGTH)),
     }
     realized = stream.realized_error
     first = alarms[detector].first_alarm_at

@@ -15,7 +15,6 @@ from certify_assets.certificates.evaluation import Settings, evaluate
 from certify_assets.certificates.findings import FEW_TASKS
 from certify_assets.certificates.gates import (
     GateResult,
-    GateThresholds,
     auroc_lower_bound,
     judge_gate,
     sample_gate,
@@ -334,7 +333,6 @@ def plan_sample_size(
     trials: int = 300,
     most_tasks: int = MOST_TASKS,
     other_attempts: Sequence[int] = OTHER_ATTEMPTS,
-    thresholds: GateThresholds | None = None,
     progress: Progress | None = None,
 ) -> SamplePlan:
     """Say how many tasks a certificate takes, what it would cover, and which gates are open.
@@ -350,7 +348,6 @@ def plan_sample_size(
         Largest number of tasks considered.
     other_attempts : sequence of int
         Attempts a task at which tasks needed are compared.
-    thresholds : GateThresholds, optional
     progress : callable, optional
         Called with a sentence at every step.
 
@@ -409,7 +406,7 @@ def plan_sample_size(
         facts=facts,
         settings=settings,
         population=population,
-        gates=_gates(facts, settings, population, sizing.tasks, thresholds or GateThresholds()),
+        gates=_gates(facts, settings, population, sizing.tasks),
         sizing=sizing,
         population_coverage=population.coverage_at(settings.alpha, settings.side),
         alternatives=(),
@@ -458,7 +455,6 @@ def _gates(
     settings: Settings,
     population: Population,
     planned: int | None,
-    limits: GateThresholds,
 ) -> tuple[GateResult, GateResult, GateResult]:
     tasks = planned if facts.tasks is None else facts.tasks
     whose = f" of the {tasks} tasks {'planned' if facts.tasks is None else 'there are'}"
@@ -471,8 +467,8 @@ def _gates(
     else:
         bound, how = None, ""
     return (
-        judge_gate(facts.auroc, bound, threshold=limits.auroc, how=how),
-        saturation_gate(facts.sft_auroc, facts.auroc, threshold=limits.saturation),
+        judge_gate(facts.auroc, bound, how=how),
+        saturation_gate(facts.sft_auroc, facts.auroc),
         sample_gate(
             None if tasks is None else facts.n_eff(tasks),
             alpha=settings.alpha,

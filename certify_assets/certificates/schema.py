@@ -67,7 +67,6 @@ def _certificate() -> dict[str, Any]:
     finding = _object(_typed({"code": text, "message": text}))
     keys: dict[str, dict[str, Any]] = {
         "schema": {"const": SCHEMA},
-        "issued_at": {"type": "string", "format": "date"},
         "side": {"enum": list(SIDES)},
         "alpha": _PROBABILITY,
         "delta": _PROBABILITY,
@@ -84,7 +83,7 @@ def _certificate() -> dict[str, Any]:
     }
     properties = _typed({**kinds_of(Certificate), "digest": text}, {**keys, "digest": _SHA256})
     return {
-        **_object(properties, required=tuple(sorted(set(properties) - {"issued_at"}))),
+        **_object(properties),
         "if": {"properties": {"certified": {"const": True}}},
         "then": {"properties": {name: {"type": "number"} for name in _OF_CERTIFIED}},
         "else": {"properties": {name: {"type": "null"} for name in _OF_CERTIFIED}},

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Final
@@ -183,11 +182,6 @@ class CertificateSet:
             replace(item, provenance={**item.provenance, **more}) for item in self.certificates
         ]
         return replace(self, certificates=tuple(items)) if more else self
-
-    def issued_on(self, day: date) -> CertificateSet:
-        """Return the certificates with the day of their issue."""
-        items = [replace(item, issued_at=day.isoformat()) for item in self.certificates]
-        return replace(self, certificates=tuple(items))
 
     def outline(self) -> dict[str, Any]:
         """Return the keys of the document next to its certificates."""

@@ -27,8 +27,8 @@ from certify_assets.errors import ForgedCertificateError, InputError, quoted
 #: what a successful verification leaves open
 NOT_VOUCHED = (
     "Not verified: provenance and selection, which are claims about things that the scores do not "
-    "show (which judge, which manifest, how many candidates were compared, who chose a pool, on "
-    "which day), and that the outcomes are right."
+    "show (which judge, which manifest, how many candidates were compared, who chose a pool), "
+    "and that the outcomes are right."
 )
 
 
@@ -92,9 +92,8 @@ def verify_certificate(
 
     Notes
     -----
-    ``provenance``, ``selection`` and ``issued_at`` name things that are not in the table (which
-    judge, which manifest, which rule, which day). They are carried as they are, which
-    ``NOT_VOUCHED`` tells a reader:
+    ``provenance`` and ``selection`` name things that are not in the table (which judge, which
+    manifest, which rule). They are carried as they are, which ``NOT_VOUCHED`` tells a reader:
     verification does not vouch for them beyond the digest, which anybody can compute. Everything
     else is recomputed, under the settings that the document names.
     """
@@ -151,7 +150,6 @@ def _verify(
             selection=certificate.selection,
             repeats=repeats,
         )
-        again = replace(again, issued_at=certificate.issued_at)
     except (ForgedCertificateError, InputError) as error:
         return str(error)
     given = {**certificate.to_dict(), "digest": digest}

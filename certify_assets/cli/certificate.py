@@ -43,8 +43,6 @@ from certify_assets.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from certify_assets.certificates import Certificate, CertificateSet, Sides
 
 _SIDE_BY_SIDE = 2
@@ -130,12 +128,6 @@ _PROCEDURE_HELP = (
     help="Both sides together at 1−δ: δ/2 a side, and what a side's certified thresholds no longer "
     "need goes to the other.",
 )
-@click.option(
-    "--date",
-    type=click.DateTime(["%Y-%m-%d"]),
-    help="Day of issue, year-month-day, for the key issued_at. [default: no such key, so that the "
-    "same table gives the same bytes]",
-)
 @click.option("--out", type=PATH, help="Also write the document to this file.")
 @min_coverage_option
 @column_options
@@ -147,7 +139,6 @@ def certificate(
     ctx: click.Context,
     /,
     scores: Path,
-    date: datetime | None,
     out: Path | None,
     as_json: bool,
     pilot: Path | None,
@@ -178,8 +169,6 @@ def certificate(
     side, procedure = options.pop("side"), options.pop("procedure")
     sides = ("reject", "release") if side == "both" else (side,)
     found = _certify(scores, reading, sides, procedures, pilot, pool, **options)
-    if date is not None:
-        found = found.issued_on(date.date())
     single = procedure != "all" and side != "both"
     document = found.certificates[0].to_dict() if single else found.to_dict()
     if out is not None:

@@ -352,8 +352,7 @@ def _decide(
 @click.option(
     "--date",
     type=click.DateTime(["%Y-%m-%d"]),
-    help="Date on the page, year-month-day. [default: issued_at, else when CERTIFICATE was last "
-    "written]",
+    help="Date on the page, year-month-day. [default: when CERTIFICATE was last written]",
 )
 @click.option(
     "--minutes",
@@ -420,7 +419,7 @@ def report(
             certificates,
             table.to_frame(),
             title=title or page_title(scores.name, certificates),
-            date=f"{date or _day_of(certificate, certificates):%Y-%m-%d}",
+            date=f"{date or _written(certificate):%Y-%m-%d}",
             audits=() if test is None else _audits(certificates, test),
             audit_frame=None if test is None else test.to_frame(),
             minutes_per_review=minutes,
@@ -445,10 +444,8 @@ def report(
         show_line(f"{out}: {len(certificates)} certificate(s), {document['bytes']} bytes")
 
 
-def _day_of(path: Path, certificates: list[Certificate]) -> datetime:
-    """Return the day of issue, or of the file: the same files give the same page."""
-    if days := [item.issued_at for item in certificates if item.issued_at is not None]:
-        return datetime.fromisoformat(max(days))
+def _written(path: Path) -> datetime:
+    """Return the day of a file: the same files give the same page."""
     return datetime.fromtimestamp(path.stat().st_mtime, UTC)
 
 

@@ -68,8 +68,8 @@ def corpus() -> None:
     multiple=True,
     metavar="NAME=VALUE",
     help=(
-        "Setting of the corpus, such as profile=paper, seed=7, rl=false or alphas=[0.05,0.1]; repeat "
-        "for more. docs/corpora.md lists all."
+        "Setting of the corpus, such as profile=paper, seed=7, rl=false or alphas=[0.05,0.1]; "
+        "repeat for more. docs/corpora.md lists all."
     ),
 )
 @click.option(

@@ -12,7 +12,6 @@ from certify_assets.cli.documents import Choice, choice_options, load_certificat
 from certify_assets.cli.figures import show_figures, verbose_option
 from certify_assets.cli.options import (
     PATH,
-    Finite,
     ReadingOptions,
     column_options,
     read_scores,
@@ -55,12 +54,6 @@ _MONITORED = (
     type=click.Choice(["e_process", "shiryaev_roberts"]),
     default="e_process",
     help="Which detector is the alarm; both are reported.",
-)
-@click.option(
-    "--run-length",
-    type=Finite(1, min_open=True),
-    default=10_000,
-    help="Shiryaev–Roberts: smallest mean number of tasks to a false alarm.",
 )
 @click.option(
     "--html",

@@ -14,7 +14,6 @@ from certify_assets.cli.options import (
     PATH,
     SHARE,
     SIDE,
-    Finite,
     ReadingOptions,
     column_options,
     outcomes_of,
@@ -46,14 +45,10 @@ _REQUIRED = {"success_rate": "--success-rate", "auroc": "--auroc", "icc": "--icc
     "--alpha", type=OPEN_SHARE, default=0.1, help="Error budget among auto-decided trajectories."
 )
 @click.option("--delta", type=OPEN_SHARE, default=0.05, help="One minus the confidence.")
-@click.option(
-    "--success-rate", "--pi", "success_rate", type=OPEN_SHARE, help="Share of successes π."
-)
+@click.option("--success-rate", type=OPEN_SHARE, help="Share of successes π.")
 @click.option("--auroc", type=SHARE, help="AUROC A0 of the judge.")
 @click.option(
     "--icc",
-    "--rho",
-    "icc",
     type=SHARE,
     help="Correlation of the outcomes of two attempts at one task.",
 )
@@ -95,18 +90,6 @@ _REQUIRED = {"success_rate": "--success-rate", "auroc": "--auroc", "icc": "--icc
 )
 @click.option("--sft-auroc", type=SHARE, help="AUROC of the fine-tuned judge, for the second gate.")
 @click.option(
-    "--gate-auroc",
-    type=Finite(0, 1, min_open=True),
-    default=0.60,
-    help="Gate 1: A0's lower bound must be above.",
-)
-@click.option(
-    "--gate-saturation",
-    type=Finite(0, 1, min_open=True),
-    default=0.97,
-    help="Gate 2: A_SFT must be below.",
-)
-@click.option(
     "--trials",
     type=click.IntRange(1, 100_000),
     default=300,
@@ -147,16 +130,12 @@ def plan(
     Gaussian score noise. The planned size is where 80 % of the draws certify something, checked on
     --trials fresh draws. Exit code 3 when no number of tasks does. Progress is on stderr.
     """
-    from certify_assets.certificates import GateThresholds, Settings, plan_sample_size
+    from certify_assets.certificates import Settings, plan_sample_size
     from certify_assets.certificates.sample_size import OTHER_ATTEMPTS, compare_attempts
 
     refuse_overwrite({"--out": out}, {"SCORES": scores})
     refuse_inapplicable(ctx, options["procedure"])
-    trials, most, limits = (
-        options.pop("trials"),
-        options.pop("most_tasks"),
-        GateThresholds(options.pop("gate_auroc"), options.pop("gate_saturation")),
-    )
+    trials, most = options.pop("trials"), options.pop("most_tasks")
     settings = Settings(
         **{
             name: options.pop(name)
@@ -169,7 +148,6 @@ def plan(
         settings,
         trials=trials,
         most_tasks=most,
-        thresholds=limits,
         other_attempts=(),
         progress=say,
     )

@@ -476,7 +476,7 @@ def _designs(
     found: dict[tuple[int, int], _Design] = {}
     for registration in LedgerStatus.of(corpus).registrations:
         plan = registration.plan or {}
-        # registrations of studies have no manifest, those of early versions no version
+        # registrations of studies have no manifest
         if {"version", "seed", "manifest_sha256"} <= plan.keys() and (
             versions is None or plan["version"] in versions
         ):

@@ -104,7 +104,7 @@ class Claim:
     delta: float
     inputs_sha256: str
     time: str
-    judge: str = ""  # lines of an early version name none, and count for every judge
+    judge: str
     kind: str = "recertification"  # or certificate: on CAL
 
     @property
@@ -146,7 +146,7 @@ class Spending:
 
     def of(self, judge: str) -> Spending:
         """Return what one judge spent."""
-        mine = [item.judge in ("", judge) for item in self.tests]
+        mine = [item.judge == judge for item in self.tests]
         tests = tuple(item for item, own in zip(self.tests, mine, strict=True) if own)
         return replace(self, tests=tests, since=sum(mine[: self.since]))
 
@@ -256,7 +256,7 @@ def declare(corpus: Corpus, schedule: Schedule, *, reason: str = "") -> Spending
     return read_spending(corpus)
 
 
-def claim(corpus: Corpus, inputs_sha256: str, judge: str = "") -> Claim:
+def claim(corpus: Corpus, inputs_sha256: str, judge: str) -> Claim:
     """Claim the number of a recertification before it is computed; the same inputs have one."""
     read_spending(corpus)
     made: list[Claim] = []
@@ -270,7 +270,7 @@ def claim(corpus: Corpus, inputs_sha256: str, judge: str = "") -> Claim:
                 f"{corpus} has declared no schedule of δ; declare one before the first "
                 "recertification."
             )
-        share = _share(corpus, before.of(judge) if judge else before)
+        share = _share(corpus, before.of(judge))
         made.append(Claim(len(before.claims) + 1, share, inputs_sha256, _now(), judge))
         return [made[-1]]
 
@@ -376,7 +376,7 @@ def _folded(entries: Sequence[_Entry], where: str, head: str = "") -> Spending:
 
 def _expected(before: Spending, entry: Claim) -> tuple[int, float]:
     """Return number and δ that a claim must have."""
-    share = (before.of(entry.judge) if entry.judge else before).next_share()
+    share = before.of(entry.judge).next_share()
     if entry.kind == "recertification":
         return len(before.claims) + 1, share
     number = 1 + len(before.certificates(entry.judge))

@@ -21,7 +21,7 @@ from certify_assets.certificates import (
 )
 from certify_assets.certificates.bootstrap import draws_needed
 from certify_assets.certificates.populations import Sample
-from certify_assets.errors import InputError, IntegrityError
+from certify_assets.errors import InputError
 from certify_assets_tests.builders import CERTIFICATE_KEYS
 from certify_assets_tests.populations import fooled, paper_process
 
@@ -99,6 +99,7 @@ MAPS = {
     "affine": lambda x: 3.0 * x - 7.0,
     "cubic": lambda x: x**3 + x,
     "exp": lambda x: np.exp(x / 4.0),
+    "platt": lambda x: 1.0 / (1.0 + np.exp(-0.5 * x - 2.0)),
     "ranks": lambda x: np.searchsorted(np.unique(x), x).astype(float),
 }
 
@@ -106,6 +107,7 @@ MAPS = {
 @pytest.mark.parametrize("name", sorted(MAPS))
 @pytest.mark.parametrize("procedure", sorted(PROCEDURES))
 def test_rank_invariance(name: str, procedure: str) -> None:
+    """Proposition 1 of the paper: a certificate depends on the order of the scores alone."""
     scores, outcomes, tasks = sample(1)
     scores = np.round(scores, 1)
     for side in ("reject", "release"):
@@ -176,16 +178,6 @@ def test_attempts_copied_within_their_task_change_no_decision_of_the_bootstrap()
         for k in (1, 3)
     ]
     assert naive[1] > naive[0]
-
-
-def test_engines_agree() -> None:
-    data = sample(4)
-    found = {
-        engine: certify(*data, procedure="guarded_taskboot", engine=engine, draws=20_000)
-        for engine in ("auto", "exact", "saddlepoint", "montecarlo")
-    }
-    assert len({item.threshold for item in found.values()}) == 1
-    assert found["exact"].tail == pytest.approx(found["saddlepoint"].tail, rel=0.05)
 
 
 def test_findings_of_the_table() -> None:
@@ -351,14 +343,6 @@ def test_candidates_divide_the_level_and_the_guard() -> None:
     assert many.level == pytest.approx(one.level / 50) and many.coverage <= one.coverage
     assert many.selection and "50 candidates" in many.selection and one.selection is None
     assert certify(*data, candidates=2, selection="larger coverage").selection == "larger coverage"
-
-
-def test_expected_inputs_are_checked() -> None:
-    data = sample()
-    mark = observe(*data).fingerprint
-    assert certify(*data, inputs=mark).inputs == mark
-    with pytest.raises(IntegrityError, match="not the"):
-        certify(*sample(1), inputs=mark)
 
 
 @pytest.mark.parametrize(

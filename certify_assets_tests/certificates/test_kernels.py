@@ -1,10 +1,3 @@
-import os
-import shutil
-import stat
-import subprocess
-import sys
-from pathlib import Path
-
 import numba
 import numpy as np
 import pytest
@@ -98,44 +91,6 @@ def test_error_icc_bound_equals_its_twin(rho: float, mean: float) -> None:
     assert found == pytest.approx(upper, abs=2e-4)
 
 
-@pytest.mark.slow
-def test_a_large_call_compiles_nothing_after_a_small_one() -> None:
-    from certify_assets.certificates import PROCEDURES, certify
-
-    rng = np.random.default_rng(0)
-
-    def call(rows: int, tasks: int, labels: type) -> None:
-        for side in ("reject", "release"):
-            for procedure in PROCEDURES:
-                drawn = () if PROCEDURES[procedure].calibrated else ("montecarlo",)
-                for engine in ("auto", "exact", *drawn):
-                    owner = rng.integers(0, tasks, rows).astype(labels)
-                    certify(
-                        rng.normal(size=rows),
-                        rng.integers(0, 2, rows),
-                        owner,
-                        side=side,
-                        procedure=procedure,
-                        engine=engine,
-                        draws=70,
-                    )
-
-    call(30, 4, int)
-    call(30, 4, str)
-    found = {
-        name: kernel
-        for name, kernel in vars(compiled).items()
-        if hasattr(kernel, "signatures") and not name.startswith("_")
-    }
-    signatures = {name: len(kernel.signatures) for name, kernel in found.items()}
-    call(3_000, 300, np.int32)
-    call(1_000, 100, np.float32)
-    call(1_000, 100, str)
-    assert {name: len(kernel.signatures) for name, kernel in found.items()} == signatures
-    assert signatures["task_sums"] == 1
-    assert set(signatures.values()) <= {0, 1}
-
-
 def test_without_any_cache_folder_kernels_compile_in_the_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -153,46 +108,3 @@ def test_without_any_cache_folder_kernels_compile_in_the_process(
 
 def _double(value: int) -> int:
     return 2 * value
-
-
-@pytest.mark.slow
-def test_kernels_work_where_no_cache_can_be_written(tmp_path: Path) -> None:
-    package = tmp_path / "tree" / "certify_assets"
-    source = Path(compiled.__file__).parent.parent
-    shutil.copytree(
-        source / "certificates",
-        package / "certificates",
-        ignore=shutil.ignore_patterns("__pycache__"),
-    )
-    for name in ("__init__.py", "errors.py", "files.py", "_version.py"):
-        shutil.copy(source / name, package / name)
-    folders = [package / "certificates", package, tmp_path / "tree"]
-    for folder in folders:
-        folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    home = tmp_path / "home"
-    home.mkdir()
-    code = (
-        "import numpy as np, certify_assets.certificates.compiled as k; "
-        "words = np.array([[7], [3], [7]], np.uint32); "
-        "print(k.distinct_rows(words)[1].tolist(), k.__file__)"
-    )
-    environment = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(home),
-        "PYTHONPATH": str(tmp_path / "tree"),
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True,
-            text=True,
-            env=environment,
-            cwd=tmp_path,
-            check=False,
-        )
-    finally:
-        for folder in reversed(folders):
-            folder.chmod(stat.S_IRWXU)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("[0, 1, 0]") and str(tmp_path) in done.stdout

@@ -2,12 +2,6 @@
 threads and pieces.
 """
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,7 +10,6 @@ from hypothesis import strategies as st
 from certify_assets.certificates import bootstrap
 from certify_assets.certificates.bootstrap import resample_sums
 from certify_assets_tests.certificates import reference
-from certify_assets_tests.paths import REPOSITORY
 
 
 def same(values: np.ndarray, draws: int, seed: int, threads: int | None = 1) -> bool:
@@ -68,87 +61,3 @@ def test_resamples_do_not_depend_on_threads_or_pieces(
     monkeypatch.setattr(bootstrap, "_DRAWS", piece)
     monkeypatch.setattr(bootstrap, "_PLACES", 10_000)
     assert same(np.random.default_rng(0).integers(-50, 50, (700, 4)), 100, 11, threads)
-
-
-_CERTIFICATES = """
-import hashlib, sys
-import numpy as np
-from certify_assets.certificates import certify
-from certify_assets.certificates.bootstrap import resample_sums
-
-rng = np.random.default_rng(0)
-tasks = np.repeat(np.arange(900), 9)
-outcomes = rng.integers(0, 2, tasks.size)
-scores = 3.0 * outcomes + rng.normal(size=tasks.size)
-values = rng.integers(-300, 300, (900, 40))
-print(hashlib.sha256(resample_sums(values, 3000, 5).tobytes()).hexdigest())
-options = {"engine": "montecarlo", "draws": 3000}
-for more in ({"procedure": "taskboot"}, {"procedure": "guarded_taskboot"}):
-    print(certify(scores, outcomes, tasks, **options, **more).to_json().decode(), end="")
-"""
-
-
-@pytest.mark.slow
-def test_bytes_are_the_same_with_one_and_two_threads() -> None:
-    def answer(threads: int) -> str:
-        # one thread: one core for the pool as well
-        code = f"import os; os.cpu_count = lambda: {threads}\n{_CERTIFICATES}"
-        names = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-        environment = {
-            **os.environ,
-            **dict.fromkeys(names, str(threads)),
-            "PYTHONPATH": str(REPOSITORY),
-        }
-        return subprocess.run(
-            [sys.executable, "-c", code],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-
-    one = answer(1)
-    assert one == answer(2)
-    assert json.loads(one.splitlines()[-1])["certified"]
-
-
-_COMPILATIONS = """
-import sys
-from numba.core import event
-import numpy as np
-from certify_assets.certificates import certify
-
-def call(tasks, draws):
-    rng = np.random.default_rng(tasks)
-    owner = np.repeat(np.arange(tasks), 10)
-    outcomes = rng.integers(0, 2, owner.size)
-    scores = 3.0 * outcomes + rng.normal(size=owner.size)
-    engine, procedure = sys.argv[2], sys.argv[1]
-    certify(scores, outcomes, owner, procedure=procedure, engine=engine, draws=draws)
-
-with event.install_recorder("numba:compile") as first:
-    call(20, 50)
-with event.install_recorder("numba:compile") as second:
-    call(4000, 300)
-print(len(first.buffer), len(second.buffer))
-"""
-
-
-@pytest.mark.parametrize(
-    ("procedure", "engine"),
-    [("taskboot", "montecarlo"), pytest.param("guarded_taskboot", "auto", marks=pytest.mark.slow)],
-)
-def test_a_small_first_call_spares_large_calls_and_later_processes_the_compilation(
-    procedure: str, engine: str, tmp_path: Path
-) -> None:
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(REPOSITORY)}
-
-    def compilations() -> list[int]:
-        command = [sys.executable, "-c", _COMPILATIONS, procedure, engine]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        return [int(number) for number in done.stdout.split()]
-
-    small, large = compilations()
-    # only Monte Carlo has anything to compile
-    assert (small >= 3) == (engine == "montecarlo") and large == 0
-    assert compilations() == [0, 0]

@@ -7,13 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from certify_assets.certificates import (
-    NOT_VOUCHED,
-    Certificate,
-    CertificateSet,
-    certify,
-    verify_certificate,
-)
+from certify_assets.certificates import Certificate, CertificateSet, certify, verify_certificate
 from certify_assets.certificates.populations import Sample
 from certify_assets.errors import ForgedCertificateError, InputError
 from certify_assets_tests.populations import paper_process
@@ -297,11 +291,6 @@ def test_a_doubled_key_is_refused_though_the_last_value_is_honest(
     assert "'coverage' twice" in verify_certificate(
         text.replace('"coverage":', '"coverage":1.0,"coverage":', 1), *data
     )
-
-
-def test_what_a_verification_does_not_vouch_for_is_said() -> None:
-    assert "provenance and selection" in NOT_VOUCHED and NOT_VOUCHED.endswith(".")
-    assert "on which day" in NOT_VOUCHED
 
 
 def test_the_promise_of_a_document_is_checked(data: Sample) -> None:

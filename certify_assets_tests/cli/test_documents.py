@@ -90,24 +90,6 @@ def test_a_scale_that_a_document_makes_up_is_a_difference(
     assert call(f"verify {tmp_path}/c.json {tmp_path}/none.csv").code == 2
 
 
-def test_the_day_of_issue_is_there_only_where_it_is_given(
-    call: Call, scores: Path, tmp_path: Path
-) -> None:
-    plain = call(f"certificate {scores} --json").json
-    dated = call(f"certificate {scores} --date 2026-01-31 --out {tmp_path}/c.json --json").json
-    for before, after in zip(plain["certificates"], dated["certificates"], strict=True):
-        assert "issued_at" not in before and after["issued_at"] == "2026-01-31"
-        assert before == {key: after[key] for key in before} | {"digest": before["digest"]}
-    jsonschema.validate(dated, certificate_schema())
-    assert call(f"verify {tmp_path}/c.json {scores}").code == 0
-    call(f"report {tmp_path}/c.json {scores} --out {tmp_path}/c.html")
-    assert "2026-01-31" in (tmp_path / "c.html").read_text("utf-8")
-    for day in ("2026-02-01", "2026-1-31", "soon", None, 20260131):
-        dated["certificates"][0]["issued_at"] = day
-        (tmp_path / "c.json").write_text(json.dumps(dated), "utf-8")
-        assert call(f"verify {tmp_path}/c.json {scores}").code == 3, day
-
-
 @pytest.mark.parametrize(
     "text", ["[" * 200_000, '{"tasks": ' + "9" * 5000 + "}", '{"alpha": 0.1, "alpha": 0.2}', "{"]
 )

@@ -15,7 +15,7 @@ _FACTS = "--success-rate 0.5 --auroc 0.85 --icc 0.3"
 def test_the_keys_of_the_contract(call: Call, tmp_path: Path) -> None:
     out = tmp_path / "plan.json"
     answer = call(
-        "plan --pi 0.3 --auroc 0.95 --rho 0.3 --tasks 10 --attempts 4 --alpha 0.2 "
+        "plan --success-rate 0.3 --auroc 0.95 --icc 0.3 --tasks 10 --attempts 4 --alpha 0.2 "
         f"--no-alternatives --sft-auroc 0.98 --json --out {out}"
     )
     assert answer.code == 0 and json.loads(out.read_text("utf-8")) == answer.json
@@ -74,14 +74,13 @@ def test_a_blind_judge_ends_with_three(call: Call) -> None:
         ("", "give --success-rate, --auroc, --icc, or a score table"),
         ("--auroc 0.8", "give --success-rate, --icc"),
         ("missing.csv", "does not exist"),
-        (f"{_FACTS} --pi 1.0", "not in the range"),
+        (f"{_FACTS} --success-rate 1.0", "not in the range"),
         (f"{_FACTS} --icc nan", "not"),
         (f"{_FACTS} --alpha 2", "alpha"),
         (f"{_FACTS} --procedure betting", "pilot"),
         (f"{_FACTS} --procedure none", "not available"),
         (f"{_FACTS} --attempts 0", "not in the range"),
         (f"{_FACTS} --grid 0", "grid"),
-        (f"{_FACTS} --gate-auroc 0", "not in the range"),
     ],
 )
 def test_refusals(call: Call, arguments: str, words: str) -> None:

@@ -147,10 +147,10 @@ def test_checks_have_three_states(store: Store) -> None:
     found = []
     for number in range(5):
         found.append(checks.delta_left(Corpus(store, "c")).status)
-        claim(Corpus(store, "c"), f"{number}")
+        claim(Corpus(store, "c"), f"{number}", "lexical")
     assert found == ["PASS", "PASS", "PASS", "PASS", "WARN"]
     declare(Corpus(store, "c"), Schedule("equal", count=1), reason="the last one.")
-    claim(Corpus(store, "c"), "last")
+    claim(Corpus(store, "c"), "last", "lexical")
     assert checks.delta_left(Corpus(store, "c")).status == "ERROR"
     made = load_deployment(Corpus(store, "c"))
     assert made is not None

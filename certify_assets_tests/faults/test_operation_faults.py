@@ -79,13 +79,13 @@ def test_labels_stand_in_the_order_of_their_lines(tmp_path: Path) -> None:
 def test_claims_keep_their_numbers_and_shares(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     declare(Corpus(store, "c"), Schedule())
-    made = [claim(Corpus(store, "c"), f"inputs {place}") for place in range(6)]
+    made = [claim(Corpus(store, "c"), f"inputs {place}", "lexical") for place in range(6)]
     times = _times(store, "operations/c/spending.jsonl")
     assert times != sorted(times), "the clock jumped"
     assert [item.number for item in made] == list(range(1, 7))
     assert read_spending(Corpus(store, "c")).claims == tuple(made)
     assert [item.delta for item in made] == [Schedule().share(number) for number in range(1, 7)]
-    assert claim(Corpus(store, "c"), "inputs 0") == made[0]
+    assert claim(Corpus(store, "c"), "inputs 0", "lexical") == made[0]
 
 
 @pytest.mark.usefixtures("jumping")

@@ -51,10 +51,10 @@ def test_a_schedule_never_spends_more_than_its_total_and_nearly_all_of_it(
 
 def test_an_equal_schedule_ends(store: Store) -> None:
     declare(Corpus(store, "c"), Schedule("equal", 0.04, count=2))
-    assert [claim(Corpus(store, "c"), name).delta for name in "ab"] == [0.02, 0.02]
+    assert [claim(Corpus(store, "c"), name, "lexical").delta for name in "ab"] == [0.02, 0.02]
     with pytest.raises(InputError, match="nothing left"):
-        claim(Corpus(store, "c"), "c")
-    assert claim(Corpus(store, "c"), "b").number == 2, "what was claimed stays claimed"
+        claim(Corpus(store, "c"), "c", "lexical")
+    assert claim(Corpus(store, "c"), "b", "lexical").number == 2, "what was claimed stays claimed"
 
 
 @pytest.mark.parametrize(
@@ -73,14 +73,14 @@ def test_a_schedule_that_cannot_be_is_refused(kind: str, values: dict[str, float
 
 def test_without_a_schedule_nothing_can_be_claimed(store: Store) -> None:
     with pytest.raises(InputError, match="declared no schedule"):
-        claim(Corpus(store, "c"), "a")
+        claim(Corpus(store, "c"), "a", "lexical")
 
 
 def test_the_same_inputs_are_the_same_number_and_others_the_next(store: Store) -> None:
     declare(Corpus(store, "c"), Schedule("inverse_square"))
-    first = claim(Corpus(store, "c"), "a")
-    assert claim(Corpus(store, "c"), "a") == first and first.number == 1
-    second = claim(Corpus(store, "c"), "b")
+    first = claim(Corpus(store, "c"), "a", "lexical")
+    assert claim(Corpus(store, "c"), "a", "lexical") == first and first.number == 1
+    second = claim(Corpus(store, "c"), "b", "lexical")
     assert second.number == 2 and second.delta < first.delta
     spending = read_spending(Corpus(store, "c"))
     assert spending.claims == (first, second) and spending.spent == pytest.approx(
@@ -94,7 +94,7 @@ def test_another_schedule_needs_a_sentence_and_what_was_spent_stays_spent(store:
     assert len(store.read_bytes(spending_key("c")).splitlines()) == 1
     declare(Corpus(store, "c"), Schedule())
     assert len(store.read_bytes(spending_key("c")).splitlines()) == 1
-    spent = claim(Corpus(store, "c"), "a").delta
+    spent = claim(Corpus(store, "c"), "a", "lexical").delta
     with pytest.raises(InputError, match="why it changes"):
         declare(Corpus(store, "c"), Schedule("geometric", 0.02))
     after = declare(
@@ -103,7 +103,7 @@ def test_another_schedule_needs_a_sentence_and_what_was_spent_stays_spent(store:
     assert after.reasons == ("Labels come monthly now.",) and after.promised == pytest.approx(
         spent + 0.02
     )
-    assert claim(Corpus(store, "c"), "b").delta == pytest.approx(0.01), (
+    assert claim(Corpus(store, "c"), "b", "lexical").delta == pytest.approx(0.01), (
         "the new schedule begins at its own first share"
     )
 
@@ -114,7 +114,7 @@ def test_a_journal_that_was_altered_gives_nothing_back(store: Store, attack: str
     for name in "ab":
         store.write_json(
             recertification_key(
-                "c", claim(Corpus(store, "c"), name).number, "recertification.json"
+                "c", claim(Corpus(store, "c"), name, "lexical").number, "recertification.json"
             ),
             {},
         )
@@ -127,17 +127,17 @@ def test_a_journal_that_was_altered_gives_nothing_back(store: Store, attack: str
         lines[1], lines[2] = lines[2], lines[1]
     store.write_bytes(spending_key("c"), b"\n".join(lines) + b"\n")
     with pytest.raises(IntegrityError, match="from a backup"):
-        claim(Corpus(store, "c"), "c")
+        claim(Corpus(store, "c"), "c", "lexical")
 
 
 def test_a_kill_in_the_middle_of_a_line_leaves_no_trace(store: Store) -> None:
     declare(Corpus(store, "c"), Schedule())
-    before = claim(Corpus(store, "c"), "a")
+    before = claim(Corpus(store, "c"), "a", "lexical")
     path = store.local_path(spending_key("c"))
     path.write_bytes(path.read_bytes() + b'{"delta": 0.01, "entry": "cla')
     assert read_spending(Corpus(store, "c")).claims == (before,)
     assert (
-        claim(Corpus(store, "c"), "b").number == 2
+        claim(Corpus(store, "c"), "b", "lexical").number == 2
         and len(read_spending(Corpus(store, "c")).claims) == 2
     )
 
@@ -145,7 +145,7 @@ def test_a_kill_in_the_middle_of_a_line_leaves_no_trace(store: Store) -> None:
 def test_two_at_once_get_two_numbers(store: Store) -> None:
     declare(Corpus(store, "c"), Schedule())
     threads = [
-        threading.Thread(target=claim, args=(Corpus(store, "c"), f"{number % 4}"))
+        threading.Thread(target=claim, args=(Corpus(store, "c"), f"{number % 4}", "lexical"))
         for number in range(12)
     ]
     for thread in threads:
