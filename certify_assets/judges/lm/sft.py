@@ -76,16 +76,12 @@ class SftInputs:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the inputs as the provenance stores them."""
-        document = {
+        return {
             **asdict(self),
             "config": self.config.to_dict(),
             "training": "sft",
             "config_sha256": self.config.sha256,
         }
-        if not self.packed:
-            # adapters of padded rows had their hash before rows could be packed
-            del document["packed"]
-        return document
 
 
 @dataclass(frozen=True)

@@ -308,21 +308,3 @@ def test_what_cannot_be_trained_is_refused() -> None:
     broken.model.lm_head.weight.data[2] = float("nan")
     with pytest.raises(InputError, match="not finite at step 1"):
         train_exact(broken, [Encoded((5, 6))], [1], arm=ARM, config=config)
-
-
-@pytest.mark.parametrize(
-    ("keyword", "sentence"),
-    [
-        ({"steps": 0}, "steps of GRPO is 0"),
-        ({"learning_rate": float("nan")}, "learning_rate of GRPO must be above 0"),
-        (
-            {"scale_rewards": "std"},
-            "scale_rewards of GRPO is 'std'; give one of none, batch, group",
-        ),
-        ({"evaluate_at": (151,)}, "give steps from 0 to 150"),
-        ({"completions_per_device": 7}, "no multiple of 7 a device"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused(keyword: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(InputError, match=sentence):
-        GrpoConfig(**keyword)

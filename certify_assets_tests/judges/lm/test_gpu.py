@@ -79,15 +79,6 @@ def test_packed_rows_agree_with_padded_ones_and_with_themselves(compact: Languag
     np.testing.assert_allclose(packed, padded, atol=0.25)
 
 
-def test_no_row_sees_another_on_cuda(compact: LanguageModel) -> None:
-    judge, rows = _on_cuda(compact), _prompts(2)
-    config = ScoringConfig.suited(judge)
-    other = Encoded(tuple(token + 1 for token in rows[0].ids))
-    plain = score_prompts(judge, rows, config=config).scores.score
-    changed = score_prompts(judge, [other, rows[1]], config=config).scores.score
-    assert changed[1] == plain[1] and changed[0] != plain[0]
-
-
 def test_two_steps_of_fine_tuning(compact: LanguageModel, tmp_path: Path) -> None:
     rows = [SftRow(prompt, place % 2) for place, prompt in enumerate(_prompts(16))]
     config = SftConfig.compact(epochs=1.0)

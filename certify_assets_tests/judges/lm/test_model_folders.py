@@ -103,32 +103,6 @@ def test_what_is_no_folder_is_called_so(tmp_path: Path, place: str) -> None:
         load_base("/" + "a" * 5000, None, JudgeInput())
 
 
-def test_the_context_of_a_model_that_sees_is_that_of_its_text(tmp_path: Path) -> None:
-    from transformers import AutoTokenizer, Gemma3Config, Gemma3ForConditionalGeneration
-
-    folder = tmp_path / "sees"
-    tokenizer = AutoTokenizer.from_pretrained(compact_model_path())
-    tokenizer.save_pretrained(folder)
-    shape = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1}
-    words = {"num_key_value_heads": 1, "head_dim": 16, "max_position_embeddings": 256}
-    config = Gemma3Config(
-        text_config={
-            **shape,
-            **words,
-            "num_attention_heads": 2,
-            "vocab_size": len(tokenizer),
-            "layer_types": ["full_attention"],
-        },
-        vision_config={**shape, "num_attention_heads": 2, "image_size": 28, "patch_size": 14},
-        mm_tokens_per_image=4,
-    )
-    Gemma3ForConditionalGeneration(config).save_pretrained(folder)
-    with pytest.raises(InputError, match=r"to read 257 tokens and the context of .* is 256"):
-        load_base(str(folder), None, JudgeInput(tokens=257))
-    _, encoder = load_base(str(folder), None, JudgeInput(tokens=256))
-    assert encoder.budget_tokens == 256
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [

