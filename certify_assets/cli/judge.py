@@ -92,18 +92,9 @@ def list_(ctx: click.Context, /, store: Store, as_json: bool) -> None:
 @judge.command("train")
 @click.argument("corpus")
 @judge_option
-@click.option(
-    "--model",
-    help="Language model of base, sft, grpo or transfer: smollm2, a folder with safetensors, or a "
-    "hub name with --revision. Later trainings of the judge on CORPUS keep it; compact is the "
-    "platform's own.",
-)
-@click.option("--revision", help="Commit of the hub repository of --model.")
 @corpus_option
 @json_option
-def train(
-    corpus: Corpus, name: str, model: str | None, revision: str | None, as_json: bool
-) -> None:
+def train(corpus: Corpus, name: str, as_json: bool) -> None:
     """Train a judge on the SFT split of a corpus, which must be split already.
 
     Seconds for judges of words and structure; minutes on two cores for a language model, whose
@@ -114,15 +105,6 @@ def train(
 
     with corpus.writing("judge train"):
         judge = JudgedCorpus(corpus, name)
-        if model == "":
-            raise InputError("--model is empty; name smollm2, a folder or a hub repository.")
-        if model is not None:
-            place = Path(model)
-            # a later command may be started elsewhere
-            model = str(place.absolute()) if place.is_dir() else model
-            judge = judge.with_model(model, revision)
-        elif revision is not None:
-            raise InputError("--revision is of a hub repository; name it by --model.")
         with progress() as report:
             record = judge.train(report=report)
         report_stored(corpus, "judge train", f"judges/{name}/model")

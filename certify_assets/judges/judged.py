@@ -18,7 +18,6 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
 from certify_assets.judges.base import score_table
-from certify_assets.judges.lm.models import require_commit
 from certify_assets.judges.reading import USUAL, JudgeInput
 from certify_assets.judges.record import JudgeRecord, files_sha256, stored_folder
 from certify_assets.judges.specs import (
@@ -250,30 +249,7 @@ class JudgedCorpus:
         """Specification of the judge; refuse a name that no judge has."""
         if self.given is not None:
             return self.given
-        spec = judge_spec(self.name, self.store.root)
-        other = self._model if spec.uses_language_model else None
-        return spec if other is None else spec.with_model(*other)
-
-    @property
-    @remembered
-    def _model(self) -> tuple[str, str | None] | None:
-        """Model that the last training took in the place of the platform's; None for none."""
-        if self.name not in platform_judges() or not self.is_trained:
-            return None
-        found = self.stored_artifact.detail("instead")
-        return (str(found["model"]), found["revision"]) if found else None
-
-    def with_model(self, model: str, revision: str | None = None) -> JudgedCorpus:
-        """Return the judge with another language model, which its next training records."""
-        spec = judge_spec(self.name, self.store.root)
-        if not spec.uses_language_model or spec.gated or self.name not in platform_judges():
-            raise InputError(
-                f"{self} takes no other model here; give one to base, sft, grpo or transfer, or "
-                "name a judge with it in judges.yaml."
-            )
-        require_commit(model, revision)
-        same = (model, revision) == (spec.model, spec.revision)
-        return JudgedCorpus.of(self.corpus, spec if same else spec.with_model(model, revision))
+        return judge_spec(self.name, self.store.root)
 
     @property
     def family(self) -> JudgeFamily:
@@ -449,14 +425,11 @@ class JudgedCorpus:
             # a folder of checkpoints is what a killed training left, or a finished one
             stage.continued = bool(self.store.names(self.key("training")))
             spec = self.spec
-            usual = platform_judges().get(self.name)
             # judges.yaml may change while it is trained
             record = self.family.train(replace(self, given=spec), report=report)
             details = dict(record.details)
-            if usual is None and not spec.hosted:
+            if self.name not in platform_judges() and not spec.hosted:
                 details[_REGISTERED] = spec.registered
-            elif usual is not None and spec.model != usual.model:
-                details["instead"] = {"model": spec.model, "revision": spec.revision}
             record = replace(record, details=details)
             self.store.write_json(self.key("adapter.json"), record.to_dict())
             stage.rows = record.training_rows

@@ -181,12 +181,6 @@ class JudgeSpec(BaseModel):
         """How a language model is trained."""
         return self.recipe or known_model(self.model).recipe
 
-    def with_model(self, model: str, revision: str | None) -> JudgeSpec:
-        """Return the same judge of another language model."""
-        summary = f"{model} in the place of {self.model}: {self.summary}"
-        given = {"model": model, "revision": revision, "reading": known_model(model).reading}
-        return self.model_copy(update={**given, "summary": summary, "recipe": None})
-
     def resolved(self, known: Mapping[str, JudgeSpec]) -> JudgeSpec:
         """Return it with what it takes from the judge that it starts from, if from any."""
         return self

@@ -85,7 +85,7 @@ def reading_facts(judge: JudgedCorpus, record: JudgeRecord) -> dict[str, str]:
 
 def _base_model(judge: JudgedCorpus, record: JudgeRecord) -> dict[str, str]:
     """Return the language model that was read, and its commit or the hash of its files."""
-    # as the training recorded it: a judge of the platform may have been given another
+    # as the training recorded it
     found = record.detail("provenance").get("settings", {})
     model = str(found.get("model") or judge.spec.model)
     return {

@@ -7,11 +7,9 @@ import pandas as pd
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.judges.lm.compact import compact_model_path
-from certify_assets.judges.lm.recipe import Recipe
 from certify_assets.judges.specs import JUDGES
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import judged, register_runs, write_runs
+from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.transfer_corpora import add_corpus
 
@@ -143,35 +141,3 @@ def test_an_unknown_corpus_is_named_with_those_that_are_known(
 ) -> None:
     answer = call(f"{command} nope --root {root}")
     assert answer.code == 2 and "no corpus is called 'nope'; known are c, " in answer.err
-
-
-@pytest.mark.slow
-def test_a_judge_of_the_platform_takes_another_model_and_keeps_it(
-    corpora: Store, call: Call
-) -> None:
-    folder = str(compact_model_path())
-    place = ("--model", folder, "--root", corpora.root)
-    trained = call("judge", "train", "three", "--judge", "sft", *place, "--json")
-    assert trained.code == 0, trained.err
-    assert trained.json["instead"] == {"model": folder, "revision": None}
-    assert "sft: " in trained.err, "progress"
-    judge = judged(corpora, "three", "sft")
-    assert judge.spec.model == folder and judge.spec.training == Recipe()
-    judge.score()
-    assert judged(corpora, "three", "base").spec.model == "compact"
-    # the platform's own again
-    judged(corpora, "three", "sft").with_model("compact").train()
-    assert judged(corpora, "three", "sft").spec == JUDGES["sft"]
-
-
-def test_another_model_of_the_platform_is_of_a_commit(corpora: Store, call: Call) -> None:
-    place = ("--judge", "base", "--model", "me/tiny", "--revision", "main", "--root", corpora.root)
-    refused = call("judge", "train", "one", *place)
-    assert refused.code == 2 and "give the commit of the hub repository" in refused.err
-
-
-def test_a_judge_without_a_language_model_takes_none(corpora: Store, call: Call) -> None:
-    refused = call("judge", "train", "one", "--model", "smollm2", "--root", corpora.root)
-    assert refused.code == 2 and "lexical takes no other model" in refused.err
-    refused = call("judge", "train", "one", "--revision", "main", "--root", corpora.root)
-    assert refused.code == 2 and "name it by --model" in refused.err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -291,18 +290,13 @@ def _require_single_tokens(judge: JudgedCorpus, start: CausalJudge) -> None:
 
 
 def _require_start(judge: JudgedCorpus) -> None:
-    """Say what trains the judge that the arms start from, with the same model, where it is not."""
-    spec, start = judge.spec, judge.sibling(judge.spec.start)
-    if start.is_trained:
-        return
-    command = f"certify judge train {judge.corpus} --judge {start}"
-    if spec.model != start.spec.model:
-        command += f" --model {shlex.quote(spec.model)}"
-        command += f" --revision {spec.revision}" if spec.revision else ""
-    raise InputError(
-        f"{judge} starts from {start}, which is not trained on {judge.corpus}; run `{command}` "
-        "first."
-    )
+    """Say what trains the judge that the arms start from, where it is not."""
+    start = judge.sibling(judge.spec.start)
+    if not start.is_trained:
+        raise InputError(
+            f"{judge} starts from {start}, which is not trained on {judge.corpus}; run `certify "
+            f"judge train {judge.corpus} --judge {start}` first."
+        )
 
 
 def _base(judge: JudgedCorpus) -> CausalJudge:

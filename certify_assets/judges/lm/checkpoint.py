@@ -37,7 +37,6 @@ def save_checkpoint(
     *,
     run: str,
     history: Sequence[Mapping[str, float]],
-    reference: Tensor | None = None,
 ) -> None:
     """Write the state after a step, in the place of the last one."""
     from safetensors.torch import save
@@ -49,8 +48,6 @@ def save_checkpoint(
         tensors |= {
             f"{moment}/{name}": state[moment].contiguous() for moment in _MOMENTS if moment in state
         }
-    if reference is not None:
-        tensors["reference"] = reference.contiguous()
     document = json.dumps({"step": len(history), "history": history}, allow_nan=False)
     metadata = {"schema": _SCHEMA, "run": run, "document": document}
     write_atomic(
@@ -65,9 +62,7 @@ def checkpoint_run(folder: Path) -> str | None:
     return _read(path)[0].get("run") if path.is_file() else None
 
 
-def load_checkpoint(
-    folder: Path, model: Any, optimizer: Any, *, run: str
-) -> tuple[list[dict[str, Any]], Tensor | None]:
+def load_checkpoint(folder: Path, model: Any, optimizer: Any, *, run: str) -> list[dict[str, Any]]:
     """Put weights and optimizer back where a checkpoint left them; return its steps."""
     import torch
 
@@ -94,7 +89,8 @@ def load_checkpoint(
             }
             if moments:
                 optimizer.state[weight] = {"step": torch.tensor(float(document["step"])), **moments}
-    return document["history"], tensors.get("reference")
+    history: list[dict[str, Any]] = document["history"]
+    return history
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:

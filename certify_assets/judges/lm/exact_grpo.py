@@ -13,9 +13,8 @@
 # left, and the second term raises m, as u is at most either verdict's reward.
 #
 # That is the gradient of −(n−1)/n · E[r], which autograd takes in one forward and one backward pass
-# a prompt: no sampling, no variance over draws. With β > 0 the loss has β·KL(π₀ ‖ π) over the three
-# outcomes, π₀ being the judge at the start: in that direction, as the gradient of the estimator
-# that TRL uses is that of KL(π₀ ‖ π).
+# a prompt: no sampling, no variance over draws. As in the paper, nothing holds the judge to the one
+# at the start (β = 0).
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ from certify_assets.judges.lm.rewards import Arm
 from certify_assets.judges.lm.varlen import pack, packable, packed_attention
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +115,9 @@ def expected_reward(log_probs: Any, outcomes: Sequence[int], arm: Arm) -> Any:
     return (log_probs.exp() * rewards).sum(1)
 
 
-def exact_loss(
-    log_probs: Any, outcomes: Sequence[int], arm: Arm, config: GrpoConfig, reference: Any = None
-) -> Any:
+def exact_loss(log_probs: Any, outcomes: Sequence[int], arm: Arm, config: GrpoConfig) -> Any:
     """Return each prompt's loss: minus the expected reward."""
-    loss = -(config.samples - 1) / config.samples * expected_reward(log_probs, outcomes, arm)
-    if config.beta and reference is not None:
-        loss = loss + config.beta * (reference.exp() * (reference - log_probs)).sum(1)
-    return loss
+    return -(config.samples - 1) / config.samples * expected_reward(log_probs, outcomes, arm)
 
 
 def train_exact(
@@ -190,20 +184,16 @@ class _Trainer:
         self.optimizer = AdamW(
             self.weights, lr=config.learning_rate, weight_decay=0.0, fused=hardware.fused
         )
-        self.reference: Tensor | None = None
         if config.activation_checkpointing:
             inner.activation_checkpointing_enable(
                 activation_checkpointing_kwargs={"use_reentrant": False}
             )
 
     def resume(self, folder: Path | None) -> list[GrpoStep]:
-        """Resume from a checkpoint where there is one; else read the judge at the start."""
+        """Resume from a checkpoint where there is one."""
         if folder is None or checkpoint_run(folder) is None:
-            self.reference = self._reference() if self.config.beta else None
             return []
-        history, self.reference = load_checkpoint(
-            folder, self.language.model, self.optimizer, run=self.sha256
-        )
+        history = load_checkpoint(folder, self.language.model, self.optimizer, run=self.sha256)
         return [GrpoStep(**step) for step in history]
 
     def save(self, folder: Path, history: Sequence[GrpoStep]) -> None:
@@ -214,7 +204,6 @@ class _Trainer:
             self.optimizer,
             run=self.sha256,
             history=[asdict(step) for step in history],
-            reference=self.reference,
         )
 
     def step(self, step: int) -> GrpoStep:
@@ -244,26 +233,11 @@ class _Trainer:
         log_probs = verdict_log_probs(
             self.language, [self.prompts[row] for row in rows], packed=self.packed
         )
-        reference = (
-            None if self.reference is None else self.reference[list(rows)].to(log_probs.device)
-        )
-        losses = exact_loss(log_probs, outcomes, self.arm, self.config, reference)
+        losses = exact_loss(log_probs, outcomes, self.arm, self.config)
         (losses.sum() / batch).backward()
         seen = log_probs.detach()
         rewards = expected_reward(seen, outcomes, self.arm)
         return float(losses.detach().sum()), float(rewards.sum()), float(seen[:, 2].exp().sum())
-
-    def _reference(self) -> Any:
-        import torch
-
-        found = torch.empty((len(self.prompts), 3))
-        self.language.model.eval()
-        with torch.no_grad(), self._ready():
-            for part in self._parts(range(len(self.prompts))):
-                found[part] = verdict_log_probs(
-                    self.language, [self.prompts[row] for row in part], packed=self.packed
-                ).cpu()
-        return found
 
     @contextmanager
     def _ready(self) -> Iterator[None]:

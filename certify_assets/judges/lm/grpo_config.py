@@ -51,7 +51,6 @@ class GrpoConfig:
     prompts_per_step: int = 6
     samples: int = 8
     seed: int = 42
-    beta: float = 0.0  # weight of the divergence from the judge at the start
     max_grad_norm: float = 1.0
     schedule: str = "linear"  # linear goes from the learning rate down to 0 after the last step
     # numbers of steps after which the caller is asked to score CAL; 0 is the start
@@ -69,10 +68,9 @@ class GrpoConfig:
 
     def __post_init__(self) -> None:
         require_whole(self, "{name} of GRPO", **_LEAST)
-        if not 0 < self.learning_rate < math.inf or not min(self.beta, self.max_grad_norm) >= 0:
+        if not 0 < self.learning_rate < math.inf or not self.max_grad_norm >= 0:
             raise InputError(
-                "learning_rate of GRPO must be above 0 and finite, beta and max_grad_norm at least "
-                "0."
+                "learning_rate of GRPO must be above 0 and finite, max_grad_norm at least 0."
             )
         for name, names in _WORDS.items():
             if getattr(self, name) not in names:

@@ -181,7 +181,7 @@ def _arguments(language: LanguageModel, config: GrpoConfig, folder: Path) -> Any
         max_completion_length=config.max_completion_tokens,
         scale_rewards=config.scale_rewards,
         loss_type=config.loss_type,
-        beta=config.beta,
+        beta=0.0,
         max_grad_norm=config.max_grad_norm,
         weight_decay=0.0,
         seed=config.seed,

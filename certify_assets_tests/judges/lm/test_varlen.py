@@ -158,7 +158,7 @@ def test_the_gradient_of_packed_rows() -> None:
 def test_exact_grpo_on_packed_rows(recomputed: bool) -> None:
     prompts, outcomes = random_rows(12)
     config = GrpoConfig(
-        steps=2, learning_rate=1e-3, beta=0.1, micro_tokens=40, activation_checkpointing=recomputed
+        steps=2, learning_rate=1e-3, micro_tokens=40, activation_checkpointing=recomputed
     )
     runs = [
         train_exact(
