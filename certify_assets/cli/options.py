@@ -21,7 +21,7 @@ from certify_assets.cli.output import say
 from certify_assets.errors import InputError
 from certify_assets.evaluation.score_reading import IssuedReading
 from certify_assets.evaluation.score_table import ColumnNames, ScoreTable, read_score_table
-from certify_assets.files import read_json_bytes
+from certify_assets.files import read_json
 from certify_assets.tables.columns import TableError
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ def outcomes_of(table: ScoreTable) -> NDArray[np.int8]:
 
 def _is_certificate(path: Path) -> bool:
     try:
-        document = read_json_bytes(path)[0]
+        document = read_json(path)
     except InputError:
         return False
     return isinstance(document, dict) and not {"certified", "certificates"}.isdisjoint(document)

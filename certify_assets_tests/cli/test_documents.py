@@ -3,12 +3,10 @@
 import json
 from pathlib import Path
 
-import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
 
-from certify_assets.certificates.schema import certificate_schema
 from certify_assets_tests.builders import score_rows
 from certify_assets_tests.cli.calling import Call
 
@@ -107,11 +105,7 @@ def test_verification_says_what_it_does_not_vouch_for(
 ) -> None:
     call(f"certificate {scores} --out {tmp_path}/c.json")
     answer = call(f"verify {tmp_path}/c.json {scores} --json")
-    assert answer.json["verified"]
-    assert "provenance" in str(answer.json["not_vouched"])
-    assert "selection" in str(answer.json["not_vouched"])
-    shown = " ".join(call(f"verify {tmp_path}/c.json {scores}").out.split())
-    assert "provenance" in shown and "claims" in shown
+    assert answer.json["verified"] and "provenance and selection" in answer.json["not_vouched"]
 
 
 def test_no_command_overwrites_what_it_reads(call: Call, scores: Path, tmp_path: Path) -> None:
@@ -228,13 +222,3 @@ def test_probabilities_are_recognised_and_never_shown_as_log_odds(
     out, table = tmp_path / "score.json", tmp_path / "score.csv"
     asked = f"report {out} {table} --score-scale log-odds --out {tmp_path}/page.html"
     assert call(asked).code == 0 and "(P = " in (tmp_path / "page.html").read_text("utf-8")
-
-
-@pytest.mark.slow
-def test_printed_documents_are_of_the_published_schema(
-    call: Call, scores: Path, many: Path
-) -> None:
-    whole = call(f"certificate {scores} --joint --json").json
-    one = call(f"certificate {scores} --side release --json").json
-    for document in (whole, one, json.loads(many.read_text("utf-8"))):
-        jsonschema.validate(document, certificate_schema())
