@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -36,6 +37,13 @@ def test_paths_are_relative_to_the_file_absolute_or_urls(tmp_path: Path) -> None
     config = declared(text).corpora[0].config(tmp_path)
     assert config.paths == (str(tmp_path / "runs"), "/data/runs", "s3://bucket/runs")
     assert not config.rl and not list(tmp_path.iterdir())
+
+
+def test_the_example_of_the_documentation_loads() -> None:
+    page = (REPOSITORY / "docs/corpora.md").read_text("utf-8")
+    (example,) = re.findall(r"```yaml\n(.+?)```", page, re.DOTALL)
+    config = declared(example).corpora[0].config(Path("/somewhere"))
+    assert config.paths == ("/somewhere/runs", "/somewhere/more/results.tar.gz")
 
 
 @pytest.mark.parametrize(

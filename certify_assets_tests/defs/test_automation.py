@@ -115,20 +115,6 @@ def test_a_page_is_drawn_again_after_its_certificate_changed_unless_a_check_bloc
         assert next(ticks) == 0
 
 
-@pytest.mark.slow
-def test_the_page_of_a_corpus_is_not_drawn_of_an_import_that_has_no_splits_yet() -> None:
-    page = key("corpora/report")
-    with partitions("c") as instance:
-        for made in (*defs.resolve_asset_graph().get(page).parent_keys, page):
-            _made(instance, made, "1")
-        ticks = _ticks(instance, page)
-        assert next(ticks) == 0
-        _made(instance, key("corpora/trajectories"), "2")
-        assert next(ticks) == 0
-        _made(instance, key("corpora/profile"), "2")
-        assert next(ticks) == 1
-
-
 @pytest.fixture
 def landed(tmp_path: Path) -> Path:
     path = tmp_path / "incoming" / "mine" / "runs.jsonl"

@@ -89,23 +89,6 @@ def test_one_variable_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
         job_executor()
 
 
-@pytest.mark.slow
-def test_no_job_has_an_executor_of_its_own() -> None:
-    """Or the variable would not reach it."""
-    code = (
-        "from certify_assets.definitions import defs; "
-        "print({job.executor_def.name for job in defs.resolve_all_job_defs()})"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, EXECUTOR_VARIABLE: "multiprocess"},
-        capture_output=True,
-        text=True,
-        cwd=REPOSITORY,
-    )
-    assert done.stdout.strip() == "{'two_processes'}", done.stderr
-
-
 STILL = """
 import time
 from pathlib import Path

@@ -22,9 +22,8 @@ from certify_assets.judges.specs import JUDGES, QUICK_JUDGES
 from certify_assets.storage.store import Store
 from certify_assets.storage.tracking import Tracker
 from certify_assets_tests.conftest import Demo, platform_environment
-from certify_assets_tests.faults.servers import running, serving
+from certify_assets_tests.faults.servers import serving
 from certify_assets_tests.paths import REPOSITORY, assert_painted
-from certify_assets_tests.services import free_port
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -72,28 +71,13 @@ def test_every_check_was_evaluated_and_none_that_blocks_failed(
 
 def test_asset_metadata_is_what_the_pages_need(instance: dg.DagsterInstance) -> None:
     metadata = _materialization(instance, "judges", "lexical", "certificate").metadata
-    verdict = metadata["verdict"]
-    assert isinstance(verdict, dg.MarkdownMetadataValue)
-    assert verdict.md_str is not None
-    assert len(verdict.md_str) < 1000
+    # Dagster shows a longer block only behind a click, and plots twelve numbers
+    assert len(str(metadata["verdict"].value)) < 1000
     floats = [value for value in metadata.values() if isinstance(value, dg.FloatMetadataValue)]
     assert 4 <= len(floats) <= 12
-    assert isinstance(metadata["mlflow_run"], dg.UrlMetadataValue)
-    audit = _materialization(instance, "judges", "lexical", "audit").metadata
-    assert "known words" in str(audit["talked_to"].value)
     page = _materialization(instance, "corpora", "report").metadata
-    block = page["corpus"]
-    assert isinstance(block, dg.MarkdownMetadataValue)
-    assert block.md_str is not None
-    assert len(block.md_str) < 1000
     for name in ("page_file", "data_docs"):
         assert Path(str(page[name].value)).is_file()
-    assert (
-        0
-        < float(str(page["flip_rate_cells"].value))
-        < float(str(page["flip_rate_tasks"].value))
-        < 1
-    )
     scores = _materialization(instance, "judges", "lexical", "scores").metadata
     assert {"dagster/row_count", "dagster/column_schema", "dagster/column_lineage"} <= set(scores)
 
@@ -122,14 +106,6 @@ def test_mlflow_holds_the_runs_with_their_dagster_tags(
     assert {"coverage_reject_at_0.2", "decided"} <= set(metrics)
     stored = list((demo.root / "mlflow/artifacts").rglob("reject_0.1_pseudo_task.json"))
     assert stored and json.loads(stored[0].read_text("utf-8"))["side"] == "reject"
-
-
-def test_every_asset_of_the_corpus_has_its_run_in_mlflow(demo: Demo) -> None:
-    with sqlite3.connect(demo.root / "mlflow/mlflow.db") as database:
-        rows = database.execute("select value from tags where key = 'dagster.asset'").fetchall()
-    # nothing is deployed, so the policy has made nothing
-    made = {key.to_user_string() for key in _of_the_corpus()} - {"operations/automatic_deployment"}
-    assert {value for (value,) in rows} == made
 
 
 def test_mlflow_compares_the_judges_in_one_run_each(demo: Demo) -> None:
@@ -203,23 +179,6 @@ def test_the_stored_certificates_verify_from_the_command_line(demo: Demo) -> Non
     assert json.loads(done.stdout)["certificates"] == 16
 
 
-@pytest.mark.browser
-def test_the_certificate_page_opens_in_a_browser(
-    demo: Demo, browser: Browser, tmp_path: Path
-) -> None:
-    page = browser.new_page(java_script_enabled=False, viewport={"width": 1280, "height": 1600})
-    page.goto((demo.root / f"judges/lexical/{CORPUS}/page.html").as_uri())
-    text = page.inner_text("body")
-    document = demo.document["corpora"][0]["judges"][0]
-    best = max(cell["coverage"] for cell in document["certificates"] if cell["side"] == "reject")
-    assert CORPUS in text and "lexical judge" in text
-    assert f"{100 * best:.1f}" in text or "Nothing certified" in text
-    assert page.locator("svg").count() >= 5
-    page.screenshot(path=tmp_path / "page.png")
-    assert_painted(tmp_path / "page.png")
-    page.close()
-
-
 @pytest.fixture(scope="module")
 def webserver(demo: Demo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     log = tmp_path_factory.mktemp("ui") / "server.log"
@@ -247,27 +206,6 @@ def test_the_dagster_ui_shows_the_lineage(webserver: str, browser: Browser, tmp_
     page.get_by_text("reject_coverage_at_0.2").first.wait_for(timeout=60_000)
     page.get_by_text("Materialized").first.wait_for(timeout=60_000)
     page.close()
-
-
-@pytest.mark.browser
-def test_the_page_of_an_asset_opens_in_mlflow_by_its_link(
-    demo: Demo, instance: dg.DagsterInstance, browser: Browser, tmp_path: Path
-) -> None:
-    link = str(_materialization(instance, "judges", "lexical", "report").metadata["page"].value)
-    place, _, run = link.partition("/#/")
-    address = f"http://127.0.0.1:{free_port()}"
-    database = f"sqlite:///{demo.root}/mlflow/mlflow.db"
-    command = [Path(sys.executable).with_name("mlflow"), "server", "--backend-store-uri", database]
-    options = ["--port", address.rpartition(":")[2], "--workers", "1"]
-    environment = {**demo.environment, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    server = [*map(str, command), *options]
-    with running(server, environment, tmp_path / "mlflow.log", f"{address}/health"):
-        page = browser.new_page(viewport={"width": 1400, "height": 900})
-        page.goto(f"{address}/#/{run}")
-        shown = page.frame_locator("iframe").get_by_text(re.compile("lexical judge")).first
-        shown.wait_for(timeout=60_000)
-        page.close()
-    assert place == "http://127.0.0.1:5000"
 
 
 def _run_corpus(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -6,12 +6,7 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.corpus import Corpus
 from certify_assets.definitions import defs
-from certify_assets.defs.judges.training import adapter_artifacts
-from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.record import JudgeRecord
-from certify_assets.judges.specs import JUDGES
 from certify_assets.storage.store import Store
 from certify_assets_tests.defs.running import partitions
 from certify_assets_tests.transfer_corpora import three_corpora
@@ -93,26 +88,3 @@ def test_a_judge_without_a_source_is_skipped_with_its_reason_and_the_run_succeed
         "judges__lexical_transfer_strict__scores",
         "judges__lexical_transfer_strict__certificate",
     } <= skipped
-
-
-def test_the_record_of_a_language_models_adapter_holds_its_weights_and_its_loss(
-    tmp_path: Path,
-) -> None:
-    store = Store(str(tmp_path / "root"))
-    for name in ("adapter_model.safetensors", "judge.json"):
-        store.write_bytes(f"judges/transfer/c/adapter/{name}", b"{}")
-    hashes = dict.fromkeys(("adapter_sha256", "manifest_sha256", "renderer_sha256"), "0")
-    training = {"training": {"loss_curve": [{"step": 1, "loss": 0.5}]}}
-    record = JudgeRecord(
-        judge="transfer", corpus="c", reads={}, seed=42, details=training, **hashes
-    )
-    with adapter_artifacts(JudgedCorpus.of(Corpus(store, "c"), JUDGES["transfer"]), record) as kept:
-        assert sorted(path.name for path in kept["files"]) == [
-            "adapter_model.safetensors",
-            "judge.json",
-        ]
-        assert kept["curves"] == {"loss": [(1, 0.5)]}
-    with adapter_artifacts(
-        JudgedCorpus.of(Corpus(store, "c"), JUDGES["lexical_transfer"]), record
-    ) as kept:
-        assert kept == {}
