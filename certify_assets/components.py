@@ -210,20 +210,10 @@ def refuse_repeated(names: Iterable[str]) -> None:
 
 def _refuse_unknown(config: CorpusConfig) -> None:
     from certify_assets.corpora.formats import COMMON_OPTIONS, FORMATS
-    from certify_assets.corpora.splits import PROFILES
 
     if config.name in EMBEDDED:
         raise InputError(
             f"{config.name} is the name of a corpus that comes with the package; choose another."
-        )
-    if config.profile not in PROFILES:
-        raise InputError(
-            f"{config.name}: there is no split profile {config.profile!r}; choose one of "
-            f"{', '.join(sorted(PROFILES))}."
-        )
-    if config.seed < 0:
-        raise InputError(
-            f"{config.name}: seed is {config.seed}; give a whole number of at least 0."
         )
     formats = sorted(FORMATS) if config.format == "auto" else config.format.split("+")
     if unknown := [name for name in formats if name not in FORMATS]:

@@ -79,12 +79,6 @@ def assert_fits(page, width: int) -> None:
     assert sizes["cssContentSize"]["width"] <= width, page.url
 
 
-def unfold(page) -> None:
-    """Open every folded section, as a reader does."""
-    for section in page.locator("details.card:not([open]) > summary").all()[::-1]:
-        section.click()
-
-
 def assert_figures_seen(page, height: int = 120) -> int:
     """Every figure is drawn large enough to be read; return how many there are."""
     figures = page.locator("figure svg[role=img]").all()

@@ -52,8 +52,8 @@ def test_the_example_of_the_documentation_loads() -> None:
         (_YAML.replace("mine", "9 bad"), "'9 bad' cannot name a corpus"),
         (_YAML.replace("mine", "miniwob_mixed"), "comes with the package"),
         (_YAML + "      format: nope\n", "there is no format 'nope'"),
-        (_YAML + "      profile: nope\n", "there is no split profile 'nope'"),
-        (_YAML + "      seed: -1\n", "seed is -1"),
+        (_YAML + "      profile: nope\n", "is 'nope'; give paper"),
+        (_YAML + "      seed: -1\n", "is -1"),
         (_YAML + "      options: {nope: 1}\n", "has no option 'nope'"),
     ],
 )

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from certify_assets.certificates import Audit, Certificate, audit_certificate, certify
+from certify_assets.certificates import Audit, Certificate, certify
 from certify_assets.errors import InputError
 from certify_assets.reports.certificate_page import render_page
 from certify_assets.reports.wording import percent
@@ -18,24 +18,6 @@ from certify_assets_tests.reports.synthetic import score_table
 def small(cal: pd.DataFrame, **settings) -> Certificate:
     """Certify on a coarse grid: the figures cost a quarter."""
     return certify(*arrays(cal), grid=8, **settings)
-
-
-@pytest.mark.slow
-def test_an_audit_of_rows_without_a_score_is_on_the_page(certified: Case, nothing: Case) -> None:
-    for case, said in (
-        (certified, "inconclusive on held-out tasks"),
-        (nothing, "No TEST row has a score"),
-    ):
-        unscored = case.test.assign(score=np.nan)
-        audits = [
-            audit_certificate(c, *arrays(unscored))
-            for c in case.certificates
-            if c.procedure == "pseudo_task"
-        ]
-        page = render_page(
-            case.certificates, case.cal, audits=audits, audit_frame=unscored, title="no answer"
-        )
-        assert page.count("No TEST row has a score") == 4 and said in page
 
 
 @pytest.mark.parametrize("kind", ["certified", "nothing"])
@@ -213,12 +195,6 @@ def test_the_verdict_of_the_audit_decides_the_banner(verdict: str) -> None:
         "ERROR": ("failed", "Do not deploy: the audit contradicts the certificate"),
     }[verdict]
     assert f'class="banner {state}"' in html and f"<span>{heading}</span>" in html
-
-
-def test_the_audit_of_another_certificate_is_not_shown() -> None:
-    cal = score_table(80, seed=4, signal=1.5)
-    html = render_page([small(cal)], cal, title="t", audits=[audit_of("0" * 64)])
-    assert "not audited yet" in text_of(html)
 
 
 def test_overlapping_sides_are_not_counted_twice() -> None:

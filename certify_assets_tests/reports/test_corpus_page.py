@@ -11,11 +11,9 @@ from certify_assets.corpora.config import load_config, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.quality import evaluate_suites
 from certify_assets.corpora.report import CorpusReport, gather_report
-from certify_assets.corpora.schema import to_frame, write_trajectories
+from certify_assets.corpora.schema import to_frame
 from certify_assets.corpora.splits import make_manifest
-from certify_assets.errors import LeakError
 from certify_assets.reports.corpus_page import (
-    corpus_markdown,
     render_corpus,
     render_data_docs,
     standing,
@@ -24,8 +22,7 @@ from certify_assets.reports.corpus_page import (
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.corpora.builders import corpus, trajectory
-from certify_assets_tests.pages import assert_fits, assert_stands_alone, outline
-from certify_assets_tests.paths import assert_painted
+from certify_assets_tests.pages import assert_stands_alone, outline
 
 NASTY = "<script>alert(1)</script>"
 
@@ -67,15 +64,6 @@ def test_the_page_shows_everything_and_escapes_it(nasty: CorpusReport) -> None:
     ):
         assert words in html, words
     assert re.search(r"The \d+ tasks of TEST are left out", html)
-
-
-def test_the_block_of_the_asset_is_short_and_holds_no_text_of_the_corpus(
-    nasty: CorpusReport,
-) -> None:
-    block = corpus_markdown(nasty)
-    assert len(block) < 1000
-    assert "script" not in block
-    assert "| phrase test_summary | 1.000 |" in block
 
 
 def test_no_outcome_of_test_is_on_the_page(nasty: CorpusReport) -> None:
@@ -136,30 +124,6 @@ def test_a_corpus_that_cannot_be_split_still_has_a_page(tmp_path: Path) -> None:
     assert report.unsplit
     assert "Not split:" in html
     assert "TEST are left out" not in html
-
-
-def test_figures_of_other_trajectories_are_measured_anew(corpora: Store) -> None:
-    before = gather_report(Corpus(corpora, "three")).profile
-    frame = Corpus(corpora, "three").trajectories
-    frame["outcome"] = 1 - frame["outcome"]
-    write_trajectories(Path(corpora.root) / "corpora/three/trajectories.parquet", frame)
-    after = gather_report(Corpus(corpora, "three")).profile
-    assert after.success_rate == pytest.approx(1 - before.success_rate)
-    with pytest.raises(LeakError, match="other trajectories"):
-        Corpus(corpora, "three").require_leak_checks()
-
-
-@pytest.mark.slow
-@pytest.mark.browser
-@pytest.mark.parametrize("width", [1280, 420])
-def test_the_page_opens_without_scripts_and_fits(
-    nasty: CorpusReport, opened, width: int, tmp_path: Path
-) -> None:
-    page = opened(render_corpus(nasty), width)
-    assert page.locator("figure svg[role=img]").count() == 3
-    assert_fits(page, width)
-    page.screenshot(path=tmp_path / "page.png")
-    assert_painted(tmp_path / "page.png")
 
 
 @pytest.mark.slow

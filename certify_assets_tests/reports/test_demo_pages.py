@@ -1,7 +1,6 @@
 """Every page of a finished data root in a browser: links, widths, letters, contrast, dark, paper."""
 
 import re
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -108,7 +107,7 @@ def test_the_first_screen_decides(browser: Any, root: Path) -> None:
         verdict = page.locator("#verdict").bounding_box()
         assert verdict is not None and verdict["y"] + verdict["height"] <= height
         shown = page.locator("#verdict").inner_text()
-        for words in ("auto-fail", "reviewers", "auto-pass", "assumption", "held-out check"):
+        for words in ("auto-fail", "reviewers", "auto-pass", "held-out check"):
             assert words in shown
         # what is folded opens where a link leads to it
         page.goto(f"{path.as_uri()}#audit")
@@ -128,51 +127,11 @@ def test_the_rest_of_a_page_is_folded(browser: Any, root: Path) -> None:
         assert page.locator(f"#{part} table").first.is_visible()
 
 
-def test_paper_has_date_hash_and_page_numbers(browser: Any, root: Path) -> None:
-    path = root / "judges/lexical/miniwob_mixed/page.html"
+def test_paper_has_every_folded_part(browser: Any, root: Path) -> None:
     page = browser.new_context(color_scheme="dark").new_page()
-    page.goto(path.as_uri())
+    page.goto((root / "judges/lexical/miniwob_mixed/page.html").as_uri())
     paper = page.pdf(prefer_css_page_size=True, print_background=True)
-    html = path.read_text("utf-8")
-    (sha256,) = set(re.findall(r"certificate ([0-9a-f]{64})\"", html))
-    (date,) = set(re.findall(r"<title>[^<]*, (\d{4}-\d\d-\d\d)</title>", html))
-    pages = len(re.findall(rb"/Type /Page\n", paper))
-    said = _printed(paper)
-    assert said.count(sha256) >= pages and said.count(date) >= pages
-    # a page number is drawn in three pieces
-    numbered = said.replace("\n", "")
-    assert all(f"{page} of {pages}" in numbered for page in range(1, pages + 1))
-    # the folded parts are on paper, and what only a screen can open is not
-    assert "Where the guarantee ends" in said and "Lineage" in said
-
-
-def _printed(paper: bytes) -> str:
-    """Return the text of a PDF of Chromium: glyphs of each stream, by the map of every font."""
-    streams = []
-    for raw in re.findall(rb"stream\r?\n(.*?)\r?\nendstream", paper, re.DOTALL):
-        try:
-            streams.append(zlib.decompress(raw).decode("latin-1"))
-        except zlib.error:
-            continue
-    maps = [_letters(text) for text in streams if "beginbfchar" in text or "beginbfrange" in text]
-    lines = [
-        "".join(re.findall(r"<([0-9A-Fa-f]+)>", shown))
-        for text in streams
-        for shown in re.findall(r"BT(.*?)ET", text, re.DOTALL)
-    ]
-    return "\n".join(
-        "".join(letters.get(int(line[at : at + 4], 16), "") for at in range(0, len(line), 4))
-        for letters in maps
-        for line in lines
-    )
-
-
-def _letters(cmap: str) -> dict[int, str]:
-    found = {
-        int(glyph, 16): chr(int(letter, 16))
-        for glyph, letter in re.findall(r"^<(\w{4})> <(\w{4})>$", cmap, re.MULTILINE)
-    }
-    for low, high, first in re.findall(r"^<(\w{4})> <(\w{4})> <(\w{4})>$", cmap, re.MULTILINE):
-        for step in range(int(high, 16) - int(low, 16) + 1):
-            found[int(low, 16) + step] = chr(int(first, 16) + step)
-    return found
+    assert 3 <= len(re.findall(rb"/Type /Page\n", paper)) <= 10
+    page.emulate_media(media="print")
+    assert page.locator("#promise blockquote").first.is_visible()
+    assert page.evaluate(_GROUND) == [255, 255, 255]

@@ -1,14 +1,11 @@
 """The history of certificates in use: what it gathers, and the page that it becomes."""
 
-import json
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.history import operation_history, write_history
-from certify_assets.operations.layout import history_key
 from certify_assets.operations.monitoring import monitor_judge
 from certify_assets.operations.recertification import recertify
 from certify_assets.operations.sampling import SamplingPlan
@@ -18,7 +15,6 @@ from certify_assets.reports.history_page import (
     render_history,
     write_history_page,
 )
-from certify_assets.reports.wording import home_of
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
 from certify_assets_tests.recertification_builders import (
@@ -60,8 +56,6 @@ def test_it_tells_what_was_certified_how_often_it_was_wrong_and_what_was_spent(
     rows = write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT[:40], *SPOT[:20]])
     decided = rows[(rows["decision"] == "reject") & (rows["asked"] != "")]
     assert (side.runs, side.errors, side.tasks) == (len(decided), int(decided["truth"].sum()), 60)
-    assert side.error == pytest.approx(decided["truth"].mean())
-    assert side.interval[0] <= side.error <= side.interval[1]
     for number in (1, 2, 3):
         recertify(judged(store, "one", JUDGE))
         label_rows(
@@ -88,15 +82,8 @@ def test_it_tells_what_was_certified_how_often_it_was_wrong_and_what_was_spent(
     assert [item.number for item in document.claims] == [1, 2, 3]
     assert document.spent == pytest.approx(sum(item.delta for item in document.claims))
     page = Path(write_history_page(store, document)).read_text("utf-8")
-    assert page.count("<svg") >= 3
-    assert "<script" not in page
-    assert 'src="' not in page
-    assert "R2" in page
     assert all(text in page for text in ("recertification 3", "never", document.joint))
-    home = home_of(history_key("one", "history.html"), "one")
-    assert render_history(document, home=home) == page
     assert len(history_markdown(document)) < 1000 and len(history_metrics(document)) <= 12
-    assert store.read_json(history_key("one")) == json.loads(json.dumps(asdict(document)))
 
 
 @pytest.mark.slow

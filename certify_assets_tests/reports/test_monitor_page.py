@@ -1,7 +1,5 @@
 """The monitor's page and verdict: one file, no script, short enough to be inline."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -15,8 +13,7 @@ from certify_assets.reports.monitor_page import (
     render_monitor_page,
 )
 from certify_assets_tests.builders import score_rows
-from certify_assets_tests.pages import assert_figures_seen, assert_fits, assert_stands_alone
-from certify_assets_tests.paths import assert_painted
+from certify_assets_tests.pages import assert_stands_alone
 from certify_assets_tests.reports.conftest import arrays
 
 
@@ -62,11 +59,6 @@ def test_the_page_shows_both_sides_and_runs_nothing(alarm: MonitorRecord) -> Non
     assert html == render_monitor_page(alarm, title="<script>alert(1)</script>")
 
 
-def test_the_status_is_the_worst_of_the_monitors(alarm: MonitorRecord) -> None:
-    assert alarm.status == "alarm"
-    assert make().status == "quiet" and make(tasks=6).status == "too_few"
-
-
 def test_the_verdict_is_short_and_holds_no_text_of_the_data(alarm: MonitorRecord) -> None:
     block = monitor_markdown(make(name="SECRET.csv"))
     assert len(block) < 1000 and "SECRET" not in block and block.count("|reject|") == 1
@@ -93,17 +85,3 @@ def test_the_figures_say_in_words_what_they_show() -> None:
     assert "an alarm after 1 tasks" in detector_path(
         [2000.0], threshold=20.0, first_alarm_at=1, words="e-process", name="d"
     )
-
-
-@pytest.mark.slow
-@pytest.mark.browser
-@pytest.mark.parametrize("width", [1280, 420])
-def test_the_page_is_whole_in_a_browser(
-    opened, alarm: MonitorRecord, width: int, tmp_path: Path
-) -> None:
-    page = opened(render_monitor_page(alarm, title="corpus, judge"), width)
-    assert page.get_by_role("heading", name="Alarm").first.is_visible()
-    assert_figures_seen(page)
-    assert_fits(page, width)
-    page.screenshot(path=tmp_path / "page.png", full_page=True)
-    assert_painted(tmp_path / "page.png")

@@ -14,8 +14,6 @@ from certify_assets.operations.review_queue import Budget, Queue, load_queue
 from certify_assets.operations.review_session import JudgeDecision, QueuedRun, Statement
 from certify_assets.reports.review_page import (
     Reviewer,
-    duration,
-    render_message,
     render_queue,
     render_review,
     write_queue_page,
@@ -59,19 +57,6 @@ def test_short_texts_are_whole_and_long_ones_folded_with_the_count_said() -> Non
     assert "All 10,006 characters" in text
     assert text.count("MIDDLE") == 1
     assert text.index("MIDDLE") > text.index("All 10,006 characters")
-
-
-def test_texts_beyond_any_reading_are_cut_in_the_middle_with_the_count_said() -> None:
-    text = page(Step("", "a" * 30_000 + "MIDDLE" + "z" * 30_000))
-    assert "60,006 characters, 40,006 cut from the middle" in text
-    assert "[40,006 characters cut]" in text
-    assert "MIDDLE" not in text
-    assert len(text) < 60_000
-
-
-def test_a_text_of_many_short_lines_is_folded_too() -> None:
-    text = page(Step("", "\n".join(str(number) for number in range(100))))
-    assert "All 289 characters" in text and "[" in body(text) and "characters folded]" in text
 
 
 def test_the_steps_of_a_long_run_are_cut_in_the_middle_with_the_count_said() -> None:
@@ -118,16 +103,6 @@ def test_the_judge_speaks_after_the_label(row: dict[str, float], words: str) -> 
     assert "Label 12 of this corpus" in text
 
 
-def test_durations() -> None:
-    assert [duration(minutes) for minutes in (0, 3.2, 60, 384, 60_000)] == [
-        "0 min",
-        "4 min",
-        "1 h 0 min",
-        "6 h 24 min",
-        "1,000 h 0 min",
-    ]
-
-
 def test_the_stored_queue_is_a_table_and_a_page(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     session_batch(store, undecided=300)
@@ -147,11 +122,3 @@ def test_the_stored_queue_is_a_table_and_a_page(tmp_path: Path) -> None:
     assert len(store.read_table(queue_key("c"))) == 305
     assert "Go on labelling" in render_queue(queue, "c", served=True)
     assert "--serve" not in render_queue(queue, "c", served=True)
-
-
-def test_a_message_says_one_thing() -> None:
-    text = render_message(
-        "Nothing is left for you", "You skipped 2.", corpus="c", reviewer=ANN, skipped=2
-    )
-    assert 'action="again"' in text and "Show what I skipped" in text
-    assert 'href="queue"' not in render_message("Refused", "no", onward=False)
