@@ -500,7 +500,7 @@ def _coverage(rows: Mapping[str, JudgeRow]) -> Iterator[tuple[str, str]]:
         if name == _FLOOR or cell is None or cell["coverage"] > floor["coverage"]:
             continue
         words = "no more than" if cell["coverage"] == floor["coverage"] else "less than"
-        mine, theirs = (rows[of].get("certified_on") for of in (name, _FLOOR))
+        mine, theirs = (rows[of]["certified_on"] for of in (name, _FLOOR))
         other = (
             f" It is certified on {mine['tasks']} tasks and the floor on {theirs['tasks']}: what a "
             "judge learned from does not certify it."
@@ -516,7 +516,7 @@ def _coverage(rows: Mapping[str, JudgeRow]) -> Iterator[tuple[str, str]]:
 
 def _limits(name: str, row: JudgeRow) -> Iterator[tuple[str, str]]:
     """Yield what limits the figures of one judge."""
-    counts, certified_on = row["counts"]["cal"], row.get("certified_on")
+    counts, certified_on = row["counts"]["cal"], row["certified_on"]
     if counts["unscored"]:
         yield (
             "unscored",

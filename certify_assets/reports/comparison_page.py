@@ -77,8 +77,8 @@ def ranking_table(documents: Sequence[Mapping[str, Any]]) -> Table:
             _span(row["within_task"]["cal"]),
             _area(row["auroc"]["rl"]) + (" (trained on)" if row["trained_on_rl"] else ""),
             _area(row["auroc"]["test"]),
-            # of documents before it was measured, and of controls, which read no run
-            DASH if row.get("lift") is None else percent(row["lift"]),
+            # of controls, which read no run
+            DASH if row["lift"] is None else percent(row["lift"]),
         )
         for document in documents
         for row in document["rows"]
@@ -112,7 +112,7 @@ def certified_table(documents: Sequence[Mapping[str, Any]]) -> Table:
             row["judge"],
             *[_cell(row["certified"], side, alpha) for side, alpha in budgets],
             str(row["candidates"]),
-            _tasks(row.get("certified_on")),
+            _tasks(row["certified_on"]),
         )
         for document in documents
         for row in document["rows"]
@@ -241,7 +241,7 @@ def _tasks(on: Mapping[str, Any] | None) -> str:
 
 def _cost(cost: Mapping[str, Any]) -> tuple[str, ...]:
     train, score, each = cost["train"], cost["score"], cost["cpu_seconds_per_trajectory"]
-    least = "≥ " if cost.get("at_least") else ""
+    least = "≥ " if cost["at_least"] else ""
     tokens = cost["tokens_per_decision"]
     paid = cost["money_per_decision"]
     money = (
@@ -260,7 +260,7 @@ def _cost(cost: Mapping[str, Any]) -> tuple[str, ...]:
         _memory(score),
         DASH if tokens is None else f"{least}{tokens:.0f}",
         money,
-        DASH if cost.get("parse_rate") is None else percent(cost["parse_rate"]),
+        DASH if cost["parse_rate"] is None else percent(cost["parse_rate"]),
     )
 
 

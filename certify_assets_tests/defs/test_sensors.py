@@ -165,7 +165,7 @@ def test_declared_corpora_are_registered_and_run_again_when_settings_or_files_ch
     os.utime(runs, (1, 1))
     config = CorpusConfig("mine", paths=(str(runs),), seed=7)
     sensor = declared_corpora_sensor(
-        "declared", [config, CorpusConfig("gone", paths=(str(tmp_path / "none"),))], running=True
+        "declared", [config, CorpusConfig("gone", paths=(str(tmp_path / "none"),))]
     )
     first, cursor, _ = _tick(store, sensor)
     assert [request.partition_key for request in first] == ["mine"]

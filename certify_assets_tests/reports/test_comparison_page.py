@@ -74,6 +74,8 @@ def row(judge: str, family: str, value: float | None, coverage: float = 0.0) -> 
         "cpu_seconds_per_trajectory": 0.12,
         "tokens_per_decision": None,
         "money_per_decision": None,
+        "at_least": False,
+        "parse_rate": None,
     }
     return {
         "judge": judge,
@@ -83,6 +85,8 @@ def row(judge: str, family: str, value: float | None, coverage: float = 0.0) -> 
         "trained_on_rl": family == "grpo",
         "candidates": 1,
         "certified": [] if family == "control" else cells,
+        "certified_on": None,
+        "lift": None,
         "cost": {**cost, "currency": "", **money},
     }
 
