@@ -173,7 +173,7 @@ def test_declared_corpora_are_registered_and_run_again_when_settings_or_files_ch
     assert "gone: " in _tick(store, sensor, cursor)[2]
     assert not store.exists("corpora/gone/corpus.json")
     changed = declared_corpora_sensor(
-        "declared", [CorpusConfig("mine", paths=config.paths, seed=8)], running=True
+        "declared", [CorpusConfig("mine", paths=config.paths, seed=8)]
     )
     second, cursor, _ = _tick(store, changed, cursor)
     assert second and load_config(store, "mine").seed == 8
