@@ -1,7 +1,5 @@
 """Plain numpy and scipy twins of the kernels: slow, short, and compared by the tests."""
 
-from itertools import pairwise
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -47,54 +45,12 @@ def lattice_histogram(
     )
 
 
-def saddlepoint_tails(
-    values: _Integers, counts: _Integers, offsets: _Integers, draws: int
-) -> _Floats:
-    """Lattice-corrected Lugannani–Rice tails with the saddlepoint found by bracketing."""
-    return np.array([_tail(values[a:b], counts[a:b], draws) for a, b in pairwise(offsets.tolist())])
-
-
-def _tail(values: _Integers, counts: _Integers, draws: int) -> float:
-    from scipy.optimize import brentq
-    from scipy.special import logsumexp
-    from scipy.stats import norm
-
-    if values[-1] <= 0 or values[0] > 0:
-        return float(values[-1] > 0)
-    span = int(np.gcd.reduce(values - values[0]))
-    start = int(draws * values[0]) % span or span
-    if start > draws * values[-1]:
-        return 0.0
-    x = start - span / 2
-    weights = counts / counts.sum()
-
-    def gap(t: float) -> float:
-        tilted = np.exp(t * values - (t * values).max()) * weights
-        return float(draws * (tilted @ values) / tilted.sum() - x)
-
-    edge = 1.0 / np.abs(values).max()
-    while gap(-edge) > 0 or gap(edge) < 0:
-        edge *= 2
-    t = brentq(gap, -edge, edge, xtol=1e-16, rtol=8.9e-16)
-    tilted = np.exp(t * values - (t * values).max()) * weights
-    tilted /= tilted.sum()
-    second = draws * float(tilted @ np.square(values - tilted @ values))
-    w = np.sign(t) * np.sqrt(2 * (t * x - draws * logsumexp(t * values, b=weights)))
-    u = 2 / span * np.sinh(t * span / 2) * np.sqrt(second)
-    return float(norm.sf(w) + norm.pdf(w) * (1 / u - 1 / w))
-
-
 def _splitmix(seed: np.uint64, counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
     with np.errstate(over="ignore"):
         z = seed + (counters + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
-
-
-def task_draws(seed: np.uint64, tasks: int) -> NDArray[np.uint64]:
-    """One 32-bit random number a task."""
-    return _splitmix(seed, np.arange(tasks, dtype=np.uint64)) >> np.uint64(32)
 
 
 def task_sums(values: _Integers, draws: int, seed: np.uint64, first: int) -> _Integers:

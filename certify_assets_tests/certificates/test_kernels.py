@@ -62,23 +62,6 @@ def test_lattice_histogram(size: int, tasks: int) -> None:
             assert all(np.array_equal(left, right) for left, right in zip(fast, plain, strict=True))
 
 
-def test_saddlepoint_tails_equal_their_twin() -> None:
-    for seed in range(20):
-        covered, errors = random_counts(seed)
-        lattice = kernels.lattice_histogram(covered, errors, 1, 10)
-        np.testing.assert_allclose(
-            kernels.saddlepoint_tails(*lattice, 30),
-            reference.saddlepoint_tails(*lattice, 30),
-            rtol=1e-6,
-        )
-
-
-def test_task_draws_equal_their_twin() -> None:
-    assert np.array_equal(
-        kernels.task_draws(np.uint64(42), 50), reference.task_draws(np.uint64(42), 50)
-    )
-
-
 @pytest.mark.parametrize(("rho", "mean"), [(0.1, 0.1), (0.4, 0.3), (0.8, 0.05)])
 def test_error_icc_bound_equals_its_twin(rho: float, mean: float) -> None:
     rng = np.random.default_rng(int(100 * rho))

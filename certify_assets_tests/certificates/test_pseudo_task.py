@@ -156,18 +156,6 @@ def test_the_saddlepoint_agrees_with_the_quadrature() -> None:
     assert len(near) > 30 and max(map(abs, near)) < 0.05
 
 
-def test_the_quadrature_agrees_with_draws() -> None:
-    table, draws = counts(SIZES, ERRORS), 400_000
-    rng = np.random.default_rng(0)
-    z = table.errors[0] - 0.1 * table.covered[0]
-    above = 0
-    for _ in range(10):
-        sums = rng.exponential(size=(draws // 10, z.size)) @ z
-        above += int((sums + 0.9 * 8 * rng.exponential(size=draws // 10) >= 0).sum())
-    exact = tail(table, "1/10", 8.0, "exact")
-    assert abs(above / draws - exact) < 4 * math.sqrt(exact * (1 - exact) / draws)
-
-
 @pytest.mark.slow
 @given(st.integers(0, 10_000))
 @bounded(max_examples=6, deadline=None)
