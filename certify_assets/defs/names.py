@@ -153,12 +153,6 @@ def stored_version(store: Store, key: dg.AssetKey, corpus: str = "") -> dg.DataV
     return dg.DataVersion(sha256_bytes(canonical_json({name: found})))
 
 
-def is_stored(store: Store, key: dg.AssetKey, corpus: str = "") -> bool:
-    """Whether the document of an asset is stored, if it stores one."""
-    name = _document(key, corpus)
-    return name is None or store.exists(name)
-
-
 def _document(key: dg.AssetKey, corpus: str) -> str | None:
     if judge := judge_of(key):
         document = _OF_JUDGES.get(key.path[-1])

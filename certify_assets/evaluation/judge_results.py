@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.evaluation.audit import CertificateAudit, load_audits
 from certify_assets.evaluation.certification import deciding_certificates
+from certify_assets.judges.base import scores_from_log_odds
 from certify_assets.judges.judged import JudgedCorpus, StageFigures
 from certify_assets.judges.specs import JudgeSpec, judges
 
@@ -236,12 +238,22 @@ def _lengths(frame: pd.DataFrame) -> NDArray[np.float64]:
 def _agent_rates(
     sft: pd.DataFrame, frames: Mapping[str, pd.DataFrame]
 ) -> dict[str, NDArray[np.float64]]:
-    from certify_assets.judges.controls import AgentJudge
-
-    control = AgentJudge.train(
-        [str(agent) for agent in sft["agent"]], sft["outcome"].to_numpy(np.int8)
-    )
+    """Score runs by their agent's success rate on SFT, half a success and half a failure added."""
+    if sft["outcome"].nunique() < 2:
+        raise InputError(
+            f"{len(sft)} training runs need as many outcomes, 0 and 1 and some of each; train on "
+            "labelled runs of both."
+        )
+    rates = sft["outcome"].astype(float).groupby(sft["agent"].astype(str)).agg(_log_odds)
+    default = _log_odds(sft["outcome"].astype(float))
     return {
-        split: control.score([str(agent) for agent in frame["agent"]]).score
+        split: scores_from_log_odds(
+            frame["agent"].astype(str).map(rates).fillna(default).to_numpy(np.float64)
+        ).score
         for split, frame in frames.items()
     }
+
+
+def _log_odds(outcomes: pd.Series[float]) -> float:
+    successes = float(outcomes.sum())
+    return math.log((successes + 0.5) / (len(outcomes) - successes + 0.5))

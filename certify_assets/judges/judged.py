@@ -390,10 +390,6 @@ class JudgedCorpus:
         known = self.is_trained and self.name not in platform_judges()
         return self.stored_artifact.details.get(_REGISTERED) if known else None
 
-    def require_artifact(self) -> None:
-        """Refuse a judge that is not trained, or not on what is stored now; see `artifact`."""
-        _ = self.artifact
-
     def record(self, adapter_sha256: str, sft: pd.DataFrame | None = None) -> JudgeRecord:
         """Return the record of a training on what is stored now; counts are of its SFT rows."""
         record = JudgeRecord(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -28,13 +27,6 @@ def sorted_line(value: Any) -> str:
 def canonical_line(value: Any) -> str:
     """Encode an object as canonical JSON, without the newline."""
     return canonical_json(value).decode("utf-8").rstrip("\n")
-
-
-def kept_lines(data: bytes) -> Iterator[Any]:
-    """Yield what a killed run kept, a JSON value a line; torn and foreign lines are passed over."""
-    for line in data.decode("utf-8", "replace").splitlines():
-        with suppress(ValueError):
-            yield parse_json(line)
 
 
 class Line(NamedTuple):

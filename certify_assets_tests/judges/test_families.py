@@ -148,4 +148,4 @@ def test_a_changed_file_of_a_new_family_is_refused(corpora: Store, bayes: BayesS
         judge.key("adapter.json"), {**again.artifact.to_dict(), "renderer_sha256": "0"}
     )
     with pytest.raises(StaleCertificateError, match="under another renderer"):
-        judged(corpora, CORPUS, NAME).require_artifact()
+        _ = judged(corpora, CORPUS, NAME).artifact

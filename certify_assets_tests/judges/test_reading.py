@@ -13,7 +13,6 @@ from certify_assets.corpora.rendering import Renderer, render_frame
 from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
 from certify_assets.evaluation.certification import certify_judge, verify_stored
 from certify_assets.judges.canary import LANGUAGE_RUNS
-from certify_assets.judges.controls import UNCUT
 from certify_assets.judges.families.endpoint import EndpointSpec
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.compact import compact_model_path
@@ -86,7 +85,7 @@ def test_a_configured_judge_reads_what_it_says(corpora: Store) -> None:
     # another number there makes it stale, and the first one again does not
     configure(corpora.root, {**SHORT, "chars": 500})
     with pytest.raises(StaleCertificateError, match=r"judges\.yaml says otherwise now"):
-        short(corpora).require_artifact()
+        _ = short(corpora).artifact
     configure(corpora.root, SHORT)
     short(corpora).require_scores()
 
@@ -103,7 +102,7 @@ def test_what_was_trained_keeps_what_it_reads_until_it_is_trained_again(corpora:
     assert newer.reading == JudgeInput() and verify_stored(newer) == []
     newer.train()
     again = JudgedCorpus.of(judged(corpora, "one").corpus, more)
-    assert again.renderer == UNCUT
+    assert again.renderer == WHOLE.renderer
     assert again.registration == {
         "judge": more.registration(),
         "reading": {"chars": "whole", "step_chars": "whole"},
@@ -311,7 +310,7 @@ def test_a_change_of_a_setting_makes_a_judge_of_words_stale(
     assert judged(corpora, "three", "mine").artifact == record
     configure(corpora.root, {**entry, **change})
     with pytest.raises(StaleCertificateError, match=f"another {named} than judges.yaml has now"):
-        judged(corpora, "three", "mine").require_artifact()
+        _ = judged(corpora, "three", "mine").artifact
 
 
 @pytest.mark.parametrize("family", ["sft", "transfer"])

@@ -22,8 +22,8 @@ from certify_assets.certificates import (
     n_min,
 )
 from certify_assets.errors import InputError, LeakError
-from certify_assets.judges.controls import UNCUT
 from certify_assets.judges.harvest.rows import ContaminationRow, GateRow, SkewRow
+from certify_assets.judges.reading import WHOLE
 from certify_assets.judges.record import columns, texts
 from certify_assets.judges.selection import choosing_half
 
@@ -201,7 +201,7 @@ def contamination(gate: HarvestGate, table: pd.DataFrame, pool: HarvestPool) -> 
 
 def rendered_lengths(frame: pd.DataFrame) -> NDArray[np.int64]:
     """Characters of each whole run."""
-    return np.array([len(text) for text in texts(frame, UNCUT)], dtype=np.int64)
+    return np.array([len(text) for text in texts(frame, WHOLE.renderer)], dtype=np.int64)
 
 
 def skew(
