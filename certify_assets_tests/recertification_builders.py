@@ -8,18 +8,12 @@ import pandas as pd
 
 from certify_assets.certificates import Certificate
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.files import canonical_json
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import GRID
 from certify_assets.operations.deployment import strictest_certificates
+from certify_assets.operations.deployment_record import DeploymentRecord, append_deployment
 from certify_assets.operations.labels import Label, append_labels
-from certify_assets.operations.layout import (
-    DECISION_COLUMNS,
-    batch_key,
-    deployment_key,
-    deployments_key,
-    own_key,
-)
+from certify_assets.operations.layout import DECISION_COLUMNS, batch_key, deployment_key, own_key
 from certify_assets.operations.sampling import SamplingPlan, draw_tasks
 from certify_assets.storage.store import Store
 
@@ -60,12 +54,11 @@ def deploy_by_hand(
         "number": number,
         "time": time,
         "findings": [],
+        "kept": "",
         "mlflow": None,
     }
-    store.write_json(deployment_key(corpus), document)
-    store.append_line(
-        deployments_key(corpus), lambda _: canonical_json(document).decode("utf-8").rstrip("\n")
-    )
+    made = append_deployment(Corpus(store, corpus), DeploymentRecord.from_dict(document, "here"))
+    store.write_json(deployment_key(corpus), asdict(made))
     return document
 
 
@@ -120,12 +113,12 @@ def write_batch(
         frame.loc[
             frame["task_id"].isin(set(Corpus(store, corpus).manifest.assignment)),
             ["decision", "reason"],
-        ] = ["human", "seen_task"]
+        ] = ["human", "known_task"]
     drawn = draw_tasks(plan, corpus, names)
     frame["asked"] = np.where(
         frame["decision"] == "human", "undecided", np.where(drawn == "spot", "spot_check", "")
     )
-    frame.loc[(drawn == "audit") & (frame["reason"] != "seen_task"), "asked"] = "audit_sample"
+    frame.loc[(drawn == "audit") & (frame["reason"] != "known_task"), "asked"] = "audit_sample"
     frame = frame.assign(
         reject_threshold=reject, release_threshold=np.nan if release is None else release
     )
@@ -146,6 +139,7 @@ def write_decisions(
     *,
     plan: SamplingPlan | None = None,
     deployment: int | None = 1,
+    changed: bool = False,
 ) -> None:
     """Write a table of decisions as the one of a batch, with all that vouches for it; the draw only where a plan is given."""
     if plan is not None:
@@ -161,8 +155,15 @@ def write_decisions(
     sha256 = store.write_table(
         batch_key(corpus, batch, "decisions.parquet"), frame[list(DECISION_COLUMNS)]
     )
+    identities = frame[["trajectory_id", "task_id"]].assign(content_sha256="", changed=changed)
     about = {
+        "corpus": corpus,
+        "batch": batch,
         "decisions_sha256": sha256,
+        "identities_sha256": store.write_table(
+            batch_key(corpus, batch, "identities.parquet"), identities
+        ),
+        "audit_sha256": "",
         "draw_sha256": store.sha256(batch_key(corpus, batch, "draw.json")),
     }
     store.write_json(batch_key(corpus, batch, "batch.json"), about)

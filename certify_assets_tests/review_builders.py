@@ -63,7 +63,12 @@ def write_batch(
     path.parent.mkdir(parents=True, exist_ok=True)
     write_trajectories(path, to_frame(made))
     frame = pd.DataFrame([{**row, "batch": batch} for row in rows], columns=list(DECISION_COLUMNS))
-    store.write_table(batch_key("c", batch, "decisions.parquet"), frame)
+    about = {
+        "decisions_sha256": store.write_table(batch_key("c", batch, "decisions.parquet"), frame),
+        "runs_sha256": store.sha256(batch_key("c", batch, "runs.parquet")),
+        "audit_sha256": "",
+    }
+    store.write_json(batch_key("c", batch, "batch.json"), about)
 
 
 def session_batch(store: Store, *, audits: int = 2, undecided: int = 4) -> list[str]:

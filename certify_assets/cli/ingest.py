@@ -268,15 +268,9 @@ def _show(received: Received, records: list[BatchRecord], *, dry_run: bool) -> N
     "LangSmith; with mlflow, FILE is the address of the server (http://HOST:PORT) or database.",
 )
 @click.option("--batch", default="", help="Only the decisions of this batch. [default: all]")
-@click.option(
-    "--name",
-    help="Name of the score or feedback. [default: certify_decision, which MLflow's always have]",
-)
 @corpus_option
 @json_option
-def export(
-    corpus: Corpus, path: str, tool: str, batch: str, name: str | None, as_json: bool
-) -> None:
+def export(corpus: Corpus, path: str, tool: str, batch: str, as_json: bool) -> None:
     """Write decisions as a file that a tracing tool imports, or log them as assessments in MLflow.
 
     There is one score, feedback or assessment a run, with its reason and certificate, which
@@ -284,19 +278,13 @@ def export(
     are counted and left out. Where Langfuse's limit of a request asks for it, FILE-2 and more are
     written.
     """
-    from certify_assets.operations.decision_exports import (
-        DECISION_NAME,
-        export_decisions,
-        log_decisions,
-    )
+    from certify_assets.operations.decision_exports import export_decisions, log_decisions
     from certify_assets.storage.mlflow_server import without_credentials
 
     if tool == "mlflow":
-        if name is not None:
-            raise InputError("assessments in MLflow are always certify_decision; leave --name out.")
         made = log_decisions(corpus, path, batch=batch)
     else:
-        made = export_decisions(corpus, Path(path), tool, batch=batch, name=name or DECISION_NAME)
+        made = export_decisions(corpus, Path(path), tool, batch=batch)
     if as_json:
         document = {**asdict(made), "files": [str(file) for file in made.files]}
         if tool != "mlflow":

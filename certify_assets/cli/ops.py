@@ -110,18 +110,12 @@ ops.add_command(recertify)
         "at first drawn now]"
     ),
 )
-@click.option(
-    "--certificates-key",
-    hidden=True,
-    help="Certificates of a recertification, by their key in the data root.",
-)
 @corpus_option
 @json_option
 def deploy(
     corpus: Corpus,
     judge: str,
     alphas: tuple[str, ...],
-    certificates_key: str | None,
     batch_only: bool,
     accept_resplit: bool,
     accept_choice: bool,
@@ -146,7 +140,6 @@ def deploy(
             JudgedCorpus(corpus, judge),
             alpha=_budgets(alphas),
             sampling=replace(plan_before(corpus), **given),
-            certificates_key=certificates_key,
             batch_only=batch_only,
             accept_resplit=accept_resplit,
             accept_choice=accept_choice,
@@ -200,49 +193,6 @@ def rollback(corpus: Corpus, number: int | None, as_json: bool) -> None:
         made = redeploy(corpus, number)
         report_stored(corpus, "ops rollback", "operations/deployment")
     _show_made(corpus, made, as_json=as_json)
-
-
-@ops.command()
-@click.argument("corpus")
-@click.option(
-    "--keep", type=COUNT, default=5, help="Last deployments that can be gone back to afterwards."
-)
-@click.option("--dry-run", is_flag=True, help="List the copies; remove none.")
-@corpus_option
-@json_option
-def prune(corpus: Corpus, keep: int, dry_run: bool, as_json: bool) -> None:
-    """Remove copies that earlier deployments keep of their judge and corpus.
-
-    Those of the last deployments, of the present one and of runs that wait for a draw stay. What
-    was decided stays too; `certify ops rollback` does not go back to a deployment without its
-    copies, and the lineage of its decisions ends there.
-    """
-    from certify_assets.operations.kept_copies import kept_copies, prune_kept
-
-    gone = (
-        [item for item in kept_copies(corpus, last=keep) if not item.needed]
-        if dry_run
-        else prune_kept(corpus, last=keep)
-    )
-    if as_json:
-        emit_json(
-            {"corpus": corpus.name, "removed": not dry_run, "copies": list(map(asdict, gone))}
-        )
-        return
-    rows = [
-        [
-            item.sha256[:12],
-            ", ".join(map(str, item.deployments)),
-            str(item.files),
-            f"{item.bytes:,}",
-        ]
-        for item in gone
-    ]
-    done = "would be removed" if dry_run else "are removed"
-    if rows:
-        show_table(f"Copies that {done}", ["copies", "deployments", "files", "bytes"], rows)
-    else:
-        show_line(f"No copies are older than the last {keep} deployments of {corpus}.")
 
 
 @ops.command()

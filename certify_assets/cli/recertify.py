@@ -43,16 +43,11 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--schedule",
-    type=click.Choice(["planned", "inverse_square", "geometric", "equal"]),
+    type=click.Choice(["planned", "inverse_square"]),
     help="How δ is spent; declared once. [default: planned]",
 )
 @click.option("--total", type=OPEN_SHARE, default=0.05, help="δ of all together.")
-@click.option("--ratio", type=OPEN_SHARE, default=0.5, help="Of the geometric schedule.")
-@click.option(
-    "--count",
-    type=COUNT,
-    help="Equal shares of the schedules planned and equal. [default: 4 and 10]",
-)
+@click.option("--count", type=COUNT, default=4, help="Equal shares of the planned schedule.")
 @click.option("--every", type=COUNT, default=20, help="Least new tasks, part of the schedule.")
 @click.option(
     "--reason",
@@ -79,8 +74,7 @@ def recertify(
     at_least: int | None,
     training_labels: bool,
     total: float,
-    ratio: float,
-    count: int | None,
+    count: int,
     every: int,
     as_json: bool,
 ) -> None:
@@ -92,7 +86,7 @@ def recertify(
     of labels, never by what they say. Exit 3 where nothing is certified, too few tasks are new, or
     the deployment is refused.
     """
-    from certify_assets.evaluation.spending import SCHEDULES, Schedule
+    from certify_assets.evaluation.spending import Schedule
     from certify_assets.operations.deployment import certified_judge
 
     if training_labels:
@@ -103,15 +97,7 @@ def recertify(
         _require_schedule(ctx)
     judged = certified_judge(JudgedCorpus(corpus, judge or _deployed(corpus)))
     declared = (
-        None
-        if schedule is None
-        else Schedule(
-            schedule,
-            total,
-            ratio=ratio,
-            count=count or SCHEDULES[schedule],
-            least_new_tasks=every,
-        )
+        None if schedule is None else Schedule(schedule, total, count=count, least_new_tasks=every)
     )
     if dry_run:
         preview = _preview(judged, declared)
@@ -124,7 +110,7 @@ def recertify(
 
 def _require_schedule(ctx: click.Context) -> None:
     """Refuse options of a schedule without one: they would be ignored."""
-    for name in ("total", "ratio", "count", "every"):
+    for name in ("total", "count", "every"):
         if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
             raise InputError(
                 f"--{name} is part of a schedule; name the schedule too (--schedule "

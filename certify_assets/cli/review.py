@@ -5,20 +5,16 @@ from __future__ import annotations
 import re
 import signal
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from certify_assets.assumptions import MINUTES_PER_RUN
 from certify_assets.cli.options import (
     NATURAL,
-    OPEN_SHARE,
     PATH,
-    Finite,
     remedies,
     say_read_as,
     store_option,
@@ -49,22 +45,12 @@ if TYPE_CHECKING:
 PORT = 8713
 
 
-def _costs(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say what a label costs."""
-    minutes = click.option(
-        "--minutes-per-run",
-        type=Finite(min=0, min_open=True),
-        default=MINUTES_PER_RUN,
-        show_default=True,
-        help="Minutes that a label takes (an assumption).",
-    )
-    double = click.option(
-        "--double",
-        type=click.FloatRange(0, 1),
-        default=0.0,
-        help="Share of runs, drawn, that two reviewers label.",
-    )
-    return minutes(double(command))
+_double_option = click.option(
+    "--double",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    help="Share of runs, drawn, that two reviewers label.",
+)
 
 
 @click.group()
@@ -93,12 +79,12 @@ def _open(store: Store, corpus: str) -> Corpus:
 @review.command("queue")
 @click.argument("corpus")
 @click.option("--limit", type=NATURAL, default=20, help="Rows of the queue to print.")
-@_costs
+@_double_option
 @store_option
 @json_option
 @click.pass_context
 def queue_(
-    ctx: click.Context, /, corpus: str, limit: int, store: Store, as_json: bool, **costs: float
+    ctx: click.Context, /, corpus: str, limit: int, store: Store, as_json: bool, double: float
 ) -> None:
     """Print the review queue of a corpus and what it costs.
 
@@ -108,7 +94,7 @@ def queue_(
     from certify_assets.operations.review_queue import load_queue
 
     opened = _open(store, corpus)
-    queue = load_queue(opened, **costs)
+    queue = load_queue(opened, double=double)
     _print(opened, queue, limit, as_json)
     ctx.exit(NOTHING if queue.faults else 0)
 
@@ -127,7 +113,7 @@ def queue_(
     type=PATH,
     help="Write the queue here as tasks of Label Studio (.json), with the runs' texts.",
 )
-@_costs
+@_double_option
 @store_option
 @json_option
 def export(
@@ -137,7 +123,7 @@ def export(
     studio: Path | None,
     store: Store,
     as_json: bool,
-    **costs: float,
+    double: float,
 ) -> None:
     """Write the review queue for labelling elsewhere.
 
@@ -151,7 +137,7 @@ def export(
         raise InputError("there is no file to write; name FILE, or one with --label-studio.")
     refuse_overwrite({"FILE": path, "--label-studio": studio}, {})
     opened = _open(store, corpus)
-    queue = load_queue(opened, **costs)
+    queue = load_queue(opened, double=double)
     if path is not None:
         export_queue(path, queue, with_judge=with_judge)
     if studio is not None:
@@ -255,25 +241,9 @@ def import_(
 @click.option(
     "--gold",
     type=PATH,
-    help="Table of trajectory_id and known outcome: these runs are mixed in blind, to measure "
-    "reviewers; their labels are none of the queue.",
+    help="Table of trajectory_id and known outcome: these runs are mixed in blind, one in twenty, "
+    "to measure reviewers.",
 )
-@click.option(
-    "--gold-share",
-    type=OPEN_SHARE,
-    help="Their share of what each reviewer is shown.  [default: 0.05]",
-)
-@success_label_option
-@click.option(
-    "--user-header",
-    default="",
-    help="Header in which a proxy names the reviewer whom it let in; no links then.",
-)
-@click.option(
-    "--trusted-proxy", multiple=True, help="Address of that proxy, from which alone it is believed."
-)
-@click.option("--tls-cert", type=PATH, help="Certificate chain (PEM); pages are then https.")
-@click.option("--tls-key", type=PATH, help="Private key of the certificate (PEM).")
 @click.option("--root-path", default="", help="Path below which a proxy shows the page: /review.")
 @click.option("--public-host", default="", help="Name under which a proxy shows it, by https.")
 @click.option(
@@ -281,7 +251,7 @@ def import_(
     is_flag=True,
     help="Allow an address that other machines reach without encryption.",
 )
-@_costs
+@_double_option
 @store_option
 @json_option
 def serve(
@@ -292,18 +262,11 @@ def serve(
     token_file: Path | None,
     criteria: Path | None,
     gold: Path | None,
-    gold_share: float | None,
-    success_label: str | None,
-    user_header: str,
-    trusted_proxy: tuple[str, ...],
-    tls_cert: Path | None,
-    tls_key: Path | None,
     root_path: str,
     public_host: str,
     exposed: bool,
     store: Store,
     as_json: bool,
-    minutes_per_run: float,
     double: float,
 ) -> None:
     """Serve the page on which runs are labelled, until Ctrl-C or SIGTERM.
@@ -312,35 +275,23 @@ def serve(
     link, for one reviewer, who gives a name on the page, or those of --token-file.
     """
     from certify_assets.cli.launching import report_stored
-    from certify_assets.cli.review_links import ProxyAccounts
-    from certify_assets.cli.review_server import ReviewServer, encryption
-    from certify_assets.evaluation.anchors import anchor_heads
+    from certify_assets.cli.review_server import ReviewServer
     from certify_assets.operations.labels import anchor_labels
     from certify_assets.operations.layout import labels_key
     from certify_assets.operations.review_criteria import read_criteria
     from certify_assets.operations.review_session import ReviewSession
 
     opened = _open(store, corpus)
-    if (tls_cert is None) != (tls_key is None):
-        raise InputError("--tls-cert and --tls-key belong together; give both or neither.")
-    encrypted = encryption(tls_cert, tls_key) if tls_cert and tls_key else None
-    _require_reachable(host, exposed, encrypted is not None)
+    _require_reachable(host, exposed)
     _require_proxy(root_path, public_host)
-    proxy = ProxyAccounts.declared(user_header, trusted_proxy)
-    if proxy is not None and (reviewers or token_file):
-        raise InputError(
-            "--user-header lets in whom the proxy names; leave --reviewer and --token-file out."
-        )
     read = None if criteria is None else read_criteria(criteria)
-    known = _known_runs(opened, gold, gold_share, success_label)
+    known = _known_runs(opened, gold)
     if read and known and (lacking := read.lacking(run.task_id for run in known.runs.values())):
         raise InputError(
             f"{criteria} has no criterion for {lacking} of the tasks of {gold}, which would show "
             "reviewers that their runs are known; add the criteria, or take the runs out."
         )
-    session = ReviewSession(
-        store, corpus, minutes_per_run=minutes_per_run, double=double, criteria=read, gold=known
-    )
+    session = ReviewSession(store, corpus, double=double, criteria=read, gold=known)
     queue = session.queue().frame
     if known is not None and (wanted := round(len(queue) * known.odds)) > len(known.runs):
         say(
@@ -358,11 +309,9 @@ def serve(
         reviewers=reviewers,
         host=host,
         port=port,
-        encrypted=encrypted,
         prefix=root_path,
         public=public_host,
         token_file=token_file,
-        proxy=proxy,
     )
     _introduce(server, corpus, len(queue), as_json)
     key = labels_key(corpus)
@@ -372,24 +321,17 @@ def serve(
     finally:
         if store.exists(key) and store.sha256(key) != before:
             anchor_labels(opened)
-            anchor_heads(opened)
             report_stored(opened, "review serve", "operations/reviewed_labels")
 
 
-def _known_runs(
-    corpus: Corpus, path: Path | None, share: float | None, success_label: str | None
-) -> GoldSet | None:
+def _known_runs(corpus: Corpus, path: Path | None) -> GoldSet | None:
     """Read the runs of known outcome, where there are some."""
-    from certify_assets.operations.review_gold import GOLD_SHARE, read_gold
+    from certify_assets.operations.review_gold import read_gold
 
     if path is None:
-        if share is not None or success_label is not None:
-            raise InputError(
-                "--gold-share and --success-label are of a table of known runs; give --gold FILE."
-            )
         return None
     with remedies():
-        found, read_as = read_gold(corpus, path, share or GOLD_SHARE, success_label)
+        found, read_as = read_gold(corpus, path)
     say_read_as(path, read_as)
     return found
 
@@ -476,7 +418,7 @@ def _show(corpus: str, queue: Queue, agreement: Agreement, limit: int) -> None:
     )
 
 
-def _require_reachable(host: str, exposed: bool, encrypted: bool) -> None:
+def _require_reachable(host: str, exposed: bool) -> None:
     from certify_assets.operations.notification_config import is_loopback
 
     if host in {"", "0.0.0.0", "::"}:
@@ -484,12 +426,12 @@ def _require_reachable(host: str, exposed: bool, encrypted: bool) -> None:
             f"--host {host!r} is every address of this machine; give the one that reviewers "
             "will type."
         )
-    if encrypted or is_loopback(host):
+    if is_loopback(host):
         return
     if not exposed:
         raise InputError(
-            f"other machines reach {host}, and neither link nor labels are encrypted; give "
-            "--tls-cert and --tls-key, use 127.0.0.1 and a tunnel (ssh -L), or add --exposed."
+            f"other machines reach {host}, and neither link nor labels are encrypted; use "
+            "127.0.0.1 behind a proxy or a tunnel (ssh -L), or add --exposed."
         )
     say(f"warning: anyone who can read the traffic to {host} can label in any reviewer's name")
 
@@ -517,12 +459,6 @@ def _introduce(server: ReviewServer, corpus: str, waiting: int, as_json: bool) -
             }
         )
     else:
-        if not server.links:
-            show_line(
-                f"{waiting} runs wait. The proxy lets reviewers in; the page is {server.home}"
-            )
-            sys.stdout.flush()
-            return
         whose = "Give each reviewer their link" if "" not in server.links else "Open this link"
         shown = [f"  {name}: {url}" if name else f"  {url}" for name, url in server.links.items()]
         show_line(

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from certify_assets.cli.output import complain
-from certify_assets.cli.review_links import KEPT_SECONDS, Links, ProxyAccounts
+from certify_assets.cli.review_links import KEPT_SECONDS, Links
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.reports.review_page import (
     Reviewer,
@@ -66,7 +66,7 @@ class ReviewLimits:
     headers: int = 100
     #: from the first byte of a request to the last of the answer
     seconds: float = 20.0
-    #: until the headers are complete, those of the encryption as well
+    #: until the headers are complete
     header_seconds: float = 5.0
     #: at the same time, of all clients
     connections: int = 256
@@ -118,15 +118,9 @@ class ReviewApp:
     """
 
     def __init__(
-        self,
-        session: ReviewSession,
-        links: Links,
-        site: Site,
-        limits: ReviewLimits,
-        proxy: ProxyAccounts | None = None,
+        self, session: ReviewSession, links: Links, site: Site, limits: ReviewLimits
     ) -> None:
         self.session, self.links, self.site, self.limits = session, links, site, limits
-        self.proxy = proxy
         posts = {
             "/name": self._name,
             "/label": self._label,
@@ -160,7 +154,7 @@ class ReviewApp:
         scope["root_path"], scope["path"] = self.site.prefix, self.site.prefix + inner
         request = Request(scope, receive)
         request.state.connection.begin()
-        token = self._token(request)
+        token = self.links.known(self._cookie(request, self.site.cookie))
         if token is not None:
             request.state.connection.keep()
         request.state.token = token
@@ -172,21 +166,6 @@ class ReviewApp:
                 await self.pages(scope, receive, send)
         except ClientDisconnect:
             return
-
-    def _token(self, request: Request) -> str | None:
-        """Return the token of a link, or of the account that a trusted proxy names."""
-        if self.proxy is None:
-            return self.links.known(self._cookie(request, self.site.cookie))
-        given = request.headers.getlist(self.proxy.header)
-        peer = request.client.host if request.client else ""
-        if peer not in self.proxy.addresses or len(given) != 1:
-            return None
-        try:
-            # headers are read as Latin-1, and names are UTF-8
-            name = self.session.name(given[0].encode("latin-1").decode("utf-8"))
-        except (InputError, UnicodeError):
-            return None
-        return self.links.account(name)
 
     async def _read(self, request: Request) -> bytes:
         """Read the body of a request, as much of it as a form may have."""
@@ -280,7 +259,7 @@ class ReviewApp:
         return answer(HTTPStatus.OK, page)
 
     def _enter(self, request: Request, given: str) -> Response:
-        token = self.links.known(given) if self.proxy is None else None
+        token = self.links.known(given)
         if token is None:
             raise _refusal(
                 HTTPStatus.FORBIDDEN,
@@ -390,10 +369,10 @@ class ReviewApp:
         """Return the reviewer, None without a name; refuse those without the link."""
         token = request.state.token
         if token is None:
-            sentence = "Open the link that was printed when this server was started."
-            if self.proxy is not None:
-                sentence = "Log in to the proxy of this page: it has to say who you are."
-            raise _refusal(HTTPStatus.FORBIDDEN, sentence)
+            raise _refusal(
+                HTTPStatus.FORBIDDEN,
+                "Open the link that was printed when this server was started.",
+            )
         try:
             return self.links.owner(token) or self.session.name(self._cookie(request, _REVIEWER))
         except InputError:

@@ -1,14 +1,12 @@
-"""Who may label: links with tokens, kept in a file or not, or accounts of a trusted proxy."""
+"""Who may label: links with tokens, kept in a file or not."""
 
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import re
 import secrets
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -16,41 +14,8 @@ from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, parse_json, write_atomic
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_\-]{32,128}")
-_HEADER: Final = re.compile(r"[A-Za-z][A-Za-z0-9\-]{0,63}")
 #: a browser may keep a cookie for 400 days, not longer
 KEPT_SECONDS: Final = 400 * 24 * 3600
-
-
-@dataclass(frozen=True)
-class ProxyAccounts:
-    """A proxy that authenticates reviewers and names them in a header of every request."""
-
-    header: str
-    addresses: frozenset[str]
-
-    @classmethod
-    def declared(cls, header: str, addresses: Sequence[str]) -> ProxyAccounts | None:
-        """Read --user-header and --trusted-proxy, which belong together; None without both."""
-        if not header and not addresses:
-            return None
-        if not header or not addresses:
-            raise InputError(
-                "--user-header and --trusted-proxy belong together: a header is believed only of "
-                "a proxy that is declared, since anyone could send it; give both or neither."
-            )
-        if not _HEADER.fullmatch(header):
-            raise InputError(f"--user-header {header!r} is no header; give one like X-Remote-User.")
-        known = set()
-        for address in addresses:
-            try:
-                # as a connection's is written: 0:0:0:0:0:0:0:1 is ::1
-                known.add(str(ipaddress.ip_address(address)))
-            except ValueError:
-                raise InputError(
-                    f"--trusted-proxy {address!r} is no IP address; give the one from which the "
-                    "proxy connects, such as 127.0.0.1."
-                ) from None
-        return cls(header.lower(), frozenset(known))
 
 
 class Links:
@@ -103,15 +68,6 @@ class Links:
                 kept = {name: one for name, one in self._kept.items() if one != token}
                 self._keep(kept | {reviewer: token})
             return self._names[token] == reviewer
-
-    def account(self, name: str) -> str:
-        """Return the token of a reviewer whom a trusted proxy named."""
-        with self._binding:
-            found = next((token for token, owner in self._names.items() if owner == name), None)
-            if found is None:
-                found = secrets.token_urlsafe(32)
-                self._names[found] = name
-            return found
 
     def _keep(self, tokens: Mapping[str, str]) -> None:
         self._kept = dict(tokens)

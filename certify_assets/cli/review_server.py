@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -17,7 +16,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from certify_assets.cli.review_app import ReviewApp, ReviewLimits, Site, not_understood
-from certify_assets.cli.review_links import Links, ProxyAccounts
+from certify_assets.cli.review_links import Links
 from certify_assets.errors import InputError
 from certify_assets.operations.notification_config import is_loopback
 
@@ -29,22 +28,6 @@ _BACKLOG: Final = 64
 _HEAD_BYTES: Final = 1 << 18
 #: for answers that are on their way when the server is stopped
 _STOP_SECONDS: Final = 5
-
-
-def encryption(certificate: Path, key: Path) -> ssl.SSLContext:
-    """Return what encrypts connections with the files of --tls-cert and --tls-key."""
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        # an encrypted key would ask at the terminal
-        made.load_cert_chain(certificate, key, password=lambda: b"")
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"--tls-cert {certificate} and --tls-key {key} are no certificate chain with its "
-            f"key, both PEM and the key not encrypted ({getattr(error, 'reason', '') or error}); "
-            "give others."
-        ) from None
-    return made
 
 
 class _Places:
@@ -85,68 +68,38 @@ class _Connection(H11Protocol):
     after idle strangers, `timeout_keep_alive` begins after an answer. With them and no class of
     ours, 17 of the server's 57 tests failed, among them all that hold connections open.
 
-    uvicorn has no time limit before a request is complete and none of its own for a handshake,
-    closes on clients that have closed their half, and answers what is not HTTP without the headers
-    of our pages. The encryption starts here, not in the listening socket, so that a connection has
-    its place and its time limits from its first byte on.
+    uvicorn has no time limit before a request is complete, closes on clients that have closed their
+    half, and answers what is not HTTP without the headers of our pages.
     """
 
     def __init__(
         self,
         places: _Places,
         limits: ReviewLimits,
-        encrypted: ssl.SSLContext | None,
         config: uvicorn.Config,
         server_state: Any,
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, {**app_state, "connection": self}, _loop)
-        self._places, self._limits, self._encrypted = places, limits, encrypted
+        self._places, self._limits = places, limits
         self._timers: list[asyncio.TimerHandle] = []
-        self._handshake: asyncio.Task[None] | None = None
-        self._early, self._ready, self._refused = b"", False, False
+        self._ready, self._refused = False, False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a place, encrypt where that is wanted, and let uvicorn have the connection."""
+        """Take a place, and let uvicorn have the connection."""
         self._raw = transport
         if not self._places.take(self):
             transport.abort()
             return
         waits = (self._limits.header_seconds, self._limits.seconds)
         self._timers = [self.loop.call_later(wait, self.cut) for wait in waits]
-        if self._encrypted is None:
-            self._begin(transport)
-            return
-        transport.pause_reading()
-        self._handshake = self.loop.create_task(self._encrypt(transport, self._encrypted))
-
-    async def _encrypt(self, transport: asyncio.Transport, context: ssl.SSLContext) -> None:
-        limit = self._limits.header_seconds
-        try:
-            made = await self.loop.start_tls(
-                transport, self, context, server_side=True, ssl_handshake_timeout=limit
-            )
-        except OSError:
-            made = None
-        if made is None or transport.is_closing():
-            self.cut()
-            self.connection_lost(None)
-            return
-        self._begin(made)
-
-    def _begin(self, transport: asyncio.Transport) -> None:
         self._ready = True
         super().connection_made(transport)
-        early, self._early = self._early, b""
-        if early:
-            self.data_received(early)
 
     def data_received(self, data: bytes) -> None:
-        """Let uvicorn have the bytes; those of a handshake's last piece wait for its end."""
-        if not self._ready:
-            self._early += data
-        elif not self._refused:
+        """Let uvicorn have the bytes."""
+        if not self._refused:
             super().data_received(data)
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
@@ -155,7 +108,7 @@ class _Connection(H11Protocol):
             return None
         self.cycle.more_body = False
         self.cycle.message_event.set()
-        return self._encrypted is None
+        return True
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is not HTTP with a page of ours."""
@@ -170,11 +123,8 @@ class _Connection(H11Protocol):
         head = h11.Response(status_code=page.status_code, headers=page.raw_headers)
         for event in (head, h11.Data(data=bytes(page.body)), h11.EndOfMessage()):
             self.transport.write(self.conn.send(event) or b"")
-        if self.transport.can_write_eof():
-            # what still comes is read until the client closes: a close would take the answer back
-            self.transport.write_eof()
-        else:
-            self.transport.close()
+        # what still comes is read until the client closes: a close would take the answer back
+        self.transport.write_eof()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Give the place back."""
@@ -202,8 +152,8 @@ class ReviewServer:
     """Serves one review session until it is stopped, by uvicorn.
 
     Each of `reviewers` gets a link; see `Links`. `prefix` is the path below which a proxy shows
-    the pages and `public` the name under which it does, over https. Links are kept in `token_file`;
-    with `proxy` there are none. Port 0 is any that is free; InputError where the address is taken.
+    the pages and `public` the name under which it does, over https. Links are kept in `token_file`.
+    Port 0 is any that is free; InputError where the address is taken.
     """
 
     def __init__(
@@ -214,11 +164,9 @@ class ReviewServer:
         host: str = "127.0.0.1",
         port: int = 0,
         limits: ReviewLimits | None = None,
-        encrypted: ssl.SSLContext | None = None,
         prefix: str = "",
         public: str = "",
         token_file: Path | None = None,
-        proxy: ProxyAccounts | None = None,
     ) -> None:
         self.limits = limits or ReviewLimits()
         names = [session.name(name) for name in reviewers]
@@ -232,21 +180,17 @@ class ReviewServer:
         self.server_port = int(self._socket.getsockname()[1])
         hosts = {"127.0.0.1", "localhost", "::1"} if is_loopback(host) else set()
         hosts |= {host.lower(), *filter(None, [public.lower()])}
-        secure = encrypted is not None or bool(public)
-        self.site = Site(
-            frozenset(hosts), f"certify_review_{self.server_port}", prefix.rstrip("/"), secure
-        )
+        cookie = f"certify_review_{self.server_port}"
+        self.site = Site(frozenset(hosts), cookie, prefix.rstrip("/"), secure=bool(public))
         at = public or f"{f'[{host}]' if ':' in host else host}:{self.server_port}"
-        self.home = f"{'https' if secure else 'http'}://{at}{self.site.prefix}/"
+        home = f"{'https' if public else 'http'}://{at}{self.site.prefix}/"
         #: the links that let reviewers in, by their names; one under "" for whom it is given
-        self.links = {name: f"{self.home}?token={token}" for name, token in links.tokens.items()}
-        if proxy is not None:
-            self.links = {}
+        self.links = {name: f"{home}?token={token}" for name, token in links.tokens.items()}
         places = _Places(self.limits.connections)
-        protocol: Any = partial(_Connection, places, self.limits, encrypted)
+        protocol: Any = partial(_Connection, places, self.limits)
         self._server = uvicorn.Server(
             uvicorn.Config(
-                ReviewApp(session, links, self.site, self.limits, proxy),
+                ReviewApp(session, links, self.site, self.limits),
                 http=protocol,
                 loop="asyncio",
                 ws="none",
@@ -265,8 +209,8 @@ class ReviewServer:
 
     @property
     def url(self) -> str:
-        """The first link, or the address where a proxy lets reviewers in."""
-        return next(iter(self.links.values()), self.home)
+        """The first link."""
+        return next(iter(self.links.values()))
 
     def serve(self) -> None:
         """Answer until `stop`, SIGINT or SIGTERM; answers on their way are finished."""

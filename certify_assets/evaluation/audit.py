@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from certify_assets.certificates.audit import Audit
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, LedgerError, StaleCertificateError
-from certify_assets.evaluation.anchors import anchor_heads, require_anchored
 from certify_assets.evaluation.certification import (
     deciding_certificates,
     deciding_sides,
@@ -115,7 +114,6 @@ def audit_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> AuditResult:
         name: deciding[0].provenance[name]
         for name in ("adapter_sha256", "scores_sha256", "manifest_sha256", "trajectories_sha256")
     }
-    require_anchored(judge.corpus)
     entry = record_read(
         judge.corpus,
         judge=judge.name,
@@ -130,7 +128,6 @@ def audit_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> AuditResult:
     documents = [audit.to_dict() for audit in audits]
     scores_sha256 = judge.store.write_table(judge.key("test_scores.parquet"), table)
     head = record_result(judge.store, entry, _result_sha256(documents, scores_sha256))
-    anchor_heads(judge.corpus)
     document = {
         "audits": documents,
         "test_scores_sha256": scores_sha256,

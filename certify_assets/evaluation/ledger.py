@@ -33,9 +33,8 @@ from certify_assets.corpora.config import NAMED_JUDGE, registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.deliveries import same_runs
 from certify_assets.errors import CertifyError, InputError, LedgerError
-from certify_assets.evaluation.anchors import heads_key
 from certify_assets.files import canonical_json, parse_json, sha256_bytes
-from certify_assets.storage.journal import Journal, LineFormat
+from certify_assets.storage.journal import Journal, LineFormat, heads_key
 from certify_assets.storage.store import Store
 
 READ_KINDS = ("first", "reused", "replay", "changed", "unregistered")

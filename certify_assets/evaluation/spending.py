@@ -22,17 +22,14 @@ from typing import Any
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets.evaluation.anchors import heads_key
 from certify_assets.judges.specs import DELTA
-from certify_assets.storage.journal import Journal, LineFormat
+from certify_assets.storage.journal import Journal, LineFormat, heads_key
 
 _FORMAT = LineFormat(encode=partial(json.dumps, sort_keys=True, ensure_ascii=False))
-#: kinds of schedules, and the number of shares that are equal where none is given
-SCHEDULES = {"planned": 4, "inverse_square": 10, "geometric": 10, "equal": 10}
+#: kinds of schedules
+SCHEDULES = ("planned", "inverse_square")
 #: of the total, for those that come after the planned ones
 _UNPLANNED = 0.2
-# no table of this world certifies at less
-_LEAST = 1e-12
 
 
 @dataclass(frozen=True)
@@ -40,12 +37,10 @@ class Schedule:
     """How much each recertification spends."""
 
     # planned: δ_n = .8·total/count for the first count, then .2·total·6/(π²k²) for the k-th after
-    # them; inverse_square: total·6/(π²n²); geometric: total·(1 − ratio)·ratio^(n−1); equal:
-    # total/count for the first count, and nothing afterwards
+    # them; inverse_square: total·6/(π²n²)
 
     kind: str = "planned"
     total: float = 0.05  # sum of all shares
-    ratio: float = 0.5
     count: int = 4
     least_new_tasks: int = 20  # that a recertification needs, independent of their outcomes
 
@@ -54,12 +49,10 @@ class Schedule:
             raise InputError(
                 f"the schedule {self.kind!r} is not known; give one of {', '.join(SCHEDULES)}."
             )
-        for name in ("total", "ratio"):
-            if not 0.0 < getattr(self, name) < 1.0:
-                raise InputError(
-                    f"{name} of the schedule is {getattr(self, name)!r}; give a number between 0 "
-                    "and 1."
-                )
+        if not 0.0 < self.total < 1.0:
+            raise InputError(
+                f"total of the schedule is {self.total!r}; give a number between 0 and 1."
+            )
         for name in ("count", "least_new_tasks"):
             if getattr(self, name) < 1:
                 raise InputError(
@@ -69,31 +62,22 @@ class Schedule:
 
     def share(self, number: int) -> float:
         """Return δ of the n-th recertification, n from 1, rounded down to four digits."""
-        if self.kind == "planned":
-            after = number - self.count
-            share = (
-                self.total * (1 - _UNPLANNED) / self.count
-                if after <= 0
-                else self.total * _UNPLANNED * 6 / (math.pi * after) ** 2
-            )
-        elif self.kind == "inverse_square":
-            share = self.total * 6 / (math.pi * number) ** 2
-        elif self.kind == "geometric":
-            share = self.total * (1 - self.ratio) * self.ratio ** (number - 1)
-        else:
-            share = self.total / self.count if number <= self.count else 0.0
-        return _down(share)
+        after = number - self.count
+        if self.kind == "inverse_square":
+            return _down(self.total * 6 / (math.pi * number) ** 2)
+        if after > 0:
+            return _down(self.total * _UNPLANNED * 6 / (math.pi * after) ** 2)
+        return _down(self.total * (1 - _UNPLANNED) / self.count)
 
     def words(self) -> str:
         """Describe the schedule."""
-        how = {
-            "planned": f"{1 - _UNPLANNED:g}·{self.total:g}/{self.count} for n ≤ {self.count}, then "
-            f"{_UNPLANNED:g}·{self.total:g}·6/(π²(n−{self.count})²)",
-            "inverse_square": f"{self.total:g}·6/(π²n²)",
-            "geometric": f"{self.total:g}·{1 - self.ratio:g}·{self.ratio:g}^(n−1)",
-            "equal": f"{self.total:g}/{self.count} for the first {self.count}",
-        }
-        return f"{self.kind}: the n-th spends {how[self.kind]}, all of them {self.total:g}"
+        how = f"{self.total:g}·6/(π²n²)"
+        if self.kind == "planned":
+            how = (
+                f"{1 - _UNPLANNED:g}·{self.total:g}/{self.count} for n ≤ {self.count}, then "
+                f"{_UNPLANNED:g}·{self.total:g}·6/(π²(n−{self.count})²)"
+            )
+        return f"{self.kind}: the n-th spends {how}, all of them {self.total:g}"
 
 
 @dataclass(frozen=True)
@@ -270,7 +254,7 @@ def claim(corpus: Corpus, inputs_sha256: str, judge: str) -> Claim:
                 f"{corpus} has declared no schedule of δ; declare one before the first "
                 "recertification."
             )
-        share = _share(corpus, before.of(judge))
+        share = before.of(judge).next_share()
         made.append(Claim(len(before.claims) + 1, share, inputs_sha256, _now(), judge))
         return [made[-1]]
 
@@ -295,22 +279,12 @@ def claim_certificate(corpus: Corpus, judge: str, inputs_sha256: str) -> Claim:
             if before.schedule is None:
                 declared = [_Declared(Schedule(), "")]
                 before = replace(before, schedule=Schedule(), since=len(before.tests))
-            share = _share(corpus, before.of(judge))
+            share = before.of(judge).next_share()
         made.append(Claim(number, share, inputs_sha256, _now(), judge, "certificate"))
         return [*declared, made[-1]]
 
     _append(corpus, line)
     return made[-1]
-
-
-def _share(corpus: Corpus, before: Spending) -> float:
-    share = before.next_share()
-    if before.schedule is not None and not share > 0.0:
-        raise InputError(
-            f"the schedule of {corpus} has nothing left ({before.schedule.words()}); declare "
-            "another, with the reason."
-        )
-    return share
 
 
 def finish(corpus: Corpus, number: int, document_sha256: str) -> None:
@@ -384,8 +358,6 @@ def _expected(before: Spending, entry: Claim) -> tuple[int, float]:
 
 
 def _down(share: float) -> float:
-    if share < _LEAST:
-        return 0.0
     scale = 10.0 ** (3 - math.floor(math.log10(share)))
     return math.floor(share * scale) / scale
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.evaluation.anchors import anchor_heads, heads_key
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.layout import alarms_key
 from certify_assets.operations.monitor_record import MonitorEntry
-from certify_assets.storage.journal import UNCHAINED, Journal
+from certify_assets.storage.journal import UNCHAINED, Journal, heads_key
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,6 @@ def record_alarms(judge: JudgedCorpus, entries: Sequence[MonitorEntry]) -> None:
 
     if raised:
         _journal(judge.corpus).extend(new)
-        anchor_heads(judge.corpus)
 
 
 def _journal(corpus: Corpus) -> Journal[Alarm]:

@@ -143,16 +143,14 @@ def _drawn(corpus: Corpus, batch: str, in_splits: frozenset[str]) -> pd.DataFram
     rows, draw = first_decisions_of(corpus, batch), Draw.load(corpus, batch)
     where = corpus.store.locate(batch_key(corpus.name, batch, "decisions.parquet"))
     about = corpus.store.read_json(batch_key(corpus.name, batch, "batch.json"))
-    if (about.get("corpus", corpus.name), about.get("batch", batch)) != (corpus.name, batch):
+    if (about.get("corpus"), about.get("batch")) != (corpus.name, batch):
         raise InputError(
             f"{where}: its batch.json is of {about.get('corpus')}, {about.get('batch')}{_MIXED}"
         )
     for file in ("decisions.parquet", "draw.json", "identities.parquet"):
         name = f"{file.partition('.')[0]}_sha256"
-        # batches of early versions have no hash of the identities
-        required = name in about or file != "identities.parquet"
         key = batch_key(corpus.name, batch, file)
-        if required and corpus.store.sha256(key) != about.get(name):
+        if corpus.store.sha256(key) != about.get(name):
             raise InputError(
                 f"{where}: {file} is not what was written when the batch was decided{_MIXED}"
             )

@@ -202,7 +202,7 @@ def _candidates(corpus: Corpus, now: DeploymentRecord) -> list[JudgedCorpus]:
     except CertifyError:
         # its candidate says what is wrong with it
         fresh = True
-    return [current, deployed] if fresh and now.kept else [current]
+    return [current, deployed] if fresh else [current]
 
 
 def _candidate(judge: JudgedCorpus, now: DeploymentRecord) -> _Candidate:
@@ -293,8 +293,6 @@ def _shares(now: DeploymentRecord, found: _Candidate) -> tuple[float, float] | N
     rows, corpus = certified_rows(found.judge, found.key), found.judge.corpus.current
     earlier = rows
     if found.fresh:
-        if not now.kept:
-            return None
         earlier = certified_rows(now.judge_on(corpus), now.certificates_key)
     both = rows.merge(earlier.rename(columns={"score": "before"}), on="trajectory_id")
     if both.empty:

@@ -16,7 +16,6 @@ from certify_assets.certificates.batch import Batch, BatchCertificate
 from certify_assets.certificates.batch_sides import SidesDraw, SidesPlan, sides_sha256
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, IntegrityError
-from certify_assets.evaluation.anchors import heads_key
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.specs import SIDES
 from certify_assets.operations.labels import Label, read_labels, resolve_labels
@@ -27,7 +26,7 @@ from certify_assets.operations.layout import (
     draws_key,
     provisional_rows,
 )
-from certify_assets.storage.journal import Journal, LineFormat, canonical_line
+from certify_assets.storage.journal import Journal, LineFormat, canonical_line, heads_key
 from certify_assets.storage.snapshot import remembered
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ class DrawnSeed:
     draws: int  # of the same or of overlapping runs so far, this one included
     seed: int
     time: str
-    batches: tuple[str, ...] = ()  # all of them; empty in lines of early versions, of one batch
+    batches: tuple[str, ...]  # all of them
     number: int = 0  # line of the journal, from 1; 0 until it is written
     previous: str = field(default="", compare=False)
 
@@ -72,7 +71,7 @@ class AuditRecord:
     batch_sha256: str
     seed: int
     order: tuple[str, ...]  # drawn runs, those of one side after those of the other
-    batches: tuple[str, ...] = ()  # whose runs these are; of early versions empty: the one
+    batches: tuple[str, ...]  # whose runs these are
 
     @property
     def delta(self) -> float:
@@ -102,8 +101,8 @@ class AuditRecord:
         values = dict(document)
         if values["schema"] != SCHEMA:
             raise ValueError(f"it is not {SCHEMA}")
-        plan, order = SidesPlan.from_dict(values.pop("plan")), tuple(values.pop("order"))
-        batches = tuple(values.pop("batches", ())) or (values["batch"],)
+        plan = SidesPlan.from_dict(values.pop("plan"))
+        order, batches = (tuple(values.pop(name)) for name in ("order", "batches"))
         return cls(**values, plan=plan, order=order, batches=batches)
 
 
@@ -284,7 +283,7 @@ def draws_journal(corpus: Corpus) -> Journal[DrawnSeed]:
     return Journal(
         corpus.store,
         draws_key(corpus.name),
-        lambda line: DrawnSeed(**{**line, "batches": tuple(line.get("batches", ()))}),
+        lambda line: DrawnSeed(**{**line, "batches": tuple(line["batches"])}),
         _FORMAT,
         heads=heads_key(corpus.name),
     )
@@ -292,11 +291,11 @@ def draws_journal(corpus: Corpus) -> Journal[DrawnSeed]:
 
 def _is_lost(corpus: Corpus, batch: str) -> bool:
     """Whether a batch was decided with an audit of its own that is gone."""
-    about = batch_key(corpus.name, batch, "batch.json")
     pooled = corpus.store.exists(batch_key(corpus.name, batch, "pooled.json"))
-    if pooled or not corpus.store.exists(about) or draw_of(corpus, batch) is not None:
+    if pooled or draw_of(corpus, batch) is not None:
         return False
-    return bool(corpus.store.read_json(about).get("audit_sha256"))
+    about = corpus.store.read_json(batch_key(corpus.name, batch, "batch.json"))
+    return bool(about["audit_sha256"])
 
 
 @remembered
@@ -319,7 +318,7 @@ def _verified(corpus: Corpus, batch: str) -> tuple[AuditRecord, SidesDraw]:
         raise IntegrityError(f"{where} {_EDITED} ({error})") from None
     written = (record.batch_sha256, record.draws, record.seed, record.time, record.batches)
     if not same or written not in {
-        (line.batch_sha256, line.draws, line.seed, line.time, line.batches or (batch,))
+        (line.batch_sha256, line.draws, line.seed, line.time, line.batches)
         for line in read_draws(corpus)
         if line.batch == batch
     }:

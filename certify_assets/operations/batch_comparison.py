@@ -66,22 +66,18 @@ class BatchComparison:
     compared: tuple[dict[str, Any], ...] = ()  # the groups: batches, tasks, level, tests
 
     @classmethod
-    def load(cls, corpus: Corpus, batch: str) -> BatchComparison | None:
-        """Read how a decided batch was compared; None of a batch of an early version."""
+    def load(cls, corpus: Corpus, batch: str) -> BatchComparison:
+        """Read how a decided batch was compared."""
         store, key = corpus.store, batch_key(corpus.name, batch, "comparison.json")
-        about = batch_key(corpus.name, batch, "batch.json")
-        logged = store.read_json(about).get("comparison_sha256") if store.exists(about) else None
-        if not logged:
-            return None
+        about = store.read_json(batch_key(corpus.name, batch, "batch.json"))
         try:
-            if not store.exists(key) or store.sha256(key) != logged:
+            if not store.exists(key) or store.sha256(key) != about["comparison_sha256"]:
                 raise ValueError("another one is logged")
             values = store.read_json(key)
             return cls(
-                **values
-                | {name: tuple(values.get(name, ())) for name in ("certificates", "compared")}
+                **values | {name: tuple(values[name]) for name in ("certificates", "compared")}
             )
-        except (TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise IntegrityError(
                 f"{store.locate(key)} is not what it was when the batch was decided ({error}); "
                 "restore it from a backup."
@@ -239,7 +235,7 @@ def _earlier(
             continue
         require_as_decided(corpus, name, "decisions")
         document, rows = BatchComparison.load(corpus, name), first_decisions_of(corpus, name)
-        if document is not None and document.certificates not in ((), certificates):
+        if document.certificates not in ((), certificates):
             return
         if set(rows["certificate_sha256"]) - {"", ";".join(certificates)}:
             return
@@ -253,10 +249,10 @@ def _earlier(
 
 def _before(corpus: Corpus, batch: str) -> BatchComparison:
     """Return the document of the last batch that was decided."""
-    # one that was taken back has spent its level all the same; early versions spent none
+    # one that was taken back has spent its level all the same
     for name in reversed(batch_folders(corpus, undone=True)):
         if name != batch and is_decided(corpus, name):
-            return BatchComparison.load(corpus, name) or BatchComparison(batch=name)
+            return BatchComparison.load(corpus, name)
     return BatchComparison(batch=batch)
 
 

@@ -139,7 +139,7 @@ def _overlapping(corpus: Corpus, batch: str, runs: set[str]) -> list[DrawnSeed]:
     return [
         line
         for line in read_draws(corpus)
-        if line.batch == batch or any(overlaps(name) for name in line.batches or (line.batch,))
+        if line.batch == batch or any(overlaps(name) for name in line.batches)
     ]
 
 

@@ -54,7 +54,7 @@ class WaitingRuns:
 
 def scorer_of(deployed: DeploymentRecord) -> tuple[str, str]:
     """Return the judge that scores under a deployment: scores of one judge compare."""
-    return deployed.judge, deployed.fingerprint.get("adapter_sha256", "")
+    return deployed.judge, deployed.fingerprint["adapter_sha256"]
 
 
 def waiting_runs(corpus: Corpus) -> list[WaitingRuns]:
@@ -62,8 +62,7 @@ def waiting_runs(corpus: Corpus) -> list[WaitingRuns]:
     deployments = {item.number: item for item in read_deployments(corpus)}
     found: dict[tuple[str, str], WaitingRuns] = {}
     for name in batch_names(corpus):
-        about = batch_key(corpus.name, name, "batch.json")
-        document = corpus.store.read_json(about) if corpus.store.exists(about) else {}
+        document = corpus.store.read_json(batch_key(corpus.name, name, "batch.json"))
         runs = int(document.get("decisions", {}).get(PROVISIONAL, 0))
         made = deployments.get(document.get("deployment") or 0)
         pooled = corpus.store.exists(batch_key(corpus.name, name, "pooled.json"))

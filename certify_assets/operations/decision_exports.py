@@ -22,7 +22,7 @@ from certify_assets.operations.layout import (
     require_as_decided,
 )
 
-#: name of the score or feedback where none is given
+#: name of the score or feedback
 DECISION_NAME: Final = "certify_decision"
 # under which the ids of scores and feedback are made: a decision that is exported again has the id
 # that it had, and replaces what is there
@@ -53,9 +53,9 @@ class FinalDecision:
     time: str
     facts: DecisionFacts
 
-    def identity(self, tool: str, name: str) -> str:
-        """Return an id that every export of this run under that name has."""
-        parts = (tool, self.facts["corpus"], self.trajectory_id, name)
+    def identity(self, tool: str) -> str:
+        """Return an id that every export of this run has."""
+        parts = (tool, self.facts["corpus"], self.trajectory_id, DECISION_NAME)
         return str(uuid5(_NAMESPACE, json.dumps(parts)))
 
     def comment(self) -> str:
@@ -120,7 +120,7 @@ class ExportedDecisions:
 
 
 def export_decisions(
-    corpus: Corpus, path: Path, tool: str, *, batch: str = "", name: str = DECISION_NAME
+    corpus: Corpus, path: Path, tool: str, *, batch: str = ""
 ) -> ExportedDecisions:
     """Write the decisions on a corpus, or on one batch, for langfuse or langsmith."""
     found, final = _decided(corpus, batch)
@@ -132,7 +132,7 @@ def export_decisions(
             else "nothing is decided finally"
         )
         raise InputError(f"{corpus} has no decision to write: {why}.")
-    parts = _TOOLS[tool].written(ours, name)
+    parts = _TOOLS[tool].written(ours)
     files = tuple(
         path if not place else path.with_name(f"{path.stem}-{place + 1}{path.suffix}")
         for place in range(len(parts))
@@ -218,14 +218,14 @@ def _decisions(corpus: Corpus, batch: str) -> Iterator[FinalDecision]:
         )
 
 
-def langfuse_scores(decisions: Iterable[FinalDecision], name: str) -> list[ScoreEvent]:
+def langfuse_scores(decisions: Iterable[FinalDecision]) -> list[ScoreEvent]:
     """Return one event of Langfuse's ingestion a decision."""
     events: list[ScoreEvent] = []
     for item in decisions:
         body: ScoreBody = {
-            "id": item.identity("langfuse", name),
+            "id": item.identity("langfuse"),
             "traceId": item.trajectory_id,
-            "name": name,
+            "name": DECISION_NAME,
             "dataType": "CATEGORICAL",
             "value": item.decision,
             "comment": item.comment(),
@@ -237,14 +237,14 @@ def langfuse_scores(decisions: Iterable[FinalDecision], name: str) -> list[Score
     return events
 
 
-def langsmith_feedback(decisions: Iterable[FinalDecision], name: str) -> list[FeedbackRecord]:
+def langsmith_feedback(decisions: Iterable[FinalDecision]) -> list[FeedbackRecord]:
     """Return one record of feedback a decision, on the outermost run of its trace."""
     return [
         {
-            "id": item.identity("langsmith", name),
+            "id": item.identity("langsmith"),
             "run_id": item.trajectory_id,
             "trace_id": item.trajectory_id,
-            "key": name,
+            "key": DECISION_NAME,
             "score": _SCORES.get(item.decision),
             "value": item.decision,
             "comment": item.comment(),
@@ -255,11 +255,11 @@ def langsmith_feedback(decisions: Iterable[FinalDecision], name: str) -> list[Fe
     ]
 
 
-def _requests(decisions: Sequence[FinalDecision], name: str) -> list[bytes]:
+def _requests(decisions: Sequence[FinalDecision]) -> list[bytes]:
     """Write bodies of POST /api/public/ingestion, as many as its limit asks for."""
     batches: list[list[bytes]] = [[]]
     size = 0
-    for event in langfuse_scores(decisions, name):
+    for event in langfuse_scores(decisions):
         line = canonical_json(event).rstrip(b"\n")
         if batches[-1] and size + len(line) > _REQUEST_BYTES:
             batches.append([])
@@ -269,9 +269,9 @@ def _requests(decisions: Sequence[FinalDecision], name: str) -> list[bytes]:
     return [b'{"batch":[\n' + b",\n".join(lines) + b"\n]}\n" for lines in batches]
 
 
-def _lines(decisions: Sequence[FinalDecision], name: str) -> list[bytes]:
+def _lines(decisions: Sequence[FinalDecision]) -> list[bytes]:
     """Write bodies of POST /feedback, one a line."""
-    return [b"".join(map(canonical_json, langsmith_feedback(decisions, name)))]
+    return [b"".join(map(canonical_json, langsmith_feedback(decisions)))]
 
 
 def _is_uuid(text: str) -> bool:
@@ -285,7 +285,7 @@ def _is_uuid(text: str) -> bool:
 class _Tool:
     """How a tool takes decisions, and which ids are its own."""
 
-    written: Callable[[Sequence[FinalDecision], str], list[bytes]]
+    written: Callable[[Sequence[FinalDecision]], list[bytes]]
     knows: Callable[[str], bool]
 
 

@@ -139,10 +139,10 @@ class BatchRecord:
     draw_sha256: str
     scores_sha256: str
     decisions_sha256: str
+    comparison_sha256: str  # of how it was compared with CAL
     new_agents: str = ""  # the policy of the corpus; empty where none was asked
     promises: tuple[str, ...] = ()  # which of the two, and of what
     audit_sha256: str = ""  # of the audit of the provisional runs; empty where there are none
-    comparison_sha256: str = ""  # of how it was compared with CAL; empty in early versions
 
     @classmethod
     def load(cls, corpus: Corpus, batch: str) -> BatchRecord:
@@ -152,8 +152,7 @@ class BatchRecord:
             values = {"bill": None, **corpus.store.read_json(key)}
             refusal = values.pop("refusal")
             values |= {
-                name: tuple(values.get(name, ()))
-                for name in ("certificates", "findings", "promises")
+                name: tuple(values[name]) for name in ("certificates", "findings", "promises")
             }
             return cls(**values, refusal=None if refusal is None else Refusal(**refusal))
         except (KeyError, TypeError) as error:

@@ -223,8 +223,6 @@ def certificates_of(corpus: Corpus, record: DeploymentRecord) -> list[Certificat
         issued = [] if record.batch_only else read_certificates(judge, record.certificates_key)
         found = {item.sha256: item for item in issued}
     except CertifyError as error:
-        if not record.kept:
-            raise
         raise StaleCertificateError(
             f"the copies that deployment {record.number} of {corpus} keeps in "
             f"{corpus.store.locate(judge.corpus.kept)} are not what was deployed ({error}) Restore "

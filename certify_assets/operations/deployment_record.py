@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets.evaluation.anchors import heads_key
 from certify_assets.evaluation.spending import Spending, read_spending
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.layout import (
@@ -21,13 +20,11 @@ from certify_assets.operations.layout import (
     recertification_number,
 )
 from certify_assets.operations.sampling import SamplingPlan
-from certify_assets.storage.journal import Journal, LineFormat, canonical_line
+from certify_assets.storage.journal import Journal, LineFormat, canonical_line, heads_key
 from certify_assets.storage.snapshot import remembered
 
 SCHEMA: Final = "certify_assets/deployment/1"
-_FORMAT = LineFormat(
-    number="number", unchained_start=True, encode=canonical_line, entry="a deployment"
-)
+_FORMAT = LineFormat(number="number", encode=canonical_line, entry="a deployment")
 # seconds between the line of the journal and the document that repeats it
 _PATIENCE = 0.5
 
@@ -50,10 +47,7 @@ class DeploymentRecord:
     policy: str = ""  # of the corpus, where it deployed; empty where a user did
     # budgets of batches, where certificates of batches alone decide; else empty
     batch_alpha: Mapping[str, float] = field(default_factory=dict)
-    # of the list of files that it keeps copies of; empty in those of early versions, which decide
-    # by what is stored now
-    kept: str = ""
-    scores_sha256: str = ""  # of early versions
+    kept: str  # of the list of files that it keeps copies of; empty until they are made
     # model, version, alias and run, or the error; None before it is asked
     mlflow: Mapping[str, str] | None = None
     # hash of the previous line; empty in the first
@@ -96,7 +90,7 @@ class DeploymentRecord:
                 raise ValueError(f"it is not {SCHEMA}")
             plan = SamplingPlan(**values.pop("sampling"))
             certificates, findings = (
-                tuple(values.pop(name, ())) for name in ("certificates", "findings")
+                tuple(values.pop(name)) for name in ("certificates", "findings")
             )
             return cls(**values, certificates=certificates, findings=findings, sampling=plan)
         except (TypeError, ValueError, KeyError, InputError) as error:

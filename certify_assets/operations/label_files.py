@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.evaluation.anchors import anchor_heads
 from certify_assets.files import read_json_bytes, sha256_bytes, sha256_file, write_atomic
 from certify_assets.operations.labels import (
     Label,
@@ -175,7 +174,6 @@ def import_labels(
     ) - len(new)
     append_labels(corpus, new)
     anchor_labels(corpus)
-    anchor_heads(corpus)
     return Imported(
         added=len(new),
         stood=len(labels) - len(new),

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.evaluation.anchors import heads_key
 from certify_assets.operations.layout import (
     PROVISIONAL,
     batch_names,
@@ -20,7 +19,7 @@ from certify_assets.operations.layout import (
     require_as_decided,
     reviewed_key,
 )
-from certify_assets.storage.journal import Journal, LineFormat
+from certify_assets.storage.journal import Journal, LineFormat, heads_key
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,7 +38,6 @@ REVIEWED_COLUMNS: Final = (
 _VIAS = ("page", "file", "label_studio", "cli")
 LABEL_LINES: Final = LineFormat(
     number="number",
-    unchained_start=True,
     encode=partial(json.dumps, ensure_ascii=False),
     entry="a label",
     remedy="restore the newest copy of the file",

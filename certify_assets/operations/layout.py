@@ -35,11 +35,10 @@ ASKED: Final = ("batch_draw", "audit_sample", "spot_check", "undecided", "")
 PROVISIONAL: Final = "provisional"
 
 #: why the corpus certificate does not cover a run: its task is in the splits, its task is in what
-#: the judge was trained on, its agent is not in CAL, or its batch is not like CAL; seen_task is
-#: what earlier versions wrote
-NOT_COVERED: Final = ("known_task", "trained_task", "new_agent", "shifted", "seen_task")
+#: the judge was trained on, its agent is not in CAL, or its batch is not like CAL
+NOT_COVERED: Final = ("known_task", "trained_task", "new_agent", "shifted")
 #: those of tasks in the splits, which are in no draw of new tasks
-KNOWN_TASK: Final = ("known_task", "trained_task", "seen_task")
+KNOWN_TASK: Final = ("known_task", "trained_task")
 #: reasons of runs that were provisional: in the certified set, labelled by its draw, and the rest
 CLOSED: Final = ("batch_certificate", "batch_draw", "batch_not_certified")
 
@@ -264,10 +263,6 @@ def load_decisions(corpus: Corpus) -> pd.DataFrame:
     ]
     if not tables:
         return no_decisions()
-    if any(table.schema != tables[0].schema for table in tables):
-        # those of an early version lack columns, which pandas fills
-        parts = [decisions_of(corpus, name) for name in names]
-        return pd.concat(parts, ignore_index=True)
     # a year has many small tables: converted at once, and those that wait for a closing corrected
     every = pa.concat_tables(tables).to_pandas()
     ends = np.cumsum([len(table) for table in tables]).tolist()
@@ -299,12 +294,8 @@ def batch_runs(corpus: Corpus, batch: str) -> pd.DataFrame:
 def require_as_decided(corpus: Corpus, batch: str, name: str) -> None:
     """Raise unless a table of a batch, ``runs`` or ``decisions``, is the one that was decided."""
     key = batch_key(corpus.name, batch, f"{name}.parquet")
-    about = batch_key(corpus.name, batch, "batch.json")
-    # a batch that an old version wrote has no document
-    logged = (
-        corpus.store.read_json(about).get(f"{name}_sha256") if corpus.store.exists(about) else None
-    )
-    if logged is not None and corpus.store.sha256(key) != logged:
+    about = corpus.store.read_json(batch_key(corpus.name, batch, "batch.json"))
+    if corpus.store.sha256(key) != about.get(f"{name}_sha256"):
         raise IntegrityError(
             f"{corpus.store.locate(key)} is not what it was when the batch was decided; restore "
             "it from a backup."

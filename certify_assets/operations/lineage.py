@@ -249,9 +249,8 @@ def batch_link(
     ]
     tables = [stored("table", f"{name}.parquet") for name in ("decisions", "scores", "identities")]
     inputs = [stored("runs", "runs.parquet", read), stored("draw", "draw.json")]
-    links = [*tables, stored("import", "import.json", inputs), *extra]
-    if about.get("comparison_sha256"):
-        links.append(stored("comparison", "comparison.json"))
+    comparison = stored("comparison", "comparison.json")
+    links = [*tables, stored("import", "import.json", inputs), *extra, comparison]
     links += _audit_links(corpus, batch, str(about.get("audit_sha256", "")))
     key = batch_key(corpus.name, batch, "batch.json")
     if not about:
@@ -400,8 +399,8 @@ def certificate_links(store: Store, certificate: Certificate) -> list[Link]:
         item for item in read_deployments(corpus) if certificate.sha256 in item.certificates
     ]
     # what decided is kept, whatever was delivered or trained since
-    kept = next((item for item in deployments if item.kept), None)
-    judge = JudgedCorpus(corpus, judge_name) if kept is None else kept.judge_on(corpus)
+    stored = JudgedCorpus(corpus, judge_name)
+    judge = deployments[0].judge_on(corpus) if deployments else stored
     corpus, store = judge.corpus, judge.store
     found = [_recertification_link(corpus, hashes)] if "recertification" in hashes else []
     found += [

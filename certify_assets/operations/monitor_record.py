@@ -105,12 +105,12 @@ class MonitorRecord:
     def from_dict(cls, document: Mapping[str, Any]) -> MonitorRecord:
         """Read a document; raise KeyError, TypeError or ValueError if it is none."""
         values = dict(document)
-        operation = values.pop("operation", None)
+        operation = values.pop("operation")
         if operation is not None:
             streams = {name: StreamFigures(**one) for name, one in operation["streams"].items()}
             values["operation"] = MonitoredOperation(**{**operation, "streams": streams})
         values["certificates"] = tuple(values["certificates"])
-        values["findings"] = tuple(values.get("findings", ()))
+        values["findings"] = tuple(values["findings"])
         values["files"] = tuple(SampleFile(**file) for file in values["files"])
         values["monitors"] = tuple(MonitorEntry.from_dict(entry) for entry in values["monitors"])
         return cls(**values)

@@ -22,7 +22,6 @@ import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, StaleCertificateError
-from certify_assets.evaluation.anchors import anchor_heads, require_anchored
 from certify_assets.evaluation.certification import load_certificates
 from certify_assets.evaluation.score_table import (
     NOT_STATED,
@@ -152,8 +151,6 @@ def monitor_judge(judge: JudgedCorpus) -> MonitorRecord:
     """Compare the labels of a judge with its certificates; store and return the document."""
     judge = certified_judge(judge)
     fed = _is_deployed(judge)
-    if fed:
-        require_anchored(judge.corpus)
     certificates, sample = _monitored(judge), read_audit_sample(judge)
     # a stream of its own: files that come later would otherwise precede or divide its tasks
     streams = {item.sha256: _fed(judge, item) for item in certificates} if fed else {}
@@ -198,8 +195,6 @@ def monitor_judge(judge: JudgedCorpus) -> MonitorRecord:
     )
     judge.store.write_json(judge.key("monitor.json"), asdict(record))
     record_alarms(judge, entries)
-    if fed:
-        anchor_heads(judge.corpus)
     return record
 
 

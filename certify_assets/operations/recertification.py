@@ -16,7 +16,6 @@ import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, GateClosedError, InputError
-from certify_assets.evaluation.anchors import anchor_heads, require_anchored
 from certify_assets.evaluation.certification import paid_candidates, require_paid
 from certify_assets.evaluation.pool import JUDGE, StoredPool, gather_pool, pool_part, takes_pool
 from certify_assets.evaluation.spending import (
@@ -147,7 +146,6 @@ def recertify(
     corpus = judge.corpus
     # one at a time: the files of one number belong to one reading of the labels
     with corpus.writing("recertification"):
-        require_anchored(corpus)
         if corrected := corrected_labels(judge):
             return None, f"{corrected} Nothing was spent."
         spending = read_spending(corpus)
@@ -280,7 +278,6 @@ def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRec
     # the last of the folder: without it the files are made again under the same number
     document = recertification_key(corpus.name, claimed.number, DOCUMENT)
     finish(corpus, claimed.number, store.write_json(document, asdict(record)))
-    anchor_heads(corpus)
     return record
 
 

@@ -97,9 +97,6 @@ def _of_batch(
 ) -> Iterator[ReturnedRuns]:
     labelled, fresh, reviewed = sets
     key = batch_key(corpus.name, batch, "identities.parquet")
-    if not corpus.store.exists(key):
-        # batches of early versions have none
-        return
     rows = decisions_of(corpus, batch)[["trajectory_id", "task_id", "agent", "asked"]].merge(
         corpus.store.read_table(key)[["trajectory_id", "content_sha256"]], on="trajectory_id"
     )

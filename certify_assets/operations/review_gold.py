@@ -84,10 +84,10 @@ class GoldSet:
 
 
 def read_gold(
-    corpus: Corpus, path: Path, share: float, success_label: str | None = None
+    corpus: Corpus, path: Path, share: float = GOLD_SHARE
 ) -> tuple[GoldSet, tuple[str, ...]]:
     """Read a table of trajectory_id and outcome, and say what was understood of it."""
-    ids, given, rows = read_labels(path, ColumnNames(), success_label)
+    ids, given, rows = read_labels(path, ColumnNames(), None)
     outcomes: dict[str, int] = {}
     for index, (name, outcome) in enumerate(zip(ids, given.tolist(), strict=True)):
         if name in outcomes or outcome < 0:
@@ -134,8 +134,7 @@ def append_gold_label(corpus: Corpus, label: GoldLabel) -> GoldLabel:
 
 
 def _journal(corpus: Corpus) -> Journal[GoldLabel]:
-    # every line is chained: no earlier version wrote this journal
-    lines = replace(LABEL_LINES, unchained_start=False, entry="a label of a known run")
+    lines = replace(LABEL_LINES, entry="a label of a known run")
     return Journal(corpus.store, gold_key(corpus.name), lambda entry: GoldLabel(**entry), lines)
 
 

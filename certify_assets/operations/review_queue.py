@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.assumptions import MINUTES_PER_RUN
 from certify_assets.certificates.batch_sides import settled
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
@@ -110,8 +109,10 @@ class DrawBudget:
 class Budget:
     """Cost of the queue."""
 
+    #: of a label: an assumption, as in the paper's table of reviewer-hours
+    minutes_per_run: ClassVar = 6.0
+
     kinds: tuple[KindBudget, ...]  # in the order of KINDS, empty ones too
-    minutes_per_run: float  # for one label: an assumption, not a measurement
     decided: int
     saved: int
     draws: tuple[DrawBudget, ...] = ()  # of batches that wait for their certificates
@@ -189,12 +190,9 @@ def load_asked(corpus: Corpus) -> Asked:
     return Asked(last, len(every), saved, tuple(audits), tuple(faults))
 
 
-def load_queue(
-    corpus: Corpus, *, minutes_per_run: float = MINUTES_PER_RUN, double: float = 0.0
-) -> Queue:
+def load_queue(corpus: Corpus, *, double: float = 0.0) -> Queue:
     """Read decisions and journal and return the queue; as `build_queue`."""
-    resolved = resolve_labels(read_labels(corpus))
-    return build_queue(load_asked(corpus), resolved, minutes_per_run=minutes_per_run, double=double)
+    return build_queue(load_asked(corpus), resolve_labels(read_labels(corpus)), double=double)
 
 
 def queue_agreement(corpus: Corpus) -> Agreement:
@@ -207,13 +205,7 @@ def queue_agreement(corpus: Corpus) -> Agreement:
     return measure_agreement(labels, tasks, gold=gold_pairs(read_gold_labels(corpus)))
 
 
-def build_queue(
-    asked: Asked,
-    resolved: Mapping[str, Resolved],
-    *,
-    minutes_per_run: float = MINUTES_PER_RUN,
-    double: float = 0.0,
-) -> Queue:
+def build_queue(asked: Asked, resolved: Mapping[str, Resolved], *, double: float = 0.0) -> Queue:
     """Order the runs that lack a label by need; a share of them needs two reviewers."""
     # A run waits while it lacks a label or its reviewers are tied: one more is asked. Batch draws
     # before the audit sample before spot checks before undecided runs; tied runs at the top of
@@ -221,11 +213,8 @@ def build_queue(
     # task counts only when every attempt is labelled, those that lack fewest labels first; labels
     # of runs that may be drawn by score move no task. Spot checks: as they came. Undecided:
     # unscored first, then those nearest to a threshold, then those decided without one.
-    if not 0.0 <= double <= 1.0 or not 0.0 < minutes_per_run < float("inf"):
-        raise InputError(
-            f"minutes per run {minutes_per_run!r} and double {double!r}: give minutes above 0, "
-            "and a share between 0 and 1."
-        )
+    if not 0.0 <= double <= 1.0:
+        raise InputError(f"double is {double!r}; give a share between 0 and 1.")
     open_draws = _open_draws(asked, resolved)
     every = _with_draws(asked, open_draws)
     names = every["trajectory_id"].tolist()
@@ -246,7 +235,7 @@ def build_queue(
     }
     draws = tuple(_draw_budget(item.audit, item.known) for item in open_draws)
     enough = tuple(item.audit.record.batch for item in open_draws if not item.wanted)
-    budget = _budget(ordered, asked, minutes_per_run, draws)
+    budget = _budget(ordered, asked, draws)
     return Queue(ordered, budget, said, enough, asked.faults)
 
 
@@ -387,9 +376,7 @@ def _why(kind: str, task_labels: int, reason: str, score: float, distance: float
     return "not decided" if np.isfinite(distance) else str(reason).replace("_", " ")
 
 
-def _budget(
-    frame: pd.DataFrame, asked: Asked, minutes_per_run: float, draws: tuple[DrawBudget, ...]
-) -> Budget:
+def _budget(frame: pd.DataFrame, asked: Asked, draws: tuple[DrawBudget, ...]) -> Budget:
     kinds = []
     for kind in KINDS:
         rows = frame[frame["kind"] == kind]
@@ -402,4 +389,4 @@ def _budget(
                 int(rows["disputed"].sum()),
             )
         )
-    return Budget(tuple(kinds), minutes_per_run, asked.decided, asked.saved, draws)
+    return Budget(tuple(kinds), asked.decided, asked.saved, draws)

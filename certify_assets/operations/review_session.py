@@ -15,7 +15,6 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from certify_assets.assumptions import MINUTES_PER_RUN
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import Trajectory, to_frame
 from certify_assets.errors import CertifyError, InputError, IntegrityError
@@ -196,14 +195,13 @@ class ReviewSession:
         store: Store,
         corpus: str,
         *,
-        minutes_per_run: float = MINUTES_PER_RUN,
         double: float = 0.0,
         criteria: ReviewCriteria | None = None,
         gold: GoldSet | None = None,
     ) -> None:
         self.store = store
         self.corpus = corpus
-        self._minutes, self._double = minutes_per_run, double
+        self._double = double
         self.criteria = criteria or ReviewCriteria()
         self._gold = gold
         self._lock = threading.RLock()
@@ -591,9 +589,7 @@ class ReviewSession:
     def _read(self, stamps: tuple[Any, ...], asked: Asked) -> _View:
         corpus = Corpus(self.store, self.corpus)
         labels, gold = read_labels(corpus), read_gold_labels(corpus)
-        queue = build_queue(
-            asked, resolve_labels(labels), minutes_per_run=self._minutes, double=self._double
-        )
+        queue = build_queue(asked, resolve_labels(labels), double=self._double)
         # of both journals, so that no two forms have one token
         statements = Counter((label.trajectory_id, label.reviewer) for label in [*labels, *gold])
         mixed = sorted([*labels, *gold], key=lambda label: label.time)

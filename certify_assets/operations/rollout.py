@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError, InputError, StaleCertificateError
-from certify_assets.evaluation.anchors import anchor_heads, require_anchored
 from certify_assets.evaluation.certification import certificate_of
 from certify_assets.evaluation.judge_summary import judge_summary
 from certify_assets.evaluation.ledger import CertifiedSplits, certified_judges, certified_splits
@@ -93,7 +92,6 @@ def deploy(
     corpus, store = judge.corpus, judge.store
     _ = judge.spec
     store.require_exclusive("a deployment")
-    require_anchored(corpus)
     key = certificates_key or own_key(corpus.name, judge.name)
     batch_alpha = _of_batches(corpus, alpha) if batch_only else {}
     chosen = (
@@ -141,7 +139,6 @@ def deploy(
     record = replace(record, kept=record.kept or _keep(judge))
     cut_off = _cut_off(corpus, record) if track else None
     record = cut_off or append_deployment(corpus, record)
-    anchor_heads(corpus)
     store.write_json(deployment_key(corpus.name), asdict(record))
     checked()
     return _tracked(judge, record, chosen) if track else record

@@ -50,8 +50,6 @@ class LineFormat:
     seal: str = ""
     # what the first line names as the line before
     genesis: str = ""
-    # whether lines of an earlier version, without `previous`, may precede the first with it
-    unchained_start: bool = False
     encode: Callable[[Any], str] = sorted_line
     # what a line is, and what a reader does about a damaged journal, in the words of errors
     entry: str = "an entry of this journal"
@@ -60,17 +58,16 @@ class LineFormat:
 
     def read(self, data: bytes, where: str) -> Iterator[Line]:
         """Verify the whole lines of a journal one after another."""
-        head, chained = self.genesis, not self.unchained_start
+        head = self.genesis
         whole = data[: data.rfind(b"\n") + 1]
         for number, raw in enumerate(whole.splitlines(), 1):
             try:
                 document = dict(parse_json(raw.decode("utf-8")))
             except (ValueError, TypeError, RecursionError):
                 raise self.unreadable(where, number) from None
-            chained = chained or bool(document.get(self.previous))
             follows = not self.previous or document.get(self.previous, "") == head
             counted = not self.number or document.get(self.number) == number
-            if not counted or (chained and not follows):
+            if not counted or not follows:
                 raise self.altered(where, number)
             head = self._sealed(document) if self.seal else sha256_bytes(raw)
             if self.seal and document.get(self.seal) != head:
@@ -146,19 +143,11 @@ class Journal(Generic[T]):
         data = self.store.read_bytes(self.key) if self.store.exists(self.key) else b""
         return self._complete(self._lines(data), heads)
 
-    def require_head(self, head: Head, named_by: str) -> None:
-        """Refuse the journal if it no longer has a line that it had."""
-        self._complete(self.lines(), [head], named_by)
-
-    def last(self) -> Head | None:
-        """Return the last line as a head; None where there is none."""
-        lines = self.lines()
-        return Head(self.key, len(lines), lines[-1].sha256) if lines else None
-
     def anchor(self) -> None:
         """Keep the last line as a head, unless one names it; refuse the journal as `read` does."""
-        last = self.last()
-        if self.heads and last is not None:
+        lines = self.lines()
+        if lines:
+            last = Head(self.key, len(lines), lines[-1].sha256)
             heads_journal(self.store, self.heads).append_unless(lambda head: head == last, last)
 
     def head(self) -> str:
@@ -211,12 +200,12 @@ class Journal(Generic[T]):
         stored = heads_journal(self.store, self.heads).read()
         return [head for head in stored if head.journal == self.key]
 
-    def _complete(self, lines: list[Line], heads: Iterable[Head], named_by: str = "") -> list[Line]:
+    def _complete(self, lines: list[Line], heads: Iterable[Head]) -> list[Line]:
         for head in heads:
             if head.lines > len(lines) or lines[head.lines - 1].sha256 != head.sha256:
                 raise self.format.error(
                     f"{self.store.locate(self.key)} has not line {head.lines} that "
-                    f"{named_by or self.store.locate(self.heads)} names: lines were cut off or an "
+                    f"{self.store.locate(self.heads)} names: lines were cut off or an "
                     f"older copy was put back; {self.format.remedy}."
                 )
         return lines
@@ -236,6 +225,11 @@ class Journal(Generic[T]):
                 where = self.store.locate(self.key)
                 raise self.format.unreadable(where, line.number) from None
         return found
+
+
+def heads_key(corpus: str) -> str:
+    """Return the key of the heads of journals that must not be rewound, kept with the ledger."""
+    return f"ledger/{corpus}.heads.jsonl"
 
 
 def heads_journal(store: Store, key: str) -> Journal[Head]:

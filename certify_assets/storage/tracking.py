@@ -13,12 +13,12 @@ import os
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from certify_assets._version import __version__
 from certify_assets.errors import CertifyError, InputError
@@ -53,7 +53,6 @@ _DIGEST = 32
 _FOUND: dict[tuple[str, str, str], str] = {}
 
 _Points = Sequence[tuple[int, float]]
-T = TypeVar("T")
 
 
 def thinned(points: _Points) -> list[tuple[int, float]]:
@@ -246,16 +245,6 @@ class Tracker:
         experiment, _ = self._experiment(client)
         return None if experiment is None else _find(client, experiment.experiment_id, tags)
 
-    def note(self, name: str, value: str) -> None:
-        """Set a tag of the experiment."""
-        client = self._client()
-        client.set_experiment_tag(self._experiment_id(client), name, value)
-
-    def noted(self, name: str) -> str | None:
-        """Return a tag of the experiment; None where it has none."""
-        found, _ = self._experiment(self._client())
-        return found.tags.get(name) if found else None
-
     def _experiment(self, client: Any) -> tuple[Any, str]:
         """Return the experiment of the records, None where there is none yet, and its name."""
         found = client.get_experiment_by_name(self.experiment)
@@ -421,21 +410,6 @@ def write_or_keep(store: Store, record: Record, *, experiment: str) -> Recorded:
             store.write_json(_FAILURE, {"time": time.time(), "place": place, "reason": reason})
         return _keep(store, record, reason)
     return Recorded(url, sent_late=_send_waiting(store, tracker))
-
-
-def ask_server(store: Store, ask: Callable[[Tracker], T]) -> T | None:
-    """Ask the MLflow server that is named by the environment; None without it or its answer."""
-    place = without_credentials(os.environ.get("MLFLOW_TRACKING_URI", ""))
-    if not place or _paused(store, place):
-        return None
-    try:
-        return ask(Tracker.for_store(store))
-    except Exception as error:
-        # as for a record: nothing waits for a server that does not answer
-        reason = f"{type(error).__name__}: {without_credentials(str(error))[:300]}"
-        with suppress(OSError):
-            store.write_json(_FAILURE, {"time": time.time(), "place": place, "reason": reason})
-        return None
 
 
 def waiting_records(store: Store) -> list[str]:

@@ -4,7 +4,6 @@ import html
 import http.client
 import json
 import re
-import ssl
 import subprocess
 import sys
 import threading
@@ -59,8 +58,6 @@ class Client:
     url: str
     cookies: dict[str, str] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
-    #: certificates of an encrypted server
-    trusted: ssl.SSLContext | None = None
 
     def ask(
         self,
@@ -73,8 +70,6 @@ class Client:
         where = urlsplit(self.url)
         host, port = str(where.hostname), where.port
         connection = http.client.HTTPConnection(host, port, timeout=30)
-        if where.scheme == "https":
-            connection = http.client.HTTPSConnection(host, port, timeout=30, context=self.trusted)
         body = None if form is None else urlencode(form)
         sent = (
             {"Cookie": "; ".join(f"{name}={value}" for name, value in self.cookies.items())}

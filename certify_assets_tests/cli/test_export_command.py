@@ -194,7 +194,6 @@ def test_mlflow_traces_get_assessments_once(call: Call, tmp_path: Path) -> None:
             if one.name == "certify_decision" and one.source.source_type == "CODE"
         ]
         assert said.feedback.value == "human" and said.metadata["reason"] == "not_deployed"
-    assert "leave --name out" in call(*export, "--name", "x", *root).err
 
 
 def decided(number: int, decision: str) -> FinalDecision:
@@ -218,18 +217,17 @@ def test_large_exports_are_several_requests_and_ids_follow_the_run(
 ) -> None:
     some = [decided(n, ("reject", "release", "human")[n % 3]) for n in range(9)]
     monkeypatch.setattr(decision_exports, "_REQUEST_BYTES", 1500)
-    parts = [json.loads(part) for part in decision_exports._requests(some, "d")]
+    parts = [json.loads(part) for part in decision_exports._requests(some)]
     assert len(parts) > 2
     for part in parts:
         jsonschema.validate(part, INGESTION)
-    assert [event for part in parts for event in part["batch"]] == langfuse_scores(some, "d")
-    said = langsmith_feedback(some, "d")
+    assert [event for part in parts for event in part["batch"]] == langfuse_scores(some)
+    said = langsmith_feedback(some)
     assert [record["score"] for record in said[:3]] == [0.0, 1.0, None]
     # another decision on the run is the same score, in another event
-    (old,), (new,) = (langfuse_scores([decided(0, how)], "d") for how in ("human", "reject"))
+    (old,), (new,) = (langfuse_scores([decided(0, how)]) for how in ("human", "reject"))
     assert old["body"]["id"] == new["body"]["id"] and old["id"] != new["id"]
-    assert len({event["body"]["id"] for event in langfuse_scores(some, "d")}) == len(some)
-    assert langfuse_scores(some, "other")[0]["body"]["id"] != old["body"]["id"]
+    assert len({event["body"]["id"] for event in langfuse_scores(some)}) == len(some)
 
 
 @pytest.mark.slow

@@ -19,15 +19,7 @@ from certify_assets_tests.operations_builders import (
     agreeing,
     alter_copies,
     deliver,
-    raise_alarm,
 )
-
-
-@pytest.fixture(autouse=True)
-def _no_tracking(monkeypatch: pytest.MonkeyPatch) -> None:
-    # what MLflow makes of a deployment has tests of its own
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
 
 
 @pytest.mark.slow
@@ -96,21 +88,6 @@ def test_a_judge_is_deployed_for_batch_certificates_alone(call: Call, operated: 
     shown = call("ops", "status", "c", *root)
     assert shown.code == 0 and "Certificates of their batches decide new runs." in shown.out
     assert "batch certificates alone, reject at 0.2" in " ".join(shown.out.split())
-
-
-def test_a_promotion_that_may_not_be_is_exit_3_with_the_sentence(
-    call: Call, operated: Store
-) -> None:
-    answer = call("ops", "deploy", "c", "lexical", "--alpha", "release=.1", "--root", operated.root)
-    assert (
-        answer.code == 3
-        and "its release side is not certified at 0.1" in answer.err
-        and not answer.out
-    )
-    raise_alarm(operated)
-    answer = call("ops", "deploy", "c", "lexical", "--root", operated.root, "--json")
-    assert answer.code == 3 and "raised an alarm" in answer.err
-    assert "raised an alarm" in answer.json["error"]
 
 
 @pytest.mark.parametrize(

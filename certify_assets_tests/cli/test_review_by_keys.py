@@ -93,48 +93,6 @@ def test_sixty_labels_by_plain_keys_on_a_phone(browser: Any, tmp_path: Path) -> 
     print(f"\n60 labels and {undone} undone in {seconds:.1f} s: {60 * made / seconds:.0f} keys/min")
 
 
-def test_keys_do_nothing_while_somebody_types_or_holds_a_modifier(
-    browser: Any, tmp_path: Path
-) -> None:
-    store = Store(str(tmp_path / "root"))
-    session_batch(store)
-    page = browser.new_context().new_page()
-    with served(store, "--reviewer", "Ann") as server:
-        enter(page, server, "Ann")
-        for key in ("Control+s", "Meta+s", "Control+x", "Shift", "Escape", "q", "1"):
-            page.keyboard.press(key)
-        page.keyboard.press("c")
-        page.keyboard.type("sxkua? /")
-        assert page.locator("textarea").input_value() == "sxkua? /"
-        page.keyboard.press("Escape")
-        assert page.evaluate("document.activeElement.tagName") == "BODY"
-        page.keyboard.press("/")
-        page.keyboard.type("sxk?")
-        assert page.locator("#search").input_value() == "sxk?"
-        assert page.locator(".search output").inner_text() == "not found"
-        page.keyboard.press("Escape")
-        page.keyboard.press("?")
-        dialog = page.get_by_role("dialog")
-        assert "label it a success" in dialog.inner_text()
-        for key in ("s", "x", "k", "u"):
-            page.keyboard.press(key)
-        assert dialog.is_visible() and outcomes(store) == []
-        page.keyboard.press("Escape")
-        assert not dialog.is_visible()
-        # a key that is held repeats, and is one label all the same
-        page.keyboard.down("s")
-        for _ in range(5):
-            page.keyboard.down("s")
-        page.get_by_text("Label 1 of this corpus").wait_for()
-        for _ in range(3):
-            page.keyboard.down("s")
-        page.keyboard.up("s")
-        page.keyboard.press("x")
-        page.get_by_text("Label 2 of this corpus").wait_for()
-        assert read_labels(Corpus(store, "c"))[0].comment == "sxkua? /"
-    assert outcomes(store) == [1, 0]
-
-
 def test_search_unfolds_what_it_finds_and_the_policy_holds(browser: Any, tmp_path: Path) -> None:
     store = Store(str(tmp_path / "root"))
     rows = [{"cell": "word " * 80 + ("needle" if n == 27 else "")} for n in range(30)]

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import http.client
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -128,68 +124,6 @@ def test_labelling_by_keyboard_alone_and_without_scripts(
     press(page, "x")
     page.get_by_text("Label 6 of this corpus").wait_for()
     assert read_labels(Corpus(store, "c"))[-1].comment.split() == ["two", "lines", "<b>"]
-
-
-@contextmanager
-def proxied(port: int, prefix: str) -> Iterator[int]:
-    """Show a server below a prefix on another port, which the server does not see."""
-
-    class Proxy(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            sent = {**dict(self.headers), "Host": f"127.0.0.1:{port}"}
-            inner = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-            if not self.path.startswith(f"{prefix}/"):
-                self.send_error(404)
-                return
-            inner.request(self.command, self.path.removeprefix(prefix), body or None, sent)
-            answer = inner.getresponse()
-            data = answer.read()
-            self.send_response_only(answer.status)
-            for name, value in answer.headers.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(data)
-            inner.close()
-
-        do_POST = do_GET
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    proxy = ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
-    thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield proxy.server_port
-    finally:
-        proxy.shutdown()
-        thread.join()
-        proxy.server_close()
-
-
-def test_labelling_below_the_prefix_of_a_proxy(browser: Any, store: Store) -> None:
-    session_batch(store)
-    prefix = "/judges/review"
-    with (
-        served(store, "--reviewer", "Ann", "--root-path", prefix) as server,
-        proxied(server.port, prefix) as port,
-    ):
-        page, asked = browser.new_context(java_script_enabled=False).new_page(), []
-        page.on("request", lambda request: asked.append(request.url))
-        home = f"http://127.0.0.1:{port}{prefix}/"
-        page.goto(f"{home}?token={server.token}")
-        page.get_by_role("button", name="Begin").click()
-        for button in ("Success", "Failure", "Skip", "Undo last"):
-            page.get_by_role("button", name=button).click()
-            page.get_by_role("heading", level=1, name="Did this run").wait_for()
-        assert page.url == home
-        page.get_by_role("link", name="Queue and budget").click()
-        page.get_by_role("link", name="Go on labelling").click()
-        page.get_by_role("heading", level=1, name="Did this run").wait_for()
-        pages = [url for url in asked if not url.endswith("favicon.ico")]
-    assert all(url.startswith(home) for url in pages), pages
-    assert [label.outcome for label in read_labels(Corpus(store, "c"))] == [1, 0, None]
 
 
 def test_the_pages_fit_wide_screen_phone_and_paper(

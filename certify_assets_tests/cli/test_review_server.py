@@ -19,12 +19,10 @@ from certify_assets.cli.review_app import ReviewLimits
 from certify_assets.cli.review_server import ReviewServer
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.evaluation.anchors import heads_key
 from certify_assets.operations.labels import anchor_labels, read_labels
 from certify_assets.operations.layout import labels_key
 from certify_assets.operations.notification_config import is_loopback
 from certify_assets.operations.review_session import ReviewSession
-from certify_assets.storage.journal import heads_journal
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.review_client import Client, Served, serve, serving
 from certify_assets_tests.review_builders import session_batch
@@ -309,52 +307,11 @@ def test_what_is_no_request_is_refused_without_repeating_it(
     )
 
 
-def test_a_form_that_ends_early_is_not_written(
-    client: Client, server: Served, store: Store
-) -> None:
-    page = client.enter("Early")
-    before = len(read_labels(Corpus(store, "c")))
-    cookies = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
-    body = f"csrf={page.field('csrf')}&run={page.field('run')}&number=0&outcome=1"
-    head = (
-        f"POST /label HTTP/1.0\r\nHost: localhost\r\nCookie: {cookies}\r\nContent-Type: "
-        "application/x-www-form-urlencoded\r\n"
-    )
-    answer = raw(server, f"{head}Content-Length: {len(body) + 9}\r\n\r\n{body}".encode())
-    assert (
-        b" 400 " in answer
-        and b"ended early" in answer
-        and len(read_labels(Corpus(store, "c"))) == before
-    )
-
-
 @contextmanager
 def running(store: Store, limits: ReviewLimits) -> Iterator[ReviewServer]:
     server = ReviewServer(ReviewSession(store, "c"), limits=limits)
     with serving(server):
         yield server
-
-
-@pytest.mark.slow
-def test_a_slow_client_is_cut_off_and_stands_in_nobodys_way(store: Store) -> None:
-    with (
-        running(store, ReviewLimits(seconds=2.0)) as server,
-        socket.create_connection(("127.0.0.1", server.server_port)) as slow,
-    ):
-        slow.settimeout(10)
-        started = time.monotonic()
-        for byte in b"GET / HTTP":
-            # each byte is in time, the whole is not
-            time.sleep(0.12)
-            try:
-                slow.send(bytes([byte]))
-            except OSError:
-                break
-            if byte == ord("T"):
-                assert Client(server.url).ask("GET", "/").status == 403
-        with suppress(ConnectionResetError):
-            assert slow.recv(100) == b""
-        assert time.monotonic() - started < 8
 
 
 @contextmanager
@@ -481,21 +438,6 @@ def test_labels_that_were_put_back_take_no_others(
         assert client.label(page, 1).status == 303 and len(read_labels(Corpus(store, "c"))) == 2
     err = capsys.readouterr().err
     assert "restore the newest copy of the file" in err and "Traceback" not in err
-
-
-@pytest.mark.slow
-def test_a_server_that_ends_names_its_last_label(tmp_path: Path) -> None:
-    store = Store(str(tmp_path))
-    session_batch(store)
-    server = serve(store, "--reviewer", "Ann", "--reviewer", "Bob")
-    for name in ("Ann", "Bob"):
-        client = Client(server.links[name])
-        assert client.label(client.enter(name), 1).status == 303
-    assert not store.exists(heads_key("c"))
-    server.process.send_signal(signal.SIGTERM)
-    _, err = server.process.communicate(timeout=60)
-    assert server.process.returncode == 0, err
-    assert heads_journal(store, heads_key("c")).read()[-1].lines == 2
 
 
 def test_addresses(store: Store) -> None:

@@ -1,12 +1,9 @@
-"""The review server under idle connections, with TLS, behind a proxy, and when it is stopped."""
+"""The review server under idle connections, behind a proxy, and when it is stopped."""
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import signal
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -15,15 +12,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from certify_assets.cli.review_app import ReviewLimits
-from certify_assets.cli.review_server import ReviewServer, encryption
+from certify_assets.cli.review_server import ReviewServer
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import InputError
 from certify_assets.operations.labels import read_labels
 from certify_assets.operations.review_session import ReviewSession
 from certify_assets.storage.store import Store
@@ -38,8 +30,6 @@ UNFINISHED = (
     b"GET / HTTP/1.1\r\nHost: localhost\r\n",
     b"POST /label HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\nrun=",
 )
-#: the same of an encrypted server, which closes what begins no handshake
-UNSHAKEN = (b"", b"\x16", b"\x16\x03\x01\x02\x00", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
 
 
 @pytest.fixture(scope="module")
@@ -47,33 +37,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     made = Store(str(tmp_path_factory.mktemp("served")))
     session_batch(made, undecided=40)
     return made
-
-
-@pytest.fixture(scope="module")
-def pem(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Return a certificate of 127.0.0.1, signed by itself, and its key."""
-    folder = tmp_path_factory.mktemp("pem")
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.datetime.now(datetime.UTC)
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    certificate, private = folder / "cert.pem", folder / "key.pem"
-    certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    private.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return certificate, private
 
 
 @contextmanager
@@ -121,60 +84,21 @@ def _closed(one: socket.socket) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("encrypted", [False, True], ids=["http", "https"])
-def test_500_unfinished_connections_refuse_no_reviewer(
-    store: Store, pem: tuple[Path, Path], encrypted: bool
-) -> None:
+def test_500_unfinished_connections_refuse_no_reviewer(store: Store) -> None:
     # none is closed for its time, so that all places are taken
     limits = ReviewLimits(seconds=600.0, header_seconds=600.0)
     server = ReviewServer(
         ReviewSession(store, "c"),
         reviewers=["Ann"],
         limits=limits,
-        encrypted=encryption(*pem) if encrypted else None,
     )
-    trusted = ssl.create_default_context(cafile=pem[0])
     with serving(server):
-        client = Client(server.url, links=server.links, trusted=trusted)
+        client = Client(server.url, links=server.links)
         client.enter("Ann")
-        sent = UNSHAKEN if encrypted else UNFINISHED
-        with idle(server.server_port, 500, sent) as held, dripping(held[-50:]):
+        with idle(server.server_port, 500, UNFINISHED) as held, dripping(held[-50:]):
             answers = [client.ask("GET", "/queue").status for _ in range(200)]
             beside = sum(not _closed(one) for one in held)
     assert answers == [200] * 200 and beside >= 200
-
-
-def test_a_connection_that_never_shakes_hands_is_closed_soon(
-    store: Store, pem: tuple[Path, Path]
-) -> None:
-    limits = ReviewLimits(header_seconds=0.3)
-    server = ReviewServer(ReviewSession(store, "c"), limits=limits, encrypted=encryption(*pem))
-    with serving(server):
-        for sent in (b"", b"\x16\x03\x01", b"GET / HTTP/1.0\r\n\r\n"):
-            with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as one:
-                one.sendall(sent)
-                with suppress(ConnectionError):
-                    assert b"200" not in one.recv(100)
-
-
-@pytest.mark.slow
-def test_pages_are_encrypted_by_certificate_and_key(store: Store, pem: tuple[Path, Path]) -> None:
-    server = serve(store, "--reviewer", "Tess", "--tls-cert", str(pem[0]), "--tls-key", str(pem[1]))
-    try:
-        assert server.url.startswith("https://127.0.0.1:")
-        trusted = ssl.create_default_context(cafile=pem[0])
-        client = Client(server.url, links=server.links, trusted=trusted)
-        first = client.ask("GET", f"/?token={server.token}")
-        assert first.headers["Set-Cookie"].endswith("; HttpOnly; SameSite=Strict; Path=/; Secure")
-        page = client.enter("Tess")
-        assert client.label(page, 1).status == 303
-        assert read_labels(Corpus(store, "c"))[-1].reviewer == "Tess"
-        with pytest.raises(ssl.SSLCertVerificationError):
-            Client(server.url).ask("GET", "/")
-    finally:
-        server.process.send_signal(signal.SIGTERM)
-        _, err = server.process.communicate(timeout=30)
-    assert server.process.returncode == 0 and "every confirmed label is in" in err
 
 
 def test_pages_below_the_prefix_of_a_proxy(store: Store) -> None:
@@ -239,12 +163,10 @@ def test_a_stop_finishes_the_answer_that_is_on_its_way(store: Store) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--tls-cert", "missing.pem"], "--tls-cert and --tls-key belong together"),
-        (["--tls-cert", "missing.pem", "--tls-key", "x"], "No such file or directory"),
         (["--root-path", "review"], "--root-path 'review' is no path"),
         (["--root-path", "/a/../b?c"], "is no path; give one like /review"),
         (["--public-host", "https://review.example.org"], "is no name of a host"),
-        (["--host", "192.0.2.1"], "give --tls-cert and --tls-key"),
+        (["--host", "192.0.2.1"], "behind a proxy or a tunnel"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(
@@ -252,10 +174,3 @@ def test_options_that_do_not_fit_are_refused(
 ) -> None:
     answer = call("review", "serve", "c", *options, "--root", store.root)
     assert answer.code == 2 and words in " ".join(answer.err.split()), answer.err
-
-
-def test_a_key_of_another_certificate_is_refused(pem: tuple[Path, Path], tmp_path: Path) -> None:
-    other = tmp_path / "other.pem"
-    other.write_bytes(pem[0].read_bytes())
-    with pytest.raises(InputError, match=r"no certificate chain with its key"):
-        encryption(pem[0], other)

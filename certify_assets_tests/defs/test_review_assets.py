@@ -59,7 +59,7 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.mark.slow
 def test_queue_and_labels_are_made_and_their_checks_follow_the_labels(store: Store) -> None:
-    first = run(store, minutes_per_run=6.0)
+    first = run(store)
     told = metadata(first, "review_queue")
     assert told["dagster/row_count"] == 9
     assert told["audit_sample_labels"] == 4

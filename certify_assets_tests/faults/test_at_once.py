@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.evaluation import ledger
 from certify_assets.evaluation.ledger import (
     ledger_entries,
     ledger_violations,
@@ -81,20 +80,3 @@ def test_readers_that_ask_for_test_at_once_leave_one_first_read_each(tmp_path: P
     assert kinds.count("first") == 1
     assert kinds.count("replay") == 39
     assert kinds.count("registration") == 1
-
-
-def test_registrations_at_once_are_one_line(tmp_path: Path) -> None:
-    store = Store(str(tmp_path))
-    barrier = threading.Barrier(6)
-
-    def fix() -> None:
-        barrier.wait()
-        register(Corpus(store, "c"), {"seed": 1}, run_id="cli")
-
-    threads = [threading.Thread(target=fix) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [entry.kind for entry in ledger_entries(Corpus(store, "c"))] == ["registration"]
-    assert ledger.ledger_head(Corpus(store, "c"))

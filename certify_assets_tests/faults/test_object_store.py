@@ -17,13 +17,12 @@ import pytest
 from obstore.store import from_url
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.evaluation.anchors import heads_key
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.batches import close_batches
 from certify_assets.operations.deployment_record import read_deployments
 from certify_assets.operations.labels import read_labels
 from certify_assets.operations.layout import batch_names, labels_key
-from certify_assets.storage.journal import heads_journal
+from certify_assets.storage.journal import heads_journal, heads_key
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.conftest import platform_environment

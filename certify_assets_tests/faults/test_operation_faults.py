@@ -4,105 +4,24 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from itertools import cycle
 from pathlib import Path
 
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.evaluation import spending
-from certify_assets.evaluation.spending import Schedule, claim, declare, read_spending
-from certify_assets.operations import labels, rollout
 from certify_assets.operations.batches import decide_ready, receive
-from certify_assets.operations.deployment import Deployment
-from certify_assets.operations.deployment_record import load_deployment, read_deployments
-from certify_assets.operations.labels import (
-    Label,
-    append_label,
-    append_labels,
-    read_labels,
-    resolve_labels,
-)
+from certify_assets.operations.labels import Label, append_label, append_labels, read_labels
 from certify_assets.operations.layout import load_decisions
-from certify_assets.operations.notifications import certificate_age
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
 from certify_assets_tests.faults.namespace import in_namespace
 from certify_assets_tests.faults.small import environment
-from certify_assets_tests.faults.test_clocks import JUMPS
 from certify_assets_tests.operations_builders import deliver
 from certify_assets_tests.paths import REPOSITORY
 
 PLAN = SamplingPlan(0.5, 0.2, 5)
-
-
-class _Clock(datetime):
-    """A clock that jumps at every look."""
-
-    jumps: Iterator[float] = cycle(JUMPS)
-
-    @classmethod
-    def now(cls, tz: object = None) -> datetime:  # type: ignore[override]
-        return datetime.fromtimestamp(
-            max(0.0, datetime.now(UTC).timestamp() + next(cls.jumps)), UTC
-        )
-
-
-@pytest.fixture
-def jumping(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (labels, rollout, spending):
-        monkeypatch.setattr(module, "datetime", _Clock)
-
-
-def _times(store: Store, key: str) -> list[str]:
-    return [json.loads(line)["time"] for line in store.read_bytes(key).splitlines()]
-
-
-@pytest.mark.usefixtures("jumping")
-def test_labels_stand_in_the_order_of_their_lines(tmp_path: Path) -> None:
-    store = Store(str(tmp_path))
-    for place in range(12):
-        append_label(Corpus(store, "c"), Label("run", place % 2, "ann", "page", f"t{place}"))
-    times = _times(store, "operations/c/labels.jsonl")
-    assert times != sorted(times), "the clock jumped"
-    assert [label.number for label in read_labels(Corpus(store, "c"))] == list(range(1, 13))
-    # the last word is that of the last line, though a line before says that it is later
-    assert resolve_labels(read_labels(Corpus(store, "c")))["run"].outcome == 1
-    assert append_label(Corpus(store, "c"), Label("run", 0, "ann", "page", "t0")).number == 1
-
-
-@pytest.mark.usefixtures("jumping")
-def test_claims_keep_their_numbers_and_shares(tmp_path: Path) -> None:
-    store = Store(str(tmp_path))
-    declare(Corpus(store, "c"), Schedule())
-    made = [claim(Corpus(store, "c"), f"inputs {place}", "lexical") for place in range(6)]
-    times = _times(store, "operations/c/spending.jsonl")
-    assert times != sorted(times), "the clock jumped"
-    assert [item.number for item in made] == list(range(1, 7))
-    assert read_spending(Corpus(store, "c")).claims == tuple(made)
-    assert [item.delta for item in made] == [Schedule().share(number) for number in range(1, 7)]
-    assert claim(Corpus(store, "c"), "inputs 0", "lexical") == made[0]
-
-
-@pytest.mark.usefixtures("jumping")
-def test_the_last_deployment_decides_whatever_its_time_says(operated: Store) -> None:
-    for _ in range(len(JUMPS)):
-        made = deploy(judged(operated), sampling=PLAN, track=False)
-    times = [item.time for item in read_deployments(Corpus(operated, "c"))]
-    assert times != sorted(times), "the clock jumped"
-    now = load_deployment(Corpus(operated, "c"))
-    assert now == made
-    assert now is not None
-    assert now.number == len(JUMPS)
-    assert Deployment.of(Corpus(operated, "c")).refusal is None
-    # a deployment of a time to come is new, not of minus some years
-    assert certificate_age(
-        Corpus(operated, "c"), now, now=datetime(1971, 1, 1, tzinfo=UTC)
-    ) == timedelta(0)
 
 
 #: what writes, by what a user calls; a file lies beside the data root

@@ -1,11 +1,9 @@
 """Commands that start no job take turns on a corpus: with each other, with runs, after a kill."""
 
 import json
-import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,15 +27,6 @@ from certify_assets.storage.store import Store
 with Corpus(Store(sys.argv[1]), "two").writing("a test"):
     print("held", flush=True)
     time.sleep(600)
-"""
-_SCRIPT = """
-import sys
-from certify_assets import Workspace
-judge = Workspace.open(sys.argv[1]).corpus("two").judge("lexical")
-print("held", flush=True)
-sys.stdin.readline()
-judge.corpus.prepare()
-judge.train(); judge.score(); judge.certify(); judge.audit()
 """
 _RUN = """
 import sys, time
@@ -121,18 +110,6 @@ def test_a_command_waits_for_a_run_and_says_for_whom(root: str, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_a_command_goes_on_at_once_after_a_kill(root: str, tmp_path: Path) -> None:
-    with _holder(_COMMAND, root, tmp_path) as victim:
-        command = _certify(root, tmp_path, "judge", "train", "two")
-        assert "(a test)" in _read_until(command.stderr, "Waiting for its end")
-        victim.send_signal(signal.SIGKILL)
-        victim.wait()
-        _, err = command.communicate(timeout=120)
-    assert command.returncode == 0, err
-    assert not Store(root).exists("leases/two.json")
-
-
-@pytest.mark.slow
 def test_two_deployments_at_once_are_two_numbers(corpora: Store, tmp_path: Path) -> None:
     Corpus(corpora, "one").store.delete("leases/one.json")
     from certify_assets.evaluation.audit import audit_judge
@@ -168,30 +145,6 @@ def test_two_imports_of_one_name_are_one_corpus(tmp_path: Path) -> None:
     corpus = Corpus(Store(root), "c")
     assert corpus.config.paths == (str(sources[codes.index(0)]),)
     assert corpus.import_summary.sha256 == corpus.trajectories_sha256
-
-
-@pytest.mark.slow
-def test_a_killed_import_leaves_the_corpus_that_was_there(corpora: Store, tmp_path: Path) -> None:
-    from certify_assets_tests.builders import write_runs
-
-    source = write_runs(tmp_path / "more.jsonl", tasks=4000, attempts=4, seed=9)
-    corpus = Corpus(corpora, "two")
-    before = corpus.config, corpus.import_summary, corpus.trajectories_sha256
-    arguments = ("corpus", "import", str(source), "--name", "two", "--replace", "--seed", "7")
-    killed = _certify(corpora.root, tmp_path, *arguments)
-    while not corpora.exists("leases/two.json"):
-        assert killed.poll() is None
-        time.sleep(0.01)
-    time.sleep(0.2)
-    killed.kill()
-    killed.communicate()
-    corpus = Corpus(corpora, "two")
-    assert (corpus.config, corpus.import_summary, corpus.trajectories_sha256) == before
-    again = _certify(corpora.root, tmp_path, *arguments)
-    _, err = again.communicate(timeout=120)
-    assert again.returncode == 0, err
-    corpus = Corpus(corpora, "two")
-    assert corpus.config.seed == 7 and corpus.import_summary.trajectories == 16_000
 
 
 def test_calls_take_turns_and_lose_patience(
@@ -249,17 +202,3 @@ def test_every_writing_call_from_python_waits_for_another_process(
             corpus.write_split("cal")
     assert results(Path(corpora.root)) == before
     assert judge.train() == judge.artifact
-
-
-@pytest.mark.slow
-def test_two_scripts_on_one_corpus_make_what_one_makes(corpora: Store, tmp_path: Path) -> None:
-    root = corpora.root
-    with _holder(_SCRIPT, root, tmp_path) as first, _holder(_SCRIPT, root, tmp_path) as second:
-        for script in (first, second):
-            assert script.stdin is not None
-            script.stdin.write("\n")
-            script.stdin.flush()
-        assert [script.wait(timeout=120) for script in (first, second)] == [0, 0]
-    judge = Workspace.open(root).corpus("two").judge("lexical")
-    made = judge.certificates
-    assert judge.certify() == made and not corpora.exists("leases/two.json")

@@ -158,7 +158,7 @@ def test_rows_that_are_not_as_they_were_drawn_are_refused(
         # as if the task were in the splits
         table.loc[table["task_id"] == AUDIT[0], ["decision", "reason", "asked"]] = [
             "human",
-            "seen_task",
+            "known_task",
             "undecided",
         ]
     elif attack == "spot":
@@ -186,9 +186,7 @@ def test_a_run_that_came_again_with_other_content_leaves_its_task_out(
     again = rows[rows["trajectory_id"] == f"{AUDIT[0]}/0"].assign(
         batch="0002-b", decision="human", reason="changed_run", asked="undecided"
     )
-    identities = pd.DataFrame({"trajectory_id": again["trajectory_id"], "changed": True})
-    store.write_table(batch_key("one", "0002-b", "identities.parquet"), identities)
-    write_decisions(store, "one", "0002-b", again, plan=PLAN)
+    write_decisions(store, "one", "0002-b", again, plan=PLAN, changed=True)
     found = count_audit_tasks(Corpus(store, "one"), adapter_sha256=adapter(store))
     assert found.left_out == {"changed_run": 1} and AUDIT[0] not in found.tasks
 

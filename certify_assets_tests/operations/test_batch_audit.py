@@ -16,7 +16,7 @@ from certify_assets.errors import IntegrityError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.task_folds import training_tasks
 from certify_assets.operations.audit_sample import drawn_decisions
-from certify_assets.operations.batch_audit import BatchAudit, batch_audits, read_draws
+from certify_assets.operations.batch_audit import BatchAudit, batch_audits
 from certify_assets.operations.batches import close_batches, decide_ready, receive, undo_batch
 from certify_assets.operations.checks import (
     batches_certified,
@@ -33,7 +33,6 @@ from certify_assets.operations.layout import (
     decisions_of,
     draws_key,
     first_decisions_of,
-    is_decided,
     load_decisions,
 )
 from certify_assets.operations.lineage import find, walk
@@ -41,14 +40,9 @@ from certify_assets.operations.review_queue import load_queue
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
-from certify_assets_tests.killing import run_killed
 from certify_assets_tests.operations_builders import agreeing, deliver
 
 TASKS, ATTEMPTS, SEED = 60, 4, 3
-KILLED = """
-from certify_assets.operations.batches import decide_ready
-decide_ready(Corpus(store, "c"))
-"""
 
 
 @pytest.fixture
@@ -244,46 +238,6 @@ def test_labels_of_runs_that_were_not_drawn_change_nothing(deployed: Store, tmp_
     assert set(audit.wanted) == {names[0] for names in audit.draw.orders}
 
 
-def edit_seed(document: dict[str, Any]) -> None:
-    document["seed"] += 1
-
-
-def edit_order(document: dict[str, Any]) -> None:
-    document["order"] = document["order"][::-1]
-
-
-def edit_budget(document: dict[str, Any]) -> None:
-    document["plan"]["plans"][0]["alpha"] = 0.9
-
-
-def edit_draws(document: dict[str, Any]) -> None:
-    document["draws"] = 2
-
-
-@pytest.mark.parametrize("edit", [edit_seed, edit_order, edit_budget, edit_draws])
-def test_an_audit_that_was_edited_decides_nothing(
-    deployed: Store, tmp_path: Path, edit: Callable[[dict[str, Any]], None]
-) -> None:
-    record = decided(deployed, tmp_path)
-    key = batch_key("c", record.batch, "audit.json")
-    document = deployed.read_json(key)
-    edit(document)
-    deployed.write_json(key, document)
-    label(deployed, dict.fromkeys(opened_order(document), 0))
-    summaries, faults = close_batches(Corpus(deployed, "c"))
-    assert summaries == [] and len(faults) == 1 and "it was edited" in faults[0]
-    assert not deployed.exists(batch_key("c", record.batch, "closing.json"))
-    queue = load_queue(Corpus(deployed, "c"))
-    assert "it was edited" in queue.faults[0] and "batch_draw" not in set(queue.frame["kind"])
-    assert batches_certified(Corpus(deployed, "c")).status == "ERROR"
-    # the next batch does not depend on it
-    assert decided(deployed, tmp_path, seed=9, change=None).decided
-
-
-def opened_order(document: dict[str, Any]) -> list[str]:
-    return list(document["order"])
-
-
 def test_a_closing_that_was_edited_is_refused(deployed: Store, tmp_path: Path) -> None:
     record = decided(deployed, tmp_path)
     labelled_until_closed(deployed, record, agreeing(opened(deployed, record)).__getitem__)
@@ -312,19 +266,6 @@ def test_a_closing_that_was_edited_is_refused(deployed: Store, tmp_path: Path) -
     deployed.write_json(audit, deployed.read_json(audit) | {"draws": 2})
     with pytest.raises(IntegrityError, match=r"audit.json is not what it was .*; restore"):
         load_decisions(Corpus(deployed, "c"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("last", ["audit.json", "decisions.parquet"])
-def test_a_kill_after_the_seed_leaves_the_seed(deployed: Store, tmp_path: Path, last: str) -> None:
-    batch = delivered(deployed, tmp_path)
-    run_killed(KILLED, deployed.root, last)
-    (line,) = read_draws(Corpus(deployed, "c"))
-    assert not is_decided(Corpus(deployed, "c"), batch)
-    (record,) = decide_ready(Corpus(deployed, "c"))
-    audit = opened(deployed, record)
-    assert (audit.record.seed, audit.record.draws) == (line.seed, 1)
-    assert read_draws(Corpus(deployed, "c")) == [line]
 
 
 @pytest.mark.slow

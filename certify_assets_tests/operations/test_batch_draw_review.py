@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import json
-import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import InputError
 from certify_assets.evaluation.certification import load_certificates
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.deployment import strictest_certificates
-from certify_assets.operations.label_files import export_queue, export_studio, import_labels
+from certify_assets.operations.label_files import export_queue, import_labels
 from certify_assets.operations.labels import Label, append_label, label_table, read_labels
 from certify_assets.operations.layout import batch_key, decisions_of
 from certify_assets.operations.monitoring import operation_stream
@@ -30,7 +25,6 @@ from certify_assets.reports.review_page import (
     render_queue,
     render_review,
 )
-from certify_assets.storage.lease import holding
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.cli.conftest import call  # noqa: F401 - a fixture
@@ -206,47 +200,6 @@ def test_the_next_page_closes_what_a_killed_server_did_not(batch: ProvisionalBat
     assert audit_of(batch).state == "certified"
 
 
-def test_nothing_is_closed_while_another_owner_holds_the_corpus(batch: ProvisionalBatch) -> None:
-    settle_without_closing(batch)
-    held, done = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with holding(batch.store, "c", what="a delivery"):
-            held.set()
-            done.wait(60)
-
-    other = threading.Thread(target=hold)
-    other.start()
-    try:
-        assert held.wait(60)
-        session = ReviewSession(batch.store, "c")
-        assert session.shown("ann") is not None, "the page waits for nobody"
-        assert session.news() == () and audit_of(batch).state == "provisional"
-    finally:
-        done.set()
-        other.join()
-    assert session.shown("ann") is not None
-    assert len(session.news()) == 1 and audit_of(batch).state == "certified"
-
-
-@pytest.mark.slow
-def test_reviewers_at_the_same_time_close_a_batch_once(batch: ProvisionalBatch) -> None:
-    agree, session = agreeing(audit_of(batch)), ReviewSession(batch.store, "c")
-    threads = [
-        threading.Thread(target=label_draw, args=(session, agree, f"r{number}"))
-        for number in range(3)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    audit, labels = audit_of(batch), read_labels(Corpus(batch.store, "c"))
-    assert audit.closing is not None and session.news() == (f"Batch {audit.sentence()}",)
-    assert len({label.trajectory_id for label in labels}) == len(labels)
-    closing = audit.closing
-    assert audit.draw.close(closing.outcomes) == audit.certificates
-
-
 def test_a_file_of_labels_closes_the_batch_and_says_so(
     batch: ProvisionalBatch, tmp_path: Path
 ) -> None:
@@ -265,88 +218,6 @@ def test_a_file_of_labels_closes_the_batch_and_says_so(
             break
     assert done.closed == (f"Batch {audit_of(batch).sentence()}",)
     assert audit_of(batch).state == "certified"
-
-
-def test_label_studio_has_the_drawn_runs_and_not_why(
-    batch: ProvisionalBatch, tmp_path: Path
-) -> None:
-    path = tmp_path / "tasks.json"
-    export_studio(path, batch.store, "c", queue_of(batch))
-    tasks = json.loads(path.read_text(encoding="utf-8"))
-    names = [task["data"]["trajectory_id"] for task in tasks]
-    assert names[: len(audit_of(batch).wanted)] == list(audit_of(batch).wanted)
-    assert {tuple(task["data"]) for task in tasks} == {("trajectory_id", "task_id", "batch", "run")}
-    for task in tasks:
-        choice = {"type": "choices", "value": {"choices": ["failure"]}}
-        task["annotations"] = [{"completed_by": "ann@x", "result": [choice]}]
-    path.write_text(json.dumps(tasks), encoding="utf-8")
-    assert import_labels(Corpus(batch.store, "c"), path).added == len(tasks)
-    first = tasks[0]["data"]
-    first["task_id"] = "another"
-    path.write_text(json.dumps(tasks[:1]), encoding="utf-8")
-    with pytest.raises(InputError, match="task 1, annotation 1, column task_id"):
-        import_labels(Corpus(batch.store, "c"), path)
-
-
-def two_outcomes(rows: list[dict[str, Any]]) -> None:
-    rows.append(rows[0] | {"outcome": str(1 - int(rows[0]["outcome"]))})
-
-
-def unknown(rows: list[dict[str, Any]]) -> None:
-    rows[3]["trajectory_id"] = "new-9/0"
-
-
-def shifted(rows: list[dict[str, Any]]) -> None:
-    tasks = [row["task_id"] for row in rows]
-    for row, task in zip(rows, [*tasks[1:], tasks[0]], strict=True):
-        row["task_id"] = task
-
-
-def no_outcome(rows: list[dict[str, Any]]) -> None:
-    rows[2]["outcome"] = "maybe"
-
-
-@pytest.mark.parametrize(
-    ("edit", "sentence"),
-    [
-        (two_outcomes, "ann labels .* a second time .*; keep one of the two. Nothing was imported"),
-        (unknown, "'new-9/0' is no run that was decided for c; check the id"),
-        (shifted, "column task_id: .* is no run of task .* export the queue again. Nothing was"),
-        (no_outcome, "column outcome: 'maybe' is no outcome"),
-    ],
-)
-def test_a_file_at_fault_is_one_sentence_and_decides_nothing(
-    batch: ProvisionalBatch,
-    tmp_path: Path,
-    edit: Callable[[list[dict[str, Any]]], None],
-    sentence: str,
-) -> None:
-    path = tmp_path / "queue.jsonl"
-    export_queue(path, queue_of(batch))
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    rows = [
-        row | {"outcome": str(batch.truth[row["trajectory_id"]])}
-        for row in rows
-        if row["kind"] == "batch_draw"
-    ]
-    edit(rows)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    with pytest.raises(InputError, match=sentence) as fault:
-        import_labels(Corpus(batch.store, "c"), path, reviewer="ann")
-    assert str(fault.value).count("\n") == 0
-    assert read_labels(Corpus(batch.store, "c")) == [] and audit_of(batch).state == "provisional"
-
-
-def test_labels_of_runs_that_were_not_drawn_are_kept_and_decide_nothing(
-    batch: ProvisionalBatch, tmp_path: Path
-) -> None:
-    others = batch.decided_at_once()
-    rows = [f"{name},{batch.truth[name]}" for name in others]
-    path = tmp_path / "others.csv"
-    path.write_text("\n".join(["trajectory_id,outcome", *rows]) + "\n", encoding="utf-8")
-    done = import_labels(Corpus(batch.store, "c"), path, reviewer="ann")
-    assert (done.added, done.unasked, done.closed) == (len(others), len(others), ())
-    assert audit_of(batch).labels_used == 0 and len(read_labels(Corpus(batch.store, "c"))) > 0
 
 
 @pytest.mark.slow

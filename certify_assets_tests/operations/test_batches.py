@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +13,6 @@ import pytest
 from certify_assets.corpora import formats
 from certify_assets.corpora.config import load_config, save_config
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.landing import scan_inbox
 from certify_assets.errors import InputError
 from certify_assets.operations.batches import receive, undo_batch
 from certify_assets.operations.labels import Label, append_label
@@ -72,16 +69,6 @@ def test_runs_of_another_format_are_refused_with_both_named(store: Store, tmp_pa
         with pytest.raises(InputError, match="c was read as table and these runs are taubench_v1"):
             receive(Corpus(store, "c"), [str(path)], format=format)
     assert ready_batches(Corpus(store, "c")) == []
-
-
-def test_what_is_wrong_with_runs_for_a_corpus_of_the_package_is_said(
-    store: Store, tmp_path: Path
-) -> None:
-    twice = [row("t", "one", trajectory_id="a"), row("t", "two", trajectory_id="a")]
-    path = write(tmp_path / "runs.jsonl", [{**one, "outcome": 1} for one in twice])
-    with pytest.raises(InputError) as refused:
-        receive(Corpus(store, "miniwob_weak"), [str(path)])
-    assert "'a'" in str(refused.value) and "other work" not in str(refused.value)
 
 
 def test_known_tasks_and_runs_under_another_task_id_are_refused(
@@ -242,12 +229,6 @@ def test_the_corpus_says_how_its_runs_are_read_unless_the_caller_does(
     )
 
 
-def test_an_option_that_the_format_has_not_is_named(store: Store, tmp_path: Path) -> None:
-    path = str(write(tmp_path / "a.jsonl", [row("t", "x")]))
-    with pytest.raises(InputError, match="format table has no option 'foo'; it has agent, columns"):
-        receive(Corpus(store, "c"), [path], format="auto", options={"foo": "bar"})
-
-
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
@@ -307,15 +288,6 @@ def test_files_that_change_while_they_are_read_make_no_batch(
     assert ready_batches(Corpus(store, "c")) == [] and receive(Corpus(store, "c")).new == 12
 
 
-def test_the_inboxes_of_registered_corpora_alone_are_looked_into(store: Store) -> None:
-    deliver(inbox(store), tasks=2)
-    deliver(store.local_path("inbox") / "stranger" / "a.jsonl", tasks=2)
-    arrivals, waiting = scan_inbox(store)
-    assert [item.corpus for item in arrivals] == ["c"] and "no corpus has this name" in waiting[
-        "stranger"
-    ]
-
-
 def test_files_behind_a_url_are_copied_and_named_as_there(store: Store, tmp_path: Path) -> None:
     files = fsspec.filesystem("memory")
     data = deliver(tmp_path / "a.jsonl", tasks=2).read_bytes()
@@ -363,39 +335,3 @@ def test_urls_are_copied_within_limits_and_written_down_without_secrets(
 def test_a_name_that_leads_out_of_its_folder_is_refused(name: str) -> None:
     with pytest.raises(InputError, match="would lie outside"):
         urls._inside(name, "/root", "memory://root")
-
-
-def test_two_that_receive_at_once_make_one_batch(store: Store, tmp_path: Path) -> None:
-    path = str(deliver(tmp_path / "a.jsonl", tasks=20))
-    found: list[Any] = []
-    threads = [
-        threading.Thread(target=lambda: found.append(receive(Corpus(store, "c"), [path])))
-        for _ in range(4)
-    ]
-    started = time.monotonic()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert time.monotonic() - started < 60 and len({item.batch for item in found}) == 1
-    assert (
-        sorted(item.new for item in found) == [0, 0, 0, 80]
-        and len(ready_batches(Corpus(store, "c"))) == 1
-    )
-
-
-def test_a_remote_data_root_has_an_inbox_too(tmp_path: Path) -> None:
-    store = Store("memory://operated")
-    register_runs(store, "c", write_runs(tmp_path / "runs.jsonl", tasks=3, attempts=2))
-    assert "holds no file" in receive(Corpus(store, "c")).sentences[0]
-    store.write_bytes("inbox/c/a.jsonl", deliver(tmp_path / "a.jsonl", tasks=2).read_bytes())
-    received = receive(Corpus(store, "c"))
-    assert (
-        received.new == 8
-        and received.batch is not None
-        and len(batch_runs(Corpus(store, "c"), received.batch)) == 8
-    )
-    assert store.read_json(batch_key("c", received.batch, "import.json"))["paths"] == [
-        "memory://operated/inbox/c"
-    ]
-    assert receive(Corpus(store, "c")).known == 8

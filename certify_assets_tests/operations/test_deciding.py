@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +13,6 @@ from certify_assets.certificates import decide
 from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import IntegrityError
-from certify_assets.evaluation.anchors import anchor_heads
-from certify_assets.evaluation.spending import claim_certificate
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import files_sha256
 from certify_assets.operations import decisions
@@ -34,14 +30,11 @@ from certify_assets.operations.layout import (
     batch_key,
     batch_runs,
     decisions_of,
-    is_decided,
     load_decisions,
-    ready_batches,
 )
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan, draw_tasks
 from certify_assets.storage.store import Store
-from certify_assets_tests.killing import run_killed
 from certify_assets_tests.operations_builders import (
     alter_copies,
     deliver,
@@ -50,39 +43,8 @@ from certify_assets_tests.operations_builders import (
     other_scores,
     raise_alarm,
 )
-from certify_assets_tests.paths import REPOSITORY
 
 PLAN = SamplingPlan(0.2, 0.3, 5)
-KILLED = """
-from certify_assets.operations import decisions
-from certify_assets.operations.batches import decide_ready, receive
-decisions._SHARE = 50
-receive(Corpus(store, "c"), [sys.argv[3]])
-decide_ready(Corpus(store, "c"))
-"""
-
-
-DECIDE = """
-import sys
-from certify_assets.corpora.corpus import Corpus
-from certify_assets.operations.batches import decide_ready
-from certify_assets.storage.store import Store
-print(len(decide_ready(Corpus(Store(sys.argv[1]), "c"))))
-"""
-#: what a process writes last before it is killed
-KILL_POINTS = (
-    "-00001.parquet",
-    *(
-        pytest.param(name, marks=pytest.mark.slow)
-        for name in (
-            "identities.parquet",
-            "draw.json",
-            "import.json",
-            "scores.parquet",
-            "batch.json",
-        )
-    ),
-)
 
 
 def between(monkeypatch: pytest.MonkeyPatch, store: Store, fault: Callable[[Store], None]) -> None:
@@ -314,22 +276,6 @@ def test_standing_is_asked_again_once_a_batch_is_scored(
     assert ("provisional" in set(frame["decision"])) == (code == "alarm")
 
 
-def test_a_batch_waits_where_another_judge_is_deployed_while_it_is_scored(
-    deployed: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def other_process(store: Store) -> None:
-        plan = SamplingPlan(0.5, 0.3, 5)
-        deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=plan, track=False)
-
-    between(monkeypatch, deployed, other_process)
-    with pytest.raises(IntegrityError, match="another judge was deployed on c"):
-        decided(deployed, tmp_path, tasks=20)
-    corpus = Corpus(deployed, "c")
-    assert load_decisions(corpus).empty and len(ready_batches(corpus)) == 1
-    (document,) = decide_ready(corpus)
-    assert document.decided and document.deployment == 2
-
-
 def test_an_altered_batch_is_not_decided(deployed: Store, tmp_path: Path) -> None:
     received = receive(Corpus(deployed, "c"), [str(deliver(tmp_path / "a.jsonl", tasks=20))])
     key = batch_key("c", str(received.batch), "draw.json")
@@ -363,45 +309,6 @@ def test_checks_find_altered_decisions_and_picked_tasks(deployed: Store, tmp_pat
     assert drawn_as_planned(Corpus(deployed, "c")).status == "ERROR"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("last", KILL_POINTS)
-def test_what_was_killed_is_gone_on_with(deployed: Store, tmp_path: Path, last: str) -> None:
-    path = deliver(tmp_path / "a.jsonl", tasks=40)
-    run_killed(KILLED, deployed.root, last, str(path), after=True)
-    assert load_decisions(Corpus(deployed, "c")).empty
-    received = receive(Corpus(deployed, "c"), [str(path)])
-    assert received.batch is not None and ready_batches(Corpus(deployed, "c")) == [received.batch]
-    shares = deployed.names(f"operations/c/batches/{received.batch}/shares")
-    assert len(shares) == {"-00001.parquet": 2, "scores.parquet": 4, "batch.json": 4}.get(last, 0)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decisions, "_SHARE", 50)
-        (document,) = decide_ready(Corpus(deployed, "c"))
-    assert (
-        document.rows == 160
-        and is_decided(Corpus(deployed, "c"), received.batch)
-        and decide_ready(Corpus(deployed, "c")) == []
-    )
-    frame = decisions_of(Corpus(deployed, "c"), received.batch)
-    assert frame["trajectory_id"].is_unique and np.array_equal(
-        frame["score"],
-        JudgedCorpus(Corpus(deployed, "c"), "lexical").score_runs(
-            batch_runs(Corpus(deployed, "c"), received.batch),
-        )[0]["score"],
-    )
-
-
-@pytest.mark.slow
-def test_two_that_decide_at_once_decide_once(deployed: Store, tmp_path: Path) -> None:
-    receive(Corpus(deployed, "c"), [str(deliver(tmp_path / "a.jsonl", tasks=40))])
-    command = [sys.executable, "-c", DECIDE, deployed.root]
-    both = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
-        for _ in range(2)
-    ]
-    assert sorted(int(process.communicate(timeout=120)[0]) for process in both) == [0, 1]
-    assert len(load_decisions(Corpus(deployed, "c"))) == 160
-
-
 def test_labels_that_cannot_be_put_to_the_monitor_leave_the_next_batch_to_people(
     operated: Store,
 ) -> None:
@@ -416,26 +323,3 @@ def test_labels_that_cannot_be_put_to_the_monitor_leave_the_next_batch_to_people
     assert not document.decided and document.refusal.code == "alarm"
     assert "cannot be put to the monitor, so an alarm may be missed" in document.refusal.sentence
     assert set(decisions_of(Corpus(operated, "c"), document.batch)["decision"]) == {"human"}
-
-
-@pytest.mark.slow
-def test_a_data_root_put_back_whole_deploys_and_decides_nothing(
-    deployed: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What another machine's MLflow knows is compared by deploying and by deciding."""
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/elsewhere.db")
-    claim_certificate(Corpus(deployed, "c"), "other", "v1")
-    anchor_heads(Corpus(deployed, "c"))
-    shutil.copytree(deployed.root, tmp_path / "backup")
-    claim_certificate(Corpus(deployed, "c"), "other", "v2")
-    anchor_heads(Corpus(deployed, "c"))
-    shutil.rmtree(deployed.root)
-    shutil.copytree(tmp_path / "backup", deployed.root)
-    with pytest.raises(IntegrityError, match="that MLflow names"):
-        deploy(JudgedCorpus(Corpus(deployed, "c"), "lexical"), sampling=PLAN, track=False)
-    document = decided(deployed, tmp_path, tasks=20)
-    assert not document.decided and document.refusal.code == "alarm"
-    assert "that MLflow names" in document.refusal.sentence
-    assert not {"reject", "release"} & set(
-        decisions_of(Corpus(deployed, "c"), document.batch)["decision"]
-    )

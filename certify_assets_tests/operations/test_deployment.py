@@ -4,7 +4,6 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -236,20 +235,6 @@ def test_an_altered_deployment_is_refused(operated: Store) -> None:
     assert Deployment.of(Corpus(operated, "c")).refusal is not None
 
 
-def test_an_older_copy_of_the_deployments_put_back_is_found(operated: Store) -> None:
-    put(operated)
-    documents = (deployment_key("c"), "operations/c/deployments.jsonl")
-    kept = {key: operated.read_bytes(key) for key in documents}
-    put(operated, alpha=0.2)
-    for key, data in kept.items():
-        operated.write_bytes(key, data)
-    refusal = Deployment.of(Corpus(operated, "c")).refusal
-    assert refusal is not None and refusal.code == "stale_certificate"
-    assert "an older copy was put back" in refusal.sentence
-    with pytest.raises(IntegrityError, match=r"deployments\.jsonl has not line 2 that .*heads"):
-        put(operated)
-
-
 def test_a_judge_taken_as_the_best_of_several_is_refused_or_said_to_be(operated: Store) -> None:
     assert "chosen_among_judges" not in {finding["code"] for finding in put(operated).findings}
     shutil.copytree(
@@ -287,21 +272,6 @@ def test_labels_that_speak_against_every_budget_stop_each_and_so_does_an_unreada
             put(operated, alpha=alpha)
     operated.write_json("judges/lexical/c/monitor.json", {"status": "quiet"})
     assert Deployment.of(Corpus(operated, "c")).refusal.code == "alarm"  # type: ignore[union-attr]
-
-
-def test_an_alarm_is_not_forgotten_where_operations_is_put_back(
-    operated: Store, tmp_path: Path
-) -> None:
-    put(operated, alpha=0.2)
-    folder = operated.local_path("operations")
-    shutil.copytree(folder, tmp_path / "backup")
-    raise_alarm(operated)
-    shutil.rmtree(folder)
-    shutil.copytree(tmp_path / "backup", folder)
-    operated.delete("judges/lexical/c/monitor.json")
-    refusal = Deployment.of(Corpus(operated, "c")).refusal
-    assert refusal is not None and refusal.code == "alarm"
-    assert "an older copy was put back" in refusal.sentence
 
 
 # of the registry's own queries, where it is given SQLAlchemy 2.1
@@ -342,27 +312,6 @@ def test_mlflow_gets_a_version_with_alias_certificates_and_hashes(
         f"{version.run_id}/artifacts/certificates/reject.json"
     )
     assert [sha256_bytes(path.read_bytes()) for path in kept] == [second.certificates[0]]
-
-
-@pytest.mark.slow
-def test_a_deployment_that_was_cut_off_is_finished_by_the_same_call(
-    operated: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "nowhere://known")
-    first = deploy(judge_of(operated), sampling=SamplingPlan(0.1, 0.2, 7))
-    # its line is written and its document is not, or MLflow's answer is not in the document
-    document = operated.read_bytes(deployment_key("c"))
-    for left in (None, {**json.loads(document), "mlflow": None}):
-        operated.delete(deployment_key("c"))
-        if left is not None:
-            operated.write_json(deployment_key("c"), left)
-        again = deploy(judge_of(operated))
-        assert again == first and len(read_deployments(Corpus(operated, "c"))) == 1
-        assert operated.read_bytes(deployment_key("c")) == document
-    # what was finished is deployed a second time, and so is another plan
-    assert deploy(judge_of(operated)).number == 2
-    operated.delete(deployment_key("c"))
-    assert deploy(judge_of(operated), sampling=SamplingPlan(0.1, 0.2, 8)).number == 3
 
 
 def test_a_deployment_holds_without_mlflow_and_says_so(

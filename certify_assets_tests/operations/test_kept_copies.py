@@ -18,18 +18,13 @@ from certify_assets.evaluation.certification import certify_judge
 from certify_assets.evaluation.spending import read_spending
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batches import decide_ready, receive
-from certify_assets.operations.checks import (
-    audit_sample_complete,
-    decided_by_deployed,
-    deployment_stands,
-)
+from certify_assets.operations.checks import decided_by_deployed, deployment_stands
 from certify_assets.operations.decisions import BatchRecord
 from certify_assets.operations.deployment import Deployment, behind
 from certify_assets.operations.deployment_record import DeploymentRecord
 from certify_assets.operations.history import operation_history
 from certify_assets.operations.layout import decisions_of, kept_key
 from certify_assets.operations.lineage import find, walk
-from certify_assets.operations.monitoring import monitor_deployed
 from certify_assets.operations.recertification import recertify_deployed
 from certify_assets.operations.rollout import deploy, redeploy
 from certify_assets.operations.sampling import SamplingPlan
@@ -193,16 +188,6 @@ def test_a_lost_copy_is_named_and_deploying_again_makes_it_again(
     assert Deployment.of(Corpus(operated, "c")).refusal is None
 
 
-def test_a_judge_that_cannot_be_read_any_more_is_said_and_stops_nothing(
-    operated: Store, tmp_path: Path
-) -> None:
-    put(operated)
-    operated.write_bytes("judges/lexical/c/adapter.json", b"{")
-    stands = deployment_stands(Corpus(operated, "c"))
-    assert stands.status == "PASS" and "What is stored now cannot be read" in stands.sentence
-    assert decided(operated, tmp_path, seed=11).decided
-
-
 def test_the_copies_of_a_local_root_cost_no_space_until_the_files_are_replaced(
     operated: Store,
 ) -> None:
@@ -210,28 +195,3 @@ def test_the_copies_of_a_local_root_cost_no_space_until_the_files_are_replaced(
     for key in judge_of(operated).files():
         copy = operated.local_path(f"{kept_key('c', made.kept)}/{key}")
         assert copy.samefile(operated.local_path(key))
-
-
-@pytest.mark.slow
-def test_operation_goes_on_after_a_rollback_past_a_delivery_whose_tasks_came_in_a_batch(
-    operated: Store, tmp_path: Path
-) -> None:
-    put(operated)
-    add_runs(operated, tmp_path / "added.jsonl")
-    train_again(operated)
-    deploy(judge_of(operated), sampling=SamplingPlan(0.3, 0.3, 5), track=False)
-
-    def known(record: dict[str, Any]) -> None:
-        # half of the tasks are in the splits by now
-        if int(record["task_id"][-1]) % 2:
-            record["task_id"] = f"b-{record['task_id'].removeprefix('new-11-')}"
-
-    path = deliver(tmp_path / "known.jsonl", tasks=20, seed=11, change=known)
-    receive(Corpus(operated, "c"), [str(path)])
-    document = decide_ready(Corpus(operated, "c"))[-1]
-    frame = decisions_of(Corpus(operated, "c"), document.batch)
-    assert (frame["reason"] == "known_task").any()
-    redeploy(Corpus(operated, "c"), 1, track=False)
-    assert monitor_deployed(Corpus(operated, "c")) is not None
-    assert audit_sample_complete(Corpus(operated, "c")).status != "ERROR"
-    assert recertify_deployed(Corpus(operated, "c"))[1].endswith("nothing was spent.")

@@ -5,19 +5,14 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets.evaluation.anchors import heads_key
 from certify_assets.files import sha256_bytes
-from certify_assets.operations import labels
 from certify_assets.operations.labels import (
     Label,
     anchor_labels,
@@ -27,7 +22,7 @@ from certify_assets.operations.labels import (
     resolve_labels,
 )
 from certify_assets.operations.layout import labels_key
-from certify_assets.storage.journal import heads_journal
+from certify_assets.storage.journal import heads_journal, heads_key
 from certify_assets.storage.store import Store
 
 WRITER = """
@@ -39,24 +34,6 @@ store, name = Store(sys.argv[1]), sys.argv[2]
 for number in range(100_000):
     label = Label(f"run-{number}", number % 2, name, "page", f"{name}-{number}")
     print(append_label(Corpus(store, "one"), label).token, flush=True)
-"""
-
-# a kill when the label is on the disk and its head is not
-KILLED = """
-import os, signal, sys
-from certify_assets.corpora.corpus import Corpus
-from certify_assets.operations.labels import Label, append_labels
-from certify_assets.storage.backends import LocalBackend
-from certify_assets.storage.store import Store
-
-def append(self, key, make, write=LocalBackend.append_line):
-    if key == "ledger/one.heads.jsonl":
-        os.kill(os.getpid(), signal.SIGKILL)
-    write(self, key, make)
-
-LocalBackend.append_line = append
-labels = [Label(f"run-{n}", 1, "ann", "page", f"killed-{n}") for n in range(30)]
-append_labels(Corpus(Store(sys.argv[1]), "one"), labels)
 """
 
 
@@ -156,28 +133,6 @@ def chained(lines: list[dict[str, object]]) -> bytes:
     return data
 
 
-def test_labels_one_by_one_share_heads_and_labels_at_once_have_one(store: Store) -> None:
-    say(store, 0, 50)
-    assert named(store) == [20, 40]
-    append_labels(Corpus(store, "one"), [said("a", n % 2, "bob", f"t{n}") for n in range(25)])
-    assert named(store) == [20, 40, 75]
-    say(store, 50, 53)
-    anchor_labels(Corpus(store, "one"))
-    anchor_labels(Corpus(store, "one"))
-    assert named(store) == [20, 40, 75, 78]
-
-
-def test_a_label_that_waited_a_minute_for_its_head_gets_one(store: Store) -> None:
-    say(store, 0, 2)
-    path = store.local_path(labels_key("one"))
-    lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-    lines[0]["time"] = lines[0]["time"].replace("20", "19", 1)
-    path.write_bytes(chained(lines))
-    assert named(store) == []
-    say(store, 2, 3)
-    assert named(store) == [3]
-
-
 @pytest.mark.parametrize("altered", ["older_copy", "last_line", "other_tail", "removed"])
 def test_labels_that_lack_a_line_that_had_a_head_are_refused(store: Store, altered: str) -> None:
     path = store.local_path(labels_key("one"))
@@ -214,63 +169,6 @@ def test_labels_that_lack_a_line_that_had_a_head_are_refused(store: Store, alter
     path.write_bytes(b"".join(lines))
     say(store, 8, 9)
     assert len(read_labels(Corpus(store, "one"))) == 9
-
-
-def test_labels_of_an_earlier_version_get_their_head_with_the_next_ones(store: Store) -> None:
-    say(store, 0, 25)
-    store.delete(heads_key("one"))
-    assert len(read_labels(Corpus(store, "one"))) == 25
-    say(store, 25, 26)
-    assert named(store) == [26]
-
-
-def test_a_kill_between_a_label_and_its_head_loses_and_refuses_nothing(store: Store) -> None:
-    say(store, 0, 3)
-    anchor_labels(Corpus(store, "one"))
-    done = subprocess.run([sys.executable, "-c", KILLED, store.root], check=False)
-    assert done.returncode == -signal.SIGKILL and named(store) == [3]
-    assert len(read_labels(Corpus(store, "one"))) == 33
-    say(store, 3, 4)
-    assert named(store) == [3, 34]
-
-
-def test_two_reviewers_at_once_have_heads_that_hold(store: Store) -> None:
-    threads = [threading.Thread(target=say, args=(store, 0, 60, name)) for name in ("ann", "bob")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(read_labels(Corpus(store, "one"))) == 120
-    assert len(named(store)) >= 5 and max(named(store)) > 100
-    anchor_labels(Corpus(store, "one"))
-    path = store.local_path(labels_key("one"))
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
-    with pytest.raises(IntegrityError, match="has not line 120"):
-        read_labels(Corpus(store, "one"))
-
-
-@pytest.mark.slow
-def test_the_cost_of_a_label_is_hardly_more_with_its_share_of_a_head(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    number, seconds = int(os.environ.get("CERTIFY_TEST_LABELS", "300")), dict[str, float]()
-
-    def measure(who: str) -> None:
-        began = time.process_time()
-        for place in range(number):
-            append_label(Corpus(store, who), said(f"run-{place}", 1, who, f"{who} {place}"))
-        seconds[who] = time.process_time() - began
-
-    measure("one")
-    assert len(named(store)) == number // 20
-    monkeypatch.setattr(labels, "_need_head", lambda unnamed: True)
-    measure("each")
-    made = labels._journal
-    monkeypatch.setattr(labels, "_journal", lambda corpus: replace(made(corpus), heads=""))
-    measure("none")
-    ratios = {who: round(seconds[who] / seconds["none"], 2) for who in ("one", "each")}
-    print(f"\n{number} labels against as many without heads: {ratios}")
-    assert ratios["one"] < min(1.5, ratios["each"])
 
 
 @pytest.mark.slow

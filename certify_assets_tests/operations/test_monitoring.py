@@ -140,22 +140,6 @@ def test_few_tasks_are_too_few_many_good_ones_are_quiet_and_bad_ones_alarm(store
     assert Path(write_monitor_page(judge_of(store))).read_text(encoding="utf-8").count("<svg") >= 3
 
 
-def test_it_is_the_same_twice_and_the_path_ends_where_the_result_does(store: Store) -> None:
-    put(store, sample(store, tasks=90, error=0.05))
-    first = monitor_judge(judge_of(store))
-    key = f"judges/{JUDGE}/c/monitor.json"
-    written = store.read_bytes(key)
-    assert monitor_judge(judge_of(store)) == first and store.read_bytes(key) == written
-    entry = first.monitors[0]
-    path, result = entry.path, entry.result
-    assert len(path.log_e) == len(path.log_sr) == 90 and path.at[-1] == 90 and len(path.at) <= 60
-    assert np.exp(path.log_e[-1]) == pytest.approx(result.e_value, rel=1e-8)
-    assert np.exp(path.log_sr[-1]) == pytest.approx(result.shiryaev_roberts.value, rel=1e-8)
-    assert (path.low[-1], path.high[-1]) == result.interval and path.error[
-        -1
-    ] == result.realized_error
-
-
 def test_a_stream_that_was_rewritten_is_told_until_the_certificate_is_new(store: Store) -> None:
     put(store, sample(store, tasks=40, error=0.0), "b.csv")
     monitor_judge(judge_of(store))
@@ -196,13 +180,6 @@ def test_tasks_of_the_splits_and_tasks_in_two_files_are_refused(store: Store) ->
     put(store, sample(store, tasks=3, error=0.0, start=2), "2026-02.csv")
     with pytest.raises(InputError, match=r"'new-0002' is in 2026-01.csv as well"):
         read_audit_sample(judge_of(store))
-
-
-def test_anything_but_a_score_table_is_refused(store: Store) -> None:
-    put(store, sample(store, tasks=3, error=0.0))
-    (Path(store.root) / FOLDER / "notes.txt").write_text("x", encoding="utf-8")
-    with pytest.raises(InputError, match=r"notes.txt is no score table"):
-        monitor_judge(judge_of(store))
 
 
 def test_a_monitor_of_other_labels_is_stale(store: Store) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +28,6 @@ from certify_assets.operations.notification_config import (
 )
 from certify_assets.operations.notifications import SIGNATURE, Event, deliver, read_deliveries
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import UNREADABLE_YAML
-from certify_assets_tests.killing import left_by_a_kill
 
 EVENT = Event("alarm", "c", "lexical", "abc", "the error is above the budget.")
 OTHER = Event("expiry", "c", "lexical", "deployment 1", "it is old.")
@@ -214,19 +211,6 @@ def test_an_address_of_apprise_that_cannot_be_used_is_said_without_it(
     assert all("confidential" not in text for text in (sentence, journal, caplog.text))
 
 
-def test_a_service_that_answers_late_or_points_elsewhere_is_a_failure(
-    store: Store, server: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ON_CALL", url(server).replace("http", "json", 1))
-    configure(store, {"name": "chat", "apprise": "ON_CALL", "attempts": 1, "timeout": 0.3})
-    server.delay = 5.0
-    assert "not taken by the service" in deliver(Corpus(store, "c"), [EVENT])[0]
-    server.delay, server.answers = 0.0, [302]
-    before = len(server.got)
-    assert "not taken by the service" in deliver(Corpus(store, "c"), [EVENT])[0]
-    assert len(server.got) == before + 1, "it is not followed"
-
-
 def test_a_command_gets_the_event_on_its_input_without_a_shell(
     store: Store, tmp_path: Path
 ) -> None:
@@ -248,25 +232,6 @@ def test_a_command_gets_the_event_on_its_input_without_a_shell(
     assert [item.kind for item in read_deliveries(Corpus(store, "c"))] == ["alarm"], (
         "it is not told of what it did not ask for"
     )
-
-
-TELL = """
-import sys
-from certify_assets.corpora.corpus import Corpus
-from certify_assets.operations.notifications import deliver
-from certify_assets.storage.store import Store
-from certify_assets_tests.killing import left_by_a_kill
-from certify_assets_tests.operations.test_notify import EVENT
-print(deliver(Corpus(Store(sys.argv[1]), "c"), [EVENT]))
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="children are looked for in /proc")
-def test_a_command_that_hangs_ends_with_a_process_that_was_killed(store: Store) -> None:
-    hangs = [sys.executable, "-c", "import time; time.sleep(600)"]
-    configure(store, {"name": "hangs", "command": hangs, "timeout": 60})
-    told = [sys.executable, "-c", TELL, store.root]
-    assert left_by_a_kill(told, lambda children: any("sleep(600)" in one for one in children)) == []
 
 
 def test_a_command_that_fails_hangs_or_is_missing_stops_nothing(store: Store, server: Any) -> None:
@@ -298,19 +263,6 @@ def test_a_command_that_fails_hangs_or_is_missing_stops_nothing(store: Store, se
     ]
 
 
-def test_a_kill_while_it_is_written_down_tells_it_again(store: Store, server: Any) -> None:
-    configure(store, {"name": "channel", "webhook": url(server)})
-    deliver(Corpus(store, "c"), [EVENT])
-    path = store.local_path(notifications_key("c"))
-    path.write_bytes(path.read_bytes()[:-9])
-    deliver(Corpus(store, "c"), [EVENT])
-    assert (
-        len(server.got) == 2
-        and server.got[0][1] == server.got[1][1]
-        and len(read_deliveries(Corpus(store, "c"))) == 1
-    )
-
-
 @pytest.mark.parametrize(
     "target",
     [
@@ -340,23 +292,6 @@ def test_a_document_that_cannot_be_used_is_said_and_stops_nothing(
         read_notifications(store)
     (sentence,) = deliver(Corpus(store, "c"), [EVENT])
     assert sentence.startswith("no notification was sent") and "pass@" not in sentence
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "targets: []\ntargets: []",
-        "a: &a [1]\n"
-        + "".join(f"{n}: &{n} [{', '.join([f'*{m}'] * 10)}]\n" for m, n in pairwise("abcdefghi"))
-        + "targets: *i",
-        *(f"targets:\n- name: {value}" for value in UNREADABLE_YAML),
-    ],
-    ids=["a key twice", "aliases without end", *UNREADABLE_YAML],
-)
-def test_yaml_that_two_readers_could_read_differently_is_refused(store: Store, text: str) -> None:
-    store.write_bytes("notifications.yaml", text.encode())
-    with pytest.raises(InputError, match="is not YAML; correct it"):
-        read_notifications(store)
 
 
 def test_without_a_document_nobody_is_told_and_the_environment_may_name_one(

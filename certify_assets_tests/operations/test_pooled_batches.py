@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from certify_assets.cli.ops import ops
 from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import InputError, IntegrityError
+from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.audit_sample import drawn_decisions
 from certify_assets.operations.batch_audit import BatchAudit, batch_audits, read_draws
@@ -40,7 +40,6 @@ from certify_assets.operations.review_queue import load_queue
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
-from certify_assets_tests.killing import run_killed
 from certify_assets_tests.operations_builders import (
     agreeing,
     alter_copies,
@@ -51,10 +50,6 @@ from certify_assets_tests.operations_builders import (
 
 # runs of a delivery
 RUNS = 80
-KILLED = """
-from certify_assets.operations.batches import decide_ready
-decide_ready(Corpus(store, "c"), draw=sys.argv[3] == "draw")
-"""
 
 
 @pytest.fixture
@@ -252,55 +247,6 @@ def test_a_batch_of_a_shared_draw_is_taken_back_until_it_is_labelled(
     with pytest.raises(InputError, match=r"shares the draw of .*, of which 1 runs have"):
         undo_batch(Corpus(deployed, "c"), quiet)
     label_draw(deployed, third.batch)
-    require_sound(deployed)
-
-
-def test_a_document_that_was_edited_certifies_nothing(deployed: Store, tmp_path: Path) -> None:
-    first, second = (decided(deployed, tmp_path, seed) for seed in (3, 4))
-    key = batch_key("c", first.batch, "pooled.json")
-    document = deployed.read_json(key)
-    deployed.write_json(key, {"schema": document["schema"]})
-    with pytest.raises(IntegrityError, match="which batches share a draw; restore"):
-        load_decisions(Corpus(deployed, "c"))
-    deployed.write_json(key, document)
-    audit = batch_key("c", second.batch, "audit.json")
-    stored = deployed.read_json(audit)
-    for batches in ([second.batch], [second.batch, first.batch], ["nowhere", second.batch]):
-        deployed.write_json(audit, stored | {"batches": batches})
-        _, faults = close_batches(Corpus(deployed, "c"))
-        assert len(faults) == 1 and "it was edited" in faults[0]
-    deployed.delete(audit)
-    assert draw_of(Corpus(deployed, "c"), first.batch) is None
-    deployed.write_json(audit, stored)
-    # decisions of an earlier batch that are others than those that were closed
-    label_draw(deployed, second.batch)
-    table = batch_key("c", first.batch, "decisions.parquet")
-    rows = deployed.read_table(table)
-    deployed.write_table(table, rows.assign(reason="known_task"))
-    assert decided_by_deployed(Corpus(deployed, "c")).status == "ERROR"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("how", ["deciding", "draw"])
-@pytest.mark.parametrize("last", ["pooled.json", "audit.json", "batch.json", "decisions.parquet"])
-def test_a_kill_leaves_the_seed_of_a_shared_draw(
-    deployed: Store, tmp_path: Path, how: str, last: str
-) -> None:
-    if how == "draw":
-        configure(deployed, batch_runs=100 * RUNS)
-    first = decided(deployed, tmp_path, 3)
-    path = deliver(tmp_path / "4.jsonl", tasks=RUNS // 4, seed=4, change=of_a_new_agent)
-    receive(Corpus(deployed, "c"), [str(path)])
-    run_killed(KILLED, deployed.root, last, how)
-    killed = read_draws(Corpus(deployed, "c"))
-    assert len(load_decisions(Corpus(deployed, "c"))) in (RUNS, 2 * RUNS)
-    decide_ready(Corpus(deployed, "c"), draw=how == "draw")
-    lines = read_draws(Corpus(deployed, "c"))
-    assert len(lines) == 1 and lines[: len(killed)] == killed
-    (audit,) = batch_audits(Corpus(deployed, "c"))
-    assert (audit.record.seed, audit.record.draws) == (lines[0].seed, 1)
-    assert audit.record.batches[0] == first.batch and len(audit.record.batches) == 2
-    label_draw(deployed, audit.record.batch)
     require_sound(deployed)
 
 

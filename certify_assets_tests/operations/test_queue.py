@@ -9,13 +9,7 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.operations.labels import Label, append_labels
-from certify_assets.operations.review_queue import (
-    BLIND_COLUMNS,
-    QUEUE_COLUMNS,
-    Queue,
-    load_asked,
-    load_queue,
-)
+from certify_assets.operations.review_queue import BLIND_COLUMNS, QUEUE_COLUMNS, Queue, load_queue
 from certify_assets.storage.store import Store
 from certify_assets_tests.review_builders import decided, write_batch
 
@@ -81,17 +75,6 @@ def test_audit_tasks_stay_together_and_the_one_that_lacks_fewest_labels_comes_fi
     assert queue.frame["task_labels"].tolist() == [1, 2, 2, 3, 3, 3]
 
 
-def test_attempts_of_an_audit_task_in_two_batches_are_one_task(store: Store) -> None:
-    write_batch(store, [decided("a/0", asked="audit_sample"), decided("b/0", asked="audit_sample")])
-    write_batch(store, [decided("a/1", asked="audit_sample", attempt=1)], batch="0002")
-    queue = load_queue(Corpus(store, "c"))
-    assert names(queue) == ["b/0", "a/0", "a/1"] and queue.frame["task_labels"].tolist() == [
-        1,
-        2,
-        2,
-    ]
-
-
 def test_undecided_runs_come_unscored_first_then_nearest_to_a_threshold_then_those_without(
     store: Store,
 ) -> None:
@@ -142,14 +125,6 @@ def test_a_tie_asks_a_third_at_the_top_of_its_kind_and_a_majority_settles_it(sto
     assert names(load_queue(Corpus(store, "c")))[0] == "b/0", "two against two is a tie again"
 
 
-def test_a_task_with_a_tied_run_leads_the_audit_sample(store: Store) -> None:
-    write_batch(
-        store, [decided(name, asked="audit_sample") for name in ("a/0", "b/0", "b/1", "b/2")]
-    )
-    say(store, ("b/2", 1, "ann"), ("b/2", 0, "bob"))
-    assert names(load_queue(Corpus(store, "c"))) == ["b/2", "b/0", "b/1", "a/0"]
-
-
 def test_what_is_taken_back_waits_again(store: Store) -> None:
     write_batch(store, [decided("a/0", asked="undecided")])
     say(store, ("a/0", 1, "ann"))
@@ -180,7 +155,7 @@ def test_the_budget_counts_labels_minutes_and_what_the_certificate_saved(store: 
         decided("f/0", score=-2.0),
     ]
     write_batch(store, rows)
-    budget = load_queue(Corpus(store, "c"), minutes_per_run=2.5).budget
+    budget = load_queue(Corpus(store, "c")).budget
     assert [(kind.kind, kind.runs, kind.tasks, kind.labels) for kind in budget.kinds] == [
         ("batch_draw", 0, 0, 0),
         ("audit_sample", 3, 1, 3),
@@ -189,19 +164,12 @@ def test_the_budget_counts_labels_minutes_and_what_the_certificate_saved(store: 
     ]
     assert (budget.labels, budget.minutes, budget.decided, budget.saved, budget.saved_minutes) == (
         5,
-        12.5,
+        30.0,
         7,
         2,
         5.0,
     )
     assert budget.to_dict()["kinds"][1]["minutes"] == 7.5
-
-
-def test_a_run_decided_twice_is_asked_once_by_its_later_row(store: Store) -> None:
-    write_batch(store, [decided("a/0", asked="undecided", score=0.0)])
-    write_batch(store, [decided("a/0", asked="spot_check", score=-3.0)], batch="0002")
-    frame = load_asked(Corpus(store, "c")).frame
-    assert frame[["asked", "batch"]].to_numpy().tolist() == [["spot_check", "0002"]]
 
 
 def test_nothing_decided_is_an_empty_queue(store: Store) -> None:
@@ -212,14 +180,6 @@ def test_nothing_decided_is_an_empty_queue(store: Store) -> None:
         and queue.budget.labels == 0
     )
     assert set(BLIND_COLUMNS).isdisjoint({"agent", "score", "decision", "reason"})
-
-
-@pytest.mark.parametrize(
-    "costs", [{"minutes_per_run": 0.0}, {"minutes_per_run": float("nan")}, {"double": 1.5}]
-)
-def test_costs_out_of_range_are_refused(store: Store, costs: dict[str, float]) -> None:
-    with pytest.raises(InputError, match="minutes above 0, and a share between 0 and 1"):
-        load_queue(Corpus(store, "c"), **costs)
 
 
 def test_an_unknown_question_is_refused(store: Store) -> None:

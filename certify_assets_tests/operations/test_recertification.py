@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,7 @@ from click.testing import CliRunner
 
 from certify_assets.cli.verify import verify
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import (
-    CertifyError,
-    ForgedCertificateError,
-    IntegrityError,
-    StaleCertificateError,
-)
+from certify_assets.errors import CertifyError, ForgedCertificateError, IntegrityError
 from certify_assets.evaluation import certification
 from certify_assets.evaluation.pool import StoredPool
 from certify_assets.evaluation.spending import Schedule, read_spending
@@ -164,19 +158,6 @@ def test_a_kill_at_any_place_ends_in_the_same_recertification(store: Store, left
     again, _ = recertify(judge_of(store))
     assert again == document and before == {name: store.sha256(key(1, name)) for name in NAMES}
     assert len(read_spending(Corpus(store, "one")).claims) == 1
-
-
-def test_two_at_once_are_one_recertification(store: Store) -> None:
-    with ThreadPoolExecutor(3) as pool:
-        made = [
-            done.result()[0] for done in [pool.submit(recertify, judge_of(store)) for _ in range(3)]
-        ]
-    assert (
-        made[0] is not None
-        and made[0] == made[1] == made[2]
-        and len(read_spending(Corpus(store, "one")).claims) == 1
-    )
-    assert len(recertification_certificates(Corpus(store, "one"), 1)) == 4
 
 
 def test_what_was_begun_and_never_finished_stays_spent(store: Store) -> None:
@@ -327,14 +308,3 @@ def test_a_run_that_is_in_cal_too_is_refused(store: Store) -> None:
     )
     with pytest.raises(CertifyError, match="in CAL and in the audit sample"):
         plan_recertification(judge_of(store))
-
-
-def test_scores_of_other_data_make_it_stale(store: Store) -> None:
-    recertify(judge_of(store))
-    path = Path(store.root) / "judges" / JUDGE / "one/scores.json"
-    path.write_text(
-        json.dumps({**json.loads(path.read_text(encoding="utf-8")), "manifest_sha256": "0" * 64}),
-        encoding="utf-8",
-    )
-    with pytest.raises(StaleCertificateError):
-        recertification_certificates(Corpus(store, "one"), 1)

@@ -13,7 +13,6 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError, InputError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.audit_sample import drawn_decisions
-from certify_assets.operations.automatic import deploy_by_policy
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.checks import (
@@ -136,37 +135,3 @@ def test_batches_are_certified_only_where_the_corpus_lets_them_be(operated: Stor
 def test_budgets_of_batches_are_budgets(operated: Store, alpha: float | dict[str, float]) -> None:
     with pytest.raises(InputError, match="are no budgets of batches"):
         deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"), alpha=alpha, batch_only=True)
-
-
-@pytest.mark.parametrize("policy", ["review", "accept"])
-def test_a_deployment_for_batches_is_refused_once_the_corpus_certifies_none(
-    operated: Store, tmp_path: Path, policy: str
-) -> None:
-    judge = JudgedCorpus(Corpus(operated, "c"), "lexical")
-    deploy(judge, sampling=PLAN, batch_only=True, track=False)
-    config = replace(judge.corpus.config, new_agents=policy)  # type: ignore[arg-type]
-    save_config(operated, config)
-    document = decided(operated, tmp_path)
-    assert not document.decided and document.refusal is not None
-    assert f"its new_agents is {policy}" in document.refusal.sentence
-    assert document.decisions == {"human": RUNS} and document.reasons == {"no_certificate": RUNS}
-    assert deployment_stands(Corpus(operated, "c")).status == "ERROR"
-
-
-@pytest.mark.slow
-def test_no_policy_deploys_what_a_user_passed_over_for_certificates_of_batches(
-    operated: Store,
-) -> None:
-    save_config(operated, replace(Corpus(operated, "c").config, auto_deploy="always"))
-    issued = operated.read_bytes("judges/lexical/c/certificates.json")
-    judge = JudgedCorpus(Corpus(operated, "c"), "lexical")
-    deploy(judge, sampling=PLAN, batch_only=True, track=False)
-    made = deploy_by_policy(Corpus(operated, "c"))
-    assert made is not None and not made.deployed
-    assert "for certificates of batches alone when it had these" in made.reason
-    # what is issued later decides
-    operated.delete("judges/lexical/c/certificates.json")
-    deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"), batch_only=True, track=False)
-    operated.write_bytes("judges/lexical/c/certificates.json", issued)
-    made = deploy_by_policy(Corpus(operated, "c"))
-    assert made is not None and made.deployed == 3 and not made.reason

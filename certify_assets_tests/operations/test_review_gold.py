@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import Step, Trajectory, to_frame, write_trajectories
-from certify_assets.errors import InputError, IntegrityError
+from certify_assets.errors import InputError
 from certify_assets.evaluation.certification import load_certificates
 from certify_assets.files import sha256_file
 from certify_assets.judges.judged import JudgedCorpus
@@ -72,13 +72,6 @@ def gold_of(store: Store) -> list[str]:
 
 def is_known(run: str) -> bool:
     return run.startswith(("cal-", "auto-"))
-
-
-def next_known(session: ReviewSession, outcome: int = 1) -> QueuedRun:
-    """Label the queue until a known run is shown."""
-    while not is_known((now := shown(session)).run.trajectory_id):
-        session.say("ann", now.key, outcome, now.number)
-    return now
 
 
 @pytest.mark.parametrize("share", ["0.05", "0.07", "0.29", "0.5"])
@@ -151,57 +144,6 @@ def test_nothing_on_the_page_says_which_run_is_known(store: Store) -> None:
     assert shapes[True] == shapes[False] and len(shapes[True]) == 1
 
 
-def test_an_undone_label_of_a_known_run_is_asked_again_and_counts_once(store: Store) -> None:
-    session = session_of(store)
-    now = next_known(session)
-    first = session.say("ann", now.key, 1, now.number)
-    assert session.say("ann", now.key, 1, now.number) == first, "a form sent twice is one line"
-    assert session_of(store).say("ann", now.key, 1, now.number) == first, "after a kill as well"
-    with pytest.raises(InputError, match="sent before, with the other outcome"):
-        session.say("ann", now.key, 0, now.number)
-    said = session.last("ann")
-    assert said is not None and said.label.trajectory_id == now.run.trajectory_id
-    with pytest.raises(InputError, match="is no label of bob"):
-        session.take_back("bob", said.label.number)
-    back = session.take_back("ann", said.label.number)
-    assert back.outcome is None and session.take_back("ann", said.label.number) == back
-    undone = session.undone("ann")
-    assert undone is not None and undone.task_id == now.run.task_id
-    assert all(one.gold == 0 for one in queue_agreement(Corpus(store, "c")).reviewers)
-    for server in (session, session_of(store)):
-        again = shown(server)
-        assert again.run == now.run and again.number == 2 and again.left == now.left
-    session.say("ann", again.key, 0, again.number)
-    assert [label.outcome for label in read_gold_labels(Corpus(store, "c"))] == [1, None, 0]
-    (ann,) = queue_agreement(Corpus(store, "c")).reviewers
-    known = read_gold_labels(Corpus(store, "c"))[0].known
-    assert (ann.gold, ann.gold_errors) == (1, known)
-    # the label of the queue before it is undone by its own number
-    assert not is_known(shown(session).run.trajectory_id)
-    session.take_back("ann", session.last("ann").label.number)  # type: ignore[union-attr]
-    assert shown(session).run == now.run
-    session.take_back("ann", session.last("ann").label.number)  # type: ignore[union-attr]
-    before = shown(session)
-    assert not is_known(before.run.trajectory_id) and before.number == 2
-    session.say("ann", before.key, 1, before.number)
-    assert shown(session).run == now.run, "the known run is still open"
-
-
-def test_skipping_a_known_run_brings_no_second_one(store: Store) -> None:
-    session = session_of(store)
-    now = next_known(session)
-    assert session.opened("ann", now.key) == now.run
-    with pytest.raises(InputError, match="was not shown to you"):
-        session.opened("bob", now.key)
-    session.skip("ann", now.key)
-    after = shown(session)
-    assert not is_known(after.run.trajectory_id) and after.left == now.left
-    assert session.skipped("ann") == 1
-    session.say("ann", after.key, 1, after.number)
-    session.show_skipped("ann")
-    assert shown(session).run == now.run and shown(session).left == now.left - 1
-
-
 def test_a_known_run_that_waits_in_the_queue_is_labelled_for_the_queue(store: Store) -> None:
     waiting = load_queue(Corpus(store, "c")).frame["trajectory_id"].tolist()
     path = table(store, **{waiting[0]: 1, "auto-0/0": 0})
@@ -242,18 +184,6 @@ def test_shares_right_are_on_the_queue_page_with_their_interval_but_not_served(
     page = render_queue(queue, "c", agreement=agreement)
     assert "known runs right" in page and "9 of 10<small>55" in page
     assert "known runs right" not in render_queue(queue, "c")
-
-
-def test_an_altered_journal_of_known_runs_is_refused(store: Store) -> None:
-    session = session_of(store, EVERY)
-    for _ in range(3):
-        now = shown(session)
-        session.say("ann", now.key, 1, now.number)
-    path = Path(store.local_path(gold_key("c")))
-    lines = path.read_text("utf-8").splitlines(keepends=True)
-    path.write_text(lines[0].replace('"outcome": 1', '"outcome": 0') + "".join(lines[1:]), "utf-8")
-    with pytest.raises(IntegrityError, match="line 2 does not follow the line before it"):
-        read_gold_labels(Corpus(store, "c"))
 
 
 @pytest.mark.parametrize(

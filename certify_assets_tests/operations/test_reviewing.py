@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.schema import Step, Trajectory
+from certify_assets.corpora.schema import Trajectory
 from certify_assets.errors import InputError
-from certify_assets.operations import layout
 from certify_assets.operations.labels import (
     Label,
     append_label,
@@ -17,7 +16,7 @@ from certify_assets.operations.labels import (
     resolve_labels,
     write_label_table,
 )
-from certify_assets.operations.layout import RunLookup, batch_key, reviewed_key
+from certify_assets.operations.layout import reviewed_key
 from certify_assets.operations.review_queue import load_queue
 from certify_assets.operations.review_session import QueuedRun, ReviewSession, reviewer_name
 from certify_assets.storage.store import Store
@@ -193,26 +192,6 @@ def test_a_run_that_cannot_be_read_stands_in_nobodys_way(store: Store) -> None:
     assert "has no run 't/0', which its decisions name" in session.unreadable()[0]
 
 
-def test_a_batch_that_is_gone_is_given_up_after_a_few_tries(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_batch(
-        store, [decided(f"g/{number}", asked="audit_sample") for number in range(500)], batch="0002"
-    )
-    store.delete(batch_key("c", "0002", "runs.parquet"))
-    session, tried = ReviewSession(store, "c"), []
-    original = RunLookup.find
-    monkeypatch.setattr(
-        RunLookup,
-        "find",
-        lambda self, batch, name: tried.append(name) or original(self, batch, name),
-    )
-    for _ in range(9):
-        now = shown(session, "ann")
-        session.say("ann", now.key, 1, now.number)
-    assert session.shown("ann") is None and len(tried) == 9 + 6 and len(session.unreadable()) == 500
-
-
 def test_what_others_write_and_decide_is_seen_at_once(session: ReviewSession, store: Store) -> None:
     now = shown(session, "ann")
     append_label(Corpus(store, "c"), Label(now.run.trajectory_id, 1, "bob", "file", "f:1"))
@@ -246,49 +225,6 @@ def test_names_that_differ_in_case_and_spaces_are_one_person() -> None:
     for bad in ("", "  ", "x" * 81, "a\u202eb", "a\x00b"):
         with pytest.raises(InputError, match="give up to 80 letters"):
             reviewer_name(bad, [])
-
-
-def _many(count: int) -> list[Trajectory]:
-    return [
-        Trajectory(
-            "c",
-            f"t{n:05d}",
-            f"t{n:05d}/0",
-            "a",
-            0,
-            f"Do {n}",
-            (Step(f"act {n}", "x" * 8000),),
-            None,
-        )
-        for n in range(count)
-    ]
-
-
-@pytest.mark.slow
-def test_a_run_is_found_without_reading_its_whole_batch_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, runs = Store(str(tmp_path)), _many(9000)
-    write_batch(store, [decided(run.trajectory_id) for run in runs], runs)
-    lookup, read = RunLookup(store, "c"), []
-    original = layout._read_group
-    monkeypatch.setattr(
-        layout,
-        "_read_group",
-        lambda path, group, columns: (
-            read.append((group, len(columns))) or original(path, group, columns)
-        ),
-    )
-    assert lookup.find("0001", "t08999/0") == runs[8999]
-    assert [columns for _, columns in read] == [1, 1, 1, 10], "three groups of ids, one of texts"
-    read.clear()
-    assert lookup.find("0001", "t08990/0") == runs[8990] and read == []
-    assert lookup.find("0001", "t00000/0") == runs[0] and read == [(0, 10)]
-    with pytest.raises(InputError, match="has no run 'nothing', which its decisions name"):
-        lookup.find("0001", "nothing")
-    changed = [Trajectory("c", "t00000", "t00000/0", "a", 0, "Do it otherwise", (), None)]
-    write_batch(store, [decided("t00000/0")], changed)
-    assert lookup.find("0001", "t00000/0") == changed[0], "a batch written again is read again"
 
 
 def test_resolved_labels_join_the_decisions(store: Store) -> None:

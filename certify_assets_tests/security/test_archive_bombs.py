@@ -18,7 +18,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from certify_assets.corpora.formats import import_corpus
-from certify_assets.corpora.formats.files import FileSet, ReadLimits, Tally
 from certify_assets.corpora.landing import FolderWatch, WaitingError
 from certify_assets.errors import InputError
 from certify_assets.storage.store import Store
@@ -136,52 +135,6 @@ def test_a_bomb_is_refused_in_a_sentence_and_in_bounded_memory(tmp_path: Path, n
     print(f"{name}: {path.stat().st_size:,} bytes, {megabytes} MB more memory")
     assert words in "\n".join(said) and int(megabytes) < 800
     assert sorted(item.name for item in tmp_path.iterdir()) == [path.name]
-
-
-@pytest.mark.parametrize(
-    "kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK]
-)
-def test_a_header_that_says_more_than_a_megabyte_is_not_read(tmp_path: Path, kind: bytes) -> None:
-    with pytest.raises(InputError, match="of which 1,048,576 are allowed"):
-        import_corpus(_tar_header(kind, 2)(tmp_path), format="table", name="c")
-
-
-def test_a_sparse_member_is_refused(tmp_path: Path) -> None:
-    info = tarfile.TarInfo("runs.jsonl")
-    info.pax_headers = {
-        "GNU.sparse.major": "1",
-        "GNU.sparse.minor": "0",
-        "GNU.sparse.realsize": str(1 << 40),
-    }
-    with tarfile.open(tmp_path / "sparse.tar", "w", format=tarfile.PAX_FORMAT) as archive:
-        archive.addfile(info)
-    with pytest.raises(InputError, match="a sparse file; write the archive without sparse files"):
-        import_corpus(tmp_path / "sparse.tar", format="table", name="c")
-
-
-def test_many_members_and_many_bytes_end_an_archive(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "many.zip", "w") as archive:
-        for number in range(200):
-            archive.writestr(f"{number}.txt", b"x" * 100)
-    for limits in (ReadLimits(archive_members=100), ReadLimits(archive_bytes=5000)):
-        with pytest.raises(InputError, match="unpack what you need and import that folder"):
-            list(FileSet([tmp_path / "many.zip"], [".jsonl"], Tally(), limits))
-
-
-def test_an_archive_inside_an_archive_is_named_and_not_opened(tmp_path: Path) -> None:
-    inner = io.BytesIO()
-    with zipfile.ZipFile(inner, "w") as archive:
-        archive.writestr("runs.jsonl", ROWS)
-    with zipfile.ZipFile(tmp_path / "outer.zip", "w") as archive:
-        archive.writestr("runs.jsonl", ROWS * 2)
-        archive.writestr("inner.zip", inner.getvalue())
-        archive.writestr("deep/inner.tar.gz", inner.getvalue())
-    assert (
-        import_corpus(tmp_path / "outer.zip", format="table", name="c").dropped[
-            "file_nested_archive"
-        ]
-        == 2
-    )
 
 
 def test_members_that_climb_are_counted_and_nothing_is_unpacked(tmp_path: Path) -> None:

@@ -124,23 +124,6 @@ def test_a_ledger_with_any_byte_altered_is_refused(
         store.delete("ledger/c.heads.jsonl")
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"[" * 100_000,
-        b"\xff\xfe",
-        b"{}",
-        b'{"kind": ["first"], "corpus": "c", "judge": "j", "registration": "", "configuration": "", "run_id": "", "time": "", "previous": ""}',
-        b'{"kind": "first", "kind": "registration", "corpus": "c", "judge": "", "registration": "", "configuration": "", "run_id": "", "time": ""}',
-    ],
-)
-def test_a_line_that_is_no_entry_ends_in_a_sentence(tmp_path: Path, line: bytes) -> None:
-    store = Store(str(tmp_path / "root"))
-    store.write_bytes("ledger/c.jsonl", line + b"\n")
-    with pytest.raises(LedgerError, match="line 1 is not a ledger entry"):
-        ledger_entries(Corpus(store, "c"))
-
-
 def test_the_command_refuses_a_forged_certificate_wherever_one_is_read(
     corpora: Store,
     tmp_path: Path,

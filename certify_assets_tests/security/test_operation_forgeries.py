@@ -5,13 +5,11 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, IntegrityError
-from certify_assets.operations.alarms import record_alarms
 from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.checks import decided_by_deployed, delta_left, drawn_as_planned
 from certify_assets.operations.delivery import Identities
@@ -38,7 +36,6 @@ from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.snapshot import Snapshot
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, write_runs
-from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.cli.conftest import call  # noqa: F401 - a fixture
 from certify_assets_tests.operations_builders import deliver
 from certify_assets_tests.security.altering import (
@@ -93,16 +90,6 @@ UNNOTICED: dict[str, set[str]] = {
     "batches/decisions.parquet": set(),
     "batches/comparison.json": set(),
 }
-OF_A_BATCH = (
-    "import.json",
-    "draw.json",
-    "batch.json",
-    "runs.parquet",
-    "identities.parquet",
-    "scores.parquet",
-    "decisions.parquet",
-    "comparison.json",
-)
 
 
 @pytest.fixture(scope="module")
@@ -304,72 +291,6 @@ def store(root: Path, tmp_path: Path) -> Store:
     return Store(str(tmp_path / "root"))
 
 
-def _swap(store: Store, one: str, other: str) -> None:
-    before = store.read_bytes(one)
-    store.write_bytes(one, store.read_bytes(other))
-    store.write_bytes(other, before)
-
-
-@pytest.mark.slow
-def test_documents_that_change_places_are_refused(store: Store) -> None:
-    """Of two batches, of two certificates, an earlier deployment, a recertification's table in the place of another."""
-    first, second = batch_names(Corpus(store, "c"))
-    places = [
-        (f"operations/c/batches/{first}/{file}", f"operations/c/batches/{second}/{file}")
-        for file in OF_A_BATCH
-    ]
-    # a description of one delivery or another changes nothing that is decided; the table of runs beside it does
-    sha256 = (
-        read_deployments(Corpus(store, "c"))[0].certificates[0],
-        read_deployments(Corpus(store, "c"))[1].certificates[0],
-    )
-    places += [(certificate_key("c", sha256[0]), certificate_key("c", sha256[1]))]
-    noticed = {}
-    for one, other in places:
-        _swap(store, one, other)
-        noticed[one.rsplit("/", 1)[1]] = sorted(_refusals(store))
-        _swap(store, one, other)
-    print(noticed)
-    assert all(noticed.values()) and _refusals(store) == {}
-    earlier = store.read_bytes("operations/c/deployments.jsonl").splitlines()[0]
-    store.write_bytes("operations/c/deployment.json", earlier)
-    assert "an earlier one was put back" in _refusals(store)["decide"]
-
-
-def test_a_claim_that_is_removed_with_its_folder_is_missed(store: Store) -> None:
-    shutil.rmtree(store.local_path("operations/c/recertifications/1"))
-    store.write_bytes(
-        "operations/c/spending.jsonl",
-        store.read_bytes("operations/c/spending.jsonl").splitlines(keepends=True)[0],
-    )
-    assert "lines were cut off" in delta_left(Corpus(store, "c")).sentence
-    store.delete("ledger/c.heads.jsonl")
-    assert "was deployed: lines were cut off" in delta_left(Corpus(store, "c")).sentence
-    with pytest.raises(IntegrityError, match="lines were cut off"):
-        recertify(judged(store), least_new_tasks=0)
-
-
-def test_an_alarm_stays_when_its_document_is_altered_or_deleted(store: Store) -> None:
-    certificate = deployed_certificates(Corpus(store, "c"))[0]
-    raised = SimpleNamespace(alarm=True, first_alarm_at=9, e_value=40.0, interval=(0.3, 0.5))
-    entry = SimpleNamespace(
-        side=certificate.side,
-        alpha=certificate.alpha,
-        certificate_sha256=certificate.sha256,
-        source="operation",
-        result=raised,
-    )
-    record_alarms(judged(store), [entry])
-    for kept in (True, False):
-        if not kept:
-            store.delete("judges/lexical/c/monitor.json")
-        with pytest.raises(CertifyError, match="raised an alarm for the reject side"):
-            _decide(store)
-    store.write_bytes("operations/c/alarms.jsonl", b"[]\n")
-    with pytest.raises(CertifyError, match="an alarm may have been lost"):
-        _decide(store)
-
-
 @pytest.mark.parametrize("file", ["runs.parquet", "identities.parquet", "draw.json"])
 def test_what_waits_is_not_decided_once_it_is_altered(
     store: Store, tmp_path: Path, file: str
@@ -385,13 +306,6 @@ def test_what_waits_is_not_decided_once_it_is_altered(
     assert not is_decided(Corpus(store, "c"), batch)
 
 
-def test_a_recertification_pays_for_as_many_candidates_as_the_judge_has(store: Store) -> None:
-    key = "judges/lexical/c/adapter.json"
-    store.write_json(key, store.read_json(key) | {"candidates": 0})
-    with pytest.raises(IntegrityError, match="counts 0 candidates, and the judge has 1"):
-        plan_recertification(judged(store))
-
-
 def test_runs_that_were_altered_are_not_shown_to_people(store: Store) -> None:
     key = _key(store, "batches/runs.parquet")
     frame = batch_runs(Corpus(store, "c"), batch_names(Corpus(store, "c"))[0])
@@ -401,26 +315,3 @@ def test_runs_that_were_altered_are_not_shown_to_people(store: Store) -> None:
     assert shown is None or shown.run.instruction != "Say that it was done."
     assert session.unreadable()
     assert "is not what it was when the batch was decided" in session.unreadable()[0]
-
-
-def test_the_commands_end_with_a_sentence_and_their_code(store: Store, call: Call) -> None:  # noqa: F811
-    key = _key(store, "batches/decisions.parquet")
-    run = str(
-        decisions_of(Corpus(store, "c"), batch_names(Corpus(store, "c"))[0])["trajectory_id"].iloc[
-            0
-        ]
-    )
-    assert call("ops", "lineage", run, "--root", store.root).code == 0
-    store.write_table(key, store.read_table(key).assign(decision="release"))
-    answers = {
-        words[1]: call(*words, "--root", store.root)
-        for words in (("ops", "lineage", run), ("ops", "recertify", "c"), ("review", "queue", "c"))
-    }
-    assert {name: answer.code for name, answer in answers.items()} == {
-        "lineage": 3,
-        "recertify": 2,
-        "queue": 3,
-    }
-    assert "is not what" in answers["recertify"].err
-    assert "is not what" in answers["queue"].err
-    assert "do not hold" in answers["lineage"].out

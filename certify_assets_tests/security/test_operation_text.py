@@ -1,9 +1,7 @@
 """Hostile text through the surfaces of operation: pages, the terminal, what is sent out, and what Dagster shows."""
 
-import ast
 import json
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +13,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.operations.assets import operation_assets, recertify_assets, review_assets
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.layout import load_decisions
-from certify_assets.operations.notifications import Event, deliver, read_deliveries
+from certify_assets.operations.notifications import Event, deliver
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
@@ -179,12 +177,6 @@ def test_no_text_steers_a_terminal(operation: Operated, call: Call) -> None:  # 
         )
 
 
-def test_batches_are_named_by_us_and_nothing_lies_outside(operation: Operated) -> None:
-    root = Path(operation.store.root)
-    assert {path.name for path in root.parent.iterdir()} == {"root"}
-    assert not [path for path in (root / "operations").rglob("*") if CANARY in path.name]
-
-
 _TEXTS = (
     "$(touch pwned)",
     "`touch pwned`; touch pwned\n",
@@ -192,33 +184,6 @@ _TEXTS = (
     '"}, "kind": "quiet", "x": {"',
     *MARKUP,
 )
-_KEEP = "import os, sys, pathlib; pathlib.Path(sys.argv[1]).write_text(repr((sys.argv[2:], sys.stdin.read(), sorted(os.environ))))"
-
-
-def test_a_command_gets_what_it_is_told_as_json_on_its_input_and_nowhere_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, told = Store(str(tmp_path / "root")), tmp_path / "told"
-    monkeypatch.chdir(tmp_path)
-    configure(
-        store,
-        {
-            "name": "on-call",
-            "command": [sys.executable, "-c", _KEEP, str(told), "$HOME;", "{message}"],
-        },
-    )
-    for text in _TEXTS:
-        assert deliver(Corpus(store, "c"), [Event("alarm", "c", text, text, text)]) == []
-        arguments, body, variables = ast.literal_eval(told.read_text("utf-8"))
-        document = json.loads(body)
-        assert arguments == ["$HOME;", "{message}"]
-        assert (document["kind"], document["judge"], document["message"]) == ("alarm", text, text)
-        assert not [name for name in variables if name.startswith("CERTIFY_EVENT")]
-    assert {path.name for path in tmp_path.iterdir()} == {"root", "told"}
-    kept = store.read_bytes("operations/c/notifications.jsonl").decode()
-    assert CANARY not in kept
-    assert "pwned" not in kept
-    assert len(read_deliveries(Corpus(store, "c"))) == len(_TEXTS)
 
 
 def test_a_webhook_gets_one_body_and_no_header_of_anybodys(
@@ -237,14 +202,3 @@ def test_a_webhook_gets_one_body_and_no_header_of_anybodys(
         assert json.loads(body)["message"] == text
         assert headers["X-Certify-Signature"].startswith("sha256=")
         assert len(headers["X-Certify-Signature"]) == 71
-
-
-@pytest.mark.parametrize(
-    "tail", ["\r\nX-Evil: 1", "?a=\r\n\r\nGET /x HTTP/1.1", "\x00", " HTTP/1.1\r\nX-Evil: 1"]
-)
-def test_an_address_with_a_line_end_sends_no_header(tmp_path: Path, server: Any, tail: str) -> None:  # noqa: F811
-    store = Store(str(tmp_path / "root"))
-    configure(store, {"name": "channel", "webhook": url(server) + tail})
-    deliver(Corpus(store, "c"), [Event("alarm", "c", "j", "s", "m")])
-    assert all("evil" not in name.lower() for headers, _ in server.got for name in headers)
-    assert len(server.got) <= 2

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.corpora.config import CorpusConfig, load_config, registered_corpora
+from certify_assets.corpora.config import CorpusConfig, load_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.landing import scan_incoming
 from certify_assets.errors import CertifyError, InputError
-from certify_assets.judges.specs import judge_problems, judges
+from certify_assets.judges.specs import judges
 from certify_assets.operations.monitoring import read_audit_sample
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs
@@ -48,13 +48,6 @@ def test_no_such_name_is_a_corpus(store: Store, name: str) -> None:
         CorpusConfig(name)
     with pytest.raises(InputError):
         load_config(store, name)
-
-
-def test_a_stored_configuration_of_such_a_name_is_refused(store: Store) -> None:
-    store.write_json("corpora/c/corpus.json", {"name": "../../x", "paths": []})
-    with pytest.raises(InputError, match="cannot name a corpus"):
-        load_config(store, "c")
-    assert "c" in registered_corpora(store)
 
 
 @pytest.mark.parametrize("name", ["..", "../x", "/etc/passwd", "a/b", "a\nb", "", "$(id)"])
@@ -110,21 +103,6 @@ def test_folders_in_incoming_with_such_names_wait_and_are_told(store: Store) -> 
     arrivals, waiting = scan_incoming(store, incoming, settle_seconds=-1)
     assert arrivals == [] and set(waiting) == {name for name in names if not name.startswith(".")}
     assert {path.split("/")[0] for path in _tree(Path(store.root))} == {"incoming"}
-
-
-def test_a_judge_of_such_a_name_is_told_and_left_out(tmp_path: Path) -> None:
-    for name in ("../x", "a/b", "lexical", "<script>"):
-        entry = {
-            "name": name,
-            "url": "http://127.0.0.1:9/v1",
-            "model": "m",
-        }
-        (tmp_path / "judges.yaml").write_text(json.dumps({"judges": [entry]}), "utf-8")
-        try:
-            known = set(judges(str(tmp_path)))
-        except InputError:
-            continue
-        assert (name not in known or name == "lexical") and judge_problems(str(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["<img src=x>.csv", "a b.csv", "$(id).csv", "-x.csv", "ü.csv"])

@@ -1,7 +1,6 @@
 """No text of a trajectory makes a control token or leaves its fence, in any prompt of any judge; what it may still do is move a score."""
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from certify_assets.corpora.rendering import Renderer, defuse
+from certify_assets.corpora.rendering import Renderer
 from certify_assets.corpora.schema import Step
 from certify_assets.judges.endpoint.questions import (
     ChatPrompt,
@@ -30,7 +29,6 @@ MIXED = st.one_of(
     st.text(max_size=60),
 )
 RUN = st.tuples(MIXED, st.lists(st.tuples(MIXED, MIXED), max_size=4))
-PROMPT = AuditorPrompt()
 
 
 def _rendered(instruction: str, pairs: Sequence[tuple[str, str]]) -> str:
@@ -109,17 +107,6 @@ def _assert_inside(run: str, auditor: AuditorPrompt) -> None:
     assert "<|" not in run and "|>" not in run
 
 
-@pytest.mark.parametrize("kind", INJECTIONS)
-def test_the_compact_models_own_tokenizer_reads_no_control_token(
-    kind: str, compact: PromptEncoder
-) -> None:
-    ids = compact.encode_text(
-        _rendered(INJECTIONS[kind], [(INJECTIONS[kind], INJECTIONS[kind])])
-    ).ids
-    body = ids[len(compact.prefix_ids) : len(ids) - len(compact.suffix_ids)]
-    assert not controls(compact) & set(body) and len(ids) <= compact.budget_tokens
-
-
 @pytest.fixture(scope="module")
 def compact() -> PromptEncoder:
     from certify_assets.judges.lm.judge import load_tokenizer
@@ -136,13 +123,6 @@ def test_a_lexical_judge_takes_an_injection_for_words(kind: str) -> None:
     hostile = judge.score([_rendered("Sort", [("click", f"nothing was found {INJECTIONS[kind]}")])])
     # a verdict in the text is words without weight: the score stays what the known words make of it
     assert float(hostile.score[0]) < 0
-
-
-def test_confusables_are_no_marker_after_any_normal_form() -> None:
-    """A tokenizer that normalises may turn wide letters into the marker's: a known limit of the text prompts, told on the threat page."""
-    text = defuse(INJECTIONS["verdict confusable"])
-    assert PROMPT.marker not in text
-    assert PROMPT.marker in unicodedata.normalize("NFKC", text)
 
 
 def test_a_normalising_tokenizer_makes_no_control_token_of_wide_markup() -> None:

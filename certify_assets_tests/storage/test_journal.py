@@ -1,20 +1,14 @@
 """Journals: chain, torn lines, appends that depend on what is stored, bytes that never change."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from certify_assets.errors import IntegrityError, LedgerError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.storage.journal import (
-    UNCHAINED,
-    Journal,
-    LineFormat,
-    canonical_line,
-    heads_journal,
-)
+from certify_assets.storage.journal import UNCHAINED, Journal, LineFormat, canonical_line
 from certify_assets.storage.store import Store
 
 
@@ -28,7 +22,7 @@ class Note:
 
 FORMATS = {
     "previous": LineFormat(),
-    "numbered": LineFormat(number="number", unchained_start=True, encode=canonical_line),
+    "numbered": LineFormat(number="number", encode=canonical_line),
     "sealed": LineFormat(seal="sha256", genesis="0" * 64, encode=canonical_line),
 }
 
@@ -108,17 +102,6 @@ def test_a_line_that_is_no_entry_is_named(store: Store, line: bytes) -> None:
         journal.read()
 
 
-def test_lines_of_an_earlier_version_may_only_come_first(store: Store) -> None:
-    journal = _journal(store, FORMATS["numbered"])
-    store.write_bytes("notes.jsonl", b'{"number":1,"text":"a"}\n')
-    (added,) = journal.append(Note("b"))
-    assert added.previous == sha256_bytes(b'{"number":1,"text":"a"}')
-    with (Path(store.root) / "notes.jsonl").open("ab") as stream:
-        stream.write(b'{"number":3,"text":"c"}\n')
-    with pytest.raises(IntegrityError, match="line 3 does not follow"):
-        journal.read()
-
-
 def test_the_bytes_of_the_formats_are_fixed(store: Store) -> None:
     note = {"text": "ü", "number": 7}
     body = {**note, "previous": "p"}
@@ -133,15 +116,3 @@ def test_the_bytes_of_the_formats_are_fixed(store: Store) -> None:
         assert written == text and line.number == 2
         assert line.sha256 == (digest if name == "sealed" else sha256_bytes(text.encode("utf-8")))
     assert UNCHAINED.line(note, 2, "p")[0] == json.dumps(note, sort_keys=True)
-
-
-def test_a_head_that_a_kill_cut_off_is_written_by_the_next_call(store: Store) -> None:
-    plain = _journal(store, FORMATS["previous"])
-    kept = replace(plain, heads="heads.jsonl")
-    kept.append(Note("a"))
-    # the line is there, and a kill came before its head
-    plain.append(Note("b"))
-    for _ in range(2):
-        assert kept.append_unless(lambda note: note.text == "b", Note("b")) is None
-        heads = [head.lines for head in heads_journal(store, "heads.jsonl").read()]
-        assert heads == [1, 2]

@@ -4,7 +4,6 @@ import json
 import math
 import shutil
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -145,38 +144,6 @@ def test_a_late_record_joins_its_summary_and_replaces_no_newer_figure(
     assert math.isnan(runs["summary"].data.metrics["decided"])
 
 
-def test_a_summary_that_was_deleted_is_made_again(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    write_or_keep(store, _record("a", summary=_summary(auroc=0.8)), experiment="certify_assets")
-    (parent,) = [run for run in _runs(store) if "dagster.asset" not in run.data.tags]
-    Tracker.for_store(store)._client().delete_run(parent.info.run_id)
-    kept = write_or_keep(
-        store, _record("b", summary=_summary(auroc=0.9)), experiment="certify_assets"
-    )
-    assert kept.url is None and len(waiting_records(store)) == 1
-    store.delete(late_records._FAILURE)
-    assert write_or_keep(store, _record("c"), experiment="certify_assets").sent_late == 1
-    (again,) = [run for run in _runs(store) if "dagster.asset" not in run.data.tags]
-    assert again.info.run_id != parent.info.run_id and again.data.metrics == {"auroc": 0.9}
-
-
-def test_steps_that_begin_at_once_have_one_summary(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI")
-
-    def write(name: str) -> str | None:
-        record = _record(name, summary=_summary(**{f"of_{name}": 1.0}))
-        return write_or_keep(store, record, experiment="certify_assets").url
-
-    with ThreadPoolExecutor(3) as pool:
-        assert all(pool.map(write, "abc"))
-    (parent,) = [run for run in _runs(store) if "dagster.asset" not in run.data.tags]
-    assert set(parent.data.metrics) == {"of_a", "of_b", "of_c"}
-
-
 def test_a_kill_between_sending_and_taking_away_sends_nothing_twice(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,30 +156,6 @@ def test_a_kill_between_sending_and_taking_away_sends_nothing_twice(
     assert write_or_keep(store, _record("c"), experiment="certify_assets").sent_late == 0
     assert [run.data.tags["dagster.asset"] for run in _runs(store)].count("a") == 1
     assert waiting_records(store) == []
-
-
-@pytest.mark.parametrize("jump", [-7 * 86_400.0, 7 * 86_400.0])
-def test_a_clock_that_jumps_ends_the_pause_and_loses_no_record(
-    store: Store, monkeypatch: pytest.MonkeyPatch, jump: float
-) -> None:
-    write_or_keep(store, _record("a"), experiment="certify_assets")
-    monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    store.write_json(
-        "tracking/failure.json", {"time": time.time() - jump, "place": "", "reason": "down"}
-    )
-    assert write_or_keep(store, _record("b"), experiment="certify_assets").sent_late == 1
-
-
-def test_a_file_that_was_replaced_since_is_not_sent(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    document = tmp_path / "adapter.json"
-    document.write_text("{}", "utf-8")
-    write_or_keep(store, _record("a", files={document: "adapter"}), experiment="certify_assets")
-    document.write_text("{ }", "utf-8")
-    monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    assert write_or_keep(store, _record("b"), experiment="certify_assets").sent_late == 1
-    assert not list((tmp_path / "root/mlflow").rglob("adapter.json"))
 
 
 def test_a_queue_has_an_end_and_no_mlflow_at_all_keeps_nothing(
@@ -229,38 +172,6 @@ def test_a_queue_has_an_end_and_no_mlflow_at_all_keeps_nothing(
     reason = write_or_keep(remote, _record("c"), experiment="certify_assets").reason
     assert "is remote" in reason and "set MLFLOW_TRACKING_URI to the address" in reason
     assert waiting_records(remote) == []
-
-
-def test_where_nothing_can_be_kept_the_reason_says_so(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: Any) -> str:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Store, "write_bytes", full)
-    assert (
-        "nor could it be kept (No space left on device)"
-        in write_or_keep(store, _record("a"), experiment="certify_assets").reason
-    )
-
-
-def test_a_record_that_is_not_as_it_was_kept_stays_and_holds_up_nothing(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_or_keep(store, _record("a"), experiment="certify_assets")
-    monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    store.write_bytes("tracking/waiting/00000000000000000000_0.json", b'{"name": 3}')
-    done = write_or_keep(store, _record("b"), experiment="certify_assets")
-    assert done.url is not None and done.sent_late == 1 and len(waiting_records(store)) == 1
-
-
-def test_a_broken_note_of_the_last_failure_stops_nothing(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    for broken in (b"{", b"[]", json.dumps({"time": "x", "place": "", "reason": "r"}).encode()):
-        store.write_bytes(late_records._FAILURE, broken)
-        assert write_or_keep(store, _record("a"), experiment="certify_assets").url is not None
 
 
 def test_a_password_of_a_url_is_shown_nowhere() -> None:
@@ -308,44 +219,3 @@ def test_mlflow_writes_nothing_next_to_a_data_root_whose_path_it_cannot_read(
     recorded = write_or_keep(Store(str(tmp_path / name)), _record("step"), experiment="e")
     assert recorded.url is None and "rename the folder" in recorded.reason
     assert {path.name for path in tmp_path.iterdir()} <= {name}
-
-
-@pytest.mark.slow
-def test_a_kill_in_the_migrations_of_a_new_database_costs_no_later_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from alembic import command
-
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    store, whole = Store(str(tmp_path / "root")), command.upgrade
-
-    def cut_off(config: Any, revision: str) -> None:
-        whole(config, "75868b020152")
-        config.attributes["connection"].commit()
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(command, "upgrade", cut_off)
-    with pytest.raises(KeyboardInterrupt):
-        Tracker.for_store(store).write(_record("a"))
-    monkeypatch.setattr(command, "upgrade", whole)
-    assert Tracker.for_store(store).write(_record("a"))
-    assert [path.name for path in (tmp_path / "root/mlflow").iterdir()] == ["mlflow.db"]
-
-
-@pytest.mark.slow
-def test_two_that_make_the_database_at_once_write_into_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    first, second = (Store(str(tmp_path / "root")) for _ in range(2))
-    link, pages = late_records.os.link, []
-
-    def slower(source: str, target: Path) -> None:
-        monkeypatch.setattr(late_records.os, "link", link)
-        pages.append(Tracker.for_store(second).write(_record("b")))
-        link(source, target)
-
-    monkeypatch.setattr(late_records.os, "link", slower)
-    pages.append(Tracker.for_store(first).write(_record("a")))
-    runs = Tracker.for_store(first).find({"dagster.asset": "b"})
-    assert len({*pages}) == 2 and runs is not None and runs in pages[0]

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from certify_assets.errors import IntegrityError
 from certify_assets.storage import backends, lease
 from certify_assets.storage.lease import Clock, Held, Lease
 from certify_assets.storage.store import Store
@@ -68,13 +67,6 @@ def test_another_owner_is_refused_until_the_lease_is_given_back(store: Store) ->
     assert second.take() is None
 
 
-def test_one_owner_holds_it_as_often_as_it_likes(store: Store) -> None:
-    steps, other = [_lease(store, "run a") for _ in range(3)], _lease(store, "run b")
-    assert [step.take() for step in steps] == [None, None, None]
-    assert steps[0].leave() and steps[2].leave() and other.take() is not None
-    assert steps[1].leave() and other.take() is None
-
-
 def test_a_lease_that_is_not_renewed_ends_and_its_holder_learns_it(store: Store) -> None:
     clock = _FakeClock()
     first, second = _lease(store, "run a", clock, ttl=60.0), _lease(store, "run b", clock)
@@ -89,27 +81,6 @@ def test_a_lease_that_is_not_renewed_ends_and_its_holder_learns_it(store: Store)
     clock.time += 61
     assert second.take() is None and first.take() is not None
     assert not first.renew() and not first.leave() and second.leave()
-
-
-def test_waiting_is_by_the_clock_and_ends_when_the_owner_does(store: Store) -> None:
-    clock = _FakeClock()
-    assert _lease(store, "run a", clock, ttl=60.0).take() is None
-    waited: list[float] = []
-    with _lease(store, "run b", clock).hold(lambda _, seconds: waited.append(seconds)):
-        assert 56 <= waited[-1] < 60 and waited[0] == 0
-        document = json.loads(store.read_bytes(KEY))
-        assert document["owner"] == "run b" and document["schema"] == lease.SCHEMA
-    assert not store.exists(KEY)
-
-
-def test_a_waiter_that_gives_up_holds_nothing(store: Store) -> None:
-    def give_up(held: Held, seconds: float) -> None:
-        raise TimeoutError(held.owner)
-
-    with _lease(store, "run a").hold(_never):
-        with pytest.raises(TimeoutError, match="run a"), _lease(store, "run b").hold(give_up):
-            raise AssertionError
-        assert json.loads(store.read_bytes(KEY))["owner"] == "run a"
 
 
 def test_the_place_of_a_process_that_is_gone_is_free_at_once_on_its_machine(store: Store) -> None:
@@ -166,37 +137,6 @@ def test_what_a_killed_holder_had_begun_to_write_is_removed(tmp_path: Path) -> N
     _foreign(store, expires=0.0)
     with _lease(store, "run b").hold(_never):
         assert [part.exists() for part in parts] == [False, False, True, True]
-
-
-def test_a_block_is_renewed_and_says_when_the_lease_was_lost(store: Store) -> None:
-    with _lease(store, "run a", ttl=0.3).hold(_never):
-        first = json.loads(store.read_bytes(KEY))["holders"][0]["expires"]
-        for _ in range(100):
-            threading.Event().wait(0.05)
-            if json.loads(store.read_bytes(KEY))["holders"][0]["expires"] > first:
-                break
-        else:
-            raise AssertionError
-    with (
-        pytest.raises(IntegrityError, match="run a lost its lease of retail"),
-        _lease(store, "run a").hold(_never),
-    ):
-        _foreign(store, expires=0.0)
-        assert _lease(store, "run b").take() is None
-
-
-def test_a_stored_lease_that_cannot_be_read_holds_nobody_up(store: Store) -> None:
-    store.write_bytes(KEY, b'{"owner": "run a"}')
-    assert _lease(store, "run b").take() is None
-
-
-def test_the_guard_that_a_killed_process_left_is_given_up(monkeypatch: Any) -> None:
-    monkeypatch.setattr(backends, "_SETTLE_SECONDS", 0.01)
-    monkeypatch.setattr(backends, "_GUARD_SECONDS", 0.1)
-    store = Store(f"memory://{uuid.uuid4().hex}")
-    store.write_bytes(f"{KEY}.guard", b"of a process that is gone")
-    assert _lease(store, "run a").take() is None
-    assert store.names("leases") == ["retail.json"]
 
 
 _HOLD = """

@@ -16,7 +16,7 @@ from obstore.store import from_url
 
 from certify_assets.errors import CertifyError, InputError, MissingToolError
 from certify_assets.storage.backends import backend_of
-from certify_assets.storage.journal import Journal, LineFormat
+from certify_assets.storage.journal import Journal
 from certify_assets.storage.lease import Held, Lease
 from certify_assets.storage.store import Store
 from certify_assets_tests.paths import REPOSITORY
@@ -94,13 +94,6 @@ def test_documents_tables_and_streams_come_back(s3_root: str) -> None:
         store.copy("a/copy.bin", "../out")
 
 
-def test_a_large_object_appears_whole(s3_root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("certify_assets.storage.objects._PART", 5 << 20)
-    store, data = Store(s3_root), bytes(range(256)) * (11 << 12)
-    sha256 = store.write_bytes("large.bin", data)
-    assert store.sha256("large.bin") == sha256 and store.read_bytes("large.bin") == data
-
-
 _APPEND = """
 import sys
 from certify_assets.storage.journal import Journal
@@ -122,21 +115,6 @@ def test_two_processes_lose_no_line_of_a_chained_journal(s3_root: str) -> None:
         assert mine == list(range(_LINES))
 
 
-def test_who_is_asked_twice_appends_once(s3_root: str) -> None:
-    journal: Journal[Any] = Journal(Store(s3_root), "j.jsonl", dict, LineFormat(), dump=dict)
-    seen: list[int] = []
-
-    def make(entries: list[Any]) -> list[Any]:
-        seen.append(len(entries))
-        if len(seen) == 1:
-            Journal(Store(s3_root), "j.jsonl", dict, LineFormat(), dump=dict).append({"n": "other"})
-        return [{"n": len(entries)}]
-
-    (added,) = journal.extend(make)
-    assert seen == [0, 1] and added["n"] == 1
-    assert [entry["n"] for entry in journal.read()] == ["other", 1]
-
-
 def test_a_write_that_is_stored_and_whose_answer_is_lost_counts_once(s3_root: str) -> None:
     store = Store(s3_root)
     asked: list[int] = []
@@ -148,14 +126,6 @@ def test_a_write_that_is_stored_and_whose_answer_is_lost_counts_once(s3_root: st
     # the server stores it and answers 503; the second request finds that another came first
     store.append_line("stumbling/j.jsonl", line)
     assert store.read_bytes("stumbling/j.jsonl") == b"a line\n" and asked == [0]
-
-
-def test_a_torn_last_line_is_cut_off(s3_root: str) -> None:
-    store = Store(s3_root)
-    store.write_bytes("j.jsonl", b"whole\nto")
-    store.append_line("j.jsonl", lambda old: f"{len(old)}")
-    store.append_line("j.jsonl", lambda _: None)
-    assert store.read_bytes("j.jsonl") == b"whole\n6\n"
 
 
 def test_one_of_several_takes_a_lease_and_leaves_it_to_the_next(s3_root: str) -> None:

@@ -62,13 +62,6 @@ def test_a_write_drops_what_came_from_the_key_and_nothing_else(store: Store) -> 
     assert outer(thing) == 7 and CALLS.count("inner") == 2
 
 
-def test_what_was_absent_is_seen_when_it_is_written(store: Store) -> None:
-    snapshot = Snapshot(store)
-    assert not snapshot.remember("there", lambda: snapshot.exists("things/new.json"))
-    snapshot.write_json("things/new.json", 1)
-    assert snapshot.remember("there", lambda: snapshot.exists("things/new.json"))
-
-
 @pytest.mark.parametrize("again", ["read_bytes", "sha256", "as_file"])
 def test_a_file_that_another_process_replaces_ends_the_operation(store: Store, again: str) -> None:
     snapshot = Snapshot(store)
@@ -124,25 +117,6 @@ def test_what_was_read_as_a_file_is_what_its_hash_names(store: Store) -> None:
         snapshot.as_file("things/a.json"),
     ):
         raise AssertionError("another version was handed out")
-
-
-def test_own_writes_are_read_back_and_journals_grow(store: Store) -> None:
-    snapshot = Snapshot(store)
-    snapshot.read_json("things/a.json")
-    snapshot.write_json("things/a.json", [3])
-    assert snapshot.read_json("things/a.json") == [3]
-    store.append_line("things/log.jsonl", lambda _: "1")
-    assert snapshot.read_bytes("things/log.jsonl") == b"1\n"
-    store.append_line("things/log.jsonl", lambda _: "2")
-    assert snapshot.read_bytes("things/log.jsonl") == b"1\n2\n"
-    # another journal, and one that was cut off, are no growth, also after a line of one's own
-    snapshot.append_line("things/log.jsonl", lambda _: "3")
-    for other in (b"1\n4\n3\n5\n", b"1\n", b""):
-        store.write_bytes("things/log.jsonl", other)
-        with pytest.raises(ChangedInputError, match="replaced while it was in use"):
-            snapshot.read_bytes("things/log.jsonl")
-    snapshot.refresh()
-    assert snapshot.read_bytes("things/log.jsonl") == b""
 
 
 def test_an_error_is_no_answer_and_another_process_starts_anew(store: Store) -> None:

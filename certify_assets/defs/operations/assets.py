@@ -8,7 +8,6 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from certify_assets.assumptions import MINUTES_PER_RUN
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import to_frame
 from certify_assets.defs.assets import AssetStep, Made, asset, column_lineage, table_metadata
@@ -68,12 +67,9 @@ inbox = source(
 )
 
 
-class ReviewCosts(dg.Config):
-    """What labelling takes, as assumed, and how often two reviewers are asked."""
+class ReviewConfig(dg.Config):
+    """How often two reviewers are asked."""
 
-    minutes_per_run: float = Field(
-        default=MINUTES_PER_RUN, description="Minutes that a label takes a reviewer."
-    )
     double: float = Field(
         default=0.0, description="Share of the runs that two reviewers are asked about."
     )
@@ -250,10 +246,10 @@ def batch_certificates(step: AssetStep) -> Made:
     "judge left undecided; a table, and a page with the budget. `certify review serve` serves the "
     "page for labelling.",
 )
-def review_queue(step: AssetStep, config: ReviewCosts) -> Made:
+def review_queue(step: AssetStep, config: ReviewConfig) -> Made:
     """Write table and page of the queue."""
     corpus = step.corpus
-    made = load_queue(corpus, **config.model_dump())
+    made = load_queue(corpus, double=config.double)
     budget = made.budget
     counts = {f"{kind.kind}_labels": kind.labels for kind in budget.kinds}
     counts["saved_runs"] = budget.saved

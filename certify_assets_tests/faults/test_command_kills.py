@@ -1,0 +1,126 @@
+"""Every writing command is killed in the middle of its writes: what was stored stays whole, and
+the same call once more ends as if nothing had happened."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.operations.layout import load_decisions
+from certify_assets.storage.store import Store
+from certify_assets_tests.builders import write_runs
+from certify_assets_tests.conftest import prepared_world
+from certify_assets_tests.faults.small import environment, is_whole, results
+from certify_assets_tests.operations_builders import certified_corpus, deliver
+from certify_assets_tests.paths import REPOSITORY
+
+pytestmark = pytest.mark.slow
+
+#: calls a command, and dies before the write of that number; 0 is never
+_CHILD = """
+import os, signal, sys
+from pathlib import Path
+from certify_assets.cli.main import main
+from certify_assets.storage.backends import LocalBackend
+
+doom, written = int(sys.argv[1]), 0
+
+def counted(name):
+    method = getattr(LocalBackend, name)
+    def write(self, *arguments):
+        global written
+        written += 1
+        if written == doom:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return method(self, *arguments)
+    setattr(LocalBackend, name, write)
+
+for name in ("write", "write_stream", "append_line", "copy", "delete"):
+    counted(name)
+try:
+    main(sys.argv[2:])
+finally:
+    Path("writes").write_text(str(written))
+"""
+#: name of a world, and a command in it
+_COMMANDS = {
+    "import": ("certified", "corpus import more.jsonl --name other --no-rl"),
+    "replace": ("certified", "corpus import more.jsonl --name c --replace --no-rl"),
+    "train": ("certified", "judge train c --judge combined"),
+    "score": ("certified", "judge score c"),
+    "deploy": ("certified", "ops deploy c lexical --draw-seed 5"),
+    "rollback": ("operated", "ops rollback c 1"),
+    "ingest": ("operated", "ops ingest c new.jsonl"),
+    "recertify": ("operated", "ops recertify c --at-least 1"),
+    "labels": ("operated", "review import c labels.csv --reviewer bob"),
+}
+#: whose bytes do not depend on the moment
+_SAME = (".parquet", ".safetensors", "certificates.json", "manifest.json")
+
+
+def _call(world: Path, words: str, doom: int = 0) -> int:
+    command = [sys.executable, "-c", _CHILD, str(doom), *words.split()]
+    place = {**environment(world / "root"), "PYTHONPATH": str(REPOSITORY)}
+    return subprocess.run(command, cwd=world, env=place, check=False).returncode
+
+
+def _certified(world: Path) -> None:
+    world.mkdir()
+    certified_corpus(world / "root")
+    write_runs(world / "more.jsonl", tasks=120, attempts=4, seed=9)
+    deliver(world / "first.jsonl", tasks=40, seed=2)
+    deliver(world / "new.jsonl", tasks=20)
+
+
+def _operated(world: Path, certified: Path) -> None:
+    shutil.copytree(certified, world)
+    sampled = "ops deploy c lexical --audit-rate .5 --spot-rate .2 --draw-seed 5"
+    for words in (sampled, "ops ingest c first.jsonl", sampled):
+        assert _call(world, words) == 0
+    rows = load_decisions(Corpus(Store(str(world / "root")), "c"))
+    asked = rows.loc[rows["asked"] == "audit_sample", "trajectory_id"]
+    lines = [f"{run},{place % 2}" for place, run in enumerate(asked)]
+    (world / "labels.csv").write_text("\n".join(["trajectory_id,outcome", *lines]), "utf-8")
+
+
+@pytest.fixture(scope="module")
+def worlds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A certified corpus, and the same in operation, with the files of a user beside it."""
+    certified = prepared_world(tmp_path_factory, "kills-certified", _certified)
+    operated = prepared_world(
+        tmp_path_factory, "kills-operated", lambda world: _operated(world, certified)
+    )
+    return {"certified": certified, "operated": operated}
+
+
+@pytest.mark.parametrize("name", _COMMANDS)
+def test_a_killed_command_is_called_again(
+    name: str, worlds: dict[str, Path], tmp_path: Path
+) -> None:
+    base, words = _COMMANDS[name]
+    whole = shutil.copytree(worlds[base], tmp_path / "whole")
+    code = _call(whole, words)
+    assert code in (0, 3)
+    wanted, writes = results(whole / "root"), int((whole / "writes").read_text("utf-8"))
+    for doom in sorted({1 + writes // 3, 1 + 2 * writes // 3, writes}):
+        world = shutil.copytree(worlds[base], tmp_path / f"killed-{doom}")
+        before = results(world / "root")
+        assert _call(world, words, doom) < 0
+        left = results(world / "root")
+        documents = [place for place in left if place.endswith((".json", ".html"))]
+        assert all(is_whole(place, left[place]) for place in documents)
+        assert before.keys() - left.keys() <= before.keys() - wanted.keys()
+        assert _call(world, words) == code
+        found = results(world / "root")
+        assert found.keys() == wanted.keys()
+        assert [
+            place
+            for place, data in wanted.items()
+            if place.endswith(_SAME) and found[place] != data
+        ] == []
+        for place in (place for place in wanted if place.endswith(".jsonl")):
+            assert found[place].count(b"\n") == wanted[place].count(b"\n"), place
+        assert list((world / "root").rglob(".certify.*.part")) == []
