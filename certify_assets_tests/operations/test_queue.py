@@ -167,9 +167,9 @@ def test_the_budget_counts_labels_minutes_and_what_the_certificate_saved(store: 
         30.0,
         7,
         2,
-        5.0,
+        12.0,
     )
-    assert budget.to_dict()["kinds"][1]["minutes"] == 7.5
+    assert budget.to_dict()["kinds"][1]["minutes"] == 18.0
 
 
 def test_nothing_decided_is_an_empty_queue(store: Store) -> None:
